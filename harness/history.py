@@ -1,0 +1,211 @@
+"""Histories: what every client did and saw, in the order it was recorded.
+
+A history is a list of entries in Jepsen's sense. A call is two entries, an ``invoke`` before it is dispatched and one of
+``ok`` (it happened), ``fail`` (it surely did not happen) or ``info`` (nobody knows) after it returned. Faults are entries
+of the process :data:`NEMESIS`. See https://github.com/jepsen-io/history for the model this follows.
+
+The entries are stored by column, so that a checker can read one field of a hundred thousand entries without building
+a hundred thousand objects.
+"""
+
+from __future__ import annotations
+
+import gzip
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, Literal, overload
+
+import msgspec
+
+OpType = Literal["invoke", "ok", "fail", "info"]
+TYPES: Final[tuple[OpType, ...]] = ("invoke", "ok", "fail", "info")
+_CODE: Final[dict[str, int]] = {name: code for code, name in enumerate(TYPES)}
+NEMESIS: Final = -1
+"""The process number of entries that no client made: faults, clock readings, the start and the end of the run."""
+
+
+class HistoryError(ValueError):
+    """A history file that cannot be read; the message names the file, the line and what was expected."""
+
+
+class Op(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of a history.
+
+    ``time`` is the ``CLOCK_MONOTONIC`` that the client read, in nanoseconds: one clock for all processes of a run.
+    ``wall`` is the wall clock that the same client read, in nanoseconds since 1970: this is the clock that faults move.
+    ``process`` numbers logical clients; one whose last call ended ``info`` goes on under a new number. ``node`` names
+    the host on which the entry was made.
+    """
+
+    index: int
+    time: int
+    wall: int
+    process: int
+    type: OpType
+    f: str
+    key: str | None = None
+    value: Any = None
+    error: str | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An invocation and its completion; ``done`` is None while (or for ever if) nothing came back."""
+
+    invoke: Op
+    done: Op | None
+
+    @property
+    def outcome(self) -> OpType:
+        """``ok``, ``fail`` or ``info``; a call that never returned is ``info``: it may have happened."""
+        return "info" if self.done is None else self.done.type
+
+
+class History(Sequence[Op]):
+    """An append-only sequence of entries, columnar inside; the index of an entry is its position."""
+
+    def __init__(self, ops: Iterable[Op] = ()) -> None:
+        self.time = array("q")
+        self.wall = array("q")
+        self.process = array("q")
+        self.type = array("b")
+        self.f: list[str] = []
+        self.key: list[str | None] = []
+        self.value: list[Any] = []
+        self.error: list[str | None] = []
+        self.node: list[str | None] = []
+        for op in ops:
+            self.append(op)
+
+    def append(self, op: Op) -> None:
+        """Add ``op``; its own index must be the next one."""
+        if op.index != len(self.time):
+            raise HistoryError(f"entry {op.index} appended at position {len(self.time)}: indices must be consecutive")
+        self.time.append(op.time)
+        self.wall.append(op.wall)
+        self.process.append(op.process)
+        self.type.append(_CODE[op.type])
+        self.f.append(op.f)
+        self.key.append(op.key)
+        self.value.append(op.value)
+        self.error.append(op.error)
+        self.node.append(op.node)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @overload
+    def __getitem__(self, index: int) -> Op: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Op]: ...
+    def __getitem__(self, index: int | slice) -> Op | list[Op]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        return Op(
+            index,
+            self.time[index],
+            self.wall[index],
+            self.process[index],
+            TYPES[self.type[index]],
+            self.f[index],
+            self.key[index],
+            self.value[index],
+            self.error[index],
+            self.node[index],
+        )
+
+    def __iter__(self) -> Iterator[Op]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def origin(self) -> int:
+        """The time of the first entry, ns: reports count from here."""
+        return self.time[0] if self.time else 0
+
+    def calls(self, *fs: str) -> list[Call]:
+        """The clients' calls (of the kinds ``fs``, or all) in the order of their invocations.
+
+        A completion without an invocation raises :class:`HistoryError`: such a history was not recorded by a client.
+        """
+        wanted = frozenset(fs)
+        found: list[Call | None] = []
+        open_calls: dict[int, tuple[int, Op]] = {}
+        for op in self:
+            if op.process == NEMESIS or (wanted and op.f not in wanted):
+                continue
+            if op.type == "invoke":
+                open_calls[op.process] = (len(found), op)
+                found.append(Call(op, None))
+                continue
+            begun = open_calls.pop(op.process, None)
+            if begun is None or begun[1].f != op.f:
+                raise HistoryError(f"entry {op.index}: process {op.process} completed {op.f!r} but never invoked it")
+            found[begun[0]] = Call(begun[1], op)
+        return [call for call in found if call is not None]
+
+    def nemesis(self, *fs: str) -> list[Op]:
+        """The entries no client made, of the kinds ``fs`` or all."""
+        return [self[i] for i, p in enumerate(self.process) if p == NEMESIS and (not fs or self.f[i] in fs)]
+
+    def save(self, path: Path) -> None:
+        """Write JSON lines, one entry a line (gzip if the name ends in ``.gz``)."""
+        with HistoryWriter(path) as writer:
+            for op in self:
+                writer.write(op)
+
+    @classmethod
+    def load(cls, path: Path) -> History:
+        """Read what :meth:`save` or an interrupted run wrote; raises :class:`HistoryError` naming the line at fault."""
+        history = cls()
+        decoder = msgspec.json.Decoder(Op)
+        try:
+            with _open(path, "rb") as file:
+                for number, line in enumerate(file, 1):
+                    history._add_line(decoder, line, path, number)
+        except (OSError, EOFError) as error:
+            raise HistoryError(f"{path}: cannot read the history: {error}") from error
+        return history
+
+    def _add_line(self, decoder: msgspec.json.Decoder[Op], line: bytes, path: Path, number: int) -> None:
+        if not line.strip():
+            return
+        try:
+            self.append(decoder.decode(line))
+        except (msgspec.MsgspecError, HistoryError, OverflowError) as error:
+            cut = "; the file is cut off here" if not line.endswith(b"\n") else ""
+            raise HistoryError(
+                f"{path}, line {number}: expected one history entry as a JSON object, got "
+                f"{line[:60].decode(errors='replace').rstrip()!r}: {error}{cut}"
+            ) from error
+
+
+class HistoryWriter:
+    """Writes entries as they are recorded, a line at a time, so that a crash loses nothing that was recorded."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = _open(path, "wb")
+        self._encode = msgspec.json.Encoder().encode
+
+    def write(self, op: Op) -> None:
+        self._file.write(self._encode(op) + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> HistoryWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _open(path: Path, mode: Literal["rb", "wb"]) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return gzip.open(path, mode)  # type: ignore[return-value]
+    return path.open(mode)

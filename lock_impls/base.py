@@ -1,0 +1,88 @@
+"""The lock seam: what a lock must offer to be run, and what it may say about itself.
+
+A lock is any class with ``acquire(timeout)`` and ``release()``. Everything else here is optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+
+Safety = Literal["E", "F", "F?", "X"]
+"""E: efficiency only (two holders possible) · F: safe with fencing · F?: would be, but has no usable token · X: broken
+without any fault."""
+
+
+class LockError(Exception):
+    """The operation is known not to have happened (for example: release refused, somebody else owns the key)."""
+
+
+class Indeterminate(Exception):  # noqa: N818 - the field's word for it
+    """Nobody knows whether the operation happened: the request left, and no answer came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a successful acquire hands to its caller.
+
+    ``fence`` is a token that grows with every grant of the key, for the protected resource to check. ``valid_for`` is
+    how long the lock is surely held, in seconds from the moment acquire returned, by the client's monotonic clock.
+    """
+
+    fence: int | str | None = None
+    valid_for: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where the servers are. ``addresses`` are (host, port) pairs; with ``kind`` ``redis-sentinel`` they are the
+    sentinels and ``service`` names the monitored primary."""
+
+    kind: str
+    addresses: tuple[tuple[str, int], ...]
+    service: str = "mymaster"
+
+
+@runtime_checkable
+class Lock(Protocol):
+    """The seam. ``timeout`` is in seconds; None from acquire means: not acquired in time, and surely not held.
+
+    Two more methods are used where a lock has them: ``extend() -> bool`` and ``still_valid() -> bool``.
+    """
+
+    def acquire(self, timeout: float) -> Grant | None: ...
+
+    def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """A catalogue entry: what a reader of ``harness show`` learns about the lock before running it.
+
+    ``kinds`` are the cluster kinds the lock can run on, the first is the default; ``safety`` is a :data:`Safety` tag;
+    ``options`` are the constructor's own parameters with their defaults, on top of key and ttl.
+    """
+
+    name: str
+    title: str
+    algorithm: str
+    source: str
+    safety: Safety
+    kinds: tuple[str, ...]
+    fence: bool = False
+    reentrant: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CataloguedLock(Protocol):
+    """A lock class the catalogue finds: it carries its description and opens itself against a cluster."""
+
+    info: ClassVar[LockInfo]
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self: ...
+
+    def acquire(self, timeout: float) -> Grant | None: ...
+
+    def release(self) -> None: ...
