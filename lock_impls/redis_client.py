@@ -1,0 +1,166 @@
+"""What all Redis locks share: opening a client, waiting for a busy lock, and telling "no" from "nobody knows".
+
+A lock on one key derives from :class:`RedisLock` and writes its two halves, ``try_lock`` and ``unlock``, in redis-py.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, Self
+
+import redis
+from redis.exceptions import BusyLoadingError, ReadOnlyError
+from redis.sentinel import Sentinel
+
+from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+
+SINGLE_KEY_KINDS: Final = ("redis-single", "redis-sentinel")
+
+SOCKET_TIMEOUT_S: Final = 1.0
+"""What a user would set, for connecting and for each answer; redis-py's own default is 5 s."""
+
+RETRY_DELAY_S: Final = 0.1
+"""Mean pause between two tries for a busy lock."""
+
+# The documented way to delete only one's own key (Redis documentation, "SET", "Distributed locks").
+COMPARE_AND_DELETE: Final = """
+if redis.call("get", KEYS[1]) == ARGV[1] then
+    return redis.call("del", KEYS[1])
+end
+return 0
+"""
+
+COMPARE_AND_EXPIRE: Final = """
+if redis.call("get", KEYS[1]) == ARGV[1] then
+    return redis.call("pexpire", KEYS[1], ARGV[2])
+end
+return 0
+"""
+
+
+class Client(redis.Redis):
+    """redis-py's client, that also counts the requests that left and were never answered.
+
+    redis-py sends a request again when its answer is lost (10 times by default since 8.0), and then returns the answer
+    to the *second* one: "busy" may mean "busy with the key that my first request set". The retries stay on, because
+    users have them on; the count says that an answer must not be taken for the whole truth.
+    """
+
+    unanswered = 0
+
+    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
+        try:
+            return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            if not _is_an_answer(error):
+                self.unanswered += 1
+            raise
+
+
+def _is_an_answer(error: Exception) -> bool:
+    """True for connection errors that redis-py makes of a server's refusal: the request was surely not executed."""
+    return isinstance(error, BusyLoadingError) or isinstance(error.__context__, ReadOnlyError)
+
+
+def open_client(endpoints: Endpoints, *, decode_responses: bool = True) -> Client:
+    """A client of the one Redis, or of the primary that the sentinels name, with redis-py's default retries."""
+    options: dict[str, Any] = {"socket_timeout": SOCKET_TIMEOUT_S, "socket_connect_timeout": SOCKET_TIMEOUT_S}
+    if endpoints.kind == "redis-sentinel":
+        sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
+        primary: Client = sentinel.master_for(  # type: ignore[no-untyped-call]
+            endpoints.service, redis_class=Client, decode_responses=decode_responses
+        )
+        return primary
+    host, port = endpoints.addresses[0]
+    return Client(host=host, port=port, decode_responses=decode_responses, **options)
+
+
+@contextmanager
+def known_outcome(*clients: Client) -> Iterator[None]:
+    """Turns redis-py's errors into the seam's: nothing left or the server refused → LockError, else Indeterminate.
+
+    A LockError raised inside becomes Indeterminate as well when a request went unanswered: the refusal may be the
+    answer to a request that redis-py had sent for the second time.
+    """
+    before = unanswered(clients)
+    try:
+        yield
+    except (redis.RedisError, LockError) as error:
+        if unanswered(clients) > before:
+            raise Indeterminate(f"a request was not answered; at last: {_text(error)}") from error
+        if isinstance(error, LockError):
+            raise
+        raise LockError(_text(error)) from error
+
+
+def unanswered(clients: tuple[Client, ...]) -> int:
+    return sum(client.unanswered for client in clients)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def poll(attempt: Callable[[], Grant | None], timeout: float, retry_delay_s: float = RETRY_DELAY_S) -> Grant | None:
+    """Tries at least once and then until ``timeout``, with a pause of 0.5 to 1.5 delays between two tries."""
+    deadline = time.monotonic() + timeout
+    while (grant := attempt()) is None:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return None
+        time.sleep(min(remaining, retry_delay_s * (0.5 + random.random())))
+    return grant
+
+
+class RedisLock(ABC):
+    """A lock that is one key of one Redis. ``try_lock`` and ``unlock`` are the lock; the rest is the seam."""
+
+    info: ClassVar[LockInfo]
+
+    def __init__(self, client: Client, key: str, ttl: float) -> None:
+        self.client = client
+        self.key = key
+        self.ttl = ttl
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
+        return cls(open_client(endpoints), key, ttl, **options)
+
+    @abstractmethod
+    def try_lock(self) -> Grant | None:
+        """One try; None when somebody else holds the lock."""
+
+    @abstractmethod
+    def unlock(self) -> bool:
+        """Gives the lock back; False when the server (or the lock itself) says that it was not held."""
+
+    def acquire(self, timeout: float) -> Grant | None:
+        before = self.client.unanswered
+        with known_outcome(self.client):
+            grant = poll(self.try_lock, timeout)
+        if grant is None and self.client.unanswered > before:
+            raise Indeterminate(f"busy, but an earlier answer was lost: {self.key} may be held by this very client")
+        return grant
+
+    def release(self) -> None:
+        with known_outcome(self.client):
+            if not self.unlock():
+                raise LockError(f"{self.key} is not held by this client")
+
+    @property
+    def ttl_ms(self) -> int:
+        return max(1, round(self.ttl * 1000))
+
+    @property
+    def ttl_whole_s(self) -> int:
+        """For the commands that take whole seconds; rounded up, so that the lease is never shorter than asked for."""
+        return max(1, math.ceil(self.ttl))
+
+    def remaining(self, began: float) -> float:
+        """What is left of a lease that was asked for at ``began``, by the client's monotonic clock."""
+        return max(0.0, began + self.ttl - time.monotonic())

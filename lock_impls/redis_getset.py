@@ -1,0 +1,64 @@
+"""SETNX, GET, GETSET on a timestamp: the lock carries its own deadline, by the clients' clocks.
+
+Commands: ``SETNX key deadline`` with deadline = the client's time() + ttl. Busy: ``GET key``; when that deadline is
+past, ``GETSET key deadline``: won if the old value it returns is the one just read, or is itself past. Unlock:
+``DEL key``, but only while the own deadline is not reached: afterwards somebody else may hold it, so nothing is sent.
+Source: articles 002 and 004 (in their correct form: 002 compares with the wrong value, see seed002-compare; 004 inverts
+the condition of unlock, see seed004-unlock), Redis documentation of SETNX.
+
+Safe for: cutting duplicate work, among clients whose wall clocks agree and are never stepped. The server has no expiry
+for the key: nothing but a contender's clock says that a holder is late. No owner.
+Known failures: getset-client-skew, getset-loser-extends, getset-unlock-late, clock-local-deadline, ttl-pause-write,
+ttl-overrun, lost-reply-acquire, late-acquire, redis-async-failover, redis-split-brain, redis-restart-empty,
+redis-aof-1s.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from lock_impls.base import Grant, LockInfo
+from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
+
+
+class GetsetLock(RedisLock):
+    info: ClassVar = LockInfo(
+        name="redis-getset",
+        title="SETNX, GET, GETSET with timestamps",
+        algorithm="SETNX key now+ttl; if the stored time is past: GETSET, won by the old value; DEL in time.",
+        source="articles 002 and 004; Redis documentation of SETNX",
+        safety="E",
+        kinds=SINGLE_KEY_KINDS,
+    )
+
+    def __init__(self, client: Client, key: str, ttl: float) -> None:
+        super().__init__(client, key, ttl)
+        self.deadline = 0.0
+
+    def try_lock(self) -> Grant | None:
+        began = time.monotonic()
+        deadline = time.time() + self.ttl
+        if not self.client.setnx(self.key, repr(deadline)) and not self._take_over(repr(deadline)):
+            return None
+        self.deadline = deadline
+        return Grant(valid_for=self.remaining(began))
+
+    def _take_over(self, deadline: str) -> bool:
+        seen = self.client.get(self.key)
+        if not _is_past(seen):
+            return False
+        old = self.client.getset(self.key, deadline)
+        return old == seen or _is_past(old)
+
+    def unlock(self) -> bool:
+        if time.time() >= self.deadline:
+            return False
+        self.client.delete(self.key)
+        self.deadline = 0.0
+        return True
+
+
+def _is_past(deadline: str | bytes | None) -> bool:
+    """Also for no deadline at all: the holder has just deleted the key, and of many GETSETs one alone sees that."""
+    return deadline is None or float(deadline) < time.time()

@@ -1,0 +1,39 @@
+"""SET NX EX in one command, and plain DEL: no gap any more, still no owner.
+
+Commands: ``SET key 1 EX seconds NX`` (whole seconds, rounded up) · ``DEL key``.
+Source: article 001, step 3 (since Redis 2.6.12).
+
+Safe for: cutting duplicate work. Who overran the ttl deletes the next holder's key, which lets a third one in.
+Known failures: del-foreign, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire,
+late-acquire, set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain,
+redis-restart-empty, redis-aof-1s, redis-evict, redis-oom.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from lock_impls.base import Grant, LockInfo
+from lock_impls.redis_client import SINGLE_KEY_KINDS, RedisLock
+
+
+class SetExLock(RedisLock):
+    info: ClassVar = LockInfo(
+        name="redis-set-ex",
+        title="SET NX EX and plain DEL",
+        algorithm="SET key 1 EX s NX; DEL key. Atomic, but without an owner.",
+        source="article 001, step 3",
+        safety="E",
+        kinds=SINGLE_KEY_KINDS,
+    )
+
+    def try_lock(self) -> Grant | None:
+        began = time.monotonic()
+        if not self.client.set(self.key, "1", nx=True, ex=self.ttl_whole_s):
+            return None
+        return Grant(valid_for=self.remaining(began))
+
+    def unlock(self) -> bool:
+        self.client.delete(self.key)
+        return True  # DEL cannot tell whose key it was

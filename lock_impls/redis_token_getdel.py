@@ -1,0 +1,49 @@
+"""SET NX PX with a random token; unlock by GET, compare, DEL from the client.
+
+Commands: ``SET key token NX PX ms`` · ``GET key``, compare with the own token, ``DEL key``.
+Source: article 001, step 4 (the step before it asks for Lua).
+
+Safe for: cutting duplicate work. The owner check and the DEL are two commands: a key that expires and is taken again
+between them is deleted all the same.
+Known failures: get-del-gap, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire,
+late-acquire, set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain,
+redis-restart-empty, redis-aof-1s, redis-evict, redis-oom.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import ClassVar
+
+from lock_impls.base import Grant, LockInfo
+from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
+
+
+class TokenGetDelLock(RedisLock):
+    info: ClassVar = LockInfo(
+        name="redis-token-getdel",
+        title="SET NX PX with a token, GET + compare + DEL",
+        algorithm="SET key token NX PX ms; GET key, compare, DEL key. The check and the DEL are not atomic.",
+        source="article 001, step 4",
+        safety="E",
+        kinds=SINGLE_KEY_KINDS,
+    )
+
+    def __init__(self, client: Client, key: str, ttl: float) -> None:
+        super().__init__(client, key, ttl)
+        self.token = ""
+
+    def try_lock(self) -> Grant | None:
+        began = time.monotonic()
+        token = uuid.uuid4().hex
+        if not self.client.set(self.key, token, nx=True, px=self.ttl_ms):
+            return None
+        self.token = token
+        return Grant(valid_for=self.remaining(began))
+
+    def unlock(self) -> bool:
+        if not self.token or self.client.get(self.key) != self.token:
+            return False
+        self.client.delete(self.key)
+        return True

@@ -1,0 +1,112 @@
+"""Redlock: the same key on N independent masters; a majority, won in time, is the lock.
+
+Commands: note the time; ``SET key value NX PX ms`` on each node in turn, the same random value on all; note the time
+again. Held when at least N//2+1 nodes said yes and ttl - elapsed - drift is positive, which is then the validity. Else,
+and to unlock: ``EVALSHA`` of "if GET is mine then DEL" on ALL nodes, also those that did not answer. A random delay
+before the next try.
+Source: Redis documentation, "Distributed locks with Redis"; articles 001, 003, 004.
+
+Safe for: cutting duplicate work, while a minority of nodes is down. Needs bounded clock rates, no clock jumps on the
+nodes, and nodes that come back no sooner than a ttl after a crash. Issues no token: the documentation itself asks for
+fencing.
+Known failures: rl-clock-jump, rl-restart, rl-pause-after, rl-split-vote, ttl-net-delay, ttl-overrun, late-acquire.
+Not here: rl-client-clock (the clock is monotonic), nrl-expired (the elapsed time is checked), rl-orphan-minority (every
+node is asked before the answer). rl-pause-inflight and rl-restart-delayed must not be flagged.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any, ClassVar, Final, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from lock_impls.redis_client import COMPARE_AND_DELETE, Client, poll
+
+DRIFT_FACTOR: Final = 0.01
+DRIFT_MIN_S: Final = 0.002
+
+
+class Redlock:
+    info: ClassVar = LockInfo(
+        name="redlock",
+        title="Redlock: a majority of independent masters",
+        algorithm="SET key value NX PX ms on N nodes; N//2+1 in time = held; validity = ttl - elapsed - drift.",
+        source="Redis documentation, 'Distributed locks with Redis'; articles 001, 003, 004",
+        safety="E",
+        kinds=("redis-independent",),
+    )
+
+    def __init__(self, nodes: list[Client], key: str, ttl: float) -> None:
+        self.nodes = nodes
+        self.key = key
+        self.ttl = ttl
+        self.quorum = len(nodes) // 2 + 1
+        self.value = ""
+        self._delete_own = nodes[0].register_script(COMPARE_AND_DELETE)
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
+        return cls([_open_node(host, port, ttl) for host, port in endpoints.addresses], key, ttl, **options)
+
+    def acquire(self, timeout: float) -> Grant | None:
+        return poll(self._try_lock, timeout)
+
+    def _try_lock(self) -> Grant | None:
+        value = uuid.uuid4().hex
+        began = time.monotonic()
+        answers = [self._set(node, value) for node in self.nodes]
+        elapsed = time.monotonic() - began
+        validity = self.ttl - elapsed - (self.ttl * DRIFT_FACTOR + DRIFT_MIN_S)
+        if answers.count(True) >= self.quorum and validity > 0:
+            self.value = value
+            return Grant(valid_for=validity)
+        self._undo(value, answers)
+        return None
+
+    def _undo(self, value: str, answers: list[bool | None]) -> None:
+        """Deletes on all nodes. What cannot be undone on a majority may be a lock that nobody knows of."""
+        deleted = [self._delete(node, value) for node in self.nodes]
+        left = [a is not False and d is None for a, d in zip(answers, deleted, strict=True)]
+        if left.count(True) >= self.quorum:
+            raise Indeterminate(f"{self.key} may be set on {left.count(True)} of {len(self.nodes)} nodes")
+
+    def release(self) -> None:
+        deleted = [self._delete(node, self.value) for node in self.nodes]
+        if deleted.count(None) >= self.quorum:
+            raise Indeterminate(f"{deleted.count(None)} of {len(self.nodes)} nodes did not answer")
+        if True not in deleted:
+            raise LockError(f"{self.key} is not held by this client on any node that answered")
+
+    def _set(self, node: Client, value: str) -> bool | None:
+        """True: set, False: surely not set, None: nobody knows."""
+        before = node.unanswered
+        try:
+            return bool(node.set(self.key, value, nx=True, px=max(1, round(self.ttl * 1000))))
+        except redis.RedisError:
+            return None if node.unanswered > before else False
+
+    def _delete(self, node: Client, value: str) -> bool | None:
+        """True: deleted, False: was not ours, None: nobody knows."""
+        try:
+            return bool(self._delete_own(keys=[self.key], args=[value], client=node))
+        except redis.RedisError:
+            return None
+
+
+def _open_node(host: str, port: int, ttl: float) -> Client:
+    """No retries, and a short timeout (5 % of the ttl, as redsync has it): the algorithm moves on to the next node as
+    soon as one does not answer, because all the time spent here is taken off the validity."""
+    timeout = max(0.05, ttl * 0.05)
+    return Client(
+        host=host,
+        port=port,
+        decode_responses=True,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+    )
