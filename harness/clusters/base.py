@@ -1,0 +1,134 @@
+"""The cluster seam: what a run and its faults may ask of a cluster, simulated or real.
+
+Times are seconds and offsets seconds unless a name says ``_ns``. Methods that damage (``pause``, ``kill``, ``cut`` ...)
+return at once, so that a fault can strike between two steps of a client; methods that observe may take time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Role = Literal["server", "sentinel", "client"]
+State = Literal["running", "paused", "dead"]
+Tap = Callable[[str, str, str], None]
+"""Called with (``"request"`` or ``"reply"``, client host, command name) at the moment it happens."""
+
+
+class Host(Protocol):
+    """One machine of a cluster."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def role(self) -> Role: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is done to packets of a link beside carrying them: ``latency`` and ``jitter`` in seconds, ``loss`` 0 to 1,
+    ``rate`` in bytes a second."""
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    loss: float = 0.0
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a lock finds its servers: see lock_impls.base.Endpoints, which this becomes."""
+
+    kind: str
+    addresses: tuple[tuple[str, int], ...]
+
+
+class Cluster(Protocol):
+    """Hosts that run servers and clients. ``abilities`` names what faults may need; a fault that needs more is refused
+    before the run starts."""
+
+    backend: str
+    kind: str
+    abilities: frozenset[str]
+
+    @property
+    def hosts(self) -> list[Host]: ...
+
+    def endpoints(self) -> Address: ...
+
+    def run(self, main: Callable[[], None]) -> None:
+        """Start the servers, call ``main`` where ``time`` and ``threading`` are the cluster's, stop everything."""
+
+    def clock(self) -> tuple[int, int]:
+        """(monotonic ns, true wall clock ns)."""
+
+    def interrupt(self) -> None:
+        """Make :meth:`run` raise KeyboardInterrupt soon; safe to call from a signal handler."""
+
+    # Clients.
+
+    def launch(self, client: str, main: Callable[[Callable[[], None]], None]) -> Callable[[float], bool]:
+        """Run ``main(checkpoint)`` on a client's host; returns ``join(timeout) -> done``. The client calls ``checkpoint``
+        after each entry of its history, which is where a fault on an event takes hold of it."""
+
+    def tap(self, tap: Tap | None) -> None:
+        """Be told of each command between clients and servers."""
+
+    # Processes.
+
+    def pause(self, host: str) -> None: ...
+    def resume(self, host: str) -> None: ...
+    def kill(self, host: str) -> None: ...
+    def start(self, host: str, *, wiped: bool) -> None: ...
+    def hang(self, host: str) -> None:
+        """Stop the client's own thread at its next checkpoint; its other threads go on."""
+
+    def hung(self, host: str) -> bool:
+        """Has the client's thread stopped at a checkpoint since :meth:`hang`?"""
+
+    def state(self, host: str) -> State:
+        """Found out by giving the host something to do, not by asking whether it was paused."""
+
+    def size(self, host: str) -> int | None:
+        """How many keys a server holds, None if it cannot say."""
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
+        """Put the wall clock ``offset`` seconds ahead of true time, gaining ``rate`` seconds a second."""
+
+    def read_clock(self, host: str) -> int:
+        """Read the host's wall clock: ns ahead of true time."""
+
+    # Network.
+
+    def cut(self, source: str, target: str) -> None:
+        """Stop packets in one direction; cuts count, and each needs its own mend."""
+
+    def mend(self, source: str, target: str) -> None: ...
+
+    def reaches(self, source: str, target: str, timeout: float) -> float | None:
+        """Round trip in seconds from one host to another, None if nothing came back in time."""
+
+    def shape(self, source: str, target: str, shape: Shape) -> None: ...
+
+    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Callable[[], bool]:
+        """Lose (or, with ``delay``, hold back) the next data on this link that contains ``needle``. Returns ``used()``."""
+
+    def break_streams(self, host: str) -> int:
+        """Reset all connections of a host; returns how many."""
+
+    # Replicated servers.
+
+    def primary(self) -> str | None:
+        """The host that its own protocol names as the primary now, None where there is no such thing."""
+
+
+def names(hosts: list[Host], role: Role) -> list[str]:
+    """Host names of one role, in order."""
+    return [host.name for host in hosts if host.role == role]
+
+
+Facts = dict[str, Any]

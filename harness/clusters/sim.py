@@ -1,0 +1,243 @@
+"""The simulated cluster: everything in one process, on virtual time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from ..sim import threads
+from ..sim.hosts import EPOCH, Host
+from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
+from ..sim.network import Network
+from ..sim.patches import virtual
+from ..sim.service import Conn, ServiceHost
+from ..workloads.resource import PORT, Request, Resource
+from . import sim_kinds
+from .base import Address, Role, Shape, State, Tap
+
+CONTROL: Final = "control"
+RESOURCE: Final = "resource"
+SETTLE: Final = 0.5
+"""Virtual seconds for servers to find each other before the run begins."""
+
+
+class _Machine:
+    """A simulated host in its role."""
+
+    def __init__(self, host: Host, role: Role) -> None:
+        self.host = host
+        self.name = host.name
+        self.role = role
+        self.hang_wanted = False
+        self.hung = False
+
+
+class _ResourceService:
+    """The protected resource as a program on a simulated host."""
+
+    port = PORT
+
+    def __init__(self, resource: Resource) -> None:
+        self._resource = resource
+        self._decode = msgspec.json.Decoder(Request).decode
+        self._encode = msgspec.json.Encoder().encode
+
+    def start(self, host: ServiceHost, *, wiped: bool) -> None:
+        """It keeps everything; it is never faulted."""
+
+    def stop(self) -> None: ...
+
+    def opened(self, conn: Conn) -> None:
+        conn.session = b""
+
+    def received(self, conn: Conn, data: bytes) -> None:
+        *lines, conn.session = (conn.session + data).split(b"\n")
+        for line in lines:
+            conn.send(self._encode(self._resource.apply(self._decode(line))) + b"\n")
+
+    def closed(self, conn: Conn) -> None: ...
+
+
+class SimCluster:
+    """See :class:`harness.clusters.base.Cluster`."""
+
+    backend = "sim"
+    abilities = frozenset(
+        {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap"}
+    )
+
+    def __init__(
+        self, *, kind: str, nodes: int, clients: int, seed: int, resource: Resource, options: dict[str, Any]
+    ) -> None:
+        self.kind = kind
+        self._kernel = Kernel(seed)
+        self._network = Network(self._kernel)
+        self._control = Host(self._network, CONTROL)
+        self._machines: dict[str, _Machine] = {}
+        Host(self._network, RESOURCE).install(_ResourceService(resource))
+        self._servers = sim_kinds.build(kind, self._make, nodes, options)
+        for number in range(clients):
+            self._make(f"c{number}", "client")
+        if kind == "redis-sentinel":
+            self.abilities |= {"failover", "peers"}
+
+    def _make(self, name: str, role: Role) -> Host:
+        host = Host(self._network, name)
+        self._machines[name] = _Machine(host, role)
+        return host
+
+    @property
+    def hosts(self) -> list[_Machine]:
+        return list(self._machines.values())
+
+    @property
+    def events(self) -> int:
+        return self._kernel.events
+
+    def endpoints(self) -> Address:
+        return self._servers.address
+
+    def run(self, main: Callable[[], None]) -> None:
+        def control() -> None:
+            time.sleep(SETTLE)
+            main()
+            self._kernel.finish()
+
+        with virtual():
+            self._control.spawn(control)
+            try:
+                self._kernel.run()
+            finally:
+                self._kernel.close()
+                threads.forget()
+
+    def clock(self) -> tuple[int, int]:
+        now = self._kernel.now
+        return now, EPOCH + now - BOOT
+
+    def interrupt(self) -> None:
+        self._kernel.crash(KeyboardInterrupt())
+
+    def launch(self, client: str, main: Callable[[Callable[[], None]], None]) -> Callable[[float], bool]:
+        machine = self._machines[client]
+        task: Task
+
+        def checkpoint() -> None:
+            if machine.hang_wanted:
+                machine.hung = True
+                task.park()
+            if task.life.state != RUNNING:
+                task.park(0)
+
+        task = machine.host.spawn(main, checkpoint)
+
+        def join(timeout: float) -> bool:
+            deadline = time.monotonic() + timeout
+            while not (task.dead or task.life.state == DEAD):
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.05)
+            return True
+
+        return join
+
+    def tap(self, tap: Tap | None) -> None:
+        for watch in self._servers.watch:
+            watch(None if tap is None else lambda peer, command: tap("reply", peer, command))
+        for machine in self._machines.values():
+            if machine.role == "client":
+                machine.host.on_send = None if tap is None else self._on_send(machine.name, tap)
+
+    def _on_send(self, client: str, tap: Tap) -> Callable[[str, bytes], None]:
+        def on_send(target: str, data: bytes) -> None:
+            if target in self._machines:
+                for command in sim_kinds.commands(data):
+                    tap("request", client, command)
+
+        return on_send
+
+    # Processes.
+
+    def pause(self, host: str) -> None:
+        self._machines[host].host.pause()
+
+    def resume(self, host: str) -> None:
+        self._machines[host].host.resume()
+
+    def kill(self, host: str) -> None:
+        self._machines[host].host.kill()
+
+    def start(self, host: str, *, wiped: bool) -> None:
+        self._machines[host].host.start(wiped=wiped)
+
+    def hang(self, host: str) -> None:
+        self._machines[host].hang_wanted = True
+
+    def hung(self, host: str) -> bool:
+        return self._machines[host].hung
+
+    def state(self, host: str) -> State:
+        life = self._machines[host].host.life
+        done: list[bool] = []
+        self._kernel.later(0, life, done.append, True)
+        time.sleep(0.001)
+        if done:
+            return "running"
+        return "paused" if life.state == FROZEN else "dead"
+
+    def size(self, host: str) -> int | None:
+        ask = self._servers.size.get(host)
+        return None if ask is None else ask()
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
+        self._machines[host].host.set_clock(round(offset * SECOND), rate)
+
+    def read_clock(self, host: str) -> int:
+        return self._machines[host].host.wall_ns() - self.clock()[1]
+
+    # Network.
+
+    def cut(self, source: str, target: str) -> None:
+        self._network.link(source, target).cuts += 1
+
+    def mend(self, source: str, target: str) -> None:
+        link = self._network.link(source, target)
+        link.cuts = max(0, link.cuts - 1)
+
+    def reaches(self, source: str, target: str, timeout: float) -> float | None:
+        began = self._kernel.now
+        answers: list[int] = []
+        self._network.ping(source, target, lambda: answers.append(self._kernel.now))
+        deadline = time.monotonic() + timeout
+        while not answers and time.monotonic() < deadline:
+            time.sleep(min(0.001, timeout))
+        return (answers[0] - began) / SECOND if answers else None
+
+    def shape(self, source: str, target: str, shape: Shape) -> None:
+        link = self._network.link(source, target)
+        link.extra_ns = round(shape.latency * SECOND)
+        link.jitter_ns = round(shape.jitter * SECOND)
+        link.loss = shape.loss
+        link.bytes_per_second = shape.rate
+
+    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Callable[[], bool]:
+        link = self._network.link(source, target)
+
+        def rule(data: bytes) -> int | None:
+            if needle not in data:
+                return None
+            return -1 if delay is None else round(delay * SECOND)
+
+        link.swallow.append(rule)
+        return lambda: rule not in link.swallow
+
+    def break_streams(self, host: str) -> int:
+        return self._machines[host].host.break_streams()
+
+    def primary(self) -> str | None:
+        return self._servers.primary()

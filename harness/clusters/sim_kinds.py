@@ -1,0 +1,104 @@
+"""The server side of each simulated cluster kind: which hosts, which programs on them, where clients go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..errors import UsageError
+from ..sim.hosts import Host
+from ..sim.servers.redis import RedisServer
+from ..sim.servers.redis_sentinel import SentinelServer
+from .base import Address, Role
+
+REDIS_PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+SERVICE: Final = "mymaster"
+_COMMAND: Final = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z.]+)\r\n")
+MakeHost = Callable[[str, Role], Host]
+OnReply = Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class Servers:
+    """What was built: addresses for clients, and how to ask and watch the programs."""
+
+    address: Address
+    primary: Callable[[], str | None] = lambda: None
+    watch: list[Callable[[OnReply | None], None]] = field(default_factory=list)
+    size: dict[str, Callable[[], int]] = field(default_factory=dict)
+
+
+def commands(data: bytes) -> list[str]:
+    """The names of the Redis commands in what a client sends."""
+    return [name.decode().upper() for name in _COMMAND.findall(data)]
+
+
+def _redis(servers: Servers, host: Host, options: dict[str, Any], replica_of: tuple[str, int] | None = None) -> RedisServer:
+    try:
+        server = RedisServer(port=REDIS_PORT, replica_of=replica_of, **options)
+    except TypeError as error:
+        raise UsageError(f"server_options: {error}") from error
+    host.install(server)
+
+    def watch(on_reply: OnReply | None) -> None:
+        server.on_command = (
+            None if on_reply is None else lambda peer, args: on_reply(peer, args[0].decode(errors="replace").upper())
+        )
+
+    servers.watch.append(watch)
+    servers.size[host.name] = server.size
+    return server
+
+
+def _independent(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
+    hosts = [make(f"n{number + 1}", "server") for number in range(nodes)]
+    servers = Servers(Address(kind, tuple((host.name, REDIS_PORT) for host in hosts)))
+    for host in hosts:
+        _redis(servers, host, options)
+    return servers
+
+
+def _sentinel(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
+    hosts = [make(f"n{number + 1}", "server") for number in range(nodes)]
+    watchers = [make(f"s{number + 1}", "sentinel") for number in range(3)]
+    servers = Servers(Address(kind, tuple((host.name, SENTINEL_PORT) for host in watchers)))
+    first = (hosts[0].name, REDIS_PORT)
+    for host in hosts:
+        _redis(servers, host, options, None if host is hosts[0] else first)
+    sentinels = []
+    for host in watchers:
+        peers = [(other.name, SENTINEL_PORT) for other in watchers if other is not host]
+        sentinel = SentinelServer(port=SENTINEL_PORT, name=SERVICE, primary=first, quorum=2, peers=peers)
+        host.install(sentinel)
+        sentinels.append(sentinel)
+
+    def primary() -> str | None:
+        named = [sentinel.primary_host for sentinel in sentinels]
+        return max(named, key=named.count)
+
+    servers.primary = primary
+    return servers
+
+
+_KINDS: Final[dict[str, tuple[Callable[[MakeHost, str, int, dict[str, Any]], Servers], int]]] = {
+    "redis-single": (_independent, 1),
+    "redis-independent": (_independent, 5),
+    "redis-sentinel": (_sentinel, 3),
+}
+
+
+def kinds() -> list[str]:
+    return sorted(_KINDS)
+
+
+def default_nodes(kind: str) -> int:
+    return _KINDS[kind][1]
+
+
+def build(kind: str, make: MakeHost, nodes: int, options: dict[str, Any]) -> Servers:
+    """Make the hosts of a cluster kind and start their programs; ``nodes`` 0 means the kind's own number."""
+    builder, default = _KINDS[kind]
+    return builder(make, kind, nodes or default, options)

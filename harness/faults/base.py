@@ -1,0 +1,118 @@
+"""The fault seam: inject, observe that it took effect, heal.
+
+A fault is a msgspec struct whose fields are its parameters; its class says what it is called, what it needs of a cluster,
+and whether it excuses a lock from being available. Its damage undoes itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar
+
+import msgspec
+
+from ..clusters.base import Cluster, Facts, Role, names
+from ..errors import UsageError
+
+PROBE: float = 0.3
+"""Seconds that a probe across the network may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where a fault strikes: the cluster, chance, the lock's ttl in seconds, and the client whose doing triggered it."""
+
+    cluster: Cluster
+    rng: Random
+    ttl: float
+    client: str | None = None
+
+    def hosts(self, role: Role) -> list[str]:
+        return names(self.cluster.hosts, role)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was observed: did the fault take effect, the facts, and in words what was expected."""
+
+    effective: bool
+    facts: Facts
+    expected: str
+
+
+@dataclass(slots=True)
+class Damage:
+    """An injected fault: the hosts actually hit, how to see it, and how to undo it.
+
+    ``observe`` may take time; ``heal`` is idempotent. ``crashed`` names client hosts whose programs died.
+    """
+
+    hosts: list[str]
+    observe: Callable[[], Seen]
+    heal: Callable[[], Facts]
+    crashed: list[str] = field(default_factory=list)
+    restarted: list[str] = field(default_factory=list)
+    """Client hosts whose programs must be launched again after the heal."""
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all faults. ``schedule`` is when it happens if the user only names it: fields of a FaultSpec, where a
+    string such as ``"1.5 ttl"`` means multiples of the lock's ttl."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    disturbs: ClassVar[bool] = True
+    schedule: ClassVar[dict[str, Any]] = {"every": 10.0, "for": 5.0}
+
+    def inject(self, scene: Scene) -> Damage:
+        raise NotImplementedError
+
+
+def targets(scene: Scene, target: str, default: Sequence[str]) -> list[str]:
+    """Host names for a target named by intent, or by name.
+
+    ``one``, ``minority``, ``majority`` and ``all`` choose among ``default``; ``servers``, ``sentinels``, ``clients``,
+    ``primary``, ``replicas`` and ``holder`` (the client whose event triggered the fault) speak for themselves; anything
+    else is a list of host names with commas.
+    """
+    servers = scene.hosts("server")
+    groups: dict[str, Callable[[], Sequence[str]]] = {
+        "one": lambda: [scene.rng.choice(list(default))],
+        "minority": lambda: _some(scene.rng, default, max(1, (len(default) - 1) // 2)),
+        "majority": lambda: _some(scene.rng, default, len(default) // 2 + 1),
+        "all": lambda: default,
+        "servers": lambda: servers,
+        "sentinels": lambda: scene.hosts("sentinel"),
+        "clients": lambda: scene.hosts("client"),
+        "primary": lambda: _primary(scene, servers),
+        "replicas": lambda: [name for name in servers if name not in _primary(scene, servers)],
+        "holder": lambda: [scene.client or scene.rng.choice(scene.hosts("client"))],
+    }
+    if target in groups:
+        return list(groups[target]())
+    wanted = [name.strip() for name in target.split(",")]
+    known = [host.name for host in scene.cluster.hosts]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"fault target {name!r}: expected one of {', '.join([*groups, *known])}")
+    return wanted
+
+
+def _primary(scene: Scene, servers: list[str]) -> list[str]:
+    primary = scene.cluster.primary()
+    return servers[:1] if primary is None else [primary]
+
+
+def _some(rng: Random, pool: Sequence[str], count: int) -> list[str]:
+    return sorted(rng.sample(list(pool), min(count, len(pool))))
+
+
+def multiples(value: Any, ttl: float) -> Any:
+    """``"1.5 ttl"`` as seconds; anything else as it is."""
+    if isinstance(value, str) and value.endswith(" ttl"):
+        return math.ceil(float(value.removesuffix(" ttl")) * ttl * 1000) / 1000
+    return value

@@ -1,0 +1,175 @@
+"""Links that carry packets badly: late, unevenly, slowly, not all of them, or all but one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from ..clusters.base import Facts, Shape
+from .base import PROBE, Damage, Fault, Scene, Seen, targets
+
+Links = list[tuple[str, str]]
+CATCH: Final = 2.0
+"""Seconds within which a message to lose or to hold back must have come by."""
+
+
+def _ends(scene: Scene, clients: str, servers: str) -> Links:
+    some = targets(scene, clients, scene.hosts("client"))
+    far = targets(scene, servers, scene.hosts("server"))
+    return [pair for a in some for b in far for pair in ((a, b), (b, a))]
+
+
+def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
+    """Shape links; the effect is a probe that takes at least ``slower`` seconds more, or is lost."""
+    cluster = scene.cluster
+    hosts = sorted({host for link in links for host in link})
+    for source, target in links:
+        cluster.shape(source, target, shape)
+    sample = links[:4]
+
+    def observe() -> Seen:
+        trips = {f"{a}>{b}": cluster.reaches(a, b, max(PROBE, 4 * slower)) for a, b in sample}
+        effective = any(trip is None or trip >= slower for trip in trips.values())
+        return Seen(effective, {"probe": trips}, f"round trips of {slower:g} s and more, or none")
+
+    def heal() -> Facts:
+        for source, target in links:
+            cluster.shape(source, target, Shape())
+        return {"probe": {f"{a}>{b}": cluster.reaches(a, b, PROBE) for a, b in sample}}
+
+    return Damage(hosts, observe, heal)
+
+
+class Latency(Fault, frozen=True):
+    """Each packet takes ``delay`` seconds longer, one way, and up to ``jitter`` more."""
+
+    name: ClassVar[str] = "latency"
+    summary: ClassVar[str] = "packets between clients and servers take longer, and unevenly so"
+    needs: ClassVar[frozenset[str]] = frozenset({"shape"})
+    schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
+
+    delay: float = 0.05
+    jitter: float = 0.1
+    clients: str = "clients"
+    servers: str = "servers"
+
+    def inject(self, scene: Scene) -> Damage:
+        links = _ends(scene, self.clients, self.servers)
+        return _shape(scene, links, Shape(latency=self.delay, jitter=self.jitter), 2 * self.delay)
+
+
+class SlowLink(Fault, frozen=True):
+    """Links carry ``rate`` bytes a second."""
+
+    name: ClassVar[str] = "slow-link"
+    summary: ClassVar[str] = "links between clients and servers carry few bytes a second"
+    needs: ClassVar[frozenset[str]] = frozenset({"shape"})
+    schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
+
+    rate: float = 2000.0
+    clients: str = "clients"
+    servers: str = "servers"
+
+    def inject(self, scene: Scene) -> Damage:
+        links = _ends(scene, self.clients, self.servers)
+        return _shape(scene, links, Shape(rate=self.rate), 64 / self.rate)
+
+
+class PacketLoss(Fault, frozen=True):
+    """Each packet is lost with probability ``loss``; TCP repeats it after 0.2 s, 0.6 s ..."""
+
+    name: ClassVar[str] = "packet-loss"
+    summary: ClassVar[str] = "packets between clients and servers are lost, and come late for it"
+    needs: ClassVar[frozenset[str]] = frozenset({"shape"})
+    schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
+
+    loss: float = 0.3
+    clients: str = "clients"
+    servers: str = "servers"
+
+    def inject(self, scene: Scene) -> Damage:
+        cluster = scene.cluster
+        links = _ends(scene, self.clients, self.servers)
+        damage = _shape(scene, links, Shape(loss=self.loss), 0.1)
+
+        def observe() -> Seen:
+            trips = [cluster.reaches(*links[n % len(links)], PROBE) for n in range(20)]
+            late = sum(trip is None or trip > 0.1 for trip in trips)
+            return Seen(late > 0, {"probes": len(trips), "late": late}, "some of 20 probes late or lost")
+
+        return Damage(damage.hosts, observe, damage.heal)
+
+
+class ConnectionReset(Fault, frozen=True):
+    """All connections of some hosts are reset at once."""
+
+    name: ClassVar[str] = "connection-reset"
+    summary: ClassVar[str] = "the connections of some clients are reset"
+    needs: ClassVar[frozenset[str]] = frozenset({"reset"})
+    schedule: ClassVar[dict[str, Any]] = {"every": "1 ttl", "for": 0.1}
+
+    target: str = "minority"
+
+    def inject(self, scene: Scene) -> Damage:
+        hosts = targets(scene, self.target, scene.hosts("client"))
+        broken = {host: scene.cluster.break_streams(host) for host in hosts}
+
+        def observe() -> Seen:
+            return Seen(sum(broken.values()) > 0, {"broken": broken}, "at least one connection to reset")
+
+        return Damage(hosts, observe, dict)
+
+
+class _OneMessage(Fault, frozen=True):
+    needs: ClassVar[frozenset[str]] = frozenset({"swallow"})
+
+    client: str = "holder"
+    server: str = "servers"
+    containing: str = ""
+
+    def _on(self, scene: Scene, direction: str, delay: float | None) -> Damage:
+        some = targets(scene, self.client, scene.hosts("client"))
+        far: Sequence[str] = [self.server] if self.server == "resource" else self._servers(scene)
+        rules = [
+            scene.cluster.swallow(*((a, b) if direction == "request" else (b, a)), self.containing.encode(), delay)
+            for a in some
+            for b in far
+        ]
+
+        def observe() -> Seen:
+            deadline = time.monotonic() + CATCH
+            while not any(rule() for rule in rules) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            used = sum(rule() for rule in rules)
+            return Seen(used > 0, {"messages": used, "delay": delay}, f"one {direction} caught")
+
+        return Damage(sorted({*some, *far}), observe, dict)
+
+    def _servers(self, scene: Scene) -> list[str]:
+        return targets(scene, self.server, scene.hosts("server"))
+
+
+class LostReply(_OneMessage, frozen=True):
+    """The next answer from ``server`` to ``client`` is lost for ever: the request was executed, and nobody says so."""
+
+    name: ClassVar[str] = "lost-reply"
+    summary: ClassVar[str] = "one answer is lost: executed, but the client never hears of it"
+    schedule: ClassVar[dict[str, Any]] = {"on": "request:SET", "nth": 5, "for": 0.5}
+
+    def inject(self, scene: Scene) -> Damage:
+        return self._on(scene, "reply", None)
+
+
+class DelayedRequest(_OneMessage, frozen=True):
+    """The next request from ``client`` that contains ``containing`` takes ``delay`` seconds (or 1.5 ttl) longer."""
+
+    name: ClassVar[str] = "delayed-request"
+    summary: ClassVar[str] = "one request is held back for longer than the ttl, and then delivered"
+    disturbs: ClassVar[bool] = False
+    schedule: ClassVar[dict[str, Any]] = {"on": "read", "nth": 3, "for": 0.5}
+
+    delay: float | None = None
+
+    def inject(self, scene: Scene) -> Damage:
+        return self._on(scene, "request", self.delay if self.delay is not None else 1.5 * scene.ttl)

@@ -1,0 +1,80 @@
+"""Pauses: processes that stand still and then go on as if nothing had happened (GC, SIGSTOP, a stolen virtual CPU)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from ..clusters.base import Facts
+from .base import Damage, Fault, Scene, Seen, targets
+
+
+def _pause(scene: Scene, hosts: list[str]) -> Damage:
+    cluster = scene.cluster
+    for host in hosts:
+        cluster.pause(host)
+
+    def observe() -> Seen:
+        states = {host: cluster.state(host) for host in hosts}
+        return Seen(all(state == "paused" for state in states.values()), {"state": states}, "all of them paused")
+
+    def heal() -> Facts:
+        for host in hosts:
+            cluster.resume(host)
+        return {"state": {host: cluster.state(host) for host in hosts}}
+
+    return Damage(hosts, observe, heal)
+
+
+class ClientPause(Fault, frozen=True):
+    """A client stands still, all its threads included; by default the one whose event triggered it."""
+
+    name: ClassVar[str] = "client-pause"
+    summary: ClassVar[str] = "a client that has just got the lock stands still for longer than the ttl"
+    needs: ClassVar[frozenset[str]] = frozenset({"pause"})
+    disturbs: ClassVar[bool] = False
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3, "times": 1000, "every": "3 ttl", "for": "1.5 ttl"}
+
+    target: str = "holder"
+
+    def inject(self, scene: Scene) -> Damage:
+        return _pause(scene, targets(scene, self.target, scene.hosts("client")))
+
+
+class ServerPause(Fault, frozen=True):
+    """Servers stand still: they accept connections, since their kernel does, and answer nothing."""
+
+    name: ClassVar[str] = "server-pause"
+    summary: ClassVar[str] = "a minority of the servers stands still for a while"
+    needs: ClassVar[frozenset[str]] = frozenset({"pause"})
+    schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "1.5 ttl"}
+
+    target: str = "minority"
+
+    def inject(self, scene: Scene) -> Damage:
+        return _pause(scene, targets(scene, self.target, scene.hosts("server")))
+
+
+class ClientHang(Fault, frozen=True):
+    """The client's own thread blocks for ever; other threads of its process (a watchdog) go on."""
+
+    name: ClassVar[str] = "client-hang"
+    summary: ClassVar[str] = "the thread that holds the lock blocks for ever, and its watchdog does not"
+    needs: ClassVar[frozenset[str]] = frozenset({"hang"})
+    disturbs: ClassVar[bool] = False
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3}
+
+    target: str = "holder"
+
+    def inject(self, scene: Scene) -> Damage:
+        cluster = scene.cluster
+        hosts = targets(scene, self.target, scene.hosts("client"))
+        for host in hosts:
+            cluster.hang(host)
+
+        def observe() -> Seen:
+            time.sleep(0.01)
+            hung = {host: cluster.hung(host) for host in hosts}
+            return Seen(all(hung.values()), {"hung": hung}, "the worker blocked at its next step")
+
+        return Damage(hosts, observe, dict)

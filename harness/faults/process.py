@@ -1,0 +1,161 @@
+"""Processes that die, and what is left of them when they come back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from ..clusters.base import Cluster, Facts
+from .base import Damage, Fault, Scene, Seen, targets
+
+
+def _kill_servers(scene: Scene, hosts: list[str], *, wiped: bool) -> Damage:
+    cluster = scene.cluster
+    sizes = {host: cluster.size(host) for host in hosts}
+    for host in hosts:
+        cluster.kill(host)
+
+    def observe() -> Seen:
+        states = {host: cluster.state(host) for host in hosts}
+        dead = all(state == "dead" for state in states.values())
+        return Seen(dead, {"state": states, "keys_before": sizes}, "all of them dead")
+
+    def heal() -> Facts:
+        for host in hosts:
+            cluster.start(host, wiped=wiped)
+        return {
+            "state": {host: cluster.state(host) for host in hosts},
+            "wiped": wiped,
+            "keys_before": sizes,
+            "keys_after": {host: cluster.size(host) for host in hosts},
+        }
+
+    return Damage(hosts, observe, heal)
+
+
+class Kill(Fault, frozen=True):
+    """Servers are killed (SIGKILL) and come back with their data."""
+
+    name: ClassVar[str] = "kill"
+    summary: ClassVar[str] = "a minority of the servers is killed and comes back with its data"
+    needs: ClassVar[frozenset[str]] = frozenset({"kill"})
+    schedule: ClassVar[dict[str, Any]] = {"every": "3 ttl", "for": "0.5 ttl"}
+
+    target: str = "minority"
+
+    def inject(self, scene: Scene) -> Damage:
+        return _kill_servers(scene, targets(scene, self.target, scene.hosts("server")), wiped=False)
+
+
+class KillAmnesia(Fault, frozen=True):
+    """Servers are killed and come back empty: no persistence, or a disk that was lost."""
+
+    name: ClassVar[str] = "kill-amnesia"
+    summary: ClassVar[str] = "a majority of the servers is killed and comes back at once, without its data"
+    needs: ClassVar[frozenset[str]] = frozenset({"kill"})
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.02}
+
+    target: str = "majority"
+
+    def inject(self, scene: Scene) -> Damage:
+        return _kill_servers(scene, targets(scene, self.target, scene.hosts("server")), wiped=True)
+
+
+class ClientCrash(Fault, frozen=True):
+    """A client's host dies with all it was doing. With ``restart`` it comes back as a new process after the heal."""
+
+    name: ClassVar[str] = "client-crash"
+    summary: ClassVar[str] = "a client that has just got the lock dies"
+    needs: ClassVar[frozenset[str]] = frozenset({"kill"})
+    disturbs: ClassVar[bool] = False
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5}
+
+    target: str = "holder"
+    restart: bool = False
+
+    def inject(self, scene: Scene) -> Damage:
+        cluster = scene.cluster
+        hosts = targets(scene, self.target, scene.hosts("client"))
+        for host in hosts:
+            cluster.kill(host)
+
+        def observe() -> Seen:
+            states = {host: cluster.state(host) for host in hosts}
+            return Seen(all(state == "dead" for state in states.values()), {"state": states}, "the client dead")
+
+        def heal() -> Facts:
+            if self.restart:
+                for host in hosts:
+                    cluster.start(host, wiped=True)
+            return {"state": {host: cluster.state(host) for host in hosts}}
+
+        return Damage(hosts, observe, heal, crashed=hosts, restarted=hosts if self.restart else [])
+
+
+class Failover(Fault, frozen=True):
+    """The primary is cut from its replicas for a moment, so that its last writes are on it alone, and then lost.
+
+    ``how``: ``kill`` it, ``pause`` it, or ``isolate`` it from all servers and sentinels (clients still reach it). It comes
+    back at the heal; the new primary is what the sentinels name.
+    """
+
+    name: ClassVar[str] = "failover"
+    summary: ClassVar[str] = "the primary dies before its last writes have reached a replica; one is promoted"
+    needs: ClassVar[frozenset[str]] = frozenset({"kill", "cut", "failover"})
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": 15.0, "for": 6.0}
+
+    how: str = "kill"
+    patience: float = 8.0
+
+    def inject(self, scene: Scene) -> Damage:
+        cluster = scene.cluster
+        old = cluster.primary() or scene.hosts("server")[0]
+        undo = self._strike(cluster, old, scene)
+        began, _ = cluster.clock()
+
+        def observe() -> Seen:
+            new = _await_new_primary(cluster, old, self.patience)
+            took = (cluster.clock()[0] - began) / 1e9
+            facts = {"primary_before": old, "primary_after": new, "seconds": round(took, 3)}
+            return Seen(new not in (None, old), facts, "another primary")
+
+        return Damage([old], observe, undo)
+
+    def _strike(self, cluster: Cluster, old: str, scene: Scene) -> Any:
+        if self.how == "kill":
+            cluster.kill(old)
+            return lambda: _start(cluster, old)
+        if self.how == "pause":
+            cluster.pause(old)
+            return lambda: _resume(cluster, old)
+        others = [host for host in scene.hosts("server") + scene.hosts("sentinel") if host != old]
+        for other in others:
+            cluster.cut(old, other)
+            cluster.cut(other, old)
+        return lambda: _mend(cluster, old, others)
+
+
+def _start(cluster: Cluster, host: str) -> Facts:
+    cluster.start(host, wiped=False)
+    return {"state": {host: cluster.state(host)}}
+
+
+def _resume(cluster: Cluster, host: str) -> Facts:
+    cluster.resume(host)
+    return {"state": {host: cluster.state(host)}}
+
+
+def _mend(cluster: Cluster, host: str, others: list[str]) -> Facts:
+    for other in others:
+        cluster.mend(host, other)
+        cluster.mend(other, host)
+    return {"mended": [host]}
+
+
+def _await_new_primary(cluster: Cluster, old: str, patience: float) -> str | None:
+    deadline = time.monotonic() + patience
+    while True:
+        now = cluster.primary()
+        if now not in (None, old) or time.monotonic() >= deadline:
+            return now
+        time.sleep(0.05)

@@ -1,0 +1,263 @@
+"""The nemesis: decides when which fault strikes, has it observed, and heals it. See :class:`harness.plan.FaultSpec`.
+
+It runs as threads of the cluster's control side. A fault on an event is injected at once, in the middle of the client's
+step that caused the event, so that it falls between exactly the two steps that the story needs; it is observed afterwards.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from .clusters.base import Cluster
+from .discovery import classes, find
+from .errors import UsageError
+from .faults.base import Damage, Fault, Scene, Seen, multiples
+from .history import NEMESIS, Op
+from .plan import FaultSpec, Plan
+from .recorder import Recorder
+
+FAULTS: Final = "harness.faults"
+
+
+def fault_names() -> list[str]:
+    return list(classes(FAULTS, "inject"))
+
+
+def fault_class(name: str) -> type[Fault]:
+    """The fault called ``name``; UsageError with the nearest names."""
+    found: type[Fault] = find("nemesis", FAULTS, "inject", name)
+    return found
+
+
+def default_spec(name: str, ttl: float) -> FaultSpec | None:
+    """When ``name`` strikes if a user only names it; None for the fault that never does."""
+    schedule = {key: multiples(value, ttl) for key, value in fault_class(name).schedule.items()}
+    return msgspec.convert({"fault": name, **schedule}, FaultSpec) if schedule else None
+
+
+def build_fault(spec: FaultSpec) -> Fault:
+    """The fault with its parameters; UsageError names a parameter it does not have."""
+    try:
+        return msgspec.convert(spec.params, fault_class(spec.fault))
+    except msgspec.ValidationError as error:
+        raise UsageError(f"fault {spec.fault!r}, params: {error}") from error
+
+
+def refuse_impossible(plan: Plan, cluster: Cluster) -> None:
+    """Say before the run what this cluster cannot do, instead of skipping it in silence."""
+    for spec in plan.faults:
+        fault = build_fault(spec)
+        needs = set(fault.needs) | ({"tap"} if spec.on and ":" in spec.on and spec.on.split(":")[0] in _TAPS else set())
+        missing = sorted(needs - cluster.abilities)
+        if missing:
+            raise UsageError(
+                f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {cluster.kind} cluster on "
+                f"{cluster.backend} cannot do; it can: {', '.join(sorted(cluster.abilities))}"
+            )
+
+
+_TAPS: Final = ("request", "reply")
+
+
+@dataclass(slots=True)
+class _Trigger:
+    """A fault that waits for its event."""
+
+    spec: FaultSpec
+    fault: Fault
+    seen: int = 0
+    fired: int = 0
+    rests_until: int = 0
+
+    def matches(self, event: str, client: str | None, node: str | None, now: int) -> bool:
+        """Count the event if it is the awaited one; True when it is time to strike."""
+        spec = self.spec
+        if event != spec.on or (spec.client is not None and client != f"c{spec.client}"):
+            return False
+        if spec.node is not None and node != spec.node:
+            return False
+        self.seen += 1
+        if self.seen < spec.nth or self.fired >= spec.times or now < self.rests_until:
+            return False
+        self.fired += 1
+        self.rests_until = now + int((spec.every or 0.0) * 1e9)
+        return True
+
+
+@dataclass(slots=True)
+class _Active:
+    """A fault that has struck and is not healed."""
+
+    id: int
+    spec: FaultSpec
+    damage: Damage
+    observed: threading.Event
+    healed: bool = False
+
+
+@dataclass(order=True, slots=True)
+class _Due:
+    """Something to do at a time (ns, monotonic)."""
+
+    at: int
+    number: int
+    act: Callable[[], None] = field(compare=False)
+
+
+class Nemesis:
+    """``relaunch(host)`` starts the program of a client's host again after a crash."""
+
+    def __init__(
+        self, plan: Plan, cluster: Cluster, recorder: Recorder, rng: Random, relaunch: Callable[[str], None]
+    ) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._recorder = recorder
+        self._rng = rng
+        self._relaunch = relaunch
+        self._triggers = [_Trigger(spec, build_fault(spec)) for spec in plan.faults if spec.on is not None]
+        self._news: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._due: queue.PriorityQueue[_Due] = queue.PriorityQueue()
+        self._active: list[_Active] = []
+        self._ids = 0
+        self._numbers = 0
+        self._stopped = False
+        self._observers: list[threading.Thread] = []
+
+    # Life.
+
+    def start(self) -> None:
+        """Begin; times of the plan count from now."""
+        now = time.monotonic_ns()
+        for spec in self._plan.faults:
+            if spec.on is None:
+                first = spec.at if spec.at is not None else spec.every
+                self._later(now + int((first or 0.0) * 1e9), lambda spec=spec: self._strike_on_time(spec))
+        self._recorder.listeners.append(self._on_op)
+        if any(trigger.spec.on and trigger.spec.on.split(":")[0] in _TAPS for trigger in self._triggers):
+            self._cluster.tap(lambda phase, client, command: self._on_event(f"{phase}:{command}", client, None))
+        self._thread = threading.Thread(target=self._work, name="nemesis", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Strike no more, heal everything, and wait until what was injected has been observed."""
+        self._stopped = True
+        self._cluster.tap(None)
+        self._news.put(None)
+        self._thread.join()
+        for observer in self._observers:
+            observer.join()
+        for active in reversed(self._active[:]):
+            self._heal(active)
+
+    def _work(self) -> None:
+        while not self._stopped:
+            wait = None
+            if not self._due.empty():
+                due = self._due.get()
+                wait = (due.at - time.monotonic_ns()) / 1e9
+                if wait <= 0:
+                    due.act()
+                    continue
+                self._due.put(due)
+            try:
+                act = self._news.get(timeout=wait)
+            except queue.Empty:
+                continue
+            if act is not None:
+                act()
+
+    def _later(self, at: int, act: Callable[[], None]) -> None:
+        self._numbers += 1
+        self._due.put(_Due(at, self._numbers, act))
+
+    # Events.
+
+    def _on_op(self, op: Op) -> None:
+        if op.process != NEMESIS:
+            self._on_event(op.f if op.type == "ok" else f"{op.f}:{op.type}", op.node, op.node)
+
+    def _on_event(self, event: str, client: str | None, node: str | None) -> None:
+        if self._stopped:
+            return
+        now, _ = self._cluster.clock()
+        for trigger in self._triggers:
+            if trigger.matches(event, client, node, now):
+                if trigger.spec.delay:
+                    at = now + int(trigger.spec.delay * 1e9)
+                    strike = lambda t=trigger: self._strike(t.spec, t.fault, client)  # noqa: E731
+                    self._news.put(lambda at=at, strike=strike: self._later(at, strike))
+                else:
+                    self._strike(trigger.spec, trigger.fault, client)
+
+    def _strike_on_time(self, spec: FaultSpec) -> None:
+        if spec.every is not None:
+            self._later(time.monotonic_ns() + int(spec.every * 1e9), lambda: self._strike_on_time(spec))
+        self._strike(spec, build_fault(spec), None)
+
+    # Faults.
+
+    def _strike(self, spec: FaultSpec, fault: Fault, client: str | None) -> None:
+        """Inject now; observe and heal later, from the nemesis' own threads."""
+        scene = Scene(self._cluster, self._rng, self._plan.ttl, client)
+        number = self._ids
+        self._ids += 1
+        damage = fault.inject(scene)
+        params = msgspec.to_builtins(fault)
+        disturbs = fault.disturbs and not spec.tolerated
+        about = {"id": number, "fault": spec.fault, "hosts": damage.hosts}
+        self._recorder.nemesis("inject", {**about, "disturbs": disturbs, "params": params}, type_="invoke")
+        for host in damage.crashed:
+            self._recorder.nemesis("crash", {"host": host}, node=host)
+        now, _ = self._cluster.clock()
+        active = _Active(number, spec, damage, threading.Event())
+        self._news.put(lambda: self._follow(active, now))
+
+    def _follow(self, active: _Active, struck: int) -> None:
+        self._supersede(active.spec)
+        self._active.append(active)
+        observer = threading.Thread(target=self._observe, args=(active,), name=f"observer-{active.id}", daemon=True)
+        self._observers.append(observer)
+        observer.start()
+        if active.spec.for_ is not None:
+            self._later(struck + int(active.spec.for_ * 1e9), lambda: self._heal(active))
+
+    def _supersede(self, spec: FaultSpec) -> None:
+        """A fault that lasts until its next turn is over when that comes; there is nothing to undo."""
+        for active in [active for active in self._active if active.spec is spec and spec.for_ is None]:
+            self._active.remove(active)
+            active.healed = True
+            self._record("heal", active, Seen(True, {"superseded": True}, ""))
+
+    def _observe(self, active: _Active) -> None:
+        seen = active.damage.observe()
+        self._record("inject", active, seen)
+        active.observed.set()
+
+    def _heal(self, active: _Active) -> None:
+        if active.healed:
+            return
+        active.healed = True
+        self._active.remove(active)
+        facts = active.damage.heal()
+        for host in active.damage.restarted:
+            self._relaunch(host)
+        self._record("heal", active, Seen(True, facts, ""))
+
+    def _record(self, f: str, active: _Active, seen: Seen) -> None:
+        value: dict[str, Any] = {
+            "id": active.id,
+            "fault": active.spec.fault,
+            "hosts": active.damage.hosts,
+            "observed": seen.facts,
+        }
+        error = None if seen.effective else f"no effect seen; expected {seen.expected}"
+        self._recorder.nemesis(f, value, type_="ok" if seen.effective else "fail", error=error)

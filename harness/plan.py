@@ -1,0 +1,157 @@
+"""Plans: everything that decides a run, as data. The same plan on the simulator gives the same history, byte for byte.
+
+A plan is stored as TOML (``plan.toml`` in the run's folder). Durations are seconds; TOML may also say ``"2s"``, ``"150ms"``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+import tomli_w
+
+from .errors import UsageError
+
+Discipline = Literal["trusting", "checking"]
+Fencing = Literal["on", "off", "cas"]
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION: Final = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h)?\s*$")
+
+
+def seconds(text: str | float) -> float:
+    """A duration as a number of seconds: ``"2s"``, ``"150ms"``, ``"-1.5"``, ``2``. Raises ValueError."""
+    if isinstance(text, int | float):
+        return float(text)
+    found = _DURATION.match(text)
+    if found is None:
+        raise ValueError(f"expected a duration such as 2, '2s' or '150ms', got {text!r}")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+class FaultSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"for_": "for"}):
+    """When a fault happens, and to whom; ``params`` are the fault's own.
+
+    Exactly one of ``at`` (seconds after the start), ``every`` (seconds, again and again) and ``on`` decides the moment. ``on`` is an event:
+    ``"acquire"`` (one has succeeded; likewise any kind of call), ``"acquire:invoke"``, ``"acquire:fail"``, ``"acquire:info"``,
+    ``"request:SET"`` (a client is about to send this command) or ``"reply:SET"`` (a server has executed it, and the
+    answer is about to leave). ``client`` and ``node`` narrow the event to one client (number) or server (name), ``nth``
+    to its n-th occurrence, ``times`` says how often the trigger fires, ``every`` beside ``on`` how long it rests between.
+    ``delay`` puts time between the event and the fault. ``for_`` is how long it lasts; without it, until the end.
+    """
+
+    fault: str
+    at: float | None = None
+    every: float | None = None
+    on: str | None = None
+    client: int | None = None
+    node: str | None = None
+    nth: int = 1
+    times: int = 1
+    delay: float = 0.0
+    for_: float | None = None
+    tolerated: bool = False
+    """The lock is expected to stay available throughout: liveness is judged in spite of the fault."""
+    params: dict[str, Any] = {}
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """One run. Durations in seconds."""
+
+    lock: str
+    title: str = ""
+    cluster: str = "sim"
+    kind: str = ""
+    nodes: int = 0
+    clients: int = 5
+    keys: int = 1
+    workload: str = "mutex"
+    ttl: float = 2.0
+    hold: float = 0.1
+    rest: float = 0.05
+    wait: float = 0.0
+    """How long an acquire may wait; 0 means twice the ttl."""
+    discipline: Discipline = "trusting"
+    fencing: Fencing = "off"
+    time_limit: float = 30.0
+    settle: float = 0.0
+    """Fault-free time at the end; 0 means ttl plus slack plus a second, at most half of the run."""
+    slack: float = 1.0
+    seed: int = 0
+    faults: tuple[FaultSpec, ...] = ()
+    lock_options: dict[str, Any] = {}
+    server_options: dict[str, Any] = {}
+    holds: dict[str, float] = {}
+    """Client name to its own hold time, where it differs from ``hold``."""
+
+    @property
+    def acquire_wait(self) -> float:
+        return self.wait or 2 * self.ttl
+
+    @property
+    def settle_time(self) -> float:
+        return self.settle or min(self.time_limit / 2, self.ttl + self.slack + 1.0)
+
+    def check(self) -> Plan:
+        """The plan itself, or UsageError for a value that makes no sense."""
+        for name in ("ttl", "hold", "time_limit"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name} must be more than 0 seconds, got {getattr(self, name):g}")
+        for name in ("clients", "keys"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("nodes", "wait", "rest", "slack", "settle"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} must not be negative, got {getattr(self, name):g}")
+        for spec in self.faults:
+            if spec.on is None and (spec.at is None) == (spec.every is None):
+                raise UsageError(f"fault {spec.fault!r}: give one of 'at', 'every' and 'on'")
+        return self
+
+
+_DURATIONS: Final = frozenset(
+    {"ttl", "hold", "rest", "wait", "time_limit", "settle", "slack", "at", "every", "delay", "for"}
+)
+
+
+def _with_seconds(value: Any, where: str, key: str = "") -> Any:
+    """The same data with durations as floats."""
+    if isinstance(value, dict):
+        return {name: _with_seconds(item, f"{where}.{name}" if where else name, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_with_seconds(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if key in _DURATIONS and not isinstance(value, bool):
+        try:
+            return seconds(value)
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{where}: {error}") from error
+    return value
+
+
+def decode(data: dict[str, Any]) -> Plan:
+    """A plan from parsed TOML or JSON; UsageError names the key at fault and what was expected."""
+    try:
+        return msgspec.convert(_with_seconds(data, ""), Plan).check()
+    except msgspec.ValidationError as error:
+        raise UsageError(str(error)) from error
+
+
+def load(path: Path) -> Plan:
+    """Read a plan; UsageError names the file."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    try:
+        return decode(data)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def dump(plan: Plan) -> str:
+    """The plan as TOML, defaults left out."""
+    return tomli_w.dumps(msgspec.to_builtins(plan))

@@ -1,0 +1,134 @@
+"""Simulated hosts: a wall clock of their own, services and tasks, and the faults a machine can suffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, Protocol
+
+from .kernel import BOOT, DEAD, RUNNING, Kernel, Life, Task, Timer
+from .network import Network, Peer
+from .service import Conn, Handler, Service
+
+EPOCH: Final = 1_767_225_600_000_000_000
+"""True wall-clock time at the start of every simulation: 2026-01-01T00:00:00Z, ns since 1970."""
+
+
+class ClientSocket(Protocol):
+    """What a host knows of its programs' sockets."""
+
+    def abandon(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class Host:
+    """One machine. Its monotonic clock is true; its wall clock is true time plus an offset that faults move."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        self.kernel: Kernel = network.kernel
+        self.network = network
+        self.name = name
+        self.services: dict[int, Service] = {}
+        self.peers: dict[Peer, None] = {}
+        self.sockets: dict[ClientSocket, None] = {}
+        self.on_send: Callable[[str, bytes], None] | None = None
+        """Told of each piece of data a task of this host is about to send, and to which host; may freeze or kill it."""
+        self._offset = 0
+        self._rate = 0.0
+        self._rate_since = BOOT
+        self._lives = 0
+        self.life = self._new_life()
+        network.hosts[name] = self
+
+    def _new_life(self) -> Life:
+        self._lives += 1
+        return Life(self.name, self.kernel.rng(f"host/{self.name}/{self._lives}"))
+
+    # What programs on the host ask for (the rest of ServiceHost).
+
+    @property
+    def rng(self) -> Random:
+        return self.life.rng
+
+    def monotonic_ns(self) -> int:
+        return self.kernel.now
+
+    def wall_ns(self) -> int:
+        now = self.kernel.now
+        if self._rate:
+            return EPOCH + (now - BOOT) + self._offset + int((now - self._rate_since) * self._rate)
+        return EPOCH + (now - BOOT) + self._offset
+
+    def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> Timer:
+        return self.kernel.later(delay_ns, self.life, fn, *args)
+
+    def dial(self, host: str, port: int, handler: Handler) -> Conn:
+        """Open a stream for a service of this host; the handler is told how it went."""
+        peer = Peer(handler, self, None, host)
+        self.network.connect(self.name, host, port, peer, peer.dialled)
+        return peer
+
+    # Programs.
+
+    def install(self, service: Service) -> None:
+        """Put a server program on the host and start it."""
+        self.services[service.port] = service
+        service.start(self, wiped=True)
+
+    def spawn(self, fn: Callable[..., Any], *args: Any) -> Task:
+        return self.kernel.spawn(self, self.life, fn, *args)
+
+    # Faults.
+
+    @property
+    def alive(self) -> bool:
+        return self.life.state != DEAD
+
+    def offset_ns(self) -> int:
+        """How far the wall clock is ahead of true time."""
+        return self.wall_ns() - EPOCH - (self.kernel.now - BOOT)
+
+    def set_clock(self, offset_ns: int, rate: float = 0.0) -> None:
+        """Put the wall clock ``offset_ns`` ahead of true time, gaining ``rate`` seconds a second from now on."""
+        self._offset = offset_ns
+        self._rate = rate
+        self._rate_since = self.kernel.now
+
+    def pause(self) -> None:
+        self.kernel.freeze(self.life)
+
+    def resume(self) -> None:
+        self.kernel.thaw(self.life)
+
+    def kill(self) -> None:
+        """Kill all processes at once: streams break, memory is gone, nothing gets to clean up."""
+        if not self.alive:
+            return
+        peers, sockets = list(self.peers), list(self.sockets)
+        self.peers.clear()
+        self.sockets.clear()
+        for service in self.services.values():
+            service.stop()
+        for peer in peers:
+            peer.reset()
+        for socket in sockets:
+            socket.abandon()
+        self.kernel.end(self.life)
+
+    def break_streams(self) -> int:
+        """Reset every connection; returns how many there were."""
+        peers, sockets = list(self.peers), list(self.sockets)
+        for peer in peers:
+            peer.reset()
+        for socket in sockets:
+            socket.reset()
+        return len(peers) + len(sockets)
+
+    def start(self, *, wiped: bool) -> None:
+        """Start a killed host's services again, with or without their disks."""
+        if self.life.state == RUNNING:
+            return
+        self.life = self._new_life()
+        for service in self.services.values():
+            service.start(self, wiped=wiped)

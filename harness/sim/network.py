@@ -1,0 +1,278 @@
+"""The simulated network: byte streams between hosts, over directed links that can be slow, lossy or cut.
+
+What stands for TCP: bytes arrive in order or not at all. A cut or a lost packet is seen as a stall: the bytes are sent
+again after 0.2 s, 0.6 s, 1.4 s ... (RFC 6298's doubling time-out from 200 ms, as Linux does it) until one attempt gets
+through, so a stream that was silent for a long outage comes back some time *after* the heal. Connecting repeats at 1 s,
+3 s, 7 s. Abstracted: windows, acknowledgements, bandwidth shared between streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, Protocol
+
+from .kernel import DEAD, FROZEN, MILLISECOND, RUNNING, SECOND, Kernel, Life
+from .service import Handler, Service
+
+RESEND: Final = 200 * MILLISECOND
+RECONNECT: Final = SECOND
+BASE_LATENCY: Final = 100_000
+"""One way, ns. With the jitter on top a round trip takes about 0.25 ms, as between two containers of one machine."""
+BASE_JITTER: Final = 50_000
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction between two hosts. ``cuts`` counts the partitions that cut it: it carries nothing until all are
+    mended. ``extra_ns``, ``jitter_ns``, ``loss`` (0 to 1) and ``bytes_per_second`` are what faults add."""
+
+    rng: Random
+    cuts: int = 0
+    extra_ns: int = 0
+    jitter_ns: int = 0
+    loss: float = 0.0
+    bytes_per_second: float | None = None
+    swallow: list[Callable[[bytes], int | None]] = field(default_factory=list)
+    """One-shot rules: asked with each piece of data, one that returns a delay in ns (or −1: lost for ever) is used up."""
+
+    def delay(self, size: int) -> int:
+        ns = BASE_LATENCY + self.extra_ns + int(self.rng.random() * (BASE_JITTER + self.jitter_ns))
+        if self.loss:
+            resend = RESEND
+            while self.rng.random() < self.loss:
+                ns += resend
+                resend *= 2
+        if self.bytes_per_second:
+            ns += int(size / self.bytes_per_second * SECOND)
+        return ns
+
+
+class Sink(Protocol):
+    """An end of a stream, as the network sees it."""
+
+    def arrived(self, data: bytes) -> None: ...
+
+    def ended(self, *, reset: bool) -> None: ...
+
+
+class Channel:
+    """One direction of a stream: keeps order, and holds back what a cut link cannot carry."""
+
+    __slots__ = ("_last", "_link", "_network", "_stalled", "_stalled_at", "closed", "sink")
+
+    def __init__(self, network: Network, link: Link) -> None:
+        self._network = network
+        self._link = link
+        self._last = 0
+        self._stalled: list[tuple[Callable[..., None], tuple[Any, ...], int]] = []
+        self._stalled_at = 0
+        self.sink: Sink | None = None
+        self.closed = False
+
+    def send(self, data: bytes) -> None:
+        if not self.closed:
+            self._transmit(self._deliver, (data,), len(data))
+
+    def end(self, *, reset: bool) -> None:
+        if not self.closed:
+            self.closed = True
+            self._transmit(self._finish, (reset,), 0)
+
+    def _transmit(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+        link = self._link
+        if self._stalled or link.cuts:
+            self._stall(fn, args, size)
+            return
+        kernel = self._network.kernel
+        at = kernel.now + link.delay(size)
+        if link.swallow and size:
+            held = self._swallowed(args[0])
+            if held == -1:
+                return
+            at += held
+        if at < self._last:
+            at = self._last
+        self._last = at
+        kernel.at(at, None, fn, *args)
+
+    def _swallowed(self, data: bytes) -> int:
+        for rule in self._link.swallow:
+            held = rule(data)
+            if held is not None:
+                self._link.swallow.remove(rule)
+                return held
+        return 0
+
+    def _stall(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+        if not self._stalled:
+            self._stalled_at = self._network.kernel.now
+            self._network.kernel.later(RESEND, None, self._resend, RESEND)
+        self._stalled.append((fn, args, size))
+
+    def _resend(self, waited: int) -> None:
+        if self._link.cuts:
+            self._network.kernel.later(2 * waited, None, self._resend, 2 * waited)
+            return
+        stalled, self._stalled = self._stalled, []
+        for fn, args, size in stalled:
+            self._transmit(fn, args, size)
+
+    def _deliver(self, data: bytes) -> None:
+        if self.sink is not None:
+            self.sink.arrived(data)
+
+    def _finish(self, reset: bool) -> None:
+        if self.sink is not None:
+            self.sink.ended(reset=reset)
+
+
+class Machine(Protocol):
+    """What the network knows of a host."""
+
+    name: str
+    life: Life
+    services: dict[int, Service]
+    peers: dict[Peer, None]
+
+
+class Peer:
+    """A service's end of a stream (:class:`~harness.sim.service.Conn`): calls back, and waits while its host is frozen."""
+
+    __slots__ = ("_handler", "_life", "_machine", "_out", "_up", "peer", "session")
+
+    def __init__(self, handler: Handler, machine: Machine, out: Channel | None, peer: str) -> None:
+        self._handler = handler
+        self._machine = machine
+        self._life = machine.life
+        self._out = out
+        self._up = True
+        self.peer = peer
+        self.session: Any = None
+        machine.peers[self] = None
+
+    def send(self, data: bytes) -> None:
+        if self._up and self._out is not None and self._life.state != DEAD:
+            self._out.send(data)
+
+    def close(self) -> None:
+        self._end(reset=False)
+
+    def reset(self) -> None:
+        """Break the stream at this end, as a killed process or a reset connection does."""
+        self._end(reset=True)
+
+    def _end(self, *, reset: bool) -> None:
+        if self._up:
+            self._up = False
+            self._machine.peers.pop(self, None)
+            if self._out is not None:
+                self._out.end(reset=reset)
+
+    def dialled(self, out: Channel | None) -> None:
+        """The answer to an outgoing connection: the channel to send on, or None for refused."""
+        if not self._up:
+            if out is not None:
+                out.end(reset=False)
+        elif out is None:
+            self._call(self._closed)
+        else:
+            self._out = out
+            self.welcome()
+
+    def welcome(self) -> None:
+        self._call(self._handler.opened, self)
+
+    def arrived(self, data: bytes) -> None:
+        if self._life.state == RUNNING:
+            if self._up:
+                self._handler.received(self, data)
+        else:
+            self._call(self._received, data)
+
+    def ended(self, *, reset: bool) -> None:  # noqa: ARG002 - to a service a lost connection is a lost connection
+        self._call(self._closed)
+
+    def _call(self, fn: Callable[..., None], *args: Any) -> None:
+        if self._life.state == RUNNING:
+            fn(*args)
+        elif self._life.state == FROZEN:
+            self._life.inbox.append((fn, args))
+
+    def _received(self, data: bytes) -> None:
+        if self._up:
+            self._handler.received(self, data)
+
+    def _closed(self) -> None:
+        if self._up:
+            self.close()
+            self._handler.closed(self)
+
+
+class Network:
+    """All hosts by name, and the links between them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.hosts: dict[str, Machine] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+
+    def link(self, source: str, target: str) -> Link:
+        """The directed link between two hosts, made on first use."""
+        found = self._links.get((source, target))
+        if found is None:
+            rng = self.kernel.rng(f"link/{source}/{target}")
+            found = self._links[(source, target)] = Link(rng)
+        return found
+
+    def channel(self, source: str, target: str) -> Channel:
+        return Channel(self, self.link(source, target))
+
+    def ping(self, source: str, target: str, done: Callable[[], None]) -> None:
+        """Send one packet there and one back; ``done`` is called when the answer is in, and never if a cut ate either.
+
+        The network stack answers, not a process: a frozen host answers too, and a dead one does not.
+        """
+        there, back = self.link(source, target), self.link(target, source)
+
+        def answer() -> None:
+            host = self.hosts.get(target)
+            if host is not None and host.life.state != DEAD and not back.cuts:
+                self.kernel.later(back.delay(64), None, done)
+
+        if not there.cuts:
+            self.kernel.later(there.delay(64), None, answer)
+
+    def connect(self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None]) -> None:
+        """Open a stream from ``source``; ``done`` is called with the outgoing channel, or None if refused.
+
+        ``end`` receives what comes back. While a link is cut, nothing is called and the attempt is repeated.
+        """
+        self._knock(source, target, port, end, done, RECONNECT)
+
+    def _knock(
+        self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None], wait: int
+    ) -> None:
+        there, back = self.link(source, target), self.link(target, source)
+        if there.cuts or back.cuts:
+            self.kernel.later(wait, None, self._knock, source, target, port, end, done, 2 * wait)
+            return
+        trip = there.delay(0)
+        self.kernel.later(trip, None, self._welcome, source, target, port, end, done)
+
+    def _welcome(
+        self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None]
+    ) -> None:
+        host = self.hosts.get(target)
+        service = None if host is None or host.life.state == DEAD else host.services.get(port)
+        answer = self.link(target, source).delay(0)
+        if host is None or service is None:
+            self.kernel.later(answer, None, done, None)
+            return
+        there, back = self.channel(source, target), self.channel(target, source)
+        back.sink = end
+        peer = Peer(service, host, back, source)
+        there.sink = peer
+        peer.welcome()
+        self.kernel.later(answer, None, done, there)

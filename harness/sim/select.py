@@ -1,0 +1,105 @@
+"""``select.select``, ``select.poll`` and a selector, over simulated sockets."""
+
+from __future__ import annotations
+
+import select as real
+import selectors
+from collections.abc import Iterable
+from typing import Any
+
+from greenlet import getcurrent
+
+from .kernel import SECOND, Task
+from .sockets import SimSocket
+
+
+def _find(task: Task, fileobj: Any) -> SimSocket:
+    """The simulated socket behind a descriptor, a socket, or an object with ``fileno``."""
+    if isinstance(fileobj, SimSocket):
+        return fileobj
+    number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+    for sock in task.host.sockets:
+        if isinstance(sock, SimSocket) and sock.fileno() == number:
+            return sock
+    raise OSError(9, f"descriptor {number} is not a simulated socket of {task.host.name}")
+
+
+def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: float | None) -> None:
+    """Return when one of the sockets is ready, or after ``timeout`` seconds."""
+    deadline = None if timeout is None else task.kernel.now + int(timeout * SECOND)
+    watched = [*reads, *writes]
+    for sock in watched:
+        sock.watch(task)
+    try:
+        while not any(sock.readable for sock in reads) and not any(sock.writable for sock in writes):
+            left = None if deadline is None else deadline - task.kernel.now
+            if (left is not None and left <= 0) or not task.park(left):
+                return
+    finally:
+        for sock in watched:
+            sock.unwatch(task)
+
+
+def select(
+    task: Task, rlist: Iterable[Any], wlist: Iterable[Any], xlist: Iterable[Any], timeout: float | None = None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """As select(2). Nothing is ever in the third list: there is no out-of-band data here."""
+    del xlist
+    reads = [(item, _find(task, item)) for item in rlist]
+    writes = [(item, _find(task, item)) for item in wlist]
+    _wait(task, [sock for _, sock in reads], [sock for _, sock in writes], timeout)
+    return (
+        [item for item, sock in reads if sock.readable],
+        [item for item, sock in writes if sock.writable],
+        [],
+    )
+
+
+class SimPoll:
+    """``select.poll()``; its time-outs are in milliseconds."""
+
+    def __init__(self) -> None:
+        self._masks: dict[int, int] = {}
+
+    def register(self, fd: Any, eventmask: int = real.POLLIN | real.POLLPRI | real.POLLOUT) -> None:
+        self._masks[fd if isinstance(fd, int) else fd.fileno()] = eventmask
+
+    modify = register
+
+    def unregister(self, fd: Any) -> None:
+        del self._masks[fd if isinstance(fd, int) else fd.fileno()]
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        task = getcurrent()
+        assert isinstance(task, Task)
+        socks = {fd: _find(task, fd) for fd in self._masks}
+        reads = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLIN]
+        writes = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLOUT]
+        _wait(task, reads, writes, None if timeout is None or timeout < 0 else timeout / 1000)
+        ready = [(fd, self._events(fd, sock)) for fd, sock in socks.items()]
+        return [(fd, events) for fd, events in ready if events]
+
+    def _events(self, fd: int, sock: SimSocket) -> int:
+        events = real.POLLIN if sock.readable else 0
+        events |= real.POLLOUT if sock.writable else 0
+        return (events & self._masks[fd]) | (real.POLLHUP if sock.hung_up else 0)
+
+
+class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc,name-defined]
+    """What ``selectors.DefaultSelector()`` gives on a simulated host."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        task = getcurrent()
+        assert isinstance(task, Task)
+        keys = list(self.get_map().values())
+        reads = [key.fd for key in keys if key.events & selectors.EVENT_READ]
+        writes = [key.fd for key in keys if key.events & selectors.EVENT_WRITE]
+        ready_r, ready_w, _ = select(task, reads, writes, (), None if timeout is None else max(timeout, 0))
+        found = []
+        for key in keys:
+            events = (selectors.EVENT_READ if key.fd in ready_r else 0) | (
+                selectors.EVENT_WRITE if key.fd in ready_w else 0
+            )
+            if events:
+                found.append((key, events))
+        return found

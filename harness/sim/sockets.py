@@ -1,0 +1,293 @@
+"""``socket.socket`` as code on a simulated host sees it: a blocking stream to another simulated host.
+
+The error classes and numbers are those of Linux, since client libraries decide by them. Listening sockets are not
+offered: servers on simulated hosts are services (:mod:`harness.sim.service`).
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import socket as real
+from typing import Any, Final
+
+from greenlet import getcurrent
+
+from .hosts import Host
+from .kernel import RUNNING, SECOND, Task
+from .network import Channel
+
+_FIRST_FD: Final = 1 << 20
+"""Descriptors of simulated sockets start here, far from any that the operating system hands out."""
+
+
+class SimSocket:
+    """One TCP client socket."""
+
+    family = real.AF_INET
+    type = real.SOCK_STREAM
+    proto = real.IPPROTO_TCP
+
+    def __init__(self, task: Task) -> None:
+        self._host: Host = task.host
+        self._life = task.life
+        self._fd = _FIRST_FD + task.kernel.next_number()
+        self._timeout: float | None = None
+        self._timeout_ns: int | None = None
+        self._out: Channel | None = None
+        self._inbox = bytearray()
+        self._eof = False
+        self._error: int | None = None
+        self._shut = False
+        self._waiters: dict[Task, None] = {}
+        self._peer: tuple[str, int] | None = None
+        self._pending = False
+        self._kernel = task.kernel
+        self._host.sockets[self] = None
+
+    # Connecting.
+
+    def connect(self, address: tuple[str, int]) -> None:
+        """As connect(2): refused at once where nobody listens, timed out where nobody can be reached."""
+        host, port = address[0], address[1]
+        self._peer = (host, port)
+        if host not in self._host.network.hosts:
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        self._pending = True
+        self._host.network.connect(self._host.name, host, port, self, self._connected)
+        if self._timeout == 0:
+            raise BlockingIOError(errno.EINPROGRESS, os.strerror(errno.EINPROGRESS))
+        while self._pending:
+            if not self._wait():
+                self._abort()
+                raise TimeoutError("timed out")
+        self._raise_error()
+
+    def connect_ex(self, address: tuple[str, int]) -> int:
+        try:
+            self.connect(address)
+        except OSError as error:
+            return error.errno or errno.ETIMEDOUT
+        return 0
+
+    def _connected(self, out: Channel | None) -> None:
+        if self._shut:
+            if out is not None:
+                out.end(reset=True)
+            return
+        self._pending = False
+        if out is None:
+            self._error = errno.ECONNREFUSED
+        self._out = out
+        self._wake()
+
+    # Data.
+
+    def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ARG002
+        self.send(data)
+
+    def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002
+        self._raise_error()
+        out = self._out
+        if out is None or self._shut:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        host = self._host
+        data = bytes(data)
+        if host.on_send is not None and self._peer is not None:
+            host.on_send(self._peer[0], data)
+            if self._life.state != RUNNING:
+                self._current().park(0)
+        out.send(data)
+        return len(data)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        inbox = self._inbox
+        if not inbox and not self._readable():
+            return b""
+        if len(inbox) <= size:
+            data = bytes(inbox)
+            if not flags & real.MSG_PEEK:
+                inbox.clear()
+            return data
+        data = bytes(inbox[:size])
+        if not flags & real.MSG_PEEK:
+            del inbox[:size]
+        return data
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.recv(nbytes or len(view), flags)
+        view[: len(data)] = data
+        return len(data)
+
+    def _readable(self) -> bool:
+        """Wait for data; False at the end of the stream."""
+        while not self._inbox:
+            self._raise_error()
+            if self._eof or self._shut:
+                return False
+            if self._timeout_ns == 0:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            if not self._wait() and not self._inbox:
+                raise TimeoutError("timed out")
+        return True
+
+    # What the network brings.
+
+    def arrived(self, data: bytes) -> None:
+        if not self._shut:
+            self._inbox += data
+            for task in list(self._waiters):
+                task.wake_at_once()
+
+    def ended(self, *, reset: bool) -> None:
+        if reset:
+            self._error = errno.ECONNRESET
+            self._inbox.clear()
+        self._eof = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for task in list(self._waiters):
+            task.wake()
+
+    def _current(self) -> Task:
+        task = getcurrent()
+        if not isinstance(task, Task):
+            raise OSError(errno.EBADF, "a simulated socket was used outside the simulation")
+        return task
+
+    def _wait(self) -> bool:
+        task = self._current()
+        self._waiters[task] = None
+        try:
+            return task.park(self._timeout_ns)
+        finally:
+            self._waiters.pop(task, None)
+
+    def watch(self, task: Task) -> None:
+        """Wake ``task`` when the socket's readiness changes, until :meth:`unwatch`."""
+        self._waiters[task] = None
+
+    def unwatch(self, task: Task) -> None:
+        self._waiters.pop(task, None)
+
+    @property
+    def readable(self) -> bool:
+        return bool(self._inbox) or self._eof or self._error is not None or self._shut
+
+    @property
+    def hung_up(self) -> bool:
+        return self._eof and self._out is not None and self._out.closed
+
+    @property
+    def writable(self) -> bool:
+        return not self._pending
+
+    def _raise_error(self) -> None:
+        if self._shut and self._fd == -1:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if self._error is not None:
+            number, self._error = self._error, None
+            self._eof = True
+            raise OSError(number, os.strerror(number))
+
+    # The end.
+
+    def _abort(self) -> None:
+        self._shut = True
+
+    def abandon(self) -> None:
+        """The process died: the other end sees a reset."""
+        self._shut = True
+        if self._out is not None:
+            self._out.end(reset=True)
+
+    def reset(self) -> None:
+        """The connection breaks: both ends see a reset."""
+        self.ended(reset=True)
+        if self._out is not None:
+            self._out.end(reset=True)
+
+    def shutdown(self, how: int) -> None:
+        if self._out is None:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        if how in (real.SHUT_WR, real.SHUT_RDWR):
+            self._out.end(reset=False)
+        if how in (real.SHUT_RD, real.SHUT_RDWR):
+            self._eof = True
+        self._wake()
+
+    def close(self) -> None:
+        if self._fd == -1:
+            return
+        self._fd = -1
+        self._shut = True
+        self._host.sockets.pop(self, None)
+        if self._out is not None and not self._kernel.closing:
+            self._out.end(reset=False)
+        self._wake()
+
+    def detach(self) -> int:
+        fd, self._fd = self._fd, -1
+        return fd
+
+    def __enter__(self) -> SimSocket:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # Small talk.
+
+    def settimeout(self, value: float | None) -> None:
+        if value != self._timeout or (value is None) != (self._timeout is None):
+            if value is not None and value < 0:
+                raise ValueError("Timeout value out of range")
+            self._timeout = value
+            self._timeout_ns = None if value is None else int(value * SECOND)
+
+    def gettimeout(self) -> float | None:
+        return self._timeout
+
+    def setblocking(self, flag: bool) -> None:
+        self.settimeout(None if flag else 0.0)
+
+    def getblocking(self) -> bool:
+        return self._timeout != 0
+
+    def setsockopt(self, *args: Any) -> None:
+        """Options tune what is not simulated."""
+
+    def getsockopt(self, level: int, name: int, buflen: int = 0) -> int:  # noqa: ARG002
+        if level == real.SOL_SOCKET and name == real.SO_ERROR:
+            number, self._error = self._error or 0, None
+            return number
+        return 0
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def getpeername(self) -> tuple[str, int]:
+        if self._peer is None:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        return self._peer
+
+    def getsockname(self) -> tuple[str, int]:
+        return (self._host.name, 40_000 + self._fd % 20_000)
+
+    def makefile(self, mode: str = "r", buffering: int | None = None, **text: Any) -> Any:
+        """A file over the socket, as PyMySQL reads through."""
+        raw = real.SocketIO(self, "".join(sorted(set(mode) & {"r", "w"})))  # type: ignore[arg-type]
+        size = io.DEFAULT_BUFFER_SIZE if buffering is None or buffering < 0 else buffering
+        if size == 0:
+            return raw
+        if "r" in mode and "w" in mode:
+            file: Any = io.BufferedRWPair(raw, raw, size)
+        else:
+            file = io.BufferedReader(raw, size) if "r" in mode else io.BufferedWriter(raw, size)
+        return file if "b" in mode else io.TextIOWrapper(file, **text)
+
+    def _decref_socketios(self) -> None:
+        """SocketIO calls this when it closes."""

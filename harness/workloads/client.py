@@ -1,0 +1,223 @@
+"""One logical client: calls the lock and the resource, and records what it asked for, what it got and when.
+
+This code runs where the client runs (on a simulated host, or in a container), so its clocks are the client's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from ..history import OpType
+from .resource import Rejected, Request, ResourceClient, Token
+
+
+class Grant(Protocol):
+    """What an acquire gives; see lock_impls.base.Grant."""
+
+    @property
+    def fence(self) -> Token: ...
+
+    @property
+    def valid_for(self) -> float | None: ...
+
+
+class Lock(Protocol):
+    """The lock as the client uses it; see lock_impls.base.Lock."""
+
+    def acquire(self, timeout: float) -> Grant | None: ...
+
+    def release(self) -> None: ...
+
+
+class Record(Protocol):
+    """Where entries go; see harness.recorder.Recorder.record."""
+
+    def __call__(
+        self,
+        *,
+        time: int,
+        wall: int,
+        process: int,
+        type_: OpType,
+        f: str,
+        key: str | None = None,
+        value: Any = None,
+        error: str | None = None,
+        node: str | None = None,
+    ) -> None: ...
+
+
+class Settings(Protocol):
+    """The part of a plan that a client needs; seconds."""
+
+    @property
+    def keys(self) -> int: ...
+    @property
+    def clients(self) -> int: ...
+    @property
+    def hold(self) -> float: ...
+    @property
+    def rest(self) -> float: ...
+    @property
+    def acquire_wait(self) -> float: ...
+    @property
+    def discipline(self) -> str: ...
+    @property
+    def holds(self) -> dict[str, float]: ...
+
+
+class Client:
+    """``process`` is the client's number; ``refused`` is the exception class that means: known not to have happened."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        process: int,
+        settings: Settings,
+        open_lock: Callable[[str], Lock],
+        refused: type[Exception],
+        resource: ResourceClient,
+        record: Record,
+        deadline_ns: int,
+        rng: Random,
+        checkpoint: Callable[[], None],
+    ) -> None:
+        self.node = node
+        self.process = process
+        self.settings = settings
+        self.rng = rng
+        self.hold = settings.holds.get(node, settings.hold)
+        self._open_lock = open_lock
+        self._refused = refused
+        self._resource = resource
+        self._record = record
+        self._deadline_ns = deadline_ns
+        self._checkpoint = checkpoint
+        self._locks: dict[str, Lock] = {}
+        self._valid_until: dict[str, float | None] = {}
+
+    # Time.
+
+    def over(self) -> bool:
+        return time.monotonic_ns() >= self._deadline_ns
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    # The lock.
+
+    def acquire(self, key: str) -> Grant | None:
+        """None: not held, or nobody knows whether it is."""
+        wait = min(self.settings.acquire_wait, max(0.0, (self._deadline_ns - time.monotonic_ns()) / 1e9))
+        self._enter("acquire", key, {"timeout": wait})
+        try:
+            lock = self._lock(key)
+            grant = lock.acquire(wait)
+        except Exception as error:  # noqa: BLE001 - whatever a lock raises is an outcome
+            self._raised("acquire", key, error)
+            return None
+        if grant is None:
+            self._leave("fail", "acquire", key, error="busy")
+            return None
+        started = time.monotonic()
+        self._valid_until[key] = None if grant.valid_for is None else started + grant.valid_for
+        self._leave("ok", "acquire", key, {"fence": grant.fence, "valid_for": grant.valid_for})
+        return grant
+
+    def check(self, key: str) -> bool:
+        """Ask the lock, or the clock, whether the lock is still held; ``trusting`` clients do not ask."""
+        if self.settings.discipline == "trusting":
+            return True
+        self._enter("check", key)
+        ask = getattr(self._locks[key], "still_valid", None)
+        try:
+            valid = bool(ask()) if ask is not None else self._by_own_clock(key)
+        except Exception as error:  # noqa: BLE001
+            self._raised("check", key, error)
+            return False
+        self._leave("ok", "check", key, {"valid": valid})
+        return valid
+
+    def _by_own_clock(self, key: str) -> bool:
+        until = self._valid_until.get(key)
+        return until is None or time.monotonic() < until
+
+    def release(self, key: str) -> None:
+        self._enter("release", key)
+        try:
+            self._locks[key].release()
+        except Exception as error:  # noqa: BLE001
+            self._raised("release", key, error)
+            return
+        self._leave("ok", "release", key)
+
+    def _lock(self, key: str) -> Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = self._open_lock(key)
+        return lock
+
+    # The resource.
+
+    def read(self, key: str, grant: Grant) -> Any:
+        """The resource's value, or None if it refused or did not answer."""
+        return self._access("read", key, {"fence": grant.fence}, Request("read", key, grant.fence))
+
+    def write(self, key: str, grant: Grant, value: Any) -> Any:
+        request = Request("write", key, grant.fence, value)
+        return self._access("write", key, {"fence": grant.fence, "value": value}, request)
+
+    def take(self, key: str, grant: Grant) -> Any:
+        """Sell one unit; the number left, or None."""
+        return self._access("take", key, {"fence": grant.fence, "n": 1}, Request("take", key, grant.fence))
+
+    def _access(self, f: str, key: str, asked: dict[str, Any], request: Request) -> Any:
+        self._enter(f, key, asked)
+        try:
+            reply = self._resource.call(request)
+        except Rejected as error:
+            self._leave("fail", f, key, error=str(error))
+            return None
+        except OSError as error:
+            self._raised(f, key, error)
+            return None
+        got = {"read": {"value": reply.value}, "write": {}, "take": {"left": reply.value}}[f]
+        self._leave("ok", f, key, {**got, "arrival": reply.arrival})
+        return reply.value
+
+    # Entries.
+
+    def _enter(self, f: str, key: str, value: Any = None) -> None:
+        self._entry("invoke", f, key, value)
+
+    def _leave(self, type_: OpType, f: str, key: str, value: Any = None, error: str | None = None) -> None:
+        self._entry(type_, f, key, value, error)
+
+    def _raised(self, f: str, key: str, error: Exception) -> None:
+        """Known not to have happened, or (whatever else was raised) unknown; then a new process carries on."""
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, self._refused):
+            self._leave("fail", f, key, error=text)
+            return
+        self._leave("info", f, key, error=text)
+        self.process += self.settings.clients
+
+    def _entry(self, type_: OpType, f: str, key: str, value: Any = None, error: str | None = None) -> None:
+        self._record(
+            time=time.monotonic_ns(),
+            wall=time.time_ns(),
+            process=self.process,
+            type_=type_,
+            f=f,
+            key=key,
+            value=value,
+            error=error,
+            node=self.node,
+        )
+        self._checkpoint()
+
+

@@ -1,0 +1,42 @@
+"""``inventory``: many buyers, few units, and a shop that must not sell what it has not got (the story these locks come from).
+
+A buyer takes the lock of the item, looks whether any is left, thinks for the hold time, and buys. An item that is sold out
+gives way to the next. Two buyers inside at once both see the last unit.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .client import Client, Settings
+
+UNITS = 3
+
+
+class Inventory:
+    """Items ``i0``, ``i1``, ... with a stock of three each."""
+
+    name = "inventory"
+
+    @staticmethod
+    def stock(settings: Settings, duration: float) -> dict[str, int]:
+        """Enough items for the whole run, if every section sells one unit."""
+        return {f"i{n}": UNITS for n in range(math.ceil(duration / settings.hold / UNITS) + 1)}
+
+    @staticmethod
+    def run(client: Client) -> None:
+        item = 0
+        while not client.over():
+            key = f"i{item}"
+            grant = client.acquire(key)
+            if grant is None:
+                client.sleep(client.rng.uniform(0, 0.02))
+                continue
+            left = client.read(key, grant)
+            client.sleep(client.hold)
+            if left is not None and left > 0 and client.check(key):
+                client.take(key, grant)
+            elif left is not None and left <= 0:
+                item += 1
+            client.release(key)
+            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))

@@ -1,0 +1,119 @@
+"""The protected resource: a store that is never faulted, numbers each access it accepts, and can check fencing tokens.
+
+It speaks newline JSON over TCP. :class:`Resource` is the store itself, :class:`ResourceClient` what clients use.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Final, Literal
+
+import msgspec
+
+PORT: Final = 7000
+Token = int | str | None
+STALE: Final = "stale fence"
+NOT_LAST: Final = "not the last token"
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True):
+    """``op`` is ``read``, ``write`` (sets ``value``) or ``take`` (sells one unit, asking no questions)."""
+
+    op: Literal["read", "write", "take"]
+    key: str
+    fence: Token = None
+    value: Any = None
+
+
+class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``arrival`` numbers accepted accesses; a rejected one has ``error`` and no number."""
+
+    value: Any = None
+    arrival: int = -1
+    error: str | None = None
+
+
+class Resource:
+    """Registers by name, starting at 0, or at ``stock[name]``.
+
+    ``fencing``: ``on`` rejects an integer token lower than the highest seen for the key (Kleppmann 2016); ``cas`` lets a
+    ``read`` claim the key for its token and rejects other tokens until the next ``read`` (antirez 2016, for tokens without
+    an order); ``off`` accepts everything.
+    """
+
+    def __init__(self, fencing: str, stock: dict[str, int]) -> None:
+        self._fencing = fencing
+        self._values: dict[str, Any] = dict(stock)
+        self._highest: dict[str, int] = {}
+        self._last: dict[str, Token] = {}
+        self._arrivals = 0
+
+    def apply(self, request: Request) -> Reply:
+        error = self._refusal(request)
+        if error is not None:
+            return Reply(error=error)
+        arrival, self._arrivals = self._arrivals, self._arrivals + 1
+        value = self._values.get(request.key, 0)
+        if request.op == "write":
+            value = request.value
+        elif request.op == "take":
+            value -= 1
+        self._values[request.key] = value
+        return Reply(value=value, arrival=arrival)
+
+    def _refusal(self, request: Request) -> str | None:
+        fence, key = request.fence, request.key
+        if self._fencing == "on" and isinstance(fence, int):
+            if fence < self._highest.get(key, fence):
+                return STALE
+            self._highest[key] = fence
+        if self._fencing == "cas":
+            if request.op == "read":
+                self._last[key] = fence
+            elif self._last.get(key) != fence:
+                return NOT_LAST
+        return None
+
+
+class Rejected(Exception):  # noqa: N818
+    """The resource refused an access; the message says why."""
+
+
+class ResourceClient:
+    """A connection to the resource, made on first use. A lost answer raises OSError: the access may have happened."""
+
+    def __init__(self, host: str, port: int = PORT, timeout: float = 60.0) -> None:
+        self._address = (host, port)
+        self._timeout = timeout
+        self._socket: socket.socket | None = None
+        self._encode = msgspec.json.Encoder().encode
+        self._decode = msgspec.json.Decoder(Reply).decode
+
+    def call(self, request: Request) -> Reply:
+        """Send one request; raises :class:`Rejected` if the resource said no."""
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, self._timeout)
+        try:
+            self._socket.sendall(self._encode(request) + b"\n")
+            line = self._line(self._socket)
+        except OSError:
+            self.close()
+            raise
+        reply = self._decode(line)
+        if reply.error is not None:
+            raise Rejected(reply.error)
+        return reply
+
+    def _line(self, sock: socket.socket) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            data = sock.recv(65536)
+            if not data:
+                raise ConnectionResetError("the resource closed the connection")
+            line += data
+        return line
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
