@@ -1,0 +1,270 @@
+"""A stored run as typed view data: what the templates and the plots show, and nothing they must compute.
+
+:func:`load` reads a run folder. What is missing or malformed is one :class:`ReportError`; a history that was cut off by
+a crash is not an error: what there is of it is shown, and :attr:`RunView.interrupted` says so.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from harness.history import History, HistoryError
+from reports import words
+from reports.document import Node, ReportError, plain, read_object
+
+__all__ = ["CheckerView", "EvidenceView", "FaultView", "HoldView", "LogView", "ReportError", "RunView", "load"]
+
+SCHEMA: Final = 1
+LOG_BYTES: Final = 32_768
+Judgement = Literal["valid", "invalid", "unknown"]
+JUDGEMENTS: Final[dict[bool | None, Judgement]] = {True: "valid", False: "invalid", None: "unknown"}
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldView:
+    """A hold that a checker names as evidence; times in ns as in the history."""
+
+    client: str
+    process: int | None
+    start: int | None
+    end: int | None
+    lease_end: int | None
+    fence: str
+    acquire_index: int | None
+    release_index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceView:
+    """One thing a checker found. ``number`` counts those that have a place on the timeline, from 1."""
+
+    checker: str
+    kind: str
+    key: str
+    sentence: str
+    start: int | None
+    end: int | None
+    blame: str
+    holds: tuple[HoldView, ...]
+    indices: tuple[int, ...]
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckerView:
+    name: str
+    judgement: Judgement
+    explanation: str
+    evidence: tuple[EvidenceView, ...]
+    stats: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class FaultView:
+    id: str
+    fault: str
+    hosts: tuple[str, ...]
+    params: Pairs
+    injected: int | None
+    healed: int | None
+    seen: bool | None
+    observed: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    name: str
+    text: str
+    omitted: int
+    """Bytes at the beginning of the file that are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """Everything a report shows of one run."""
+
+    judgement: Judgement
+    verdict: str
+    summary: str
+    unknown_because: tuple[str, ...]
+    interrupted: str
+    lock: str
+    title: str
+    safety: str
+    seed: str
+    started_at: str
+    command: str
+    replay: str
+    backend: str
+    cluster: Pairs
+    servers: tuple[str, ...]
+    clients: tuple[str, ...]
+    plan: Pairs
+    plan_toml: str
+    checkers: tuple[CheckerView, ...]
+    faults: tuple[FaultView, ...]
+    fencing_note: str
+    stats: Node
+    versions: Pairs
+    logs: tuple[LogView, ...]
+    history: History
+
+    @property
+    def evidence(self) -> list[EvidenceView]:
+        """What the checkers found that has a place on the timeline, numbered as on it."""
+        return [found for checker in self.checkers for found in checker.evidence if found.number is not None]
+
+
+def load(folder: Path) -> RunView:
+    """Read a run folder; raises :class:`ReportError`."""
+    if not folder.is_dir():
+        raise ReportError(f"{folder}: expected a run folder (with results.json and history.jsonl), there is none")
+    results = read_object(folder / "results.json")
+    _check_schema(results)
+    history, cut = load_history(folder)
+    cluster = results.node("cluster")
+    valid = results.truth("valid")
+    return RunView(
+        judgement=JUDGEMENTS[valid],
+        verdict=results.text("verdict"),
+        summary=results.text("summary"),
+        unknown_because=results.texts("unknown_because"),
+        interrupted=cut or _how_it_stopped(history),
+        lock=results.text("lock", "unnamed lock"),
+        title=results.text("lock_title") or results.text("lock", "unnamed lock"),
+        safety=results.text("lock_safety"),
+        seed=plain(results.data.get("seed", "–")),
+        started_at=results.text("started_at"),
+        command=results.text("command"),
+        replay=results.text("replay"),
+        backend=cluster.text("backend"),
+        cluster=tuple(pair for pair in results.flat("cluster") if pair[0] not in ("servers", "clients")),
+        servers=cluster.texts("servers"),
+        clients=cluster.texts("clients"),
+        plan=results.flat("plan"),
+        plan_toml=_optional_text(folder / "plan.toml"),
+        checkers=_checkers(results),
+        faults=tuple(_fault(node) for node in results.nodes("faults")),
+        fencing_note=results.text("fencing_note"),
+        stats=results.node("stats"),
+        versions=results.flat("versions"),
+        logs=_logs(folder / "logs"),
+        history=history,
+    )
+
+
+def _check_schema(results: Node) -> None:
+    if results.require("schema") != SCHEMA:
+        raise ReportError(f"{results.place}: schema: expected {SCHEMA}, got {plain(results.data['schema'])}")
+    results.require("valid")
+
+
+def load_history(folder: Path) -> tuple[History, str]:
+    """The history, and why it is not whole (empty if it is)."""
+    path = folder / "history.jsonl"
+    if not path.exists() and (folder / "history.jsonl.gz").exists():
+        path = folder / "history.jsonl.gz"
+    if not path.exists():
+        raise ReportError(f"{path}: expected the history of the run (JSON lines), there is no such file")
+    try:
+        return History.load(path), ""
+    except HistoryError as error:
+        return _whole_lines(path, error)
+
+
+def _whole_lines(path: Path, error: HistoryError) -> tuple[History, str]:
+    """What was recorded before the last line was cut off; any other damage is an error."""
+    data = b"" if path.suffix == ".gz" else path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    if end in (0, len(data)):
+        raise ReportError(str(error)) from error
+    with tempfile.TemporaryDirectory() as temporary:
+        whole = Path(temporary) / path.name
+        whole.write_bytes(data[:end])
+        try:
+            history = History.load(whole)
+        except HistoryError as inner:
+            raise ReportError(str(inner).replace(str(whole), str(path))) from error
+    line = data.count(b"\n") + 1
+    return history, f"the history is cut off at line {line:,}; what was recorded before it is shown"
+
+
+def _how_it_stopped(history: History) -> str:
+    stops = history.nemesis("stop")
+    if not stops:
+        return "the history has no stop entry: the run ended before its time"
+    value = stops[-1].value
+    reason = value.get("reason") if isinstance(value, dict) else None
+    return f"the run was stopped: {reason}" if reason in ("interrupted", "crashed") else ""
+
+
+def _checkers(results: Node) -> tuple[CheckerView, ...]:
+    numbers = iter(range(1, 1 + sum(len(checker.nodes("evidence")) for _, checker in results.members("checkers"))))
+    found = []
+    for name, checker in results.members("checkers"):
+        evidence = []
+        for node in checker.nodes("evidence"):
+            number = next(numbers) if node.number("from_ns") is not None else None
+            evidence.append(_evidence(name, node, number))
+        judgement = JUDGEMENTS[checker.truth("valid")]
+        found.append(CheckerView(name, judgement, checker.text("explanation"), tuple(evidence), checker.flat("stats")))
+    return tuple(found)
+
+
+def _evidence(checker: str, node: Node, number: int | None) -> EvidenceView:
+    indices = tuple(i for i in node.data.get("indices") or () if isinstance(i, int))
+    start, end = node.whole("from_ns"), node.whole("until_ns")
+    holds = tuple(_hold(hold) for hold in node.nodes("holds"))
+    said = node.text("kind", "finding"), node.text("key"), node.text("sentence")
+    return EvidenceView(checker, *said, start, end, node.text("blame"), holds, indices, number)
+
+
+def _hold(node: Node) -> HoldView:
+    fence = node.data.get("fence")
+    return HoldView(
+        client=node.text("client") or node.text("node") or f"process {plain(node.data.get('process'))}",
+        process=node.whole("process"),
+        start=node.whole("start_ns"),
+        end=node.whole("end_ns"),
+        lease_end=node.whole("lease_end_ns"),
+        fence="" if fence is None else plain(fence),
+        acquire_index=node.whole("acquire_index"),
+        release_index=node.whole("release_index"),
+    )
+
+
+def _fault(node: Node) -> FaultView:
+    return FaultView(
+        id=plain(node.data.get("id", "")),
+        fault=node.text("fault", "fault"),
+        hosts=node.texts("hosts"),
+        params=node.flat("params"),
+        injected=node.whole("injected_ns"),
+        healed=node.whole("healed_ns"),
+        seen=node.truth("seen"),
+        observed=words.observed(node.node("observed").data),
+        error=node.text("error"),
+    )
+
+
+def _optional_text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
+
+
+def _logs(folder: Path) -> tuple[LogView, ...]:
+    files = sorted(path for path in folder.glob("*") if path.is_file()) if folder.is_dir() else []
+    return tuple(_log(path) for path in files)
+
+
+def _log(path: Path) -> LogView:
+    """The end of a log: what a server said last explains most."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - LOG_BYTES))
+        data = file.read()
+    return LogView(path.name, data.decode(errors="replace"), size - len(data))

@@ -1,0 +1,47 @@
+"""How numbers and times read in a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reports.document import plain
+
+
+def at(ns: int | None, origin: int) -> str:
+    """A moment, as seconds since the first entry: ``14.593 s``."""
+    return "–" if ns is None else f"{(ns - origin) / 1e9:,.3f} s"
+
+
+def span(ns: int | None) -> str:
+    """A duration in the unit that suits it: ``103 ms``."""
+    if ns is None:
+        return "–"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= size:
+            return f"{ns / size:,.3g} {unit}" if abs(ns) < 1000 * size else f"{ns / size:,.0f} {unit}"
+    return f"{ns} ns"
+
+
+def offset(ns: int) -> str:
+    """How far a clock is off: ``+12 s``, ``true`` when it is not."""
+    return "true" if ns == 0 else ("+" if ns > 0 else "−") + span(abs(ns))
+
+
+def observed(data: dict[str, Any]) -> str:
+    """What a fault was seen to do, in words."""
+    parts = []
+    for name, value in data.items():
+        if name == "clock_ns" and isinstance(value, dict):
+            parts += [f"wall clock of {host}: {offset(int(ns))}" for host, ns in value.items()]
+        elif name == "state" and isinstance(value, dict):
+            parts += [f"state of {host}: {plain(state)}" for host, state in value.items()]
+        else:
+            parts.append(f"{name}: {plain(value)}")
+    return "; ".join(parts)
+
+
+def count(value: float | None) -> str:
+    """A number with thousands apart; a dash for none."""
+    if value is None:
+        return "–"
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"

@@ -1,0 +1,280 @@
+"""Sample runs for the report's tests, made up but consistent, and the same bytes every time.
+
+``write(folder, kind)`` makes a run folder; the kinds are in :data:`KINDS`. From the command line:
+``python tests/reports/sample.py KIND FOLDER``.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from harness.history import NEMESIS, History, Op
+
+KINDS: Final = ("violation", "valid", "unknown", "interrupted", "large")
+CLIENTS: Final = tuple(f"c{i}" for i in range(5))
+SERVERS: Final = tuple(f"n{i}" for i in range(1, 6))
+START_NS: Final = 5_000_000_000_000
+WALL_NS: Final = 1_795_233_600_000_000_000
+TTL: Final = 2.0
+SECOND: Final = 1_000_000_000
+Entry = dict[str, Any]
+
+
+@dataclass
+class Script:
+    """Collects entries at times in seconds, in any order, and the faults and overlaps that came of them."""
+
+    rng: random.Random
+    entries: list[tuple[int, int, Entry]] = field(default_factory=list)
+    faults: list[Entry] = field(default_factory=list)
+    overlaps: list[tuple[Entry, Entry]] = field(default_factory=list)
+    holds: list[Entry] = field(default_factory=list)
+    process: dict[str, int] = field(default_factory=lambda: {c: i for i, c in enumerate(CLIENTS)})
+    arrival: int = 0
+    fence: int = 0
+
+    def add(self, at: float, process: int, kind: str, f: str, **rest: Any) -> Entry:
+        entry = {"at": ns(at), "process": process, "type": kind, "f": f, **rest}
+        self.entries.append((ns(at), len(self.entries), entry))
+        return entry
+
+    def history(self) -> History:
+        """Sorted by time and numbered; each entry learns its ``index``."""
+        history = History()
+        for index, (time, _, entry) in enumerate(sorted(self.entries, key=lambda item: item[:2])):
+            entry["index"] = index
+            fields = {name: value for name, value in entry.items() if name not in ("at", "index")}
+            history.append(Op(index=index, time=time, wall=time - START_NS + WALL_NS, **fields))
+        return history
+
+
+def ns(seconds: float) -> int:
+    return START_NS + round(seconds * 1_000_000) * 1000
+
+
+def write(folder: Path, kind: str, operations: int = 100_000) -> Path:
+    """Make the run folder ``folder`` with a run of ``kind`` in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    limit = operations / 4 * 0.0124 if kind == "large" else 30.0
+    script = _script(kind, limit)
+    history = script.history()
+    history.save(folder / "history.jsonl")
+    if kind == "interrupted":
+        _cut(folder / "history.jsonl")
+    _results(folder, kind, script, history, limit)
+    _others(folder)
+    return folder
+
+
+def _script(kind: str, limit: float) -> Script:
+    script = Script(random.Random(7))
+    start = {"clients": CLIENTS, "servers": SERVERS, "discipline": "trusting", "fencing": "off", "ttl": TTL}
+    script.add(0, NEMESIS, "info", "start", value=start | {"hold": 0.1, "slack": 1.0, "workload": "mutex", "stock": {}})
+    if kind != "unknown":
+        _clock_faults(script, limit)
+    _pause(script, limit)
+    _clients(script, kind, limit)
+    script.add(limit, NEMESIS, "info", "stop", value={"reason": "time limit"})
+    return script
+
+
+def _clock_faults(script: Script, limit: float) -> None:
+    jumps = [(0.2, ["n2"], 1.0), (0.45, ["n2", "n3", "n5"], 12.0), (0.75, ["n4"], -3.0)]
+    for i, (share, hosts, jump) in enumerate(jumps):
+        begun, until = share * limit, (share + 0.13) * limit
+        offsets = {host: round(jump * SECOND) for host in hosts}
+        named = {"id": i, "fault": "clock-jump", "hosts": hosts}
+        params = {"by": f"{jump:g}s"}
+        script.add(begun, NEMESIS, "invoke", "inject", value=named | {"disturbs": False, "params": params})
+        script.add(begun + 0.002, NEMESIS, "ok", "inject", value=named | {"observed": {"clock_ns": offsets}})
+        script.add(begun + 0.003, NEMESIS, "info", "clocks", value={s: offsets.get(s, 0) for s in SERVERS})
+        script.add(until, NEMESIS, "ok", "heal", value=named | {"observed": {"clock_ns": dict.fromkeys(hosts, 0)}})
+        script.add(until + 0.001, NEMESIS, "info", "clocks", value=dict.fromkeys(SERVERS, 0))
+        times = {"injected_ns": ns(begun + 0.002), "healed_ns": ns(until)}
+        script.faults.append(named | {"params": params, "seen": True, "observed": {"clock_ns": offsets}} | times)
+
+
+def _pause(script: Script, limit: float) -> None:
+    named = {"id": len(script.faults), "fault": "client-pause", "hosts": ["c4"]}
+    begun, until = 0.92 * limit, 0.95 * limit
+    script.add(begun, NEMESIS, "invoke", "inject", value=named | {"disturbs": True, "params": {"for": "0.9s"}})
+    expected = "expected c4 to be stopped, saw it running"
+    observed = {"observed": {"state": {"c4": "R"}}}
+    script.add(begun + 0.01, NEMESIS, "fail", "inject", value=named | observed, error=expected)
+    script.add(until, NEMESIS, "ok", "heal", value=named | observed)
+    seen = {"seen": False, **observed, "error": expected}
+    times = {"injected_ns": ns(begun), "healed_ns": ns(until)}
+    script.faults.append(named | {"params": {"for": "0.9s"}} | seen | times)
+
+
+def _clients(script: Script, kind: str, limit: float) -> None:
+    """One client after another holds k0; where ``kind`` breaks, some are granted it while another still holds it."""
+    ready = {client: 0.05 + 0.01 * i for i, client in enumerate(CLIENTS)}
+    quick = kind == "large"
+    free, broken = 0.0, 0
+    bad = kind in ("violation", "large", "interrupted")
+    while (client := min(ready, key=lambda c: (ready[c], c))) and max(ready[client], free) < limit - 2.5:
+        now = max(ready[client], free)
+        breaks = bad and broken < 3 and 0.46 * limit + broken < now < 0.58 * limit
+        length = 1.2 + 0.2 * broken if breaks else (0.008 if quick else 0.1) * script.rng.uniform(0.8, 1.3)
+        hold = _cycle(script, client, ready[client], now, length)
+        if broken and len(script.overlaps) < broken:
+            script.overlaps.append((script.holds[-2], hold))
+        free = hold["until"] - (0.45 if breaks else -0.001)
+        broken += breaks
+        ready[client] = hold["done"] + (0.004 if quick else 0.06) * script.rng.uniform(0.5, 2)
+        _trouble(script, client, ready, limit, quick)
+
+
+def _cycle(script: Script, client: str, asked: float, granted: float, length: float) -> Entry:
+    rng, process = script.rng, script.process[client]
+    script.fence += 1
+    fence, reach = script.fence, rng.lognormvariate(-6.0, 0.5)
+    got, until = granted + reach, granted + reach + length
+    on = {"key": "k0", "node": client}
+    script.add(asked, process, "invoke", "acquire", value={"timeout": 5.0}, **on)
+    acquired = script.add(got, process, "ok", "acquire", value={"fence": fence, "valid_for": TTL - 0.03}, **on)
+    value = rng.randrange(1000)
+    script.arrival += 2
+    step = length / 10
+    script.add(got + step, process, "invoke", "read", value={"fence": fence}, **on)
+    script.add(got + 2 * step, process, "ok", "read", value={"value": value, "arrival": script.arrival - 1}, **on)
+    script.add(until - 3 * step, process, "invoke", "write", value={"fence": fence, "value": value + 1}, **on)
+    script.add(until - 2 * step, process, "ok", "write", value={"arrival": script.arrival}, **on)
+    released = script.add(until, process, "invoke", "release", **on)
+    script.add(until + reach / 2, process, "ok", "release", **on)
+    ends = {"until": until, "done": until + reach, "got": got, "fence": fence, "client": client, "process": process}
+    script.holds.append(ends | {"acquired": acquired, "released": released})
+    return script.holds[-1]
+
+
+def _trouble(script: Script, client: str, ready: dict[str, float], limit: float, quick: bool) -> None:
+    """Now and then an acquire that fails, or one of which nobody knows."""
+    chance = script.rng.random()
+    if chance > 0.08:
+        return
+    asked, on = ready[client], {"key": "k0", "node": client}
+    wait = (0.02 if quick else 0.4) * script.rng.uniform(0.5, 1.5)
+    process = script.process[client]
+    script.add(asked, process, "invoke", "acquire", value={"timeout": 0.5}, **on)
+    if chance > 0.02:
+        script.add(asked + wait, process, "fail", "acquire", error="not granted in 0.5 s", **on)
+    else:
+        script.add(asked + wait, process, "info", "acquire", error="TimeoutError: n3 did not answer", **on)
+        script.process[client] = max(script.process.values()) + 1
+    ready[client] = asked + wait + 0.001
+
+
+def _cut(path: Path) -> None:
+    """As a killed run leaves it: two thirds of the entries, the last one half written."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 2 // 3])
+
+
+def _results(folder: Path, kind: str, script: Script, history: History, limit: float) -> None:
+    evidence = [_evidence(a, b) for a, b in script.overlaps]
+    valid = False if evidence else None if kind == "unknown" else True
+    results = _verdict(valid, evidence) | _setting(limit) | {"faults": script.faults}
+    results["checkers"] = _checkers(valid, evidence, len(script.holds))
+    acquires = [c.outcome for c in history.calls("acquire")]
+    counted = {f"acquires_{kind}": acquires.count(kind) for kind in ("ok", "fail", "info")}
+    results["stats"] = {"operations": len(history.calls()), **counted, "virtual_seconds": limit, "real_seconds": 0.6}
+    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _evidence(first: Entry, second: Entry) -> Entry:
+    holds = [_held(first), _held(second)]
+    start, end = holds[1]["start_ns"], min(holds[0]["end_ns"], holds[1]["end_ns"])
+    length = (end - start) / SECOND
+    sentence = (
+        f"c{holds[0]['client'][1:]} and {holds[1]['client']} both held k0 for {length:.3f} s, from "
+        f"{(start - START_NS) / SECOND:.3f} s: the first lease was still valid by the client's clock, yet n2, n3 "
+        f"and n5, whose clocks had jumped 12 s ahead, had expired it."
+    )
+    indices = [holds[0]["acquire_index"], holds[1]["acquire_index"], holds[0]["release_index"]]
+    where = {"from_ns": start, "until_ns": end, "blame": "service"}
+    return {"kind": "overlap", "key": "k0", "sentence": sentence, **where, "holds": holds, "indices": indices}
+
+
+def _held(hold: Entry) -> Entry:
+    acquired, released = hold["acquired"], hold["released"]
+    start = acquired["at"]
+    times = {"start_ns": start, "end_ns": released["at"], "lease_end_ns": start + round(1.97 * SECOND)}
+    indices = {"acquire_index": acquired["index"], "release_index": released["index"]}
+    return {"client": hold["client"], "process": hold["process"], **times, "fence": hold["fence"], **indices}
+
+
+def _verdict(valid: bool | None, evidence: list[Entry]) -> Entry:
+    words = {False: "violation found", True: "valid", None: "unknown"}
+    summaries = {
+        True: "No two clients held k0 at the same time, although the clocks of n2, n3, n4 and n5 were moved by up to "
+        "12 s. Every lock that was granted was released by its holder.",
+        None: "Nothing went wrong, but nothing was put to the test either: the pause of c4 was injected and not "
+        "observed. A run without an observed fault says nothing about the lock.",
+    }
+    story = summaries.get(valid) or (
+        f"{evidence[0]['sentence']} It happened {len(evidence)} times. Redlock counts on clocks that advance alike; "
+        "this run broke that assumption."
+    )
+    because = ["the fault client-pause on c4 was injected, but never observed"] if valid is None else []
+    return {"schema": 1, "valid": valid, "verdict": words[valid], "summary": story, "unknown_because": because}
+
+
+def _setting(limit: float) -> Entry:
+    cluster = {"backend": "sim", "kind": "redis-independent", "reason": "no engine answers on the docker socket"}
+    plan = {"lock": "redlock", "ttl": TTL, "hold": 0.1, "discipline": "trusting", "fencing": "off", "workload": "mutex"}
+    return {
+        "lock": "redlock",
+        "lock_title": "Redlock over five independent Redis servers",
+        "lock_safety": "E",
+        "seed": 7,
+        "started_at": "2026-11-21T04:00:00Z",
+        "command": "harness run redlock --nemesis clock-jump --seed 7",
+        "replay": "harness replay store/redlock/20261121T040000Z-7",
+        "cluster": cluster | {"servers": SERVERS, "clients": CLIENTS},
+        "plan": plan | {"clients": 5, "keys": 1, "time_limit": limit},
+        "versions": {"harness": "0.1.0", "python": "3.11.7", "redis": "8.1.0"},
+        "fencing_note": "All three stale writes carried a fence lower than one the resource had already seen. With "
+        "fencing on, the resource would have rejected them; the overlap of holds itself would remain.",
+    }
+
+
+def _checkers(valid: bool | None, evidence: list[Entry], holds: int) -> Entry:
+    bad = "Two clients held the same key at the same time." if evidence else "No two holds of one key overlap."
+    return {
+        "mutual-exclusion": {
+            "valid": valid,
+            "explanation": bad if valid is not None else "No overlap, but no fault was observed to take effect.",
+            "evidence": evidence,
+            "stats": {"holds": holds, "keys": 1, "contended": holds - 3},
+        },
+        "ownership": {"valid": True, "explanation": "Every release ended the releasing client's own hold."},
+        "resource": {
+            "valid": not evidence,
+            "explanation": "A write was lost." if evidence else "Every critical section ran alone.",
+            "evidence": [{"kind": "interleaved", "sentence": "c1 wrote k0 between the read and the write of c0."}]
+            if evidence
+            else [],
+        },
+        "fairness": {"valid": None, "explanation": "redlock promises no queue; nothing to check.", "evidence": []},
+    }
+
+
+def _others(folder: Path) -> None:
+    plan = 'lock = "redlock"\nseed = 7\nttl = "2s"\nhold = "100ms"\nclients = 5\nnodes = 5\n\n[[fault]]\n'
+    (folder / "plan.toml").write_text(
+        plan + 'fault = "clock-jump"\nhosts = ["n2", "n3", "n5"]\nby = "12s"\nat = 13.5\nfor = 3.9\n'
+    )
+    (folder / "logs").mkdir(exist_ok=True)
+    for server in SERVERS:
+        lines = [f"{i:6.3f} {server} * Ready to accept connections <tcp port 6379> & waiting" for i in range(12)]
+        (folder / "logs" / f"{server}.log").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[2]), sys.argv[1]))
