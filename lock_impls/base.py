@@ -75,6 +75,22 @@ class LockInfo:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+class LockClass(Protocol):
+    """What :func:`lock_impls.catalogue.resolve` gives: a description, and a way to open the lock against a cluster.
+
+    Every :class:`CataloguedLock` is one, and so is a wrapped class of the user's own.
+    """
+
+    @property
+    def info(self) -> LockInfo: ...
+
+    def open(self, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Lock: ...
+
+
+class LockLookupError(Exception):
+    """The lock that was asked for cannot be had; the message says which, why, and what was expected."""
+
+
 class CataloguedLock(Protocol):
     """A lock class the catalogue finds: it carries its description and opens itself against a cluster."""
 

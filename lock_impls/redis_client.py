@@ -9,7 +9,7 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Self
 
@@ -21,8 +21,8 @@ from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 
 SINGLE_KEY_KINDS: Final = ("redis-single", "redis-sentinel")
 
-SOCKET_TIMEOUT_S: Final = 1.0
-"""What a user would set, for connecting and for each answer; redis-py's own default is 5 s."""
+OPTIONS: Final[Mapping[str, Any]] = {"decode_responses": True, "socket_timeout": 1.0, "socket_connect_timeout": 1.0}
+"""What a user would set (redis-py's own time-outs are 5 s). Its retries are left as they are."""
 
 RETRY_DELAY_S: Final = 0.1
 """Mean pause between two tries for a busy lock."""
@@ -67,17 +67,14 @@ def _is_an_answer(error: Exception) -> bool:
     return isinstance(error, BusyLoadingError) or isinstance(error.__context__, ReadOnlyError)
 
 
-def open_client(endpoints: Endpoints, *, decode_responses: bool = True) -> Client:
-    """A client of the one Redis, or of the primary that the sentinels name, with redis-py's default retries."""
-    options: dict[str, Any] = {"socket_timeout": SOCKET_TIMEOUT_S, "socket_connect_timeout": SOCKET_TIMEOUT_S}
+def open_client(endpoints: Endpoints, **options: Any) -> Client:
+    """A client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's."""
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
-        primary: Client = sentinel.master_for(  # type: ignore[no-untyped-call]
-            endpoints.service, redis_class=Client, decode_responses=decode_responses
-        )
+        primary: Client = sentinel.master_for(endpoints.service, redis_class=Client)  # type: ignore[no-untyped-call]
         return primary
     host, port = endpoints.addresses[0]
-    return Client(host=host, port=port, decode_responses=decode_responses, **options)
+    return Client(host=host, port=port, **options)
 
 
 @contextmanager
@@ -129,7 +126,7 @@ class RedisLock(ABC):
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
-        return cls(open_client(endpoints), key, ttl, **options)
+        return cls(open_client(endpoints, **OPTIONS), key, ttl, **options)
 
     @abstractmethod
     def try_lock(self) -> Grant | None:

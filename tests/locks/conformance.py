@@ -1,0 +1,256 @@
+"""What every lock must do when nothing goes wrong: one function a property, for any lock on any cluster.
+
+Each takes the lock and where its servers are; ``CASES`` pairs the properties with the locks they are true of. Runs
+against a real server (test_conformance_real.py) as well as in the simulator.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lock_impls import catalogue
+from lock_impls.base import Endpoints, Grant, LockClass, LockError
+
+TTL_S = 1.0
+SLACK_S = 0.4
+SHORT_S = 0.3
+
+Property = Callable[[LockClass, Endpoints], None]
+
+BLIND = {"redis-setnx", "redis-setnx-expire", "redis-set-ex"}
+"""They unlock by plain DEL, and cannot tell whose key it was."""
+
+ETERNAL = {"redis-setnx", "redis-watchdog"}
+"""Nothing ends a hold but its release (or the death of the process)."""
+
+
+def _key() -> str:
+    return f"conformance:{uuid.uuid4().hex}"
+
+
+def _open(lock: LockClass, where: Endpoints, key: str, ttl: float = TTL_S) -> Any:
+    return lock.open(where, key, ttl)
+
+
+def _acquired(lock: Any, timeout: float = 0.0) -> Grant:
+    grant = lock.acquire(timeout)
+    assert isinstance(grant, Grant), f"expected a grant, got {grant!r}"
+    return grant
+
+
+def one_holder_at_a_time(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    first, second = _open(lock, where, key, 30), _open(lock, where, key, 30)
+    _acquired(first)
+    assert second.acquire(0) is None
+    first.release()
+    _acquired(second, 1)
+    assert first.acquire(0) is None
+    second.release()
+
+
+def keys_are_independent(lock: LockClass, where: Endpoints) -> None:
+    first, second = _open(lock, where, _key()), _open(lock, where, _key())
+    _acquired(first)
+    _acquired(second)
+    first.release()
+    second.release()
+
+
+def acquires_again_after_release(lock: LockClass, where: Endpoints) -> None:
+    mine = _open(lock, where, _key())
+    for _ in range(3):
+        _acquired(mine)
+        mine.release()
+
+
+def waits_until_its_timeout(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    holder, waiter = _open(lock, where, key, 30), _open(lock, where, key, 30)
+    _acquired(holder)
+    began = time.monotonic()
+    assert waiter.acquire(SHORT_S) is None
+    assert SHORT_S <= time.monotonic() - began < SHORT_S + 1
+    holder.release()
+
+
+def waiter_gets_it_after_release(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    holder, waiter = _open(lock, where, key, 30), _open(lock, where, key, 30)
+    _acquired(holder)
+    later = threading.Timer(SHORT_S, holder.release)
+    later.start()
+    began = time.monotonic()
+    _acquired(waiter, 5)
+    assert time.monotonic() - began >= SHORT_S * 0.9
+    later.join()
+    waiter.release()
+
+
+def expires(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    late, other = _open(lock, where, key), _open(lock, where, key)
+    _acquired(late)
+    assert other.acquire(0) is None
+    time.sleep(TTL_S + SLACK_S)
+    _acquired(other)
+    other.release()
+
+
+def never_expires(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    holder, other = _open(lock, where, key), _open(lock, where, key)
+    _acquired(holder)
+    assert other.acquire(2 * TTL_S + SLACK_S) is None
+    holder.release()
+    _acquired(other)
+    other.release()
+
+
+def says_how_long(lock: LockClass, where: Endpoints) -> None:
+    mine = _open(lock, where, _key())
+    valid_for = _acquired(mine).valid_for
+    assert valid_for is not None
+    assert TTL_S / 2 < valid_for < TTL_S
+    mine.release()
+
+
+def refuses_release_by_another(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    holder, stranger = _open(lock, where, key, 30), _open(lock, where, key, 30)
+    _acquired(holder)
+    with pytest.raises(LockError):
+        stranger.release()
+    assert stranger.acquire(0) is None
+    holder.release()
+
+
+def refuses_late_release(lock: LockClass, where: Endpoints) -> None:
+    """The first holder overruns its ttl; its release must not free the second holder's lock."""
+    key = _key()
+    late, other = _open(lock, where, key), _open(lock, where, key, 30)
+    _acquired(late)
+    time.sleep(TTL_S + SLACK_S)
+    _acquired(other)
+    with pytest.raises(LockError):
+        late.release()
+    assert _open(lock, where, key).acquire(0) is None
+    other.release()
+
+
+def frees_what_another_holds(lock: LockClass, where: Endpoints) -> None:
+    """Documented weakness del-foreign: a release by anybody frees the lock, unnoticed."""
+    key = _key()
+    holder, stranger = _open(lock, where, key, 30), _open(lock, where, key, 30)
+    _acquired(holder)
+    stranger.release()
+    _acquired(stranger)
+    stranger.release()
+
+
+def refuses_second_release(lock: LockClass, where: Endpoints) -> None:
+    mine = _open(lock, where, _key())
+    _acquired(mine)
+    mine.release()
+    with pytest.raises(LockError):
+        mine.release()
+
+
+def is_not_reentrant(lock: LockClass, where: Endpoints) -> None:
+    mine = _open(lock, where, _key(), 30)
+    _acquired(mine)
+    assert mine.acquire(SHORT_S) is None
+    mine.release()
+
+
+def is_reentrant(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    mine, other = _open(lock, where, key, 30), _open(lock, where, key, 30)
+    _acquired(mine)
+    _acquired(mine)
+    mine.release()
+    assert other.acquire(0) is None, "the first release of two freed the lock"
+    mine.release()
+    _acquired(other)
+    other.release()
+
+
+def fences_grow(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    fences: list[Any] = []
+    for _ in range(3):
+        mine = _open(lock, where, key)
+        fences.append(_acquired(mine).fence)
+        assert _open(lock, where, key).acquire(0) is None  # a refused try may use up a number, and must not repeat one
+        mine.release()
+    assert None not in fences
+    assert fences == sorted(set(fences)), fences
+
+
+def extends(lock: LockClass, where: Endpoints) -> None:
+    key = _key()
+    mine, other = _open(lock, where, key), _open(lock, where, key)
+    _acquired(mine)
+    for _ in range(3):
+        time.sleep(TTL_S / 2)
+        assert mine.extend()
+        assert mine.still_valid()
+    assert other.acquire(0) is None
+    time.sleep(TTL_S + SLACK_S)
+    assert not mine.still_valid()
+    assert not mine.extend(), "extended a lock that has ended"
+    _acquired(other)
+    assert not mine.extend(), "extended somebody else's lock"
+    other.release()
+
+
+def notices_its_loss(lock: LockClass, where: Endpoints) -> None:
+    """The key is gone (as after a restart without data): the next renewal says so."""
+    mine = _open(lock, where, _key())
+    assert not mine.still_valid()
+    _acquired(mine)
+    time.sleep(1.5 * TTL_S)
+    assert mine.still_valid()
+    mine.client.delete(mine.key)
+    time.sleep(TTL_S / 3 + SLACK_S)
+    assert not mine.still_valid()
+    with pytest.raises(LockError):
+        mine.release()
+    _acquired(mine)
+    mine.release()
+    assert not mine.still_valid()
+
+
+def properties_of(lock: LockClass) -> list[Property]:
+    """Which of the properties above a catalogue lock must have."""
+    name = lock.info.name
+    properties: list[Property] = [one_holder_at_a_time, keys_are_independent, acquires_again_after_release]
+    properties += [waits_until_its_timeout, waiter_gets_it_after_release]
+    properties += [never_expires] if name in ETERNAL else [expires, says_how_long]
+    properties += [is_reentrant] if lock.info.reentrant else [is_not_reentrant]
+    properties += [frees_what_another_holds] if name in BLIND else [refuses_release_by_another, refuses_second_release]
+    if name not in BLIND | ETERNAL:
+        properties.append(refuses_late_release)
+    if lock.info.fence:
+        properties.append(fences_grow)
+    if name == "redis-token":
+        properties.append(extends)
+    if name == "redis-watchdog":
+        properties.append(notices_its_loss)
+    return properties
+
+
+def cases(*prefixes: str) -> list[Any]:
+    """(lock, property) for each catalogue lock whose name begins with one of the prefixes, as pytest parameters."""
+    locks = [catalogue.find(name) for name in catalogue.names() if name.startswith(prefixes)]
+    return [
+        pytest.param(lock, prop, id=f"{lock.info.name}-{prop.__name__}")
+        for lock in locks
+        for prop in properties_of(lock)
+    ]

@@ -1,0 +1,70 @@
+"""The catalogue finds what lies in the folder, quickly, and helps with a name that is not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from lock_impls import catalogue
+from lock_impls.base import LockLookupError
+
+REDIS_LOCKS = {
+    "redis-setnx",
+    "redis-setnx-expire",
+    "redis-getset",
+    "redis-set-ex",
+    "redis-token-getdel",
+    "redis-token",
+    "redis-fenced",
+    "redis-watchdog",
+    "redis-reentrant",
+    "redis-wait",
+    "redlock",
+}
+
+
+def test_all_redis_locks_are_found() -> None:
+    assert set(catalogue.names()) >= REDIS_LOCKS
+    assert catalogue.names() == tuple(sorted(catalogue.names()))
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_each_describes_itself(name: str) -> None:
+    lock = catalogue.find(name)
+    info = lock.info
+    assert info.name == name
+    assert info.title
+    assert info.algorithm
+    assert info.source
+    assert info.kinds
+    assert info.safety in {"E", "F", "F?", "X"}
+    assert sys.modules[lock.__module__].__doc__
+    assert lock is catalogue.resolve(name)
+
+
+def test_finding_one_imports_no_other() -> None:
+    code = "import sys; from lock_impls import catalogue; catalogue.find('redlock'); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "lock_impls.redlock" in modules
+    assert "lock_impls.redis_token" not in modules
+
+
+@pytest.mark.parametrize("name", ["redis-tokn", "base", "redis_client", "", "../x", "redis.token", "thirdparty"])
+def test_unknown_names_are_refused(name: str) -> None:
+    with pytest.raises(LockLookupError, match="no lock is called"):
+        catalogue.find(name)
+
+
+def test_the_nearest_name_is_offered() -> None:
+    with pytest.raises(catalogue.UnknownLockError, match="did you mean redis-token") as caught:
+        catalogue.find("redis-tokn")
+    assert "redis-token" in caught.value.nearest
+
+
+def test_a_lock_without_its_client_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "lock_impls.redlock", raising=False)
+    monkeypatch.setitem(sys.modules, "redis.backoff", None)
+    with pytest.raises(catalogue.MissingClientLibraryError, match=r"redlock needs the Python module 'redis.backoff'"):
+        catalogue.find("redlock")

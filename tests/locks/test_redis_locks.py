@@ -1,0 +1,295 @@
+"""What the Redis locks make of lost answers, refusals and partial success. Over a scripted client; no server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import BusyLoadingError
+
+from lock_impls import redis_client
+from lock_impls.base import Indeterminate, LockError
+from lock_impls.redis_client import COMPARE_AND_DELETE, Client
+from lock_impls.redis_fenced import FencedLock
+from lock_impls.redis_getset import GetsetLock
+from lock_impls.redis_setnx_expire import SetnxExpireLock
+from lock_impls.redis_token import TokenLock
+from lock_impls.redis_wait import WaitLock
+from lock_impls.redlock import Redlock
+
+
+class Scripted:
+    """A tiny Redis in memory. ``lose`` / ``refuse`` name the commands whose answer is lost / that are never sent;
+    ``resend`` those whose answer is lost once and that redis-py then sends again by itself."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] = {}
+        self.sent: list[str] = []
+        self.unanswered = 0
+        self.lose: set[str] = set()
+        self.refuse: set[str] = set()
+        self.resend: set[str] = set()
+        self.replicas = 2
+        self.delay_s = 0.0
+
+    def _do(self, command: str, effect: Callable[[], Any]) -> Any:
+        if command in self.refuse:
+            raise redis.ConnectionError("Connection refused")
+        self.sent.append(command)
+        time.sleep(self.delay_s)
+        answer = effect()
+        if command in self.resend:
+            self.unanswered += 1
+            return effect()
+        if command in self.lose:
+            self.unanswered += 1
+            raise redis.TimeoutError("Timeout reading from socket")
+        return answer
+
+    def _put(self, key: str, value: str, nx: bool = False) -> bool | None:
+        if nx and key in self.data:
+            return None
+        self.data[key] = value
+        return True
+
+    def set(self, key: str, value: str, nx: bool = False, px: int = 0, ex: int = 0) -> bool | None:
+        return self._do("set", lambda: self._put(key, value, nx))  # type: ignore[no-any-return]
+
+    def setnx(self, key: str, value: str) -> bool:
+        return bool(self._do("setnx", lambda: self._put(key, value, nx=True)))
+
+    def expire(self, key: str, seconds: int) -> Any:
+        return self._do("expire", lambda: 1)
+
+    def get(self, key: str) -> Any:
+        return self._do("get", lambda: self.data.get(key))
+
+    def getset(self, key: str, value: str) -> Any:
+        return self._do("getset", lambda: (self.data.get(key), self._put(key, value))[0])
+
+    def delete(self, key: str) -> Any:
+        return self._do("del", lambda: int(self.data.pop(key, None) is not None))
+
+    def wait(self, numreplicas: int, timeout: int) -> Any:
+        return self._do("wait", lambda: self.replicas)
+
+    def register_script(self, text: str) -> Any:
+        def run(keys: Sequence[str], args: Sequence[Any], client: Scripted = self) -> Any:
+            assert text == COMPARE_AND_DELETE
+            mine = client.data.get(keys[0]) == args[0]
+            return client._do("script", lambda: int(mine and client.data.pop(keys[0], None) is not None))
+
+        return run
+
+
+@pytest.fixture
+def server() -> Any:
+    return Scripted()
+
+
+def test_a_lost_answer_is_indeterminate(server: Any) -> None:
+    server.lose = {"set"}
+    with pytest.raises(Indeterminate):
+        TokenLock(server, "k", 1).acquire(0)
+
+
+def test_a_request_that_never_left_surely_did_nothing(server: Any) -> None:
+    server.refuse = {"set"}
+    with pytest.raises(LockError):
+        TokenLock(server, "k", 1).acquire(0)
+
+
+def test_busy_with_ones_own_key_is_not_reported_as_not_acquired(server: Any) -> None:
+    server.resend = {"set"}
+    with pytest.raises(Indeterminate, match="this very client"):
+        TokenLock(server, "k", 1).acquire(0)
+
+
+def test_busy_is_not_acquired(server: Any) -> None:
+    server.data["k"] = "theirs"
+    assert TokenLock(server, "k", 1).acquire(0) is None
+
+
+def test_release_resent_after_a_lost_answer_is_indeterminate(server: Any) -> None:
+    lock = TokenLock(server, "k", 1)
+    lock.acquire(0)
+    server.resend = {"script"}
+    with pytest.raises(Indeterminate):
+        lock.release()
+
+
+def test_setnx_without_its_expire_is_indeterminate_even_if_expire_never_left(server: Any) -> None:
+    server.refuse = {"expire"}
+    with pytest.raises(Indeterminate):
+        SetnxExpireLock(server, "k", 1).acquire(0)
+    assert "k" in server.data
+
+
+def test_getset_takes_over_a_past_deadline_only(server: Any) -> None:
+    server.data["k"] = repr(time.time() + 5)
+    assert GetsetLock(server, "k", 1).acquire(0) is None
+    assert "getset" not in server.sent
+    server.data["k"] = repr(time.time() - 5)
+    assert GetsetLock(server, "k", 1).acquire(0) is not None
+
+
+def test_getset_loser_does_not_get_it(server: Any) -> None:
+    """Somebody else's GETSET came between this one's GET and GETSET; the loser has overwritten the winner's time."""
+    server.data["k"] = repr(time.time() - 5)
+    original = server.getset
+
+    def beaten(key: str, value: str) -> Any:
+        server.data[key] = repr(time.time() + 5)
+        return original(key, value)
+
+    server.getset = beaten
+    assert GetsetLock(server, "k", 60).acquire(0) is None
+    assert float(server.data["k"]) > time.time() + 50
+
+
+def test_getset_leaves_the_key_after_its_own_deadline(server: Any) -> None:
+    lock = GetsetLock(server, "k", 0.01)
+    lock.acquire(0)
+    time.sleep(0.02)
+    with pytest.raises(LockError):
+        lock.release()
+    assert "k" in server.data
+
+
+@pytest.mark.parametrize(("acknowledged", "held"), [(2, True), (1, False)])
+def test_wait_counts_replicas_and_cleans_up(server: Any, acknowledged: int, held: bool) -> None:
+    server.replicas = acknowledged
+    lock = WaitLock(server, "k", 1, numreplicas=2)
+    assert (lock.acquire(0) is not None) is held
+    assert ("k" in server.data) is held
+
+
+def test_wait_unanswered_is_indeterminate(server: Any) -> None:
+    server.refuse = {"wait"}
+    with pytest.raises(Indeterminate):
+        WaitLock(server, "k", 1).acquire(0)
+
+
+def test_wait_on_a_new_connection_proves_nothing(server: Any) -> None:
+    server.resend = {"wait"}
+    with pytest.raises(Indeterminate):
+        WaitLock(server, "k", 1).acquire(0)
+    assert "k" not in server.data
+
+
+def test_fence_is_the_scripts_number(server: Any) -> None:
+    lock = FencedLock(server, "k", 1)
+    lock._lock_and_count = lambda keys, args: 41 if keys == ["k", "k:fence"] else None  # type: ignore[assignment]
+    grant = lock.acquire(0)
+    assert grant is not None
+    assert grant.fence == 41
+
+
+# Redlock
+
+
+def nodes(count: int = 5) -> list[Any]:
+    return [Scripted() for _ in range(count)]
+
+
+def test_redlock_needs_a_majority() -> None:
+    servers = nodes()
+    servers[0].refuse = servers[1].refuse = {"set"}
+    assert Redlock(servers, "k", 1).acquire(0) is not None
+    other = nodes()
+    for node in other[:3]:
+        node.data["k"] = "theirs"
+    assert Redlock(other, "k", 1).acquire(0) is None
+    assert [node.data.get("k") for node in other] == ["theirs"] * 3 + [None] * 2
+
+
+def test_redlock_uses_one_value_and_asks_all() -> None:
+    servers = nodes()
+    lock = Redlock(servers, "k", 1)
+    lock.acquire(0)
+    assert {node.data["k"] for node in servers} == {lock.value}
+    lock.release()
+    assert all(node.sent == ["set", "script"] for node in servers)
+
+
+def test_redlock_refuses_without_validity() -> None:
+    servers = nodes()
+    for node in servers:
+        node.delay_s = 0.02
+    assert Redlock(servers, "k", 0.1).acquire(0) is None
+    assert all("k" not in node.data for node in servers)
+
+
+def test_redlock_validity_allows_for_drift() -> None:
+    grant = Redlock(nodes(), "k", 10).acquire(0)
+    assert grant is not None
+    assert grant.valid_for is not None
+    assert 9.5 < grant.valid_for <= 10 - 0.1 - 0.002
+
+
+def test_redlock_undoes_what_it_does_not_know_of() -> None:
+    servers = nodes()
+    for node in servers[:3]:
+        node.lose = {"set"}
+    assert Redlock(servers, "k", 1).acquire(0) is None
+    assert all("k" not in node.data for node in servers)
+
+
+def test_redlock_that_cannot_undo_a_majority_is_indeterminate() -> None:
+    servers = nodes()
+    for node in servers[:3]:
+        node.lose = {"set"}
+        node.refuse = {"script"}
+    with pytest.raises(Indeterminate):
+        Redlock(servers, "k", 1).acquire(0)
+
+
+def test_redlock_release() -> None:
+    servers = nodes()
+    lock = Redlock(servers, "k", 1)
+    with pytest.raises(LockError):
+        lock.release()
+    lock.acquire(0)
+    servers[0].refuse = {"script"}
+    lock.release()
+    lock.acquire(0)
+    for node in servers[:3]:
+        node.refuse = {"script"}
+    with pytest.raises(Indeterminate):
+        lock.release()
+
+
+# The client
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (redis.TimeoutError("Timeout reading from socket"), 1),
+        (redis.ConnectionError("Connection closed by server."), 1),
+        (BusyLoadingError("LOADING"), 0),
+        (redis.ResponseError("OOM"), 0),
+    ],
+)
+def test_client_counts_lost_answers(monkeypatch: pytest.MonkeyPatch, error: Exception, counted: int) -> None:
+    def lost(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(redis.Redis, "parse_response", lost)
+    client = Client()
+    with pytest.raises(type(error)):
+        client.parse_response(None, "SET")
+    assert client.unanswered == counted
+
+
+def test_poll_tries_once_without_time_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[float] = []
+    assert redis_client.poll(lambda: tries.append(time.monotonic()), 0) is None
+    assert len(tries) == 1
+    began = time.monotonic()
+    assert redis_client.poll(lambda: tries.append(time.monotonic()), 0.25) is None
+    assert 0.25 <= time.monotonic() - began < 0.5
+    assert 3 <= len(tries) - 1 <= 7
