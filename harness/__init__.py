@@ -1,0 +1,31 @@
+"""Tells you whether your distributed lock is safe.
+
+``from harness import run, Plan, Lock, Grant``; see the README for ten lines that test a lock of your own. The names are
+imported on first use, so that the parts of the package can be used without all of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError
+
+    from .plan import FaultSpec, Plan
+    from .runs import Result, run
+
+_HOMES = {
+    "run": "harness.runs",
+    "Result": "harness.runs",
+    "Plan": "harness.plan",
+    "FaultSpec": "harness.plan",
+    **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "lock_impls.base"),
+}
+__all__ = ["Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Result", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'harness' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

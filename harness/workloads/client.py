@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..history import OpType
 from .resource import Rejected, Request, ResourceClient, Token
@@ -67,6 +67,20 @@ class Settings(Protocol):
     def discipline(self) -> str: ...
     @property
     def holds(self) -> dict[str, float]: ...
+
+
+class Workload(Protocol):
+    """What clients do. A class with these, in a file of its own, is all it takes to add one."""
+
+    name: ClassVar[str]
+
+    @staticmethod
+    def stock(settings: Settings, duration: float) -> dict[str, int]:
+        """Initial values of the resources, by name; 0 where nothing is said. ``duration`` in seconds."""
+
+    @staticmethod
+    def run(client: Client) -> None:
+        """One client's life, until ``client.over()``."""
 
 
 class Client:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from typing import ClassVar
+
 from .client import Client, Settings
 
 UNITS = 3
@@ -16,7 +18,7 @@ UNITS = 3
 class Inventory:
     """Items ``i0``, ``i1``, ... with a stock of three each."""
 
-    name = "inventory"
+    name: ClassVar = "inventory"
 
     @staticmethod
     def stock(settings: Settings, duration: float) -> dict[str, int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from .client import Client, Settings
 
 
 class Mutex:
     """A read-modify-write of a counter under the lock: an overlap of two sections loses an update."""
 
-    name = "mutex"
+    name: ClassVar = "mutex"
 
     @staticmethod
     def stock(settings: Settings, duration: float) -> dict[str, int]:

@@ -1,0 +1,203 @@
+"""The command line: each command is one call that a Python user could make too."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from . import plan as plans
+from . import store as stores
+from .errors import USAGE, HarnessError, UsageError
+from .listing import listing, show_lock
+from .nemesis import default_spec
+from .plan import FaultSpec, Plan
+from .runner import Progress as Report
+from .runs import Result, complete, run
+from .terminal import print_result, print_tally
+
+app = typer.Typer(
+    help="Tells you whether your distributed lock is safe.", no_args_is_help=True, add_completion=False,
+    pretty_exceptions_enable=False,
+)  # fmt: skip
+DEFAULTS = Plan(lock="")
+AUTO = "this version has no docker clusters yet"
+
+
+def _duration(text: str) -> float:
+    try:
+        return plans.seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Duration = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="Such as 2s, 150ms or 0.5.")]
+
+
+@app.command("run")
+def run_command(
+    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
+    nemesis: Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")] = "none",
+    cluster: Annotated[str, typer.Option(help="auto, sim or docker.")] = "auto",
+    topology: Annotated[str, typer.Option(help="single, independent or sentinel; the lock's own by default.")] = "",
+    workload: Annotated[str, typer.Option(help="See 'harness list workloads'.")] = DEFAULTS.workload,
+    clients: int = DEFAULTS.clients,
+    nodes: Annotated[int, typer.Option(help="Servers; 0 is the usual number of the topology.")] = 0,
+    keys: int = DEFAULTS.keys,
+    ttl: Duration = str(DEFAULTS.ttl),  # type: ignore[assignment]
+    hold: Duration = str(DEFAULTS.hold),  # type: ignore[assignment]
+    discipline: Annotated[str, typer.Option(help="trusting or checking.")] = DEFAULTS.discipline,
+    fencing: Annotated[str, typer.Option(help="on or off: does the resource check tokens?")] = DEFAULTS.fencing,
+    time_limit: Duration = str(DEFAULTS.time_limit),  # type: ignore[assignment]
+    seed: int = 0,
+    runs: Annotated[int, typer.Option(help="So many runs, with consecutive seeds.")] = 1,
+    out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
+    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+) -> int:
+    """Run a lock against a cluster while the nemesis injects faults, check the history and write a report."""
+    plan = plans.decode(
+        {
+            "lock": lock,
+            "cluster": _backend(cluster),
+            "kind": f"redis-{topology}" if topology else "",
+            **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
+            **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
+        }
+    )
+    plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)))
+    reason = AUTO if cluster == "auto" else ""
+    if runs < 1:
+        raise UsageError(f"runs must be at least 1, got {runs}")
+    command = shlex.join(["harness", *sys.argv[1:]])
+    if runs > 1:
+        return _many(plan, runs, out, command, reason, json=json)
+    return _one(plan, out, command, reason, json=json, quiet=quiet)
+
+
+def _backend(cluster: str) -> str:
+    if cluster not in ("auto", "sim", "docker"):
+        raise UsageError(f"--cluster must be auto, sim or docker, got {cluster!r}")
+    return "sim" if cluster == "auto" else cluster
+
+
+def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
+    for name in nemesis.split(","):
+        spec = default_spec(name.strip(), ttl)
+        if spec is not None:
+            yield spec
+
+
+def _one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet: bool) -> int:
+    from reports import run_report
+
+    plan = complete(plan)
+    console = Console(stderr=True, quiet=json or quiet, highlight=False)
+    because = f" ({reason})" if reason else ""
+    console.print(f"cluster: {plan.cluster}, {plan.kind}, {plan.nodes} nodes{because}")
+    with _progress(console, plan.lock) as progress:
+        result = run(plan, store=out, command=command, reason=reason, progress=progress)
+        progress(1.0, "writing the report")
+        assert result.folder is not None
+        run_report.write(result.folder)
+    print_result(result, json=json, quiet=quiet)
+    return result.exit_status
+
+
+def _many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: bool) -> int:
+    """Consecutive seeds; the runs that are not valid are kept, with a report of each."""
+    plan = complete(plan)
+    console = Console(stderr=True, quiet=json, highlight=False)
+    results: list[Result] = []
+    with _progress(console, plan.lock) as progress:
+        for number in range(runs):
+            progress(number / runs, f"run {number + 1} of {runs}")
+            seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
+            result = run(seeded)
+            results.append(_keep(result, out, command, reason) if result.valid is not True else result)
+    print_tally(results, json=json)
+    return max((result.exit_status for result in results), key=lambda status: (0, 3, 1).index(status))
+
+
+def _keep(result: Result, out: Path, command: str, reason: str) -> Result:
+    """The same run again, stored: same seed, same bytes."""
+    from reports import run_report
+
+    kept = run(result.plan, store=out, command=command, reason=reason)
+    assert kept.folder is not None
+    run_report.write(kept.folder)
+    return kept
+
+
+@contextlib.contextmanager
+def _progress(console: Console, title: str) -> Iterator[Report]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
+        task = bar.add_task(title, total=1.0, text="")
+        yield lambda fraction, text: bar.update(task, completed=fraction, text=text)
+
+
+@app.command("replay")
+def replay_command(
+    given: Annotated[Path, typer.Argument(help="The folder of a run, or a plan.toml.", metavar="FILE|RUN")],
+    out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
+    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+) -> int:
+    """Repeat a stored run, or run a plan: on the simulator the history is the same, byte for byte."""
+    path = given / stores.PLAN if given.is_dir() else given
+    return _one(plans.load(path), out, shlex.join(["harness", *sys.argv[1:]]), "", json=json, quiet=quiet)
+
+
+@app.command("report")
+def report_command(given: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")]) -> int:
+    """Write the report of a stored run again, also of one that was cut short."""
+    from reports import run_report
+
+    path = run_report.write(stores.find_run(given))
+    typer.echo(str(path))
+    return 0
+
+
+@app.command("list")
+def list_command(
+    what: Annotated[str, typer.Argument(help="locks, nemeses, workloads, checkers or kinds.")] = "locks",
+) -> int:
+    """List what there is of a kind, with a line on each."""
+    listing(what, Console(highlight=False))
+    return 0
+
+
+@app.command("show")
+def show_command(lock: Annotated[str, typer.Argument(help="A name from 'harness list locks'.")]) -> int:
+    """Say what a lock does, where it comes from, and what it is safe for."""
+    show_lock(lock, Console(highlight=False))
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The ``harness`` command; exits with the documented status."""
+    try:
+        status: Any = app(arguments, prog_name="harness", standalone_mode=False)
+    except click.exceptions.Abort:
+        status = 130
+    except click.ClickException as error:
+        error.show()
+        status = USAGE
+    except HarnessError as error:
+        typer.echo(f"harness: {error}", err=True)
+        status = error.exit_status
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

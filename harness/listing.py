@@ -1,0 +1,92 @@
+"""What ``harness list`` and ``harness show`` print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+import checkers.catalogue
+from lock_impls import catalogue
+from lock_impls.base import LockInfo, LockLookupError
+
+from .clusters import sim_kinds
+from .discovery import classes
+from .errors import UsageError, unknown_name
+from .nemesis import FAULTS
+from .runs import WORKLOADS
+
+SAFETY = {
+    "E": "saves double work; two holders are possible and nothing notices",
+    "F": "safe, if the protected resource checks its fencing token",
+    "F?": "would be safe with fencing, but issues no usable token",
+    "X": "broken without any fault",
+}
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
+def _locks() -> list[tuple[str, str]]:
+    return [(info.name, f"[{info.safety}] {info.title}") for info in catalogue.infos()]
+
+
+def _faults() -> list[tuple[str, str]]:
+    return [(name, fault.summary) for name, fault in classes(FAULTS, "inject").items()]
+
+
+def _workloads() -> list[tuple[str, str]]:
+    return [(name, _first_line(workload)) for name, workload in classes(WORKLOADS, "run").items()]
+
+
+def _checkers() -> list[tuple[str, str]]:
+    return [(checker.name, _first_line(checker)) for checker in checkers.catalogue.all()]
+
+
+def _kinds() -> list[tuple[str, str]]:
+    return [(kind, f"{sim_kinds.default_nodes(kind)} nodes unless told otherwise") for kind in sim_kinds.kinds()]
+
+
+LISTS: dict[str, Callable[[], list[tuple[str, str]]]] = {
+    "locks": _locks,
+    "nemeses": _faults,
+    "workloads": _workloads,
+    "checkers": _checkers,
+    "kinds": _kinds,
+}
+
+
+def listing(what: str, console: Console) -> None:
+    """Print a table of what there is; UsageError for a list nobody keeps."""
+    if what not in LISTS:
+        raise unknown_name("list", what, LISTS)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, about in LISTS[what]():
+        table.add_row(name, about.replace("[", r"\["))
+    console.print(table)
+
+
+def show_lock(name: str, console: Console) -> None:
+    """Print a lock's catalogue entry and the documentation of its file."""
+    try:
+        lock = catalogue.resolve(name)
+    except LockLookupError as error:
+        raise UsageError(str(error)) from error
+    for label, text in _entry(lock.info):
+        console.print(f"{label:<10} {text}", markup=False)
+
+
+def _entry(info: LockInfo) -> list[tuple[str, str]]:
+    return [
+        ("name", info.name),
+        ("title", info.title),
+        ("algorithm", info.algorithm),
+        ("source", info.source),
+        ("safety", f"{info.safety}: {SAFETY[info.safety]}"),
+        ("fence", "yes" if info.fence else "no"),
+        ("reentrant", "yes" if info.reentrant else "no"),
+        ("clusters", ", ".join(info.kinds)),
+        ("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none"),
+    ]

@@ -1,0 +1,131 @@
+"""Drives one run: starts clients and nemesis on a cluster, and records what they do until the time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from lock_impls.base import Endpoints, LockClass, LockError
+
+from .clusters.base import Cluster, names
+from .clusters.sim import RESOURCE
+from .history import HistoryWriter
+from .nemesis import Nemesis
+from .plan import Plan
+from .recorder import Recorder
+from .workloads.client import Client, Workload
+from .workloads.resource import ResourceClient
+
+GRACE: Final = 5.0
+"""Seconds after the time limit (and a ttl) in which clients may finish their last section."""
+GENERATION: Final = 1_000_000
+"""Process numbers of a client's later lives start this much higher."""
+Progress = Callable[[float, str], None]
+"""Called with the fraction done and what is going on."""
+
+
+class Runner:
+    """Runs a completed plan against a cluster and records its history."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        *,
+        lock: LockClass,
+        workload: type[Workload],
+        writer: HistoryWriter | None,
+        progress: Progress,
+    ) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._progress = progress
+        self._lock = lock
+        self._workload = workload
+        self._stock = workload.stock(plan, plan.time_limit)
+        self.recorder = Recorder(writer, cluster.clock)
+        self._joins: list[Callable[[float], bool]] = []
+        self._generations: dict[str, int] = {}
+        self._began_ns = 0
+        address = cluster.endpoints()
+        self._endpoints = Endpoints(address.kind, address.addresses)
+
+    def run(self) -> None:
+        """Everything between the first and the last entry. An interrupt ends it early, and says so in the history."""
+        reason = "crashed"
+        try:
+            self._cluster.run(self._control)
+            reason = "time limit"
+        except KeyboardInterrupt:
+            reason = "interrupted"
+        finally:
+            self.recorder.nemesis("stop", {"reason": reason})
+            self.recorder.close()
+
+    def _control(self) -> None:
+        plan, cluster = self._plan, self._cluster
+        self._began_ns = time.monotonic_ns()
+        self.recorder.nemesis("start", self._settings())
+        rng = Random(f"{plan.seed}/nemesis")
+        nemesis = Nemesis(plan, cluster, self.recorder, rng, self._launch)
+        nemesis.start()
+        for client in names(cluster.hosts, "client"):
+            self._launch(client)
+        self._wait_until(plan.time_limit - plan.settle_time)
+        nemesis.stop()
+        self._wait_until(plan.time_limit)
+        patience = plan.ttl + GRACE
+        for join in self._joins:
+            began = time.monotonic()
+            join(patience)
+            patience = max(0.0, patience - (time.monotonic() - began))
+
+    def _settings(self) -> dict[str, Any]:
+        plan, hosts = self._plan, self._cluster.hosts
+        return {
+            "clients": names(hosts, "client"),
+            "servers": names(hosts, "server"),
+            "discipline": plan.discipline,
+            "fencing": plan.fencing,
+            "ttl": plan.ttl,
+            "hold": plan.hold,
+            "slack": plan.slack,
+            "workload": plan.workload,
+            "stock": self._stock,
+        }
+
+    def _wait_until(self, seconds: float) -> None:
+        """Sleep until ``seconds`` after the start, telling the progress, unless all clients are done before."""
+        while True:
+            now = (time.monotonic_ns() - self._began_ns) / 1e9
+            self._progress(now / self._plan.time_limit, f"{now:.1f} of {self._plan.time_limit:g} s")
+            if now >= seconds or all(join(0) for join in self._joins):
+                return
+            time.sleep(min(0.25, seconds - now))
+
+    def _launch(self, client: str) -> None:
+        """Start the program of a client's host; a second start is a new process."""
+        generation = self._generations[client] = self._generations.get(client, -1) + 1
+        number = int(client.removeprefix("c")) + generation * GENERATION
+
+        def main(checkpoint: Callable[[], None]) -> None:
+            self._workload.run(self._client(client, number, checkpoint))
+
+        self._joins.append(self._cluster.launch(client, main))
+
+    def _client(self, node: str, number: int, checkpoint: Callable[[], None]) -> Client:
+        plan = self._plan
+        return Client(
+            node=node,
+            process=number,
+            settings=plan,
+            open_lock=lambda key: self._lock.open(self._endpoints, key, plan.ttl, **plan.lock_options),
+            refused=LockError,
+            resource=ResourceClient(RESOURCE),
+            record=self.recorder.record,
+            deadline_ns=self._began_ns + int(plan.time_limit * 1e9),
+            rng=Random(f"{plan.seed}/client/{node}/{number}"),
+            checkpoint=checkpoint,
+        )

@@ -1,0 +1,213 @@
+"""One run, from plan to verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import checkers.catalogue
+from checkers.base import Verdict, merge, run_all
+from lock_impls import catalogue
+from lock_impls.base import LockClass, LockLookupError
+
+from . import story
+from .clusters import sim_kinds
+from .clusters.base import Cluster, names
+from .clusters.sim import SimCluster
+from .discovery import find
+from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
+from .history import History, HistoryWriter
+from .nemesis import refuse_impossible
+from .plan import Plan, dump
+from .runner import Progress, Runner
+from .store import HISTORY, PLAN, new_run, write_results
+from .workloads.client import Workload
+from .workloads.resource import Resource
+
+WORKLOADS: Final = "harness.workloads"
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run found. ``document`` is ``results.json``; ``folder`` is None if nothing was stored."""
+
+    plan: Plan
+    history: History
+    verdicts: dict[str, Verdict]
+    verdict: Verdict
+    document: dict[str, Any]
+    folder: Path | None
+
+    @property
+    def valid(self) -> bool | None:
+        return self.verdict.valid
+
+    @property
+    def exit_status(self) -> int:
+        return {True: VALID, False: VIOLATION, None: UNKNOWN}[self.valid]
+
+
+def find_lock(name: str) -> LockClass:
+    """A lock of the catalogue, or ``package.module:Class``; raises UsageError."""
+    try:
+        return catalogue.resolve(name)
+    except LockLookupError as error:
+        raise UsageError(str(error)) from error
+
+
+def find_workload(name: str) -> type[Workload]:
+    """The workload called ``name``; raises UsageError."""
+    found: type[Workload] = find("workload", WORKLOADS, "run", name)
+    return found
+
+
+def complete(plan: Plan) -> Plan:
+    """The plan with the cluster kind filled in; UsageError if lock, workload and kind do not fit."""
+    lock = find_lock(plan.lock)
+    find_workload(plan.workload)
+    kind = plan.kind or lock.info.kinds[0]
+    if kind not in lock.info.kinds:
+        raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
+    if kind not in sim_kinds.kinds():
+        raise UsageError(f"there is no simulated cluster of kind {kind!r}; there are {', '.join(sim_kinds.kinds())}")
+    nodes = plan.nodes or sim_kinds.default_nodes(kind)
+    return msgspec.structs.replace(plan, kind=kind, nodes=nodes)
+
+
+def open_cluster(plan: Plan, stock: dict[str, int]) -> Cluster:
+    """The cluster a plan asks for."""
+    if plan.cluster != "sim":
+        raise EnvironmentLacking(f"this version has no {plan.cluster!r} clusters; use --cluster sim")
+    return SimCluster(
+        kind=plan.kind,
+        nodes=plan.nodes,
+        clients=plan.clients,
+        seed=plan.seed,
+        resource=Resource(plan.fencing, stock),
+        options=plan.server_options,
+    )
+
+
+def run(
+    plan: Plan, *, store: Path | None = None, command: str = "", reason: str = "", progress: Progress | None = None
+) -> Result:
+    """Run a plan, check its history, and store both under ``store`` (nothing is stored without one).
+
+    ``command`` and ``reason`` (why this cluster) are noted in the results. Raises UsageError before anything starts if
+    the plan cannot be run.
+    """
+    plan = complete(plan.check())
+    lock, workload = find_lock(plan.lock), find_workload(plan.workload)
+    cluster = open_cluster(plan, workload.stock(plan, plan.time_limit))
+    refuse_impossible(plan, cluster)
+    started = datetime.now(UTC)
+    folder = None if store is None else new_run(store, plan.lock, plan.seed, started)
+    if folder is not None:
+        (folder / PLAN).write_text(dump(plan), encoding="utf-8")
+    writer = None if folder is None else HistoryWriter(folder / HISTORY)
+    quiet: Progress = lambda fraction, text: None  # noqa: E731
+    runner = Runner(plan, cluster, lock=lock, workload=workload, writer=writer, progress=progress or quiet)
+    real = time.monotonic()
+    with _interrupts(cluster):
+        runner.run()
+    real = time.monotonic() - real
+    history = runner.recorder.history
+    verdicts = run_all(history, checkers.catalogue.all())
+    document = {
+        **_document(plan, history, verdicts, cluster),
+        "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
+        "command": command,
+        "replay": "" if folder is None else f"harness replay {folder}",
+        "stats": _stats(history, real),
+    }
+    document["cluster"]["reason"] = reason
+    if folder is not None:
+        write_results(folder, document)
+    return Result(plan, history, verdicts, merge(verdicts), document, folder)
+
+
+@contextlib.contextmanager
+def _interrupts(cluster: Cluster) -> Iterator[None]:
+    """SIGINT and SIGTERM end the run early instead of the process; the history and a report remain."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, lambda *_: cluster.interrupt()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _document(plan: Plan, history: History, verdicts: dict[str, Verdict], cluster: Cluster) -> dict[str, Any]:
+    info = find_lock(plan.lock).info
+    verdict = merge(verdicts)
+    return {
+        "schema": SCHEMA,
+        "valid": verdict.valid,
+        "verdict": {True: "valid", False: "violation found", None: "unknown"}[verdict.valid],
+        "summary": story.tell(plan, history, verdicts),
+        "unknown_because": [f"{name}: {v.explanation}" for name, v in verdicts.items() if v.valid is None],
+        "lock": plan.lock,
+        "lock_title": info.title,
+        "lock_safety": info.safety,
+        "seed": plan.seed,
+        "cluster": {
+            "backend": cluster.backend,
+            "kind": cluster.kind,
+            "servers": names(cluster.hosts, "server"),
+            "sentinels": names(cluster.hosts, "sentinel"),
+            "clients": names(cluster.hosts, "client"),
+        },
+        "plan": {**{f: getattr(plan, f) for f in _SHOWN}, "faults": msgspec.to_builtins(plan.faults)},
+        "checkers": {name: verdict.to_json() for name, verdict in verdicts.items()},
+        "faults": [msgspec.to_builtins(fault) for fault in story.fault_records(history)],
+        "fencing_note": story.fencing_note(plan, history, info.fence),
+        "versions": _versions(),
+    }
+
+
+_SHOWN: Final = (
+    "workload", "clients", "nodes", "keys", "ttl", "hold", "discipline", "fencing", "time_limit"
+)  # fmt: skip
+
+
+def _stats(history: History, real: float) -> dict[str, Any]:
+    acquires = [call.outcome for call in history.calls("acquire")]
+    duration = (history.time[-1] - history.origin) / 1e9 if len(history) else 0.0
+    return {
+        "operations": len(history.calls()),
+        **{f"acquires_{outcome}": acquires.count(outcome) for outcome in ("ok", "fail", "info")},
+        "seconds": round(duration, 3),
+        "real_seconds": round(real, 3),
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Versions of what decides a run's outcome; the harness with its commit where it runs from a checkout."""
+    found = {"python": platform.python_version()}
+    for package in ("lock-harness", "redis", "greenlet", "lupa"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    with contextlib.suppress(OSError):
+        said = subprocess.run(git, capture_output=True, text=True, check=False)
+        if said.returncode == 0:
+            found["commit"] = said.stdout.strip()
+    return found

@@ -1,0 +1,420 @@
+"""The command loop of a Redis: who may run what, what changed, and what has to be told to whom.
+
+Stands for server.c and networking.c of Redis 7.0 (processCommand, call, propagate). It knows no command by itself: families
+of commands are tables of :class:`Command`, and :mod:`harness.sim.servers.redis` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.sim.servers.redis_config import Config
+from harness.sim.servers.redis_keyspace import Database
+from harness.sim.servers.redis_memory import Memory
+from harness.sim.servers.redis_protocol import (
+    NOREPLICAS,
+    NOTHING,
+    OOM,
+    QUEUED,
+    READONLY,
+    Failure,
+    Many,
+    Reply,
+    encode,
+    encode_command,
+    unknown_command,
+    unknown_subcommand,
+    wrong_arity,
+)
+from harness.sim.service import Conn, ServiceHost, Timer
+
+WRITE = 1
+DENY_OOM = 2
+NO_SCRIPT = 4
+IN_PUBSUB = 8
+"""Allowed to a RESP2 client that has subscribed."""
+UNQUEUED = 16
+"""Runs at once inside MULTI."""
+OWN_EFFECTS = 32
+"""Replicates what it did by itself (EXEC, scripts) instead of being replicated as it was sent."""
+MAY_BLOCK = 64
+
+DATABASES = 16
+NS_PER_MS = 1_000_000
+
+Function = Callable[["Client", list[bytes]], Reply]
+
+
+class Command:
+    """``arity`` counts the name; negative: at least that many. ``keys``: first, last, step, as COMMAND INFO shows them."""
+
+    __slots__ = ("arity", "flags", "fn", "keys", "name", "subcommands")
+
+    def __init__(
+        self,
+        name: bytes,
+        fn: Function,
+        arity: int,
+        flags: int = 0,
+        keys: tuple[int, int, int] = (0, 0, 0),
+        subcommands: dict[bytes, Command] | None = None,
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        self.arity = arity
+        self.flags = flags
+        self.keys = keys
+        self.subcommands = subcommands
+
+    def accepts(self, args: list[bytes]) -> bool:
+        return len(args) == self.arity if self.arity > 0 else len(args) >= -self.arity
+
+
+Table = dict[bytes, Command]
+
+
+def container(name: bytes, subcommands: list[Command]) -> Command:
+    """A command such as CONFIG whose second word decides."""
+    table = {sub.name: sub for sub in subcommands}
+    return Command(name, _no_subcommand, -2, subcommands=table)
+
+
+def _no_subcommand(_client: Client, args: list[bytes]) -> Reply:
+    raise unknown_subcommand(args[0], args[1])
+
+
+class Blocked:
+    """What a client waits for, and how to answer it when the time is up."""
+
+    __slots__ = ("args", "deadline_ms", "keys", "offset", "on_timeout", "replicas", "timer", "try_again")
+
+    def __init__(self, args: list[bytes], on_timeout: Callable[[], Reply]) -> None:
+        self.args = args
+        self.on_timeout = on_timeout
+        self.deadline_ms: int | None = None
+        self.timer: Timer | None = None
+        self.keys: list[bytes] = []
+        self.try_again: Callable[[], Reply] | None = None
+        self.replicas = 0
+        self.offset = 0
+
+
+class Client:
+    """A connection and all that Redis remembers about it."""
+
+    def __init__(self, engine: Engine, conn: Conn | None, number: int) -> None:
+        self.engine = engine
+        self.conn = conn
+        self.number = number
+        self.since_ms = engine.now_ms()
+        self.db = engine.databases[0]
+        self.name = b""
+        self.resp3 = False
+        self.input = b""
+        self.out: list[bytes] = []
+        self.queued: list[tuple[Command, list[bytes]]] | None = None
+        self.queue_broken = False
+        self.watch_broken = False
+        self.watching: dict[tuple[int, bytes], None] = {}
+        self.channels: dict[bytes, None] = {}
+        self.patterns: dict[bytes, None] = {}
+        self.blocked: Blocked | None = None
+        self.closing = False
+        self.muted = False
+        self.skip_replies = 0
+        self.write_offset = 0
+        self.replica: Any = None
+        """The record of the replica at the other end, if this is one."""
+        self.last_command = b"NULL"
+
+    def write(self, reply: Reply) -> None:
+        """Queue a reply outside the usual order (messages, blocked commands)."""
+        self.out.append(encode(reply, self.resp3))
+        self.engine.unsent[self] = None
+
+    def flush(self) -> None:
+        data = b"".join(self.out)
+        self.out.clear()
+        if self.conn is not None and data:
+            self.conn.send(data)
+
+    @property
+    def kind(self) -> bytes:
+        if self.replica is not None:
+            return b"replica"
+        return b"pubsub" if self.channels or self.patterns else b"normal"
+
+
+class Engine:
+    """State and rules. The methods named ``on_*`` are hooks that the server overrides."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.commands: Table = {}
+        self.host: ServiceHost = None  # type: ignore[assignment] - set by start(), before any command
+        self.databases = [Database(self, index) for index in range(DATABASES)]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what does not survive the process."""
+        self.clients: dict[int, Client] = {}
+        self.next_client = 1
+        self.channels: dict[bytes, dict[Client, None]] = {}
+        self.patterns: dict[bytes, dict[Client, None]] = {}
+        self.blocked: dict[Client, None] = {}
+        self.ready: dict[tuple[Database, bytes], None] = {}
+        self.unsent: dict[Client, None] = {}
+        self.waited_for_acks = False
+        self.dirty = 0
+        self.memory: Memory | None = None
+        self.frozen_ms: int | None = None
+        self.out_of_memory = False
+        self.script_wrote = False
+        self.applying = False
+        self.effect: list[list[bytes]] | None = None
+        self.effects: list[tuple[int, list[bytes]]] = []
+        self.stats: dict[str, int] = {}
+        self.commands_run = 0
+        self.feeding = False
+        self.offset = 0
+        self.is_replica = False
+        self.scripts: dict[bytes, Any] = {}
+        self.lua: Any = None
+        self.guarded = 0
+        self.start_ns = 0
+
+    # Time
+
+    def now_ms(self) -> int:
+        if self.frozen_ms is not None:
+            return self.frozen_ms
+        return self.host.wall_ns() // NS_PER_MS
+
+    def count(self, what: str, by: int = 1) -> None:
+        self.stats[what] = self.stats.get(what, 0) + by
+
+    # What databases ask
+
+    def may_delete_expired(self) -> bool | None:
+        if not self.is_replica:
+            return True
+        return None if self.applying else False
+
+    def key_expired(self, db: Database, key: bytes) -> None:
+        self.count("expired_keys")
+        db.signal(key)
+        self.propagate(db.index, [b"DEL", key])
+
+    def expiry_set(self) -> None:
+        """Hook: the first key of a database got an expiry."""
+
+    def list_filled(self, db: Database, key: bytes) -> None:
+        if db.awaited and key in db.awaited:
+            self.ready[db, key] = None
+
+    # Running commands
+
+    def lookup(self, args: list[bytes]) -> Command:
+        """The command, or its subcommand, checked for the number of arguments."""
+        command = self.commands.get(args[0]) or self.commands.get(args[0].lower())
+        if command is None:
+            raise unknown_command(args)
+        name = command.name
+        if command.subcommands is not None and len(args) > 1:
+            sub = command.subcommands.get(args[1].lower())
+            if sub is None:
+                raise unknown_subcommand(args[0], args[1])
+            command, name = sub, name + b"|" + sub.name
+        if not command.accepts(args):
+            raise wrong_arity(name)
+        return command
+
+    def execute(self, client: Client, args: list[bytes]) -> Reply:
+        """One command of a client, to its reply."""
+        self.commands_run += 1
+        try:
+            command = self.commands.get(args[0])
+            if command is None or command.subcommands is not None or not command.accepts(args):
+                command = self.lookup(args)
+            if self.guarded:
+                self.guard(client, command)
+            if client.queued is not None or (client.channels or client.patterns):
+                return self._restricted(client, command, args)
+            return self.call(client, command, args)
+        except Failure as failure:
+            return self._rejected(client, args, failure)
+
+    def _restricted(self, client: Client, command: Command, args: list[bytes]) -> Reply:
+        if (client.channels or client.patterns) and not client.resp3 and not command.flags & IN_PUBSUB:
+            raise Failure(
+                b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET"
+                b" are allowed in this context" % command.name
+            )
+        if client.queued is not None and not command.flags & UNQUEUED:
+            client.queued.append((command, args))
+            return QUEUED
+        return self.call(client, command, args)
+
+    def _rejected(self, client: Client, args: list[bytes], failure: Failure) -> Failure:
+        self.count("total_error_replies")
+        if client.queued is None:
+            return failure
+        name = args[0].lower()
+        if name == b"exec" and self.commands[name].accepts(args):
+            self.end_transaction(client)
+            reason = failure.text.removeprefix(b"ERR ") if failure.text[:4] == b"ERR " else failure.text
+            return Failure(b"EXECABORT Transaction discarded because of: " + reason)
+        if name not in (b"multi", b"watch"):
+            client.queue_broken = True
+        return failure
+
+    def call(self, client: Client, command: Command, args: list[bytes]) -> Reply:
+        """Run it and replicate what it changed."""
+        before = self.dirty
+        reply = command.fn(client, args)
+        if self.dirty != before and self.feeding and not command.flags & OWN_EFFECTS:
+            for effect in [args] if self.effect is None else self.effect:
+                self.propagate(client.db.index, effect)
+        self.effect = None
+        return reply
+
+    def replicate_as(self, *effects: list[bytes]) -> None:
+        """Called by a command whose effect differs from how it was sent."""
+        self.effect = list(effects)
+
+    # Guards
+
+    def refresh_guards(self) -> None:
+        """Recompute which commands need a second look; zero in the usual case."""
+        limited = int(self.config.number("maxmemory") > 0)
+        wary = self.is_replica or self.config.number("min-replicas-to-write") > 0
+        self.guarded = (DENY_OOM if limited else 0) | (WRITE if wary else 0)
+        if limited and self.memory is None:
+            self.memory = Memory(self.databases, self.now_ms)
+        elif not limited:
+            self.memory = None
+
+    def guard(self, client: Client, command: Command) -> None:
+        if self.applying:
+            return
+        flags = command.flags
+        if command.name == b"exec" and client.queued:
+            for queued, _ in client.queued:
+                flags |= queued.flags & (WRITE | DENY_OOM)
+        if self.memory is not None:
+            self.out_of_memory = not self.make_room()
+            in_multi = client.queued is not None and not command.flags & UNQUEUED
+            if self.out_of_memory and (flags & DENY_OOM or in_multi):
+                raise Failure(OOM)
+        if flags & WRITE:
+            self.guard_write()
+
+    def guard_write(self) -> None:
+        if self.is_replica:
+            if not self.applying and self.config["replica-read-only"] == "yes":
+                raise Failure(READONLY)
+        elif 0 < self.config.number("min-replicas-to-write") > self.good_replicas():
+            raise Failure(NOREPLICAS)
+
+    def good_replicas(self) -> int:
+        """Hook: replicas that acknowledged within min-replicas-max-lag."""
+        return 0
+
+    def make_room(self) -> bool:
+        """Evict until the data fits; False if it cannot. A replica leaves eviction to its primary."""
+        assert self.memory is not None
+        limit = self.config.number("maxmemory")
+        while self.memory.used > limit and not self.is_replica:
+            samples = self.config.number("maxmemory-samples")
+            where = self.memory.victim(self.config["maxmemory-policy"], samples, self.host.rng)
+            if where is None:
+                return False
+            db, key = where
+            db.forget(key)
+            db.signal(key)
+            self.count("evicted_keys")
+            self.propagate(db.index, [b"DEL", key])
+        return True
+
+    # Transactions, replication
+
+    def end_transaction(self, client: Client) -> None:
+        client.queued = None
+        client.queue_broken = False
+        self.unwatch(client)
+
+    def unwatch(self, client: Client) -> None:
+        for index, key in client.watching:
+            watchers = self.databases[index].watchers
+            watchers[key].pop(client)
+            if not watchers[key]:
+                del watchers[key]
+        client.watching.clear()
+        client.watch_broken = False
+
+    def propagate(self, index: int, args: list[bytes]) -> None:
+        if self.feeding and not self.is_replica:
+            self.effects.append((index, args))
+
+    def flush_effects(self) -> None:
+        """Send what one command did to the replicas, as one transaction if it did more than one thing."""
+        effects, self.effects = self.effects, []
+        if not effects:
+            return
+        wire = []
+        for index, args in effects if len(effects) == 1 else _wrapped(effects):
+            wire.append(self.select_for_replicas(index) + encode_command(args))
+        self.feed(b"".join(wire))
+
+    def select_for_replicas(self, _index: int) -> bytes:
+        """Hook: a SELECT, if the stream is in another database."""
+        return b""
+
+    def feed(self, data: bytes) -> None:
+        """Hook: bytes for the replication stream."""
+
+    # Blocking
+
+    def block(self, client: Client, blocked: Blocked, timeout_ms: int) -> Reply:
+        """Leave the client without an answer until something or the time-out (0: never) gives one."""
+        client.blocked = blocked
+        self.blocked[client] = None
+        for key in blocked.keys:
+            client.db.awaited[key] = client.db.awaited.get(key, 0) + 1
+        if timeout_ms:
+            blocked.deadline_ms = self.now_ms() + timeout_ms
+            self.on_blocked(client, timeout_ms)
+        return NOTHING
+
+    def on_blocked(self, client: Client, timeout_ms: int) -> None:
+        """Hook: start the clock."""
+
+    def forget_blocked(self, client: Client) -> None:
+        blocked = client.blocked
+        if blocked is None:
+            return
+        client.blocked = None
+        self.blocked.pop(client, None)
+        if blocked.timer is not None:
+            blocked.timer.cancel()
+        for key in blocked.keys:
+            left = client.db.awaited[key] - 1
+            client.db.awaited[key] = left
+            if not left:
+                del client.db.awaited[key]
+
+    def close_client(self, client: Client) -> None:
+        """Hook: cut the connection."""
+
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Hook, filled by the pub/sub family."""
+        raise NotImplementedError
+
+
+def _wrapped(effects: list[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:
+    return [(effects[0][0], [b"MULTI"]), *effects, (effects[-1][0], [b"EXEC"])]
+
+
+def is_empty(reply: Reply) -> bool:
+    return type(reply) is Many and not reply

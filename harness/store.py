@@ -1,0 +1,66 @@
+"""The store: one folder a run, ``<store>/<lock>/<UTC time>-<seed>/``, and ``<store>/latest`` pointing at the last."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from .errors import UsageError
+
+HISTORY: Final = "history.jsonl"
+RESULTS: Final = "results.json"
+PLAN: Final = "plan.toml"
+REPORT: Final = "report.html"
+LATEST: Final = "latest"
+LOGS: Final = "logs"
+
+
+def new_run(store: Path, lock: str, seed: int, started: datetime) -> Path:
+    """Make the folder of a run; UsageError if that cannot be done."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", ".", lock)
+    name = f"{started.astimezone(UTC):%Y%m%dT%H%M%SZ}-{seed}"
+    try:
+        parent = store / safe
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = parent / name
+        again = 1
+        while folder.exists():
+            again += 1
+            folder = parent / f"{name}-{again}"
+        folder.mkdir()
+    except OSError as error:
+        raise UsageError(f"cannot write to the store {store}: {error.strerror}; give another folder with --out") from error
+    _point(store / LATEST, folder)
+    return folder
+
+
+def _point(link: Path, folder: Path) -> None:
+    """Make ``link`` point at ``folder`` in one step; a store on a file system without links does without."""
+    fresh = link.with_name(f".{link.name}-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(os.path.relpath(folder, link.parent))
+        fresh.replace(link)
+
+
+def write_results(folder: Path, document: dict[str, Any]) -> None:
+    """Replace ``results.json`` in one step: a reader never sees half of it."""
+    fresh = folder / f".{RESULTS}"
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    fresh.replace(folder / RESULTS)
+
+
+def find_run(given: Path) -> Path:
+    """The folder of a run given as that folder, a file in it, or ``<store>/latest``; UsageError if it is none."""
+    folder = given.parent if given.is_file() else given
+    if not folder.is_dir():
+        raise UsageError(f"{given}: there is no such run; expected the folder of a run, such as store/{LATEST}")
+    if not (folder / HISTORY).exists():
+        raise UsageError(f"{folder}: not the folder of a run: it has no {HISTORY}")
+    return folder.resolve()

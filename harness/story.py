@@ -1,0 +1,165 @@
+"""Says in two or three sentences what happened in a run, from the verdicts and from what was observed of the faults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkers.base import Verdict, Violation
+
+from .history import History
+from .plan import Plan
+
+ORDER: Final = ("mutual-exclusion", "resource", "fencing", "ownership", "deadlock", "liveness")
+"""Which checker's violation makes the headline, if several found one."""
+NEAR_NS: Final = 200_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRecord:
+    """One injected fault as the history has it; times in ns, None while it lasts."""
+
+    id: int
+    fault: str
+    hosts: tuple[str, ...]
+    params: dict[str, Any]
+    injected_ns: int
+    healed_ns: int | None
+    seen: bool
+    observed: dict[str, Any]
+    error: str | None
+
+
+def fault_records(history: History) -> list[FaultRecord]:
+    """The faults of a run, from its nemesis entries."""
+    begun: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
+    healed: dict[int, Any] = {}
+    for op in history.nemesis("inject", "heal"):
+        into = healed if op.f == "heal" else begun if op.type == "invoke" else seen
+        into.setdefault(op.value["id"], op)
+    return [_record(number, op, seen.get(number), healed.get(number)) for number, op in begun.items()]
+
+
+def _record(number: int, op: Any, seen: Any, healed: Any) -> FaultRecord:
+    observed = {} if seen is None else dict(seen.value["observed"])
+    if healed is not None and not healed.value["observed"].get("superseded"):
+        observed["after_heal"] = healed.value["observed"]
+    return FaultRecord(
+        number,
+        op.value["fault"],
+        tuple(op.value["hosts"]),
+        op.value["params"],
+        op.time,
+        None if healed is None else healed.time,
+        seen is not None and seen.type == "ok",
+        observed,
+        None if seen is None else seen.error,
+    )
+
+
+def tell(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
+    """The summary of a run."""
+    faults = fault_records(history)
+    headline = next((v for name in ORDER if (v := verdicts.get(name)) and v.valid is False), None)
+    if headline is None:
+        return _no_violation(plan, verdicts, faults)
+    violation = headline.evidence[0]
+    sentences = [_sentence(violation.sentence), _cause(violation, faults, history.origin), _resource(plan, verdicts)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _no_violation(plan: Plan, verdicts: Mapping[str, Verdict], faults: list[FaultRecord]) -> str:
+    unknown = {name: verdict for name, verdict in verdicts.items() if verdict.valid is None}
+    if unknown:
+        return "Nothing was proved: " + "; ".join(f"{name}: {v.explanation}" for name, v in unknown.items()) + "."
+    struck = f"{len(faults)} faults struck and were seen to take effect" if faults else "no fault was injected"
+    return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {struck}."
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else text + "."
+
+
+def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
+    """The faults that were at work while the earlier of the two holds went wrong."""
+    since = min([hold.get("start_ns", violation.from_ns) for hold in violation.involved] or [violation.from_ns])
+    acting = [
+        fault
+        for fault in faults
+        if fault.injected_ns <= max(violation.from_ns, since) and (fault.healed_ns is None or fault.healed_ns >= since)
+    ]
+    if not acting:
+        return "No fault was at work." if not faults else "No fault was at work just then."
+    return _sentence("; ".join(describe(fault, origin) for fault in acting[-3:]))
+
+
+def describe(fault: FaultRecord, origin: int) -> str:
+    """One fault as a clause: who, what, when."""
+    at = f"{(fault.injected_ns - origin) / 1e9:.3f} s"
+    facts = fault.observed
+    who = _names(fault.hosts)
+    if "moved_ns" in facts:
+        moves = [f"{host} {ns / 1e9:+.3f} s" for host, ns in facts["moved_ns"].items()]
+        return f"the wall clocks jumped at {at} ({', '.join(moves)})"
+    if "rate" in facts:
+        return f"the wall clocks of {who} ran {facts['rate']:+.0%} too fast from {at}"
+    if "primary_after" in facts:
+        return f"the primary moved from {facts['primary_before']} to {facts['primary_after']} after {at}"
+    if "keys_before" in facts:
+        wiped = facts.get("after_heal", {}).get("wiped")
+        return f"{who} had been killed at {at}" + (" and had come back without data" if wiped else "")
+    if "cut" in facts:
+        return f"{who} had been cut off at {at}"
+    if "messages" in facts:
+        held = "lost" if facts["delay"] is None else f"held back for {facts['delay']:g} s"
+        return f"a message between {who} was {held} at {at}"
+    if "state" in facts:
+        state = _names(sorted(set(facts["state"].values())))
+        until = "" if fault.healed_ns is None else f" to {(fault.healed_ns - origin) / 1e9:.3f} s"
+        return f"{who} was {state} from {at}{until}"
+    return f"{fault.fault} struck {who or 'nobody'} at {at}"
+
+
+def _names(names: Any) -> str:
+    *most, last = list(names) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _resource(plan: Plan, verdicts: Mapping[str, Verdict]) -> str:
+    """What the overlap did to the protected resource."""
+    resource = verdicts.get("resource")
+    if resource is None or resource.valid is None:
+        return ""
+    if resource.valid is False:
+        return _sentence(resource.explanation)
+    if plan.fencing != "off":
+        return "The resource stayed consistent: it rejected what came too late."
+    return ""
+
+
+def fencing_note(plan: Plan, history: History, issues_fence: bool) -> str:
+    """What a resource that checks tokens stopped, or would have stopped."""
+    rejected = sum(1 for error in history.error if error in ("stale fence", "not the last token"))
+    if plan.fencing != "off":
+        return f"Fencing was on: the resource rejected {rejected} late accesses."
+    if not issues_fence:
+        return "The lock issues no fencing token, so the resource has nothing to check."
+    return f"Fencing was off: a resource that checks tokens would have rejected {_late(history)} accesses."
+
+
+def _late(history: History) -> int:
+    """Accepted accesses whose token was lower than one accepted before, by the resource's own order."""
+    accepted = []
+    for call in history.calls("read", "write", "take"):
+        fence = call.invoke.value.get("fence")
+        if call.done is not None and call.done.type == "ok" and isinstance(fence, int):
+            accepted.append((call.done.value["arrival"], call.invoke.key, fence))
+    highest: dict[str | None, int] = {}
+    late = 0
+    for _, key, fence in sorted(accepted, key=lambda access: access[0]):
+        late += fence < highest.get(key, fence)
+        highest[key] = max(fence, highest.get(key, fence))
+    return late
