@@ -44,7 +44,7 @@ ROWS: Final = (REDIS_NAMES, NODES_NAMES, ADDRESSES_NAMES, CONNECTION_LIST_NAMES,
 
 WAIT_NAMES: Final = ("blocking_timeout", "timeout", "wait", "wait_s")
 
-REFUSALS: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError")
+REFUSALS: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError", "ReleaseUnlocked")
 """Parts of the class names by which libraries say: refused, you do not hold it."""
 
 
@@ -243,7 +243,7 @@ class _ForeignLock:
         except (LockError, Indeterminate):
             raise
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {error}"[:300]
             refused = any(part in type(error).__name__ for part in refusals)
             if refused and self._unanswered() == before:
                 raise LockError(text) from error

@@ -54,10 +54,14 @@ class Redlock:
         return cls([_open_node(host, port, ttl) for host, port in endpoints.addresses], key, ttl, **options)
 
     def acquire(self, timeout: float) -> Grant | None:
-        return poll(self._try_lock, timeout)
-
-    def _try_lock(self) -> Grant | None:
         value = uuid.uuid4().hex
+        maybe_set: set[int] = set()  # nodes that may have our key: the set was not refused, no delete was answered
+        grant = poll(lambda: self._try_lock(value, maybe_set), timeout)
+        if grant is None and len(maybe_set) >= self.quorum:
+            raise Indeterminate(f"no lock, but {self.key} may be set on {len(maybe_set)} of {len(self.nodes)} nodes")
+        return grant
+
+    def _try_lock(self, value: str, maybe_set: set[int]) -> Grant | None:
         began = time.monotonic()
         answers = [self._set(node, value) for node in self.nodes]
         elapsed = time.monotonic() - began
@@ -65,15 +69,10 @@ class Redlock:
         if answers.count(True) >= self.quorum and validity > 0:
             self.value = value
             return Grant(valid_for=validity)
-        self._undo(value, answers)
-        return None
-
-    def _undo(self, value: str, answers: list[bool | None]) -> None:
-        """Deletes on all nodes. What cannot be undone on a majority may be a lock that nobody knows of."""
+        maybe_set.update(i for i, answer in enumerate(answers) if answer is not False)
         deleted = [self._delete(node, value) for node in self.nodes]
-        left = [a is not False and d is None for a, d in zip(answers, deleted, strict=True)]
-        if left.count(True) >= self.quorum:
-            raise Indeterminate(f"{self.key} may be set on {left.count(True)} of {len(self.nodes)} nodes")
+        maybe_set.difference_update(i for i, answer in enumerate(deleted) if answer is not None)
+        return None
 
     def release(self) -> None:
         deleted = [self._delete(node, self.value) for node in self.nodes]

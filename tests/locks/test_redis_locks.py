@@ -247,6 +247,23 @@ def test_redlock_that_cannot_undo_a_majority_is_indeterminate() -> None:
         Redlock(servers, "k", 1).acquire(0)
 
 
+def test_redlock_keeps_trying_and_knows_what_a_later_try_has_undone() -> None:
+    servers = nodes()
+    for node in servers[:3]:
+        node.lose = {"set"}
+        node.refuse = {"script"}
+    original = servers[0].set
+
+    def healed(*args: Any, **options: Any) -> Any:
+        if servers[0].sent:
+            for node in servers[:3]:
+                node.lose, node.refuse = set(), set()
+        return original(*args, **options)
+
+    servers[0].set = healed
+    assert Redlock(servers, "k", 1).acquire(1) is not None
+
+
 def test_redlock_release() -> None:
     servers = nodes()
     lock = Redlock(servers, "k", 1)
