@@ -43,7 +43,7 @@ QUANTILES: Final[dict[float, Any]] = {0.5: "-", 0.95: (0, (5, 2)), 0.99: (0, (1,
 RASTER_FROM: Final = 1500
 """More points than this are drawn as one embedded bitmap: the page stays small, and no point is left out."""
 BINS: Final = 60
-STYLE: Final[dict[str, Any]] = {
+STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "lock-harness",
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
@@ -86,17 +86,18 @@ class Acquires:
 
 def draw(run: RunView, folder: Path | None = None) -> list[Plot]:
     """The pictures of ``run``; written to ``folder`` as well, as PNG and SVG, if one is given."""
-    acquires, end = collect(run), _end(run)
-    plots = [
-        ("latency", "How long an acquire took", _latency, latency_text(acquires)),
-        ("rate", "Acquires a second", _rate, rate_text(acquires)),
+    acquires = collect(run)
+    specs = [
+        _Spec("latency", "How long an acquire took", latency_text(acquires), _latency),
+        _Spec("rate", "Acquires a second", rate_text(acquires), _rate),
     ]
-    return [_draw(run, acquires, end, folder, *plot) for plot in plots]
+    return [_draw(run, acquires, folder, spec) for spec in specs]
 
 
 def collect(run: RunView) -> dict[str, Acquires]:
     """Completed acquires by outcome; those that never came back have no latency and are left out."""
-    history, found = run.history, {outcome: ([], []) for outcome in COLOURS}  # type: dict[str, tuple[list[int], list[int]]]
+    history = run.history
+    found: dict[str, tuple[list[int], list[int]]] = {outcome: ([], []) for outcome in COLOURS}
     for call in history.calls("acquire"):
         if call.done is not None:
             done, took = found[call.outcome]
@@ -130,13 +131,16 @@ def _percent(quantile: float) -> str:
     return "median" if quantile == 0.5 else f"{quantile:.0%} within"
 
 
-Painter = Callable[[Axes, dict[str, Acquires], float], None]
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    name: str
+    title: str
+    text: str
+    painter: Callable[[Axes, dict[str, Acquires], float], None]
 
 
-def _draw(
-    run: RunView, acquires: dict[str, Acquires], end: float, folder: Path | None, name: str, title: str,
-    painter: Painter, text: str,
-) -> Plot:  # fmt: skip
+def _draw(run: RunView, acquires: dict[str, Acquires], folder: Path | None, spec: _Spec) -> Plot:
+    end = _end(run)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9, 3.1), layout="constrained")
         FigureCanvasAgg(figure)
@@ -144,11 +148,11 @@ def _draw(
         axes = figure.add_subplot()
         axes.patch.set_alpha(0)
         _fault_bands(axes, run, end)
-        painter(axes, acquires, end)
+        spec.painter(axes, acquires, end)
         axes.set_xlim(0, end)
         axes.set_xlabel("seconds since the start")
-        svg = _save(figure, folder, name)
-    return Plot(name, title, text, inline(svg, name))
+        svg = _save(figure, folder, spec.name)
+    return Plot(spec.name, spec.title, spec.text, inline(svg, spec.name))
 
 
 def _save(figure: Figure, folder: Path | None, name: str) -> str:
@@ -170,8 +174,8 @@ def _fault_bands(axes: Axes, run: RunView, end: float) -> None:
         healed = end if fault.healed is None else (fault.healed - run.history.origin) / 1e9
         axes.axvspan(begun, max(healed, begun + end / 1000), color=FAULT, alpha=0.22, linewidth=0)
         name = f"{fault.fault} {', '.join(fault.hosts)}"
-        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        axes.annotate(name, (begun, 1), xytext=(3, 3), fontsize=7.5, annotation_clip=False, **place)
+        where = axes.get_xaxis_transform()
+        axes.annotate(name, (begun, 1), (3, 3), where, "offset points", fontsize=7.5, annotation_clip=False)
 
 
 def _latency(axes: Axes, acquires: dict[str, Acquires], end: float) -> None:
@@ -225,6 +229,7 @@ def inline(svg: str, name: str) -> str:
     """``svg`` for the inside of a page: its own ids, the page's colours and font, no prologue, no namespaces."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<style type.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
     svg = re.sub(
         r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", r'<svg \1 aria-hidden="true" focusable="false">', svg, count=1

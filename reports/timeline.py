@@ -224,3 +224,28 @@ def readings(op: Op) -> Iterable[tuple[str, int]]:
 def differences(values: list[int]) -> list[int]:
     """Each value less the one before it: small numbers take few digits."""
     return [value - before for before, value in zip([0, *values], values, strict=False)]
+
+
+@dataclass(slots=True)
+class Activity:
+    """What one client did, for readers of the page who do not see the canvas."""
+
+    client: str
+    holds: int = 0
+    longest: int = 0
+    """ns"""
+    outcomes: list[int] = field(default_factory=lambda: [0, 0, 0])
+
+
+def activity(data: Data) -> list[Activity]:
+    """One line a client, from the columns that :func:`build` made."""
+    told = [Activity(client) for client in data["clients"]]
+    holds, calls = data["holds"], data["calls"]
+    for lane, took in zip(holds["lane"], holds["took"], strict=True):
+        told[lane].holds += 1
+        told[lane].longest = max(told[lane].longest, took * 1000)
+    acquire = data["texts"].index("acquire") if "acquire" in data["texts"] else NONE
+    for lane, f, outcome in zip(calls["lane"], calls["f"], calls["outcome"], strict=True):
+        if f == acquire:
+            told[lane].outcomes[outcome] += 1
+    return told

@@ -1,0 +1,84 @@
+"""The report of one run: one HTML file that needs nothing else, neither a network nor a server."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import jinja2
+from markupsafe import Markup
+
+from reports import model, plots, timeline, words
+from reports.model import ReportError, RunView
+
+__all__ = ["ReportError", "render", "write"]
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+SCRIPTS: Final = ("data.js", "layout.js", "draw.js", "draw_faults.js", "hover.js", "interact.js")
+SHOWN: Final = 20
+"""The pieces of evidence of one checker that the page shows; the others are in results.json."""
+WORDS: Final = {"valid": "Safe in this run", "invalid": "Violation found", "unknown": "Unknown"}
+CHECKER_WORDS: Final = {"valid": "Holds", "invalid": "Violated", "unknown": "Unknown"}
+SAFETY: Final = {
+    "E": "for efficiency only: two holders are possible",
+    "F": "safe where the resource checks fences",
+    "F?": "would be safe with fencing, but has no usable token",
+    "X": "broken even without faults",
+}
+SENTENCE_LABELS: Final = {
+    "service": "The service granted twice",
+    "client": "The client acted after its lease had ended",
+}
+
+
+def write(run_folder: Path) -> Path:
+    """Write ``report.html`` and its pictures into ``run_folder``; raises :class:`ReportError`."""
+    run = model.load(run_folder)
+    page = render(run, run_folder)
+    path = run_folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def render(run: RunView, pictures: Path | None = None) -> str:
+    """The page; the plots are saved as files into ``pictures`` too, if given."""
+    data = timeline.build(run)
+    template = _environment(run).get_template("report.html")
+    return template.render(
+        run=run,
+        word=WORDS[run.judgement],
+        checker_words=CHECKER_WORDS,
+        safety=SAFETY.get(run.safety, ""),
+        blame=SENTENCE_LABELS,
+        shown=SHOWN,
+        activity=timeline.activity(data),
+        plots=plots.draw(run, pictures),
+        data=embed(data),
+        style=_source("style.css"),
+        script=Markup("\n").join(_source(f"js/{name}") for name in SCRIPTS),
+    )
+
+
+def embed(data: timeline.Data) -> Markup:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _source(name: str) -> Markup:
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def _environment(run: RunView) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    filters = {"at": partial(words.at, origin=run.history.origin), "span": words.span, "count": words.count}
+    environment.filters |= filters | {"markup": Markup}
+    return environment

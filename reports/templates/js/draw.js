@@ -1,0 +1,178 @@
+// Draws the visible part of the run, and only that: rows are found by halving, rows thinner than a pixel are merged.
+
+const FONT = "11px system-ui, sans-serif";
+
+function draw(state) {
+  const { context, layout, colours } = state;
+  context.setTransform(state.ratio, 0, 0, state.ratio, 0, 0);
+  context.font = FONT;
+  context.textBaseline = "middle";
+  context.fillStyle = colours.panel;
+  context.fillRect(0, 0, layout.width, layout.height);
+  drawAxis(state);
+  clipped(state, 0, layout.bottom, () => {
+    drawFaultBands(state);
+    state.run.lanes.forEach((lane, i) => drawClient(state, lane, i));
+    state.run.servers.forEach((name, i) => drawServer(state, name, i));
+    state.run.violations.forEach((violation) => drawViolation(state, violation));
+    drawFaultLabels(state);
+    drawPointer(state);
+  });
+  drawNames(state);
+  drawOverview(state);
+}
+
+function clipped(state, top, bottom, paint) {
+  const { context, layout } = state;
+  context.save();
+  context.beginPath();
+  context.rect(layout.gutter, top, layout.right - layout.gutter, bottom - top);
+  context.clip();
+  paint();
+  context.restore();
+}
+
+function drawAxis(state) {
+  const { context, layout, view, colours } = state;
+  const perPixel = (view.until - view.from) / (layout.right - layout.gutter);
+  const step = tickStep(perPixel, 90), digits = Math.max(0, Math.ceil(6 - Math.log10(step)));
+  context.textAlign = "center";
+  for (let t = Math.ceil(view.from / step) * step; t <= view.until; t += step) {
+    const x = Math.round(xOf(state, t)) + 0.5;
+    context.fillStyle = colours.rule;
+    context.fillRect(x - 0.5, AXIS - 4, 1, layout.bottom - AXIS + 4);
+    context.fillStyle = colours.muted;
+    if (x > layout.gutter + 14 && x < layout.right - 18) context.fillText(seconds(t, digits), x, 9);
+  }
+}
+
+function drawNames(state) {
+  const { context, layout, colours, run } = state;
+  const middles = [
+    ...run.lanes.map((lane, i) => [lane.name, laneTop(layout, i) + 23]),
+    ...run.servers.map((name, i) => [name, layout.servers + i * SERVER_LANE + SERVER_LANE / 2]),
+  ];
+  context.textAlign = "left";
+  for (const [name, y] of middles) {
+    context.fillStyle = colours.ink;
+    context.fillText(name, 4, y, layout.gutter - 8);
+  }
+}
+
+function drawClient(state, lane, index) {
+  const { context, layout, colours, view, run } = state;
+  context.fillStyle = colours.rule;
+  context.fillRect(layout.gutter, laneTop(layout, index) + CLIENT_LANE - 1, layout.right - layout.gutter, 1);
+  const levels = lane.levels ??= 1 + lane.holds.rows.reduce((most, row) => Math.max(most, run.holds.level[row]), 0);
+  drawWaits(state, lane, index);
+  eachVisible(run.holds, lane.holds, view.from - state.longestLease, view.until, (row) => drawLease(state, row, index, levels));
+  const thin = new Float32Array(Math.ceil(layout.width) + 1);
+  eachVisible(run.holds, lane.holds, view.from, view.until, (row) => drawHold(state, row, index, levels, thin));
+  drawThin(state, index, thin);
+  drawMarks(state, lane, index);
+  const steps = run.offsets[lane.name];
+  if (steps) drawOffset(state, steps, laneTop(layout, index) + CLIENT_LANE - 8, 6);
+}
+
+// Waiting to be granted: a thin line from the invocation on. Lines within a pixel of the last are not drawn again.
+function drawWaits(state, lane, index) {
+  const { context, run, view, colours } = state, { calls } = run, y = laneTop(state.layout, index) + 22;
+  let drawn = -Infinity;
+  context.fillStyle = colours.wait;
+  eachVisible(calls, lane.calls, view.from, view.until, (row) => {
+    if (run.texts[calls.f[row]] !== "acquire") return;
+    const from = Math.max(xOf(state, calls.start[row]), drawn), until = xOf(state, endOf(calls, row, run.end));
+    if (until - from < 0.5) return;
+    context.fillRect(from, y, until - from, 1.5);
+    drawn = until;
+  });
+}
+
+// How long the lock said the lease would last: a lighter band behind the hold, with a tick where it ends.
+function drawLease(state, row, lane, levels) {
+  const { context, run, colours } = state, { holds } = run;
+  if (holds.lease[row] < 0) return;
+  const start = xOf(state, holds.start[row]), end = xOf(state, holds.start[row] + holds.lease[row]);
+  if (xOf(state, endOf(holds, row, run.end)) - start < 4) return;
+  const box = barBox(state.layout, lane, holds.level[row], levels);
+  context.fillStyle = colours.lease;
+  context.globalAlpha = 0.5;
+  context.fillRect(start, box.y + box.height / 4, end - start, box.height / 2);
+  context.globalAlpha = 1;
+  context.fillStyle = colours.hold;
+  context.fillRect(end - 1, box.y + 1, 1, box.height - 2);
+}
+
+function drawHold(state, row, lane, levels, thin) {
+  const { context, run, colours } = state, { holds } = run;
+  const from = xOf(state, holds.start[row]), until = xOf(state, endOf(holds, row, run.end)), width = until - from;
+  if (width < 1.5) return void cover(thin, from, until);
+  const box = barBox(state.layout, lane, holds.level[row], levels);
+  context.fillStyle = colours.hold;
+  roundBar(context, from, box.y, width, box.height);
+  if (holds.lease[row] >= 0) drawExpired(state, xOf(state, holds.start[row] + holds.lease[row]), until, box);
+  if (width < 6) return;
+  drawCritical(state, row, box);
+  if (width > 52 && box.height > 12 && holds.fence[row] >= 0) {
+    context.fillStyle = colours.onHold;
+    context.textAlign = "left";
+    context.fillText("#" + run.texts[holds.fence[row]], Math.max(from, state.layout.gutter) + 6, box.y + 7, width - 10);
+  }
+}
+
+// The part of a hold that outlived its lease: its client still believed, the service no longer did.
+function drawExpired(state, lease, until, box) {
+  if (until - lease < 0.5) return;
+  state.context.fillStyle = state.hatch.expired;
+  state.context.fillRect(lease, box.y, until - lease, box.height);
+}
+
+// The critical section, from the first access of the resource to the last one's answer.
+function drawCritical(state, row, box) {
+  const { context, run, colours } = state, { holds } = run;
+  if (holds.from[row] < 0) return;
+  const from = xOf(state, holds.start[row] + holds.from[row]), until = xOf(state, holds.start[row] + holds.until[row]);
+  context.fillStyle = colours.critical;
+  roundBar(context, from, box.y + box.height * 0.62, Math.max(until - from, 1), box.height * 0.22);
+}
+
+function roundBar(context, x, y, width, height) {
+  context.beginPath();
+  context.roundRect(x, y, width, height, Math.min(3, width / 3, height / 2));
+  context.fill();
+}
+
+function cover(thin, from, until) {
+  const column = Math.floor(from);
+  if (column < 0 || column >= thin.length) return;
+  thin[column] += Math.min(1, column + 1 - from, until - from);
+  if (until > column + 1 && column + 1 < thin.length) thin[column + 1] += until - column - 1;
+}
+
+// Holds thinner than a pixel: each column as dark as the share of its time that the lock was held.
+function drawThin(state, lane, thin) {
+  const { context, colours } = state, box = barBox(state.layout, lane, 0, 1);
+  context.fillStyle = colours.hold;
+  for (let x = 0; x < thin.length; x++) {
+    if (thin[x] === 0) continue;
+    context.globalAlpha = Math.min(1, 0.2 + 0.8 * thin[x]);
+    context.fillRect(x, box.y, 1, box.height);
+  }
+  context.globalAlpha = 1;
+}
+
+// Calls that failed, and calls of which nobody knows: a cross, a question mark.
+function drawMarks(state, lane, index) {
+  const { context, run, view, colours } = state, { calls } = run, y = laneTop(state.layout, index) + 7;
+  const drawn = [-Infinity, -Infinity, -Infinity];
+  context.textAlign = "center";
+  context.font = "bold 11px system-ui, sans-serif";
+  eachVisible(calls, lane.calls, view.from, view.until, (row) => {
+    const outcome = calls.outcome[row], x = xOf(state, endOf(calls, row, run.end));
+    if (outcome === 0 || x - drawn[outcome] < 8) return;
+    context.fillStyle = outcome === 1 ? colours.fail : colours.info;
+    context.fillText(outcome === 1 ? "×" : "?", Math.min(x, state.layout.right - 5), y);
+    drawn[outcome] = x;
+  });
+  context.font = FONT;
+}

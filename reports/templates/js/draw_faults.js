@@ -1,0 +1,162 @@
+// Draws what is not a client's own doing: faults, the servers' clocks, violations, the overview of the whole run.
+
+function faultSpan(state, fault) {
+  const from = xOf(state, fault.from), until = xOf(state, fault.until === null ? state.run.end : fault.until);
+  return { from, width: Math.max(until - from, 2) };
+}
+
+function drawFaultBands(state) {
+  const { context, layout, run, colours } = state;
+  run.faults.forEach((fault, i) => {
+    if (fault.from === null) return;
+    const { from, width } = faultSpan(state, fault), top = AXIS + layout.rows[i] * FAULT_ROW;
+    context.fillStyle = colours.fault;
+    context.globalAlpha = fault.seen === false ? 0.05 : 0.1;
+    context.fillRect(from, top, width, layout.bottom - top);
+    context.globalAlpha = fault.seen === false ? 0.25 : 0.55;
+    roundBar(context, from, top + 1, width, FAULT_ROW - 3);
+    context.globalAlpha = 1;
+    for (const host of fault.hosts) drawHostBand(state, host, from, width);
+  });
+}
+
+// The hosts a fault hit have a stronger band in their own lanes.
+function drawHostBand(state, host, from, width) {
+  const { context, layout, run, colours } = state;
+  const server = run.servers.indexOf(host), client = run.clients.indexOf(host);
+  if (server < 0 && client < 0) return;
+  const top = server >= 0 ? layout.servers + server * SERVER_LANE + 3 : laneTop(layout, client) + 2;
+  context.globalAlpha = 0.22;
+  context.fillStyle = colours.fault;
+  context.fillRect(from, top, width, (server >= 0 ? SERVER_LANE : CLIENT_LANE) - 6);
+  context.globalAlpha = 1;
+}
+
+function drawFaultLabels(state) {
+  const { context, layout, run, colours } = state;
+  context.textAlign = "left";
+  run.faults.forEach((fault, i) => {
+    if (fault.from === null) return;
+    const { from, width } = faultSpan(state, fault);
+    const left = Math.max(from, layout.gutter) + 5, room = from + width - left - 3;
+    if (room < 24) return;
+    context.fillStyle = colours.ink;
+    const unseen = fault.seen === false ? " (not observed)" : "";
+    context.fillText(shorten(context, `${fault.name} ${fault.hosts.join(", ")}${unseen}`, room), left, AXIS + layout.rows[i] * FAULT_ROW + 9);
+  });
+}
+
+function shorten(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  let end = text.length;
+  while (end > 1 && context.measureText(text.slice(0, end) + "…").width > room) end--;
+  return text.slice(0, end) + "…";
+}
+
+function drawServer(state, name, index) {
+  const { context, layout, run, colours } = state, top = layout.servers + index * SERVER_LANE;
+  context.fillStyle = colours.rule;
+  context.fillRect(layout.gutter, top + SERVER_LANE - 1, layout.right - layout.gutter, 1);
+  drawOffset(state, run.offsets[name] || [], top + SERVER_LANE / 2, 11);
+}
+
+// How far a host's wall clock is off, as a step line: up is ahead, down is behind, scaled to the largest of the run.
+function drawOffset(state, steps, middle, height) {
+  const { context, view, colours } = state;
+  const level = (offset) => middle - Math.sign(offset) * height * Math.sqrt(Math.abs(offset) / state.largestOffset);
+  context.strokeStyle = colours.clock;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.moveTo(xOf(state, view.from), level(offsetAt(steps, view.from)));
+  for (const [at, offset] of steps) {
+    if (at < view.from || at > view.until) continue;
+    context.lineTo(xOf(state, at), level(offsetAt(steps, at - 1)));
+    context.lineTo(xOf(state, at), level(offset));
+  }
+  context.lineTo(xOf(state, view.until), level(offsetAt(steps, view.until)));
+  context.stroke();
+  labelOffsets(state, steps, level);
+}
+
+function labelOffsets(state, steps, level) {
+  const { context, layout, view, colours } = state;
+  context.fillStyle = colours.ink;
+  context.textAlign = "left";
+  const inside = steps.filter(([at]) => at > view.from && at < view.until);
+  const shown = [[view.from, offsetAt(steps, view.from)], ...inside];
+  shown.forEach(([at, offset], i) => {
+    const x = Math.max(xOf(state, at), layout.gutter), next = i + 1 < shown.length ? xOf(state, shown[i + 1][0]) : layout.right;
+    if (offset !== 0 && next - x > 44) context.fillText(signed(offset), x + 5, level(offset) + (offset > 0 ? 8 : -8));
+  });
+}
+
+function drawViolation(state, violation) {
+  const { context, layout, run, view, colours } = state;
+  if (violation.from > view.until || violation.until < view.from) return;
+  const from = xOf(state, violation.from), width = Math.max(xOf(state, violation.until) - from, 2);
+  const lanes = violation.holds.map((hold) => hold.lane);
+  const top = lanes.length ? laneTop(layout, Math.min(...lanes)) + 2 : layout.top;
+  const bottom = lanes.length ? laneTop(layout, Math.max(...lanes)) + CLIENT_LANE - 3 : layout.bottom;
+  context.fillStyle = state.hatch.bad;
+  context.fillRect(from, top, width, bottom - top);
+  context.strokeStyle = colours.bad;
+  context.lineWidth = 1;
+  context.strokeRect(from, top, width, bottom - top);
+  context.lineWidth = 2.5;
+  for (const hold of violation.holds) outlineHold(state, hold, run.end);
+  labelViolation(state, violation, from, width, (top + bottom) / 2);
+}
+
+function outlineHold(state, hold, end) {
+  const { context, layout } = state;
+  const from = xOf(state, hold.from), until = xOf(state, hold.until === null ? end : hold.until);
+  context.beginPath();
+  context.roundRect(from, laneTop(layout, hold.lane) + 11, Math.max(until - from, 2), 24, 4);
+  context.stroke();
+}
+
+function labelViolation(state, violation, from, width, middle) {
+  const { context, layout, colours } = state;
+  const said = `${violation.kind} ${span(violation.until - violation.from)}`;
+  context.font = "bold 11px system-ui, sans-serif";
+  const needed = context.measureText(said).width + 12;
+  const left = Math.min(Math.max(from + width / 2 - needed / 2, layout.gutter + 2), layout.right - needed - 2);
+  if (state.run.violations.length < 20 || width > needed / 2) {
+    context.fillStyle = colours.bad;
+    roundBar(context, left, middle - 9, needed, 18);
+    context.fillStyle = colours.onBad;
+    context.textAlign = "left";
+    context.fillText(said, left + 6, middle + 0.5);
+  }
+  context.font = FONT;
+}
+
+function drawPointer(state) {
+  if (state.pointer === null) return;
+  const { context, layout, colours } = state;
+  context.fillStyle = colours.muted;
+  context.fillRect(Math.round(state.pointer), AXIS - 4, 1, layout.bottom - AXIS + 4);
+}
+
+// The whole run in one strip, with the visible part framed.
+function drawOverview(state) {
+  const { context, layout, run, view, colours } = state, top = layout.overview;
+  context.fillStyle = colours.bg;
+  context.fillRect(layout.gutter, top, layout.right - layout.gutter, OVERVIEW);
+  const block = (from, until, colour, alpha) => {
+    const x = overviewX(state, from);
+    context.fillStyle = colour;
+    context.globalAlpha = alpha;
+    context.fillRect(x, top, Math.max(overviewX(state, until) - x, 2), OVERVIEW);
+  };
+  for (const fault of run.faults) if (fault.from !== null) block(fault.from, fault.until ?? run.end, colours.fault, 0.45);
+  for (const violation of run.violations) block(violation.from, violation.until, colours.bad, 1);
+  context.globalAlpha = 1;
+  const left = overviewX(state, Math.max(view.from, 0)), right = overviewX(state, Math.min(view.until, run.end));
+  context.strokeStyle = colours.ink;
+  context.lineWidth = 1.5;
+  context.strokeRect(left, top + 1, Math.max(right - left, 3), OVERVIEW - 2);
+  context.fillStyle = colours.muted;
+  context.textAlign = "left";
+  context.fillText("whole", 4, top + OVERVIEW / 2 + 0.5, layout.gutter - 8);
+}

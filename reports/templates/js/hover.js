@@ -1,0 +1,85 @@
+// What lies under the pointer, in words: the operation with its entries, the hold, the fault or the clock.
+
+function describe(state, x, y) {
+  const { layout, run } = state, time = timeAt(state, x);
+  if (x < layout.gutter || x > layout.right || y > layout.bottom) return null;
+  if (y < layout.top) return describeFaults(state, time, (fault, i) => layout.rows[i] === Math.floor((y - AXIS) / FAULT_ROW));
+  const lane = Math.floor((y - layout.top) / CLIENT_LANE);
+  if (lane < run.lanes.length) return describeClient(state, run.lanes[lane], time);
+  const server = Math.floor((y - layout.servers) / SERVER_LANE);
+  return server >= 0 && server < run.servers.length ? describeServer(state, run.servers[server], time) : null;
+}
+
+function describeFaults(state, time, belongs) {
+  const { run } = state;
+  const lines = run.faults.filter((fault, i) => fault.from !== null && belongs(fault, i) && fault.from <= time
+    && time <= (fault.until ?? run.end)).flatMap((fault) => faultLines(fault));
+  return lines.length ? { title: seconds(time), lines } : null;
+}
+
+function faultLines(fault) {
+  const until = fault.until === null ? "never healed" : "healed at " + seconds(fault.until);
+  const seen = fault.seen === false ? "not observed to take effect" : fault.observed;
+  return [`${fault.name} on ${fault.hosts.join(", ")}: injected at ${seconds(fault.from)}, ${until}`, seen].filter(Boolean);
+}
+
+function describeServer(state, name, time) {
+  const clock = `wall clock of ${name}: ${signed(offsetAt(state.run.offsets[name] || [], time))}`;
+  const faults = describeFaults(state, time, (fault) => fault.hosts.includes(name));
+  return { title: `${name} at ${seconds(time)}`, lines: [clock, ...(faults ? faults.lines : [])] };
+}
+
+function describeClient(state, lane, time) {
+  const { run, view, layout } = state;
+  const reach = (view.until - view.from) / (layout.right - layout.gutter) * 4;
+  const hold = nearest(run.holds, lane.holds, time, reach, run.end);
+  const call = nearest(run.calls, lane.calls, time, reach, run.end);
+  const lines = [...(hold < 0 ? [] : holdLines(run, hold)), ...(call < 0 ? [] : callLines(run, call))];
+  return lines.length ? { title: `${lane.name} at ${seconds(time)}`, lines } : null;
+}
+
+// The shortest row that covers the time, give or take a few pixels.
+function nearest(columns, lane, time, reach, end) {
+  let best = -1, shortest = Infinity, left = 5000;
+  for (let i = lowerBound(lane.reach, time - reach); i < lane.rows.length && left-- > 0; i++) {
+    const row = lane.rows[i], until = endOf(columns, row, end);
+    if (columns.start[row] > time + reach) break;
+    const away = Math.max(columns.start[row] - time, time - until, 0);
+    const length = until - columns.start[row] + away * 1000;
+    if (until >= time - reach && length < shortest) [best, shortest] = [row, length];
+  }
+  return best;
+}
+
+function holdLines(run, row) {
+  const { holds } = run, start = holds.start[row];
+  const end = holds.took[row] < 0 ? "to the end" : `to ${seconds(start + holds.took[row], 6)}, ${span(holds.took[row])}`;
+  const fence = holds.fence[row] < 0 ? "" : `, fence ${run.texts[holds.fence[row]]}`;
+  const lines = [`holds ${run.texts[holds.key[row]]} from ${seconds(start, 6)} ${end}${fence}`];
+  if (holds.lease[row] >= 0) lines.push(`lease valid to ${seconds(start + holds.lease[row], 6)}`);
+  return lines;
+}
+
+function callLines(run, row) {
+  const { calls, texts } = run, index = calls.invoked[row];
+  const name = `${texts[calls.f[row]]} ${texts[calls.key[row]]}`.trim();
+  const lines = [`#${index} process ${calls.process[row]} ${name} ${texts[calls.asked[row]]} at ${seconds(calls.start[row], 6)}`];
+  if (calls.took[row] < 0) return [...lines, "never returned: it may have happened"];
+  const said = [texts[calls.got[row]], texts[calls.error[row]]].filter(Boolean).join(" ");
+  lines.push(`#${index + calls.done[row]} ${OUTCOMES[calls.outcome[row]]} ${said} after ${span(calls.took[row])}`);
+  if (calls.wall[row]) lines.push(`this client's wall clock: ${signed(calls.wall[row] * 1000)}`);
+  return lines;
+}
+
+function showTip(state, x, y) {
+  const found = describe(state, x, y), { tip } = state;
+  tip.hidden = found === null;
+  if (found === null) return;
+  const title = document.createElement("strong");
+  title.textContent = found.title;
+  const lines = found.lines.map((text) => Object.assign(document.createElement("span"), { textContent: text }));
+  tip.replaceChildren(title, ...lines);
+  const room = state.layout.width - tip.offsetWidth - 4;
+  tip.style.left = Math.max(4, Math.min(x + 14, room)) + "px";
+  tip.style.top = y + 18 + "px";
+}

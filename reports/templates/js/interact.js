@@ -1,0 +1,197 @@
+// Zooming, moving, choosing a violation; and the start of it all.
+
+const NARROWEST = 20;  // µs
+
+function setView(state, from, until) {
+  const { run } = state, most = run.end * 1.04;
+  const width = Math.min(Math.max(until - from, NARROWEST), most);
+  const margin = Math.max(width * 0.02, run.end * 0.02);
+  const middle = (from + until) / 2;
+  const left = Math.min(Math.max(middle - width / 2, -margin), run.end + margin - width);
+  state.view = { from: left, until: left + width };
+  refresh(state);
+}
+
+function zoom(state, factor, x) {
+  const { view, layout } = state;
+  const time = timeAt(state, x ?? (layout.gutter + layout.right) / 2);
+  setView(state, time - (time - view.from) * factor, time + (view.until - time) * factor);
+}
+
+function move(state, share) {
+  const { from, until } = state.view, by = (until - from) * share;
+  setView(state, from + by, until + by);
+}
+
+function showWhole(state) {
+  setView(state, -state.run.end * 0.02, state.run.end * 1.02);
+}
+
+function showViolation(state, index) {
+  const { violations } = state.run;
+  if (!violations.length) return;
+  state.chosen = (index + violations.length) % violations.length;
+  const violation = violations[state.chosen], view = viewOfViolation(state.run, violation);
+  setView(state, view.from, view.until);
+  state.said.textContent = `${state.chosen + 1} of ${violations.length}: ${violation.sentence}`;
+}
+
+function refresh(state) {
+  if (state.waiting) return;
+  state.waiting = true;
+  requestAnimationFrame(() => {
+    state.waiting = false;
+    draw(state);
+    const { from, until } = state.view;
+    state.shown.textContent = `${seconds(Math.max(from, 0))} to ${seconds(Math.min(until, state.run.end))}`;
+    state.canvas.dataset.from = Math.round(from);
+    state.canvas.dataset.until = Math.round(until);
+    if (!state.painted) performance.mark("timeline-painted");
+    state.painted = true;
+  });
+}
+
+function resize(state) {
+  const width = state.canvas.parentElement.clientWidth;
+  if (state.layout && state.layout.width === width && state.ratio === devicePixelRatio) return;
+  state.ratio = devicePixelRatio || 1;
+  state.layout = layOut(state.run, width);
+  state.canvas.style.height = state.layout.height + "px";
+  state.canvas.width = Math.round(width * state.ratio);
+  state.canvas.height = Math.round(state.layout.height * state.ratio);
+}
+
+function readColours(state) {
+  const style = getComputedStyle(document.documentElement), colours = {};
+  const names = ["bg", "panel", "ink", "muted", "rule", "hold", "on-hold", "critical", "lease", "wait", "fault", "clock", "bad", "on-bad", "fail", "info"];
+  for (const name of names) colours[name.replace(/-(.)/, (_, c) => c.toUpperCase())] = style.getPropertyValue("--" + name).trim();
+  state.colours = colours;
+  state.hatch = { bad: hatching(state, colours.bad, 0.55), expired: hatching(state, colours.panel, 0.75) };
+}
+
+function hatching(state, colour, alpha) {
+  const tile = Object.assign(document.createElement("canvas"), { width: 8, height: 8 }), pen = tile.getContext("2d");
+  pen.strokeStyle = colour;
+  pen.globalAlpha = alpha;
+  pen.lineWidth = 1.4;
+  for (const x of [-8, 0, 8]) {
+    pen.moveTo(x, 8);
+    pen.lineTo(x + 8, 0);
+  }
+  pen.stroke();
+  return state.context.createPattern(tile, "repeat");
+}
+
+const KEYS = {
+  ArrowLeft: (state) => move(state, -0.2),
+  ArrowRight: (state) => move(state, 0.2),
+  ArrowUp: (state) => zoom(state, 0.7),
+  ArrowDown: (state) => zoom(state, 1 / 0.7),
+  "+": (state) => zoom(state, 0.7),
+  "=": (state) => zoom(state, 0.7),
+  "-": (state) => zoom(state, 1 / 0.7),
+  Home: showWhole,
+  0: showWhole,
+  n: (state) => showViolation(state, state.chosen + 1),
+  p: (state) => showViolation(state, state.chosen - 1),
+  Escape: (state) => { state.tip.hidden = true; },
+};
+
+function onKey(state, event) {
+  const action = event.ctrlKey || event.metaKey || event.altKey ? null : KEYS[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action(state);
+}
+
+// The wheel zooms about the pointer, sideways it moves; where there is no more to zoom out, the page scrolls on.
+function onWheel(state, event) {
+  const sideways = event.shiftKey ? event.deltaY : event.deltaX;
+  const whole = state.view.until - state.view.from >= state.run.end * 1.039;
+  if (Math.abs(sideways) <= Math.abs(event.deltaY) && !event.shiftKey && event.deltaY > 0 && whole) return;
+  event.preventDefault();
+  if (event.shiftKey || Math.abs(sideways) > Math.abs(event.deltaY)) move(state, sideways / 800);
+  else zoom(state, 1.0015 ** event.deltaY, event.offsetX);
+}
+
+function onDown(state, event) {
+  state.fingers.set(event.pointerId, event.offsetX);
+  state.canvas.setPointerCapture(event.pointerId);
+  state.inOverview = event.offsetY >= state.layout.overview;
+  if (state.inOverview) centre(state, event.offsetX);
+}
+
+function centre(state, x) {
+  const half = (state.view.until - state.view.from) / 2, time = overviewTime(state, x);
+  setView(state, time - half, time + half);
+}
+
+function onMove(state, event) {
+  const before = state.fingers.get(event.pointerId);
+  if (before === undefined) return point(state, event);
+  state.tip.hidden = true;
+  const others = [...state.fingers].filter(([id]) => id !== event.pointerId).map(([, x]) => x);
+  state.fingers.set(event.pointerId, event.offsetX);
+  if (others.length) pinch(state, others[0], before, event.offsetX);
+  else if (state.inOverview) centre(state, event.offsetX);
+  else move(state, (before - event.offsetX) / (state.layout.right - state.layout.gutter));
+}
+
+function pinch(state, fixed, before, after) {
+  if (Math.abs(after - fixed) > 8 && Math.abs(before - fixed) > 8) zoom(state, Math.abs((before - fixed) / (after - fixed)), fixed);
+}
+
+function point(state, event) {
+  state.pointer = event.offsetX >= state.layout.gutter && event.offsetY < state.layout.bottom ? event.offsetX : null;
+  showTip(state, event.offsetX, event.offsetY);
+  refresh(state);
+}
+
+function onUp(state, event) {
+  state.fingers.delete(event.pointerId);
+  point(state, event);
+}
+
+function onLeave(state) {
+  state.pointer = null;
+  state.tip.hidden = true;
+  refresh(state);
+}
+
+function listen(state) {
+  const { canvas } = state, on = (name, handle, options) => canvas.addEventListener(name, (event) => handle(state, event), options);
+  on("keydown", onKey);
+  on("wheel", onWheel, { passive: false });
+  on("pointerdown", onDown);
+  on("pointermove", onMove);
+  on("pointerup", onUp);
+  on("pointercancel", onUp);
+  on("pointerleave", onLeave);
+  const buttons = { whole: showWhole, next: KEYS.n, previous: KEYS.p, closer: KEYS["+"], wider: KEYS["-"] };
+  for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => buttons[button.dataset.do](state));
+  for (const button of document.querySelectorAll("[data-violation]")) button.addEventListener("click", () => goTo(state, button));
+  new ResizeObserver(() => { resize(state); refresh(state); }).observe(canvas.parentElement);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(state); refresh(state); });
+}
+
+function goTo(state, button) {
+  const number = Number(button.dataset.violation);
+  showViolation(state, state.run.violations.findIndex((violation) => violation.number === number));
+  state.canvas.scrollIntoView({ block: "center" });
+  state.canvas.focus({ preventScroll: true });
+}
+
+function start() {
+  const canvas = document.getElementById("timeline-canvas");
+  const run = readRun(document.getElementById("run-data").textContent);
+  const state = { canvas, run, context: canvas.getContext("2d"), fingers: new Map(), pointer: null, chosen: 0 };
+  for (const name of ["tip", "said", "shown"]) state[name] = document.getElementById("timeline-" + name);
+  state.largestOffset = Math.max(1, ...Object.values(run.offsets).flat().map(([, offset]) => Math.abs(offset)));
+  state.longestLease = run.holds.lease.reduce((most, lease) => Math.max(most, lease), 0);
+  readColours(state);
+  resize(state);
+  if (run.violations.length) showViolation(state, 0); else showWhole(state);
+  listen(state);
+}
+
+start();

@@ -1,0 +1,78 @@
+// Where things are on the canvas: rows from top to bottom, and time from left to right.
+
+const AXIS = 24, FAULT_ROW = 18, CLIENT_LANE = 46, SERVER_LANE = 34, OVERVIEW = 26, GAP = 10;
+const MOST_FAULT_ROWS = 4;
+
+function layOut(run, width) {
+  const gutter = width < 560 ? 40 : 64;
+  const faultRows = assignRows(run.faults, run.end);
+  const top = AXIS + faultRows.count * FAULT_ROW + (faultRows.count ? 6 : 0);
+  const servers = top + run.lanes.length * CLIENT_LANE + GAP;
+  const bottom = servers + run.servers.length * SERVER_LANE;
+  const height = bottom + GAP + OVERVIEW + 4;
+  return { width, height, gutter, right: width - 8, top, servers, bottom, overview: bottom + GAP, rows: faultRows.rows };
+}
+
+// Faults that overlap in time get rows of their own for their labels, the first row that is free.
+function assignRows(faults, end) {
+  const free = [];
+  const rows = faults.map((fault) => {
+    if (fault.from === null) return -1;
+    let row = free.findIndex((until) => until <= fault.from);
+    if (row < 0) row = Math.min(free.length, MOST_FAULT_ROWS - 1);
+    free[row] = fault.until === null ? end : fault.until;
+    return row;
+  });
+  return { rows, count: free.length };
+}
+
+function laneTop(layout, lane) {
+  return layout.top + lane * CLIENT_LANE;
+}
+
+// A hold's bar in its lane; a client that holds several keys at once has up to three thinner ones.
+function barBox(layout, lane, level, levels) {
+  const height = 22 / levels;
+  return { y: laneTop(layout, lane) + 12 + level * height, height: levels > 1 ? height - 1 : height };
+}
+
+function xOf(state, time) {
+  const { layout, view } = state;
+  return layout.gutter + (time - view.from) / (view.until - view.from) * (layout.right - layout.gutter);
+}
+
+function timeAt(state, x) {
+  const { layout, view } = state;
+  return view.from + (x - layout.gutter) / (layout.right - layout.gutter) * (view.until - view.from);
+}
+
+function overviewX(state, time) {
+  const { layout, run } = state;
+  return layout.gutter + time / run.end * (layout.right - layout.gutter);
+}
+
+function overviewTime(state, x) {
+  const { layout, run } = state;
+  return (x - layout.gutter) / (layout.right - layout.gutter) * run.end;
+}
+
+// Round distances between ticks: 1, 2 or 5 times a power of ten, about a hundred pixels apart.
+function tickStep(perPixel, apart) {
+  const rough = perPixel * apart, power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= rough);
+}
+
+// The view of a violation: both holds with room around them, unless the overlap would be too small to see.
+function viewOfViolation(run, violation) {
+  const starts = violation.holds.map((hold) => hold.from);
+  const ends = violation.holds.map((hold) => hold.until === null ? run.end : hold.until);
+  let from = Math.min(violation.from, ...starts), until = Math.max(violation.until, ...ends);
+  const overlap = Math.max(violation.until - violation.from, 1000);
+  if (until - from > 30 * overlap) {
+    const middle = (violation.from + violation.until) / 2;
+    from = Math.max(from, middle - 12 * overlap);
+    until = Math.min(until, middle + 12 * overlap);
+  }
+  const room = 0.22 * (until - from) + 1000;
+  return { from: from - room, until: until + room };
+}
