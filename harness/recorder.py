@@ -48,9 +48,7 @@ class Recorder:
     ) -> None:
         """Append an entry no client made, at true time."""
         time, wall = self._clock()
-        self.record(
-            time=time, wall=wall, process=NEMESIS, type_=type_, f=f, value=value, error=error, node=node
-        )
+        self.record(time=time, wall=wall, process=NEMESIS, type_=type_, f=f, value=value, error=error, node=node)
 
     def close(self) -> None:
         """End the history; what clients still say while they are torn down is not part of it."""

@@ -35,7 +35,9 @@ def new_run(store: Path, lock: str, seed: int, started: datetime) -> Path:
             folder = parent / f"{name}-{again}"
         folder.mkdir()
     except OSError as error:
-        raise UsageError(f"cannot write to the store {store}: {error.strerror}; give another folder with --out") from error
+        raise UsageError(
+            f"cannot write to the store {store}: {error.strerror}; give another folder with --out"
+        ) from error
     _point(store / LATEST, folder)
     return folder
 

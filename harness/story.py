@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +14,8 @@ from .plan import Plan
 
 ORDER: Final = ("mutual-exclusion", "resource", "fencing", "ownership", "deadlock", "liveness")
 """Which checker's violation makes the headline, if several found one."""
-NEAR_NS: Final = 200_000_000
+_HOST: Final = re.compile(r"[a-z]+\d")
+"""Names of hosts stay as they are at the beginning of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ def _no_violation(plan: Plan, verdicts: Mapping[str, Verdict], faults: list[Faul
 
 
 def _sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
+    if not _HOST.match(text):
+        text = text[:1].upper() + text[1:]
     return text if text.endswith(".") else text + "."
 
 

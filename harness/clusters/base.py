@@ -118,7 +118,7 @@ class Cluster(Protocol):
         """Lose (or, with ``delay``, hold back) the next data on this link that contains ``needle``. Returns ``used()``."""
 
     def break_streams(self, host: str) -> int:
-        """Reset all connections of a host; returns how many."""
+        """Reset a host's connections to other hosts of the cluster; returns how many."""
 
     # Replicated servers.
 

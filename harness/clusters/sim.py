@@ -65,9 +65,7 @@ class SimCluster:
     """See :class:`harness.clusters.base.Cluster`."""
 
     backend = "sim"
-    abilities = frozenset(
-        {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap"}
-    )
+    abilities = frozenset({"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap"})
 
     def __init__(
         self, *, kind: str, nodes: int, clients: int, seed: int, resource: Resource, options: dict[str, Any]
@@ -136,7 +134,7 @@ class SimCluster:
 
         def join(timeout: float) -> bool:
             deadline = time.monotonic() + timeout
-            while not (task.dead or task.life.state == DEAD):
+            while not (task.dead or machine.hung or task.life.state == DEAD):
                 if time.monotonic() >= deadline:
                     return False
                 time.sleep(0.05)
@@ -237,7 +235,7 @@ class SimCluster:
         return lambda: rule not in link.swallow
 
     def break_streams(self, host: str) -> int:
-        return self._machines[host].host.break_streams()
+        return self._machines[host].host.break_streams(set(self._machines))
 
     def primary(self) -> str | None:
         return self._servers.primary()

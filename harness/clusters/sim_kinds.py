@@ -36,7 +36,9 @@ def commands(data: bytes) -> list[str]:
     return [name.decode().upper() for name in _COMMAND.findall(data)]
 
 
-def _redis(servers: Servers, host: Host, options: dict[str, Any], replica_of: tuple[str, int] | None = None) -> RedisServer:
+def _redis(
+    servers: Servers, host: Host, options: dict[str, Any], replica_of: tuple[str, int] | None = None
+) -> RedisServer:
     try:
         server = RedisServer(port=REDIS_PORT, replica_of=replica_of, **options)
     except TypeError as error:

@@ -15,7 +15,10 @@ EPOCH: Final = 1_767_225_600_000_000_000
 
 
 class ClientSocket(Protocol):
-    """What a host knows of its programs' sockets."""
+    """What a host knows of its programs' sockets; ``peer`` is the host at the other end."""
+
+    @property
+    def peer(self) -> str | None: ...
 
     def abandon(self) -> None: ...
 
@@ -116,9 +119,10 @@ class Host:
             socket.abandon()
         self.kernel.end(self.life)
 
-    def break_streams(self) -> int:
-        """Reset every connection; returns how many there were."""
-        peers, sockets = list(self.peers), list(self.sockets)
+    def break_streams(self, others: set[str]) -> int:
+        """Reset every connection to one of the ``others``; returns how many there were."""
+        peers = [peer for peer in self.peers if peer.peer in others]
+        sockets = [socket for socket in self.sockets if socket.peer in others]
         for peer in peers:
             peer.reset()
         for socket in sockets:

@@ -33,8 +33,8 @@ class Deadlock(Exception):  # noqa: N818
     """Every task waits and nothing will ever happen again."""
 
 
-class Closed(GreenletExit):
-    """Thrown into tasks that are left when the simulation ends, or that a dead host leaves behind."""
+class Closed(SystemExit):
+    """Thrown into tasks that are left when the simulation ends; like any SystemExit, it ends a thread in silence."""
 
 
 class Life:
@@ -95,7 +95,7 @@ class Task(greenlet):
         fn, args = self._call
         try:
             fn(*args)
-        except GreenletExit:
+        except (Closed, GreenletExit):
             pass
         except BaseException as error:  # noqa: BLE001 - a task's crash ends the whole simulation, which raises it
             self.kernel.crash(error)
@@ -267,8 +267,7 @@ class Kernel:
                 owner, fn, args = ready.popleft()
             elif heap:
                 at, _, owner, fn, args = heappop(heap)
-                if at > self.now:
-                    self.now = at
+                self.now = max(self.now, at)
             else:
                 raise Deadlock("every task waits, and nothing is scheduled that could wake one")
             self.events += 1

@@ -92,8 +92,7 @@ class Channel:
             if held == -1:
                 return
             at += held
-        if at < self._last:
-            at = self._last
+        at = max(at, self._last)
         self._last = at
         kernel.at(at, None, fn, *args)
 
@@ -261,9 +260,7 @@ class Network:
         trip = there.delay(0)
         self.kernel.later(trip, None, self._welcome, source, target, port, end, done)
 
-    def _welcome(
-        self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None]
-    ) -> None:
+    def _welcome(self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None]) -> None:
         host = self.hosts.get(target)
         service = None if host is None or host.life.state == DEAD else host.services.get(port)
         answer = self.link(target, source).delay(0)

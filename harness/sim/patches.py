@@ -9,6 +9,7 @@ host and get the real thing, so the replacement is invisible to them. Modules th
 from __future__ import annotations
 
 import _thread
+import _threading_local
 import contextlib
 import datetime as datetime_module
 import itertools
@@ -26,12 +27,11 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Final
 
-import _threading_local
 from greenlet import getcurrent
 
 from . import select as sim_select
 from . import threads
-from .kernel import BOOT, SECOND, Task
+from .kernel import BOOT, SECOND, Closed, Task
 from .sockets import SimSocket
 
 _NODE: Final = 0x0242AC110002
@@ -135,7 +135,7 @@ class _DatetimeName(_Datetime, metaclass=_SharedName):
 
     @classmethod
     def utcnow(cls) -> Any:
-        return cls.now(datetime_module.timezone.utc).replace(tzinfo=None)
+        return cls.now(datetime_module.UTC).replace(tzinfo=None)
 
 
 class _DateName(_Date, metaclass=_SharedName):
@@ -204,6 +204,11 @@ def _start_thread(task: Task, fn: Any, args: Any, kwargs: Any = None) -> int:
     return threads.start_thread(task, fn, args, kwargs or {})
 
 
+def _excepthook(real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Threads that end because the simulation does end in silence."""
+    return lambda args: None if args.exc_type is Closed else real(args)
+
+
 # Chance.
 
 
@@ -246,7 +251,11 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
         yield time, name, _dispatch(getattr(time, name), _seconds(_cpu_ns))
         yield time, f"{name}_ns", _dispatch(getattr(time, f"{name}_ns"), _cpu_ns)
     yield time, "clock_gettime_ns", _dispatch(time.clock_gettime_ns, _clock_gettime_ns)
-    yield time, "clock_gettime", _dispatch(time.clock_gettime, lambda task, clock: _clock_gettime_ns(task, clock) / SECOND)
+    yield (
+        time,
+        "clock_gettime",
+        _dispatch(time.clock_gettime, lambda task, clock: _clock_gettime_ns(task, clock) / SECOND),
+    )
     yield time, "sleep", _dispatch(time.sleep, _sleep)
     for name in ("localtime", "gmtime", "ctime"):
         yield time, name, _dispatch(getattr(time, name), _of_now(getattr(time, name)))
@@ -274,6 +283,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield _thread, "get_ident", _dispatch(_thread.get_ident, lambda task: task.ident)
     yield threading, "get_native_id", _dispatch(threading.get_native_id, lambda task: task.ident)
     yield threading, "local", _LocalName
+    yield threading, "excepthook", _excepthook(threading.excepthook)
     yield queue, "SimpleQueue", _dispatch(queue.SimpleQueue, lambda task: queue._PySimpleQueue())  # type: ignore[attr-defined]  # noqa: ARG005
 
     yield os, "urandom", _dispatch(os.urandom, lambda task, size: task.life.rng.randbytes(size))

@@ -46,6 +46,10 @@ class SimSocket:
         self._kernel = task.kernel
         self._host.sockets[self] = None
 
+    @property
+    def peer(self) -> str | None:
+        return None if self._peer is None else self._peer[0]
+
     # Connecting.
 
     def connect(self, address: tuple[str, int]) -> None:

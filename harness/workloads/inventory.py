@@ -7,7 +7,6 @@ gives way to the next. Two buyers inside at once both see the last unit.
 from __future__ import annotations
 
 import math
-
 from typing import ClassVar
 
 from .client import Client, Settings

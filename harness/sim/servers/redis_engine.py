@@ -19,7 +19,6 @@ from harness.sim.servers.redis_protocol import (
     QUEUED,
     READONLY,
     Failure,
-    Many,
     Reply,
     encode,
     encode_command,
@@ -261,10 +260,9 @@ class Engine:
         if client.queued is None:
             return failure
         name = args[0].lower()
-        if name == b"exec" and self.commands[name].accepts(args):
+        if name == b"exec":
             self.end_transaction(client)
-            reason = failure.text.removeprefix(b"ERR ") if failure.text[:4] == b"ERR " else failure.text
-            return Failure(b"EXECABORT Transaction discarded because of: " + reason)
+            return Failure(b"EXECABORT Transaction discarded because of: " + failure.text.removeprefix(b"ERR "))
         if name not in (b"multi", b"watch"):
             client.queue_broken = True
         return failure
@@ -272,11 +270,11 @@ class Engine:
     def call(self, client: Client, command: Command, args: list[bytes]) -> Reply:
         """Run it and replicate what it changed."""
         before = self.dirty
+        self.effect = None
         reply = command.fn(client, args)
         if self.dirty != before and self.feeding and not command.flags & OWN_EFFECTS:
             for effect in [args] if self.effect is None else self.effect:
                 self.propagate(client.db.index, effect)
-        self.effect = None
         return reply
 
     def replicate_as(self, *effects: list[bytes]) -> None:
@@ -414,7 +412,3 @@ class Engine:
 
 def _wrapped(effects: list[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:
     return [(effects[0][0], [b"MULTI"]), *effects, (effects[-1][0], [b"EXEC"])]
-
-
-def is_empty(reply: Reply) -> bool:
-    return type(reply) is Many and not reply

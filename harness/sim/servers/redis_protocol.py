@@ -63,6 +63,12 @@ PONG = Status(b"PONG")
 NULL_ARRAY = NullArray()
 NOTHING = Many()
 
+
+def is_empty(reply: Reply) -> bool:
+    """No reply (yet)."""
+    return type(reply) is Many and not reply
+
+
 SYNTAX = b"ERR syntax error"
 WRONGTYPE = b"WRONGTYPE Operation against a key holding the wrong kind of value"
 NOT_INTEGER = b"ERR value is not an integer or out of range"

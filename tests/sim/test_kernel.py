@@ -1,0 +1,147 @@
+"""Virtual time, pauses and crashes of tasks."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from harness.sim.kernel import Closed, Deadlock, Kernel
+from tests.sim.world import World
+
+
+def test_time_passes_only_while_everybody_waits() -> None:
+    world = World()
+    real = time.perf_counter()
+
+    def main() -> tuple[float, float]:
+        before = time.monotonic()
+        sum(range(100_000))
+        worked = time.monotonic() - before
+        time.sleep(3600)
+        return worked, time.monotonic() - before
+
+    [(worked, slept)] = world.run(main)
+    assert worked == 0
+    assert slept == 3600
+    assert time.perf_counter() - real < 5
+
+
+def test_a_loop_that_only_reads_the_clock_ends() -> None:
+    world = World()
+
+    def main() -> float:
+        began = time.monotonic()
+        while time.monotonic() - began < 1.0:
+            pass
+        return time.monotonic() - began
+
+    [waited] = world.run(main)
+    assert 1.0 <= waited < 1.1
+
+
+def test_a_paused_host_freezes_all_its_threads_and_goes_on_late() -> None:
+    world = World()
+    ticks: list[float] = []
+
+    def watchdog() -> None:
+        while True:
+            time.sleep(0.1)
+            ticks.append(time.monotonic() - 1000)
+
+    def main() -> float:
+        threading.Thread(target=watchdog, daemon=True).start()
+        world.kernel.later(250_000_000, None, world.a.pause)
+        world.kernel.later(1_250_000_000, None, world.a.resume)
+        time.sleep(0.3)
+        woke = time.monotonic() - 1000
+        time.sleep(0.05)
+        return woke
+
+    [woke] = world.run(main)
+    assert woke == 1.25
+    assert [round(tick, 3) for tick in ticks] == [0.1, 0.2, 1.25]
+
+
+def test_on_resume_data_that_arrived_comes_before_the_timeout() -> None:
+    """A frozen process's kernel goes on receiving: poll(2) finds the data although the time-out has passed too."""
+    import socket
+
+    world = World()
+
+    def main() -> bytes:
+        sock = socket.create_connection(("b", 7), timeout=0.5)
+        sock.sendall(b"x")
+        world.a.pause()
+        world.kernel.later(2_000_000_000, None, world.a.resume)
+        return sock.recv(10)
+
+    assert world.run(main) == [b"X"]
+
+
+def test_a_killed_host_runs_not_even_its_finally_blocks() -> None:
+    world = World()
+    after: list[str] = []
+
+    def victim() -> None:
+        try:
+            time.sleep(10)
+        finally:
+            if not world.kernel.closing:
+                after.append("finally")
+
+    def main() -> None:
+        world.b.spawn(victim)
+        time.sleep(1)
+        world.b.kill()
+        time.sleep(20)
+
+    world.run(main)
+    assert after == []
+
+
+def test_a_task_that_raises_ends_the_simulation_with_its_error() -> None:
+    def main() -> None:
+        raise ZeroDivisionError("in a task")
+
+    with pytest.raises(ZeroDivisionError, match="in a task"):
+        World().run(main)
+
+
+def test_waiting_for_nothing_is_a_deadlock() -> None:
+    lock = []
+
+    def main() -> None:
+        lock.append(threading.Lock())
+        lock[0].acquire()
+        lock[0].acquire()
+
+    with pytest.raises(Deadlock):
+        World().run(main)
+
+
+def test_left_over_tasks_are_unwound_at_the_end() -> None:
+    world = World()
+    ends: list[str] = []
+
+    def main() -> None:
+        def other() -> None:
+            try:
+                threading.Event().wait()
+            except Closed:
+                ends.append("closed")
+                raise
+
+        threading.Thread(target=other).start()
+        time.sleep(0.1)
+
+    world.run(main)
+    assert ends == ["closed"]
+    assert threading.active_count() == 1
+
+
+def test_generators_of_different_names_are_independent_and_seeded() -> None:
+    assert Kernel(1).rng("x").random() == Kernel(1).rng("x").random()
+    assert Kernel(1).rng("x").random() != Kernel(1).rng("y").random()
+    assert Kernel(1).rng("x").random() != Kernel(2).rng("x").random()

@@ -1,0 +1,224 @@
+"""On a simulated host the standard library is virtual; everywhere else it is what it was."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import datetime
+import os
+import queue
+import random
+import secrets
+import select
+import selectors
+import socket
+import threading
+import time
+import uuid
+from datetime import datetime as datetime_by_name
+from time import monotonic as monotonic_by_name
+from time import sleep as sleep_by_name
+from typing import Any
+
+import pytest
+
+from harness.sim.patches import virtual
+from tests.sim.world import World
+
+
+def test_clocks_are_the_hosts() -> None:
+    world = World()
+    world.a.set_clock(3600_000_000_000)
+
+    def main() -> list[Any]:
+        sleep_by_name(5)
+        return [
+            time.monotonic(), time.monotonic_ns(), monotonic_by_name(), time.perf_counter(),
+            time.time(), time.time_ns() // 1_000_000_000, time.clock_gettime(time.CLOCK_REALTIME),
+            datetime.datetime.now(datetime.UTC).isoformat(), datetime_by_name.now(datetime.UTC).isoformat(),
+            datetime.date.today().isoformat(), time.gmtime().tm_hour, time.strftime("%Y"),
+        ]  # fmt: skip
+
+    [seen] = world.run(main)
+    wall = 1_767_225_600 + 3600 + 5
+    assert seen == [
+        1005.0, 1_005_000_000_000, 1005.0, 1005.0, wall, wall, wall,
+        "2026-01-01T01:00:05+00:00", "2026-01-01T01:00:05+00:00", "2026-01-01", 1, "2026",
+    ]  # fmt: skip
+
+
+def test_a_clock_can_drift_and_the_monotonic_one_does_not() -> None:
+    world = World()
+    world.a.set_clock(0, rate=0.1)
+
+    def main() -> tuple[float, float]:
+        before = time.monotonic(), time.time()
+        time.sleep(100)
+        return time.monotonic() - before[0], time.time() - before[1]
+
+    [(monotonic, wall)] = world.run(main)
+    assert monotonic == 100
+    assert wall == pytest.approx(110, abs=1e-6)
+
+
+def chances() -> list[Any]:
+    unseeded = random.Random()
+    return [
+        random.random(), random.randint(0, 9**9), random.choice(range(9**9)), unseeded.random(), secrets.token_hex(),
+        os.urandom(8), uuid.uuid4(), uuid.uuid1(), uuid.uuid1(), os.getpid(), socket.gethostname(), uuid.getnode(),
+        random.SystemRandom().random(),
+    ]  # fmt: skip
+
+
+def test_chance_is_seeded_by_run_and_by_host() -> None:
+    def draw(seed: int, on: str) -> list[Any]:
+        world = World(seed)
+        return world.run(chances, on=world.network.hosts[on])[0]  # type: ignore[arg-type,no-any-return]
+
+    first = draw(1, "a")
+    assert first == draw(1, "a")
+    assert first[7] != first[8], "two uuid1 in one instant differ"
+    for other in (draw(2, "a"), draw(1, "b")):
+        assert all(x != y for x, y in zip(first[:7], other[:7], strict=True))
+
+
+def test_seeding_a_generator_by_hand_still_works() -> None:
+    def main() -> tuple[float, float]:
+        return random.Random(5).random(), random.Random(5).random()
+
+    [(one, two)] = World().run(main)
+    assert one == two == random.Random(5).random()
+
+
+def test_threads_events_conditions_timers_queues_and_pools() -> None:
+    def main() -> list[Any]:
+        log: list[Any] = []
+        event, condition, results = threading.Event(), threading.Condition(), queue.Queue[int]()
+        timer = threading.Timer(2.0, event.set)
+        timer.start()
+        log.append((event.wait(1.0), time.monotonic()))
+        log.append((event.wait(), time.monotonic()))
+
+        def produce() -> None:
+            for number in range(3):
+                time.sleep(1)
+                results.put(number)
+            with condition:
+                condition.notify_all()
+
+        thread = threading.Thread(target=produce)
+        with condition:
+            thread.start()
+            condition.wait()
+        log.append([results.get() for _ in range(3)])
+        thread.join()
+        log.append((thread.is_alive(), time.monotonic()))
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            log.append(list(pool.map(lambda s: (time.sleep(s), s)[1], [0.3, 0.2, 0.1])))
+        log.append(round(time.monotonic(), 6))
+        return log
+
+    [log] = World().run(main)
+    assert log == [(False, 1001.0), (True, 1002.0), [0, 1, 2], (False, 1005.0), [0.3, 0.2, 0.1], 1005.3]
+
+
+def test_locks_exclude_time_out_and_serve_in_order() -> None:
+    def main() -> list[Any]:
+        lock, log = threading.Lock(), []
+        rlock = threading.RLock()
+        with rlock, rlock:
+            log.append(rlock.acquire(blocking=False))
+            rlock.release()
+
+        def worker(number: int) -> None:
+            with lock:
+                log.append(number)
+                time.sleep(1)
+
+        workers = [threading.Thread(target=worker, args=(number,)) for number in range(3)]
+        for thread in workers:
+            thread.start()
+        time.sleep(0.5)
+        log.append(lock.acquire(timeout=0.1))
+        log.append(lock.acquire(blocking=False))
+        for thread in workers:
+            thread.join()
+        return [*log, time.monotonic()]
+
+    assert World().run(main) == [[True, 0, False, False, 1, 2, 1003.0]]
+
+
+def test_thread_locals_are_per_thread() -> None:
+    def main() -> list[Any]:
+        local, seen = threading.local(), []
+        local.token = "main"
+
+        def other() -> None:
+            seen.append(hasattr(local, "token"))
+            local.token = "other"
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return [*seen, local.token, isinstance(local, threading.local)]
+
+    assert World().run(main) == [[False, "main", True]]
+
+
+@pytest.mark.parametrize("how", ["select", "poll", "selector"])
+def test_waiting_for_a_socket_to_be_readable(how: str) -> None:
+    def ready(sock: socket.socket, timeout: float) -> bool:
+        if how == "select":
+            return bool(select.select([sock], [], [], timeout)[0])
+        if how == "poll":
+            poller = select.poll()
+            poller.register(sock, select.POLLIN)
+            return bool(poller.poll(timeout * 1000))
+        with selectors.DefaultSelector() as selector:
+            selector.register(sock, selectors.EVENT_READ)
+            return bool(selector.select(timeout))
+
+    def main() -> list[Any]:
+        sock = socket.create_connection(("b", 7))
+        sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            sock.recv(1)
+        log: list[Any] = [ready(sock, 0.5), time.monotonic() - 1000 > 0.5]
+        sock.sendall(b"x")
+        return [*log, ready(sock, 0.5), sock.recv(1), isinstance(sock, socket.socket)]
+
+    assert World().run(main) == [[False, True, True, b"X", True]]
+
+
+def test_code_outside_sees_the_real_thing_even_while_a_simulation_runs() -> None:
+    seen: dict[str, Any] = {}
+
+    def real_thread() -> None:
+        began = time.perf_counter()
+        time.sleep(0.05)
+        seen["slept"] = time.perf_counter() - began
+        seen["wall"] = time.time()
+        seen["pid"] = os.getpid()
+        seen["lock"] = type(threading.Lock())
+        with socket.socket() as sock:
+            seen["socket"] = type(sock)
+
+    real_lock, real_socket, wall, pid = type(threading.Lock()), socket.socket, time.time(), os.getpid()
+    with virtual():
+        thread = threading.Thread(target=real_thread)
+        thread.start()
+        World().run(lambda: time.sleep(100_000))
+        thread.join()
+    assert 0.05 <= seen["slept"] < 5
+    assert abs(seen["wall"] - wall) < 60
+    assert seen["pid"] == pid
+    assert (seen["lock"], seen["socket"]) == (real_lock, real_socket)
+
+
+def test_everything_is_put_back() -> None:
+    before = {name: getattr(time, name) for name in ("time", "sleep", "monotonic")}
+    others = (socket.socket, threading.Lock, datetime.datetime, random.random, os.urandom, sleep_by_name, uuid.uuid4)
+    World().run(lambda: None)
+    assert before == {name: getattr(time, name) for name in before}
+    assert others == (
+        socket.socket, threading.Lock, datetime.datetime, random.random, os.urandom, sleep_by_name, uuid.uuid4,
+    )  # fmt: skip
