@@ -1,0 +1,137 @@
+"""Fencing tokens grow with every grant, and the resource accepts none older than one it has accepted (``FO``)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from checkers.base import Blame, Verdict, Violation, conclude
+from checkers.holds import Hold, Holds, holds
+from checkers.mutual_exclusion import too_few
+from checkers.resource import Access, accesses
+from checkers.view import View, view
+from harness.history import History
+
+
+class Fencing:
+    """Tokens grow with every grant, and the resource accepts no stale one.
+
+    Do tokens of successive grants of a key grow? Successive is by real time: one grant was back before the other was
+    asked for; of two grants that were under way at once nobody knows the order, so only equal tokens count. Was an
+    access accepted though the resource had accepted a higher token of another client before (arrival order)? That is
+    flagged whatever ``fencing`` is. String tokens have no order: they must only differ. Grants nested in a hold of the
+    same client may repeat its token.
+    """
+
+    name = "fencing"
+
+    def check(self, history: History) -> Verdict:
+        found, columns = holds(history), view(history)
+        tokens = [hold for hold in found if hold.fence is not None]
+        violations = [*_out_of_order(columns, tokens), *_repeated(columns, tokens)]
+        violations += _stale(columns, accesses(columns))
+        if not violations and not tokens:
+            return conclude(history, [], fine="not applicable: the lock hands out no tokens", stats={"tokens": 0})
+        return conclude(
+            history,
+            violations,
+            fine=f"the tokens of {len(tokens)} grants are in order, and no stale one was accepted",
+            doubts=(_unknown(found),),
+            stats={"tokens": len(tokens)},
+        )
+
+
+def _unknown(found: Holds) -> str | None:
+    return too_few(found)
+
+
+def is_ordered(token: Any) -> bool:
+    """Integers are ordered; strings (and booleans, which JSON tells apart) are not."""
+    return isinstance(token, int) and not isinstance(token, bool)
+
+
+def _out_of_order(columns: View, tokens: list[Hold]) -> Iterator[Violation]:
+    """Each grant asked for after a grant with a higher token was back."""
+    by_key: defaultdict[str, list[Hold]] = defaultdict(list)
+    for hold in tokens:
+        if is_ordered(hold.fence):
+            by_key[hold.key].append(hold)
+    for grants in by_key.values():
+        yield from _falling(columns, grants)
+
+
+def _falling(columns: View, grants: list[Hold]) -> Iterator[Violation]:
+    """Walks the requests in time order with the highest token that was back before each; equal ones are `_repeated`."""
+    back = sorted(grants, key=lambda hold: hold.start_ns)
+    highest: Hold | None = None
+    seen = 0
+    for hold in sorted(grants, key=lambda hold: int(columns.time[hold.acquire])):
+        asked = int(columns.time[hold.acquire])
+        while seen < len(back) and back[seen].start_ns < asked:
+            if highest is None or _token(back[seen]) > _token(highest):
+                highest = back[seen]
+            seen += 1
+        if highest is not None and _token(hold) < _token(highest):
+            yield _pair(columns, "token-fell", highest, hold)
+
+
+def _token(hold: Hold) -> int:
+    assert isinstance(hold.fence, int)
+    return hold.fence
+
+
+def _repeated(columns: View, tokens: list[Hold]) -> Iterator[Violation]:
+    """Each token handed out twice for a key: in whatever order the two were granted, it did not grow."""
+    first: dict[tuple[str, Any], Hold] = {}
+    for hold in tokens:
+        earlier = first.setdefault((hold.key, hold.fence), hold)
+        if earlier is not hold:
+            yield _pair(columns, "token-repeated", earlier, hold)
+
+
+def _pair(columns: View, kind: str, one: Hold, two: Hold) -> Violation:
+    verb = (
+        "again" if kind == "token-repeated" else f"after {one.client} had got {one.fence} at {columns.at(one.start_ns)}"
+    )
+    tail = f": {one.client} had got it at {columns.at(one.start_ns)}" if kind == "token-repeated" else ""
+    sentence = f"{two.client} acquired {two.key} at {columns.at(two.start_ns)} with token {two.fence} {verb}{tail}"
+    involved = (one.to_json(), two.to_json())
+    return Violation(kind, two.key, sentence, one.start_ns, two.start_ns, involved, "service")
+
+
+def _stale(columns: View, by_key: dict[str, list[Access]]) -> Iterator[Violation]:
+    for accepted in by_key.values():
+        yield from _regressions(columns, [access for access in accepted if is_ordered(access.fence)])
+
+
+def _regressions(columns: View, accepted: list[Access]) -> Iterator[Violation]:
+    """Accesses, in arrival order, below the highest token that another client had used before.
+
+    Another: a client that holds a key twice (nested) may go on with the token of its outer hold after the inner one.
+    """
+    highest: dict[int, Access] = {}
+    for access in accepted:
+        newer = max((a for client, a in highest.items() if client != access.client), key=_fence, default=None)
+        if newer is not None and access.fence < newer.fence:
+            yield _accepted(columns, newer, access)
+        own = highest.get(access.client)
+        if own is None or own.fence < access.fence:
+            highest[access.client] = access
+
+
+def _fence(access: Access) -> int:
+    return int(access.fence)
+
+
+def _accepted(columns: View, newer: Access, stale: Access) -> Violation:
+    fencing = columns.settings.get("fencing")
+    hint = "" if fencing == "on" else "; a resource that fences would have stopped it"
+    sentence = (
+        f"{columns.name(stale.client)}'s {stale.f} of {stale.key} with token {stale.fence} was accepted at "
+        f"{columns.at(stale.done_ns)}, after {columns.name(newer.client)} had used token {newer.fence} "
+        f"(accesses {newer.arrival} and {stale.arrival}; fencing was {fencing or 'not stated'}){hint}"
+    )
+    involved = (columns.call(newer.invoke), columns.call(stale.invoke))
+    blame: Blame = "service" if fencing == "on" else "client"
+    return Violation("stale-accepted", stale.key, sentence, newer.done_ns, stale.done_ns, involved, blame)

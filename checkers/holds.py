@@ -1,0 +1,247 @@
+"""Holds: what clients believed about their locks, exactly as ``docs/histories.md`` defines it.
+
+A hold begins at the ``ok`` of an acquire and ends at the first of: the invocation of its release; the completion of a
+check or extend that says it is lost; for checking clients, the end of ``valid_for``; a crash of the client's host;
+the end of the history. An acquire by a client that holds the key already is nested: it takes one more release to
+end the hold. An acquire with an unknown outcome makes no hold: it may have, and a checker may not accuse anybody of
+a may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, NONE, OK, RELEASE, SECOND, Ints, View, view
+from harness.history import History
+
+ENDINGS: Final = ("open", "released", "lost", "expired", "crashed")
+OPEN, RELEASED, LOST, EXPIRED, CRASHED = range(len(ENDINGS))
+FOREVER: Final = 2**62
+"""The lease end, ns, of a grant without a lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One hold. Times in ns; ``lease_end_ns`` is None without a lease; ``acquire``, ``grant`` and ``release`` are
+    indices of the acquire's invocation and ok and of the release's invocation (-1: none)."""
+
+    client: str
+    process: int
+    key: str
+    start_ns: int
+    end_ns: int
+    fence: int | str | None
+    lease_end_ns: int | None
+    acquire: int
+    grant: int
+    release: int
+    ended: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, in the form that every involved hold has in evidence."""
+        return {
+            "f": "hold",
+            "client": self.client,
+            "process": self.process,
+            "key": self.key,
+            "from_ns": self.start_ns,
+            "until_ns": self.end_ns,
+            "fence": self.fence,
+            "lease_end_ns": self.lease_end_ns,
+            "ended": self.ended,
+            "indices": [index for index in (self.acquire, self.grant, self.release) if index != NONE],
+        }
+
+
+class Holds(Sequence[Hold]):
+    """All holds of a history in the order of their grants, by column; an item is made into a :class:`Hold` when
+    asked for.
+
+    ``client`` and ``key`` are the numbers of :class:`View`. ``nested`` has the indices of the grants that began no
+    hold.
+    """
+
+    def __init__(self, columns: View, rows: _Rows) -> None:
+        self.view = columns
+        self.grant = np.array(rows.grant, dtype=np.int64)
+        self.release = np.array(rows.release, dtype=np.int64)
+        self.ended = np.array(rows.ended, dtype=np.int8)
+        self.end = np.array(rows.end, dtype=np.int64)
+        self.lease_end = np.array(rows.lease, dtype=np.int64)
+        self.nested = np.array(rows.nested, dtype=np.int64)
+        self.start: Ints = columns.time[self.grant]
+        self.client: Ints = columns.client[self.grant]
+        self.key: Ints = columns.key[self.grant]
+        begun = np.full(columns.length, NONE, dtype=np.int64)
+        invoked = np.flatnonzero(columns.done != NONE)
+        begun[columns.done[invoked]] = invoked
+        self.acquire: Ints = begun[self.grant]
+
+    def __len__(self) -> int:
+        return len(self.grant)
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        columns, grant = self.view, int(self.grant[row])
+        lease = int(self.lease_end[row])
+        return Hold(
+            client=columns.names[self.client[row]],
+            process=int(columns.process[grant]),
+            key=columns.keys[self.key[row]],
+            start_ns=int(self.start[row]),
+            end_ns=int(self.end[row]),
+            fence=(columns.value[grant] or {}).get("fence"),
+            lease_end_ns=None if lease == FOREVER else lease,
+            acquire=int(self.acquire[row]),
+            grant=grant,
+            release=int(self.release[row]),
+            ended=ENDINGS[self.ended[row]],
+        )
+
+    def __iter__(self) -> Iterator[Hold]:
+        return (self[row] for row in range(len(self)))
+
+
+class _Rows:
+    """The holds as they are found, in event order; ``slot`` is client and key in one number."""
+
+    def __init__(self, *, checking: bool) -> None:
+        self.checking = checking
+        self.grant: list[int] = []
+        self.release: list[int] = []
+        self.ended: list[int] = []
+        self.end: list[int] = []
+        self.lease: list[int] = []
+        self.belief: list[int] = []
+        self.nested: list[int] = []
+        self.promise: list[int] = []
+        self.now: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self.depth: dict[int, int] = {}
+
+    def granted(self, slot: int, index: int, time: int, promise: int) -> None:
+        """``promise`` is the grant's ``valid_for`` in ns, negative numbers included; FOREVER without one."""
+        if slot in self.now and not self.expired(slot, time):
+            self.depth[slot] = self.depth.get(slot, 0) + 1
+            self.nested.append(index)
+            return
+        until = FOREVER if promise == FOREVER else time + promise
+        self.now[slot] = self.last[slot] = len(self.grant)
+        self.grant.append(index)
+        self.release.append(NONE)
+        self.ended.append(OPEN)
+        self.end.append(FOREVER)
+        self.lease.append(until)
+        self.belief.append(max(until, time) if self.checking else FOREVER)
+        self.promise.append(promise)
+
+    def expired(self, slot: int, time: int) -> bool:
+        """Ends the hold if the client stopped believing before ``time``."""
+        row = self.now[slot]
+        if self.belief[row] > time:
+            return False
+        self.finish(slot, self.belief[row], EXPIRED)
+        return True
+
+    def finish(self, slot: int, time: int, how: int) -> None:
+        row = self.now.pop(slot)
+        self.end[row], self.ended[row] = time, how
+        if self.depth:
+            self.depth.pop(slot, None)
+
+    def released(self, slot: int, index: int, time: int) -> None:
+        row = self.now.get(slot)
+        if row is None or (self.checking and self.expired(slot, time)):
+            self._release_late(slot, index)
+        elif self.depth and self.depth.get(slot):
+            self.depth[slot] -= 1
+        else:
+            self.release[row] = index
+            self.finish(slot, time, RELEASED)
+
+    def _release_late(self, slot: int, index: int) -> None:
+        """The client gives back what it no longer believed it had; the hold is over, but this is its release."""
+        row = self.last.get(slot)
+        if row is not None and self.release[row] == NONE:
+            self.release[row] = index
+
+    def told(self, slot: int, time: int, *, good: bool, renews: bool) -> None:
+        """A check or extend came back. A good check proves the lease up to now; only a good extend prolongs it."""
+        if slot not in self.now or self.expired(slot, time):
+            return
+        row = self.now[slot]
+        if not good:
+            self.finish(slot, time, LOST)
+        elif self.promise[row] != FOREVER:
+            self.lease[row] = max(self.lease[row], time + (self.promise[row] if renews else 0))
+            if self.checking:
+                self.belief[row] = time + self.promise[row]
+
+    def close(self, end: int) -> None:
+        """The end of the history: what is still held is held until then, or until belief runs out before."""
+        for slot, row in list(self.now.items()):
+            if not self.expired(slot, end):
+                self.end[row] = end
+
+
+def holds(history: History) -> Holds:
+    """The definite holds of ``history``, computed once as long as it does not grow.
+
+    A hold of a ``checking`` client lasts ``valid_for`` after the ok of the acquire or of the last good extend or
+    check.
+    """
+    found = _cache.get(history)
+    if found is None or found.view.length != len(history):
+        found = _cache[history] = _build(view(history))
+    return found
+
+
+_cache: WeakKeyDictionary[History, Holds] = WeakKeyDictionary()
+
+
+def _build(columns: View) -> Holds:
+    rows = _Rows(checking=columns.settings.get("discipline") == "checking")
+    events = _events(columns)
+    codes, times = columns.f[events].tolist(), columns.time[events].tolist()
+    slots = (columns.client[events] * max(1, len(columns.keys)) + columns.key[events]).tolist()
+    value = columns.value
+    granted, released = rows.granted, rows.released
+    for index, code, slot, time in zip(events.tolist(), codes, slots, times, strict=True):
+        if code == ACQUIRE:
+            seconds = (value[index] or _NOTHING).get("valid_for")
+            granted(slot, index, time, FOREVER if seconds is None else int(seconds * SECOND))
+        elif code == RELEASE:
+            released(slot, index, time)
+        elif code == CRASH:
+            _crash(columns, rows, (value[index] or _NOTHING).get("host"), time)
+        else:
+            good = (value[index] or _NOTHING).get("extended" if code == EXTEND else "valid")
+            rows.told(slot, time, good=good is not False, renews=code == EXTEND)
+    rows.close(columns.end)
+    return Holds(columns, rows)
+
+
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+def _events(columns: View) -> Ints:
+    """The entries that begin, prolong or end a hold."""
+    f, ok = columns.f, columns.type == OK
+    wanted = (f == ACQUIRE) & ok
+    wanted |= (f == RELEASE) & (columns.type == 0)
+    wanted |= ((f == CHECK) | (f == EXTEND)) & ok
+    wanted |= f == CRASH
+    return np.flatnonzero(wanted)
+
+
+def _crash(columns: View, rows: _Rows, host: str | None, time: int) -> None:
+    width = max(1, len(columns.keys))
+    for slot in [slot for slot in rows.now if columns.names[slot // width] == host]:
+        if not rows.expired(slot, time):
+            rows.finish(slot, time, CRASHED)

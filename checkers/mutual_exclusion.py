@@ -1,0 +1,130 @@
+"""Two definite holds of one key never overlap (the lock-level oracle, ``ME`` in the table of anomalies)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from checkers.base import CAP, Blame, Verdict, Violation, conclude
+from checkers.holds import FOREVER, Hold, Holds, holds
+from checkers.sweep import grouped_order, overlaps
+from checkers.view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
+from harness.history import History
+
+
+class MutualExclusion:
+    """Two holds of one key never overlap. A sweep over the holds of each key, log-linear.
+
+    Reports, of each cluster of overlapping holds, the first pair of each blame. The *service* is to blame if the later
+    grant came back while the earlier one's lease had not run out in true time, or if that had no lease; otherwise the
+    *client* went on after its lease, which fencing is for. Limits: the earlier one is the one whose acquire returned
+    earlier, so a reply that was on its way for longer than its lease is put down to the service; and a lease is what
+    the lock said it is, prolonged by good extends and proved by good checks.
+    """
+
+    name = "mutual-exclusion"
+
+    def check(self, history: History) -> Verdict:
+        found = holds(history)
+        order = grouped_order(found.key, found.start, found.end)
+        late = overlaps(found.key[order], found.start[order], found.end[order])
+        violations = [v for rows in clusters(order, late) for v in _pairs(found, rows)] if late.any() else []
+        return conclude(
+            history,
+            _earliest(violations),
+            fine=f"no two of {len(found)} holds of the same key overlap",
+            doubts=(too_few(found), None if contended(found) else NO_CONTENTION),
+            stats={
+                "holds": len(found),
+                "service": _blamed(violations, "service"),
+                "client": _blamed(violations, "client"),
+            },
+            count=int(late.sum()),
+        )
+
+
+NO_CONTENTION = "no two clients ever wanted the same key at the same time: nothing was put to the test"
+
+
+def too_few(found: Holds) -> str | None:
+    """A doubt if fewer than two acquires succeeded."""
+    grants = len(found) + len(found.nested)
+    return None if grants >= 2 else f"only {grants} acquire succeeded: too few to tell"
+
+
+def contended(found: Holds) -> bool:
+    """Whether a client ever asked for a key while another one was asking for it or held it."""
+    key, start, end = wanted(found)
+    order = grouped_order(key, start, end)
+    return bool(overlaps(key[order], start[order], end[order]).any())
+
+
+def wanted(found: Holds) -> tuple[Ints, Ints, Ints]:
+    """Key, begin and end (ns) of each wish: from asking to giving up, or to the end of the hold that came of it."""
+    columns: View = found.view
+    asked = columns.rows(ACQUIRE, INVOKE)
+    done = columns.done[asked]
+    end = np.where(done == NONE, columns.end, columns.time[done])
+    nested = np.isin(done, found.nested) if len(found.nested) else np.zeros(len(asked), dtype=bool)
+    held = np.full(columns.length, NONE, dtype=np.int64)
+    held[found.grant] = found.end
+    granted = (done != NONE) & (columns.type[done] == OK) & ~nested
+    end = np.where(granted, np.maximum(held[done], end), end)
+    return columns.key[asked][~nested], columns.time[asked][~nested], end[~nested]
+
+
+def clusters(order: Ints, late: Bools) -> Iterator[list[int]]:
+    """The groups of rows (in sweep order) that overlap their predecessors; a group begins where nothing else lasts."""
+    starts = np.flatnonzero(~late)
+    ends = np.append(starts[1:], len(order))
+    for begin, end in zip(starts[ends - starts > 1], ends[ends - starts > 1], strict=True):
+        yield order[begin:end].tolist()
+
+
+def _pairs(found: Holds, rows: list[int]) -> Iterator[Violation]:
+    """The first overlapping pair of each blame in one cluster."""
+    lasting: list[int] = []
+    seen: set[Blame] = set()
+    for later in rows:
+        begin = int(found.start[later])
+        lasting = [row for row in lasting if found.end[row] > begin]
+        for earlier in lasting:
+            blame = blame_for(int(found.lease_end[earlier]), begin)
+            if blame not in seen:
+                seen.add(blame)
+                yield _overlap(found, earlier, later, blame)
+        if len(seen) == 2:
+            return
+        lasting.append(later)
+
+
+def blame_for(lease_end: int, granted: int) -> Blame:
+    """Who is to blame for a grant at ``granted`` ns beside one whose lease lasts until ``lease_end`` ns."""
+    return "service" if lease_end == FOREVER or granted < lease_end else "client"
+
+
+def _overlap(found: Holds, earlier: int, later: int, blame: Blame) -> Violation:
+    one: Hold = found[earlier]
+    two: Hold = found[later]
+    at = found.view.at
+    if one.lease_end_ns is None:
+        why = "which has no lease to end"
+    elif blame == "service":
+        why = f"and {one.client} had been promised it until {at(one.lease_end_ns)}"
+    else:
+        why = f"though {one.client}'s lease had ended at {at(one.lease_end_ns)}"
+    sentence = (
+        f"{two.client} acquired {two.key} at {at(two.start_ns)} while {one.client} still held it "
+        f"until {at(one.end_ns)}, {why}"
+    )
+    until = min(one.end_ns, two.end_ns)
+    return Violation("overlap", two.key, sentence, two.start_ns, until, (one.to_json(), two.to_json()), blame)
+
+
+def _earliest(violations: list[Violation]) -> list[Violation]:
+    return sorted(violations, key=lambda violation: violation.from_ns)[:CAP]
+
+
+def _blamed(violations: list[Violation], blame: Blame) -> int:
+    return sum(violation.blame == blame for violation in violations)

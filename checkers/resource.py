@@ -1,0 +1,222 @@
+"""What the lock protects came to no harm (the resource-level oracle, ``LU``): no lost update, no oversold stock.
+
+The resource is never faulted and numbers what it accepted, so order is known. Only accesses that surely happened are
+accused; one whose answer was lost may have happened, and is used only to excuse.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from checkers.base import Json, Verdict, Violation, conclude
+from checkers.holds import Holds, holds
+from checkers.view import FAIL, INVOKE, NONE, OK, READ, TAKE, WRITE, View, view
+from harness.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An access that the resource accepted: its number in the resource's own order, its ``invoke`` index, the value
+    that it read or wrote."""
+
+    f: str
+    key: str
+    client: int
+    arrival: int
+    invoke: int
+    done_ns: int
+    fence: Any
+    value: Any
+
+
+class Resource:
+    """What the lock protects comes to no harm: no lost update, no stale read, no oversold stock.
+
+    - *lost-update*, *interleaved*: between the accepted read and the accepted write of a client (no new acquire
+    between   them), the resource accepted a write of another client. It is a lost update if that one was based on
+    the same   version or is itself a write without a read; otherwise (it had read an older version) interleaved.
+    - *stale-read*: a read returned neither the newest accepted value nor one that a write with a lost answer may have
+      put there.
+    - *oversold*: more takes were accepted than the ``stock`` of the start entry.
+
+    Accesses with lost answers cannot heal any of these: whether or not they were applied, the accepted ones arrived
+    in that order, and a stock sold more often than it has units is oversold.
+    """
+
+    name = "resource"
+
+    def check(self, history: History) -> Verdict:
+        columns, found = view(history), holds(history)
+        by_key = accesses(columns)
+        lost = lost_accesses(columns)
+        violations: list[Violation] = []
+        for key, accepted in by_key.items():
+            violations += _interleaved(columns, accepted, sections(found, key))
+            violations += _stale_reads(columns, accepted, lost.get(key, []))
+            violations += _oversold(columns, key, accepted)
+        if not by_key:
+            return conclude(history, [], fine="not applicable: the workload touched no resource", stats={"accepted": 0})
+        stats = _stats(columns, by_key, lost)
+        return conclude(history, violations, fine=f"{stats['accepted']} accesses were in order", stats=stats)
+
+
+def accesses(columns: View) -> dict[str, list[Access]]:
+    """The accepted accesses of each resource, in arrival order."""
+    by_key: defaultdict[str, list[Access]] = defaultdict(list)
+    for index in _calls(columns):
+        done = int(columns.done[index])
+        if done != NONE and columns.type[done] == OK:
+            access = _access(columns, index, done)
+            by_key[access.key].append(access)
+    for accepted in by_key.values():
+        accepted.sort(key=lambda access: access.arrival)
+    return dict(by_key)
+
+
+def lost_accesses(columns: View) -> dict[str, list[int]]:
+    """The invocations, by resource, of writes and takes whose answer was lost: they may have been applied."""
+    by_key: defaultdict[str, list[int]] = defaultdict(list)
+    for index in _calls(columns):
+        done = int(columns.done[index])
+        unknown = done == NONE or columns.type[done] not in (OK, FAIL)
+        if unknown and columns.f[index] != READ:
+            by_key[columns.keys[columns.key[index]]].append(index)
+    return dict(by_key)
+
+
+def _calls(columns: View) -> list[int]:
+    mask = (columns.type == INVOKE) & np.isin(columns.f, (READ, WRITE, TAKE))
+    found: list[int] = np.flatnonzero(mask).tolist()
+    return found
+
+
+def _access(columns: View, index: int, done: int) -> Access:
+    asked, answer = columns.value[index] or {}, columns.value[done] or {}
+    return Access(
+        f=columns.fs[index],
+        key=columns.keys[columns.key[index]],
+        client=int(columns.client[index]),
+        arrival=int(answer["arrival"]),
+        invoke=index,
+        done_ns=int(columns.time[done]),
+        fence=asked.get("fence"),
+        value=answer.get("value") if columns.f[index] == READ else asked.get("value"),
+    )
+
+
+def sections(found: Holds, key: str) -> dict[int, list[int]]:
+    """The indices of the grants of ``key``, by client: each begins a critical section (nested ones do not)."""
+    begun: defaultdict[int, list[int]] = defaultdict(list)
+    if key in found.view.keys:
+        rows = np.flatnonzero(found.key == found.view.keys.index(key))
+        for client, grant in zip(found.client[rows].tolist(), found.grant[rows].tolist(), strict=True):
+            begun[client].append(grant)
+    return begun
+
+
+def _interleaved(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:
+    """Each write before which another client's was accepted that its own client had not seen.
+
+    ``seen`` has, by client, its last read and the write that was newest to it then (its own, once it has written).
+    """
+    newest: Access | None = None
+    seen: dict[int, tuple[Access, Access | None]] = {}
+    versions: dict[int, int | None] = {}
+    for access in accepted:
+        if access.f == "read":
+            seen[access.client] = (access, newest)
+        elif access.f == "write":
+            read, known = seen.get(access.client, (None, None))
+            based = read is not None and _same_section(begun, read, access)
+            versions[access.arrival] = _arrival(known) if based else None
+            if read is not None and based:
+                if newest is not None and newest is not known and newest.client != access.client:
+                    yield _lost(columns, read, newest, access, versions)
+                seen[access.client] = (read, access)
+            newest = access
+
+
+def _arrival(write: Access | None) -> int:
+    return NONE if write is None else write.arrival
+
+
+def _same_section(begun: dict[int, list[int]], read: Access, write: Access) -> bool:
+    """Whether the client did not acquire the lock anew between the read and the write."""
+    grants = begun.get(read.client, [])
+    return bisect(grants, read.invoke) == bisect(grants, write.invoke)
+
+
+def _lost(columns: View, read: Access, other: Access, write: Access, versions: dict[int, int | None]) -> Violation:
+    lost = versions[other.arrival] in (versions[write.arrival], None)
+    one, two, at = columns.name(other.client), columns.name(write.client), columns.at
+    effect = f"{one}'s update is lost" if lost else "the two critical sections are interleaved"
+    sentence = (
+        f"{two} wrote {write.key} at {at(write.done_ns)} on the strength of what it had read at {at(read.done_ns)}, "
+        f"but {one}'s write had been accepted in between: {effect} "
+        f"(accesses {read.arrival}, {other.arrival}, {write.arrival})"
+    )
+    involved = tuple(columns.call(access.invoke) for access in (read, other, write))
+    kind = "lost-update" if lost else "interleaved"
+    return Violation(kind, write.key, sentence, read.done_ns, write.done_ns, involved)
+
+
+def _stale_reads(columns: View, accepted: list[Access], lost: list[int]) -> Iterator[Violation]:
+    """Reads that no order of the accepted writes and the lost ones explains; a resource with takes has no register."""
+    if any(access.f == "take" for access in accepted) or any(columns.f[index] == TAKE for index in lost):
+        return
+    newest: Access | None = None
+    for access in accepted:
+        if access.f == "write":
+            newest = access
+        elif newest is not None and access.value != newest.value and not _explained(columns, access, lost):
+            yield _stale(columns, newest, access)
+
+
+def _explained(columns: View, read: Access, lost: list[int]) -> bool:
+    """Whether a write with a lost answer, begun before the read was over, may have put the value there."""
+    return any(
+        columns.time[index] <= read.done_ns and (columns.value[index] or {}).get("value") == read.value
+        for index in lost
+    )
+
+
+def _stale(columns: View, write: Access, read: Access) -> Violation:
+    sentence = (
+        f"{columns.name(read.client)} read {read.value!r} from {read.key} at {columns.at(read.done_ns)}, after "
+        f"{columns.name(write.client)}'s write of {write.value!r} had been accepted "
+        f"(accesses {write.arrival}, {read.arrival})"
+    )
+    involved = (columns.call(write.invoke), columns.call(read.invoke))
+    return Violation("stale-read", read.key, sentence, write.done_ns, read.done_ns, involved)
+
+
+def _oversold(columns: View, key: str, accepted: list[Access]) -> Iterator[Violation]:
+    stock = (columns.settings.get("stock") or {}).get(key)
+    takes = [access for access in accepted if access.f == "take"]
+    if stock is None or len(takes) <= stock:
+        return
+    first = takes[stock]
+    sentence = (
+        f"{key} had {stock} units and {len(takes)} were sold: the first too many by "
+        f"{columns.name(first.client)} at {columns.at(first.done_ns)}"
+    )
+    involved = tuple(columns.call(access.invoke) for access in takes[stock : stock + 5])
+    yield Violation("oversold", key, sentence, first.done_ns, takes[-1].done_ns, involved)
+
+
+def _stats(columns: View, by_key: dict[str, list[Access]], lost: dict[str, list[int]]) -> Json:
+    """Counts over all resources, and the final value of each register: with counters, compare it with its writes."""
+    writes = {key: [access for access in accepted if access.f == "write"] for key, accepted in by_key.items()}
+    return {
+        "accepted": sum(map(len, by_key.values())),
+        "unknown": sum(map(len, lost.values())),
+        "rejected": int((np.isin(columns.f, (READ, WRITE, TAKE)) & (columns.type == FAIL)).sum()),
+        "writes": {key: len(found) for key, found in writes.items()},
+        "final": {key: found[-1].value for key, found in writes.items() if found},
+    }

@@ -1,0 +1,210 @@
+"""Stretches in which a lock should have been granted and was not: what deadlock and liveness have in common.
+
+A key is *idle* while nobody definitely holds it. Within an idle stretch, undisturbed by faults that excuse, the key
+is *due* at the latest of
+
+- ``slack`` after the last hold was cleanly released (its release returned ok);
+- ``ttl`` + ``slack`` after a hold that ended in any other way (crash, lost, expired, release refused or unknown);
+- ``ttl`` + ``slack`` after the last heal of a disturbing fault;
+- ``ttl`` + ``slack`` after the last call on the key with an unknown outcome returned (or should have), after the
+crash of   a client that was asking for it, and, as such a request may be queued, after the key became idle.
+
+It is *stuck* if clients went on asking for it all the time until past that, and for that long at least. A client that
+stands still or is dead asks for nothing, and pauses between requests of up to ``slack`` do not count as giving up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from checkers.faults import FOR_EVER, faults
+from checkers.holds import CRASHED, ENDINGS, RELEASED, Holds, holds
+from checkers.sweep import covered_until, grouped_order
+from checkers.view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, SECOND, Ints, View
+from harness.history import History
+
+UNCLEAN: Final = frozenset({"crashed", "unknown", "refused", "lost", "expired"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Nobody got ``key`` though it was due at ``due_ns`` and asked for until ``until_ns``; ``cause`` says how the
+    last hold (row ``hold``, -1: none) ended: clean, crashed, unknown, refused, lost, expired, heal or start."""
+
+    key: int
+    idle_ns: int
+    due_ns: int
+    until_ns: int
+    cause: str
+    hold: int
+    invokes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The requests for one key: ``begin`` and ``end`` (ns) of the time in which the client asked, and of the call."""
+
+    invoke: Ints
+    begin: Ints
+    end: Ints
+
+
+class Stretches:
+    """The idle stretches of a history. Raises ValueError if the start entry does not state ttl and slack."""
+
+    def __init__(self, history: History) -> None:
+        self.holds: Holds = holds(history)
+        self.columns: View = self.holds.view
+        self.faults = faults(history)
+        ttl, slack = self.columns.seconds("ttl"), self.columns.seconds("slack")
+        if ttl is None or slack is None:
+            raise ValueError("the start entry does not state ttl and slack")
+        self.ttl, self.slack = ttl, slack
+        self._asked = self.columns.rows(ACQUIRE, INVOKE)
+        self._unknown = self._unknown_calls()
+
+    def stuck(self) -> Iterator[Stuck]:
+        for key, begin, end, row in self._idle():
+            for since, until in self.quiet(begin, end):
+                found = self._judge(key, begin, since, until, row)
+                if found is not None:
+                    yield found
+
+    def asking(self, key: int) -> Asking:
+        """Requests end with their answer, their own timeout, or with a fault that struck the client meanwhile."""
+        columns = self.columns
+        invoke = self._asked[columns.key[self._asked] == key]
+        begin = columns.time[invoke]
+        done = columns.done[invoke]
+        end = np.where(done == NONE, columns.end, columns.time[done])
+        end = np.minimum(end, np.array([self._limit(int(index)) for index in invoke], dtype=np.int64))
+        for fault in self.faults:
+            hit = np.array([columns.names[client] in fault.hosts for client in columns.client[invoke]], dtype=bool)
+            hit &= (begin < fault.until_ns) & (end > fault.from_ns) & (not fault.disturbs)
+            end[hit] = np.maximum(begin[hit], fault.from_ns)
+        return Asking(invoke, begin, end)
+
+    def quiet(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """The parts of a stretch without a disturbing fault."""
+        parts, since = [], begin
+        for fault in sorted((f for f in self.faults if f.disturbs), key=lambda fault: fault.from_ns):
+            if fault.until_ns <= since or fault.from_ns >= end:
+                continue
+            if fault.from_ns > since:
+                parts.append((since, fault.from_ns))
+            since = fault.until_ns
+        return [*parts, (since, end)] if since < end else parts
+
+    def _limit(self, invoke: int) -> int:
+        """When the request should be over by its own timeout."""
+        timeout = (self.columns.value[invoke] or {}).get("timeout")
+        return FOR_EVER if timeout is None else int(self.columns.time[invoke]) + int(timeout * SECOND) + self.slack
+
+    def _idle(self) -> Iterator[tuple[int, int, int, int]]:
+        """Key, begin, end (ns) and the row of the hold before (-1) of each idle stretch longer than ``slack``."""
+        found, columns = self.holds, self.columns
+        order = grouped_order(found.key, found.start, found.end)
+        key, start = found.key[order], found.start[order]
+        until = covered_until(key, start, found.end[order])
+        fresh = np.ones(len(key), dtype=bool)
+        fresh[1:] = key[1:] != key[:-1]
+        long = np.flatnonzero(~fresh & (start - until > self.slack))
+        for i in long.tolist():
+            yield int(key[i]), int(until[i]), int(start[i]), self._ending(int(key[i]), int(until[i]))
+        for number in range(len(columns.keys)):
+            mine = found.key == number
+            first = int(found.start[mine].min()) if mine.any() else columns.end
+            yield number, columns.origin, first, NONE
+            if mine.any():
+                last = int(found.end[mine].max())
+                yield number, last, columns.end, self._ending(number, last)
+
+    def _ending(self, key: int, time: int) -> int:
+        return int(np.flatnonzero((self.holds.key == key) & (self.holds.end == time))[0])
+
+    def _judge(self, key: int, idle: int, since: int, until: int, row: int) -> Stuck | None:
+        """Whether the key was stuck in the quiet part [since, until] of the stretch that began at ``idle``."""
+        if until - since <= self.slack:
+            return None
+        due, cause = self._due(key, idle, since, until, row)
+        wait = self.slack if cause == "clean" else self.ttl + self.slack
+        for begin, end, invokes in self._runs(key, since, until):
+            deadline = max(due, begin + wait)
+            if end > deadline:
+                return Stuck(key, idle, deadline, end, cause, row, invokes)
+        return None
+
+    def _due(self, key: int, idle: int, since: int, until: int, row: int) -> tuple[int, str]:
+        """When the key must be had again (ns), and what the wait is put down to."""
+        patience = self.ttl + self.slack
+        ended, cause = self._end_of(row) if row != NONE else (idle, "start")
+        due = ended + (self.slack if cause == "clean" else patience)
+        heals = [f.until_ns for f in self.faults if f.disturbs and f.until_ns <= since]
+        if heals and max(heals) + patience > due:
+            due, cause = max(heals) + patience, "heal" if cause in ("clean", "start") else cause
+        doubts = [time for number, time in self._unknown if number == key and time < until]
+        if doubts:
+            due = max(due, max(doubts) + patience, idle + patience)
+            cause = "unknown" if cause in ("clean", "start", "heal") else cause
+        return due, cause
+
+    def _end_of(self, row: int) -> tuple[int, str]:
+        """When the service learned that the hold was over, or should have, and how."""
+        found, columns = self.holds, self.columns
+        time, how = int(found.end[row]), int(found.ended[row])
+        if how != RELEASED:
+            return time, ENDINGS[how]
+        done = int(columns.done[found.release[row]])
+        if done == NONE:
+            crashed = self._crash_after(columns.names[found.client[row]], time)
+            return (FOR_EVER, "unknown") if crashed is None else (crashed, "crashed")
+        return int(columns.time[done]), {OK: "clean", FAIL: "refused"}.get(int(columns.type[done]), "unknown")
+
+    def _crash_after(self, host: str, time: int) -> int | None:
+        columns = self.columns
+        crashes = (i for i in columns.rows(CRASH) if (columns.value[i] or {}).get("host") == host)
+        return next((int(columns.time[i]) for i in crashes if columns.time[i] >= time), None)
+
+    def _unknown_calls(self) -> list[tuple[int, int]]:
+        """Key and time of the end of each call that may yet have an effect on the key."""
+        columns = self.columns
+        calls = np.flatnonzero((columns.type == INVOKE) & (columns.f <= RELEASE))
+        done = columns.done[calls]
+        pending, unknown = done == NONE, (done != NONE) & (columns.type[done] == INFO)
+        found = [(int(columns.key[i]), int(columns.time[columns.done[i]])) for i in calls[unknown]]
+        found += [(int(columns.key[i]), self._given_up(int(i))) for i in calls[pending]]
+        late = calls[~pending & (columns.f[calls] == ACQUIRE)]
+        late = late[columns.time[columns.done[late]] - columns.time[late] > self.slack]
+        found += [
+            (int(columns.key[i]), int(columns.time[columns.done[i]]))
+            for i in late
+            if columns.time[columns.done[i]] > self._limit(int(i)) and columns.type[columns.done[i]] != OK
+        ]
+        return found + [(int(found_key), int(end)) for found_key, end in self._crashed_holds()]
+
+    def _crashed_holds(self) -> Iterator[tuple[int, int]]:
+        mask = self.holds.ended == CRASHED
+        yield from zip(self.holds.key[mask].tolist(), self.holds.end[mask].tolist(), strict=True)
+
+    def _given_up(self, invoke: int) -> int:
+        """When a call that never returned can have had its effect at the latest: its timeout, or its client's crash."""
+        columns = self.columns
+        crashed = self._crash_after(columns.names[columns.client[invoke]], int(columns.time[invoke]))
+        return min(self._limit(invoke), FOR_EVER if crashed is None else crashed, columns.end)
+
+    def _runs(self, key: int, since: int, until: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """The times in [since, until] in which somebody always asked, with some of the requests."""
+        asking = self.asking(key)
+        inside = (asking.begin < until) & (asking.end > since)
+        begin, end, invokes = asking.begin[inside], asking.end[inside], asking.invoke[inside]
+        if not len(begin):
+            return
+        lasts = np.maximum.accumulate(end)
+        breaks = np.flatnonzero(begin[1:] > lasts[:-1] + self.slack) + 1
+        for part in np.split(np.arange(len(begin)), breaks):
+            run = (max(since, int(begin[part[0]])), min(until, int(lasts[part[-1]])))
+            yield *run, tuple(int(i) for i in invokes[part][-3:])

@@ -1,0 +1,130 @@
+"""Histories by hand: a story is a list of calls with times in seconds; entries are sorted and numbered when told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.history import NEMESIS, History, Op, OpType
+
+SECOND = 1_000_000_000
+DEFAULTS: dict[str, Any] = {
+    "clients": ["c0", "c1", "c2", "c3"],
+    "servers": ["n1"],
+    "discipline": "trusting",
+    "fencing": "off",
+    "ttl": 2.0,
+    "hold": 0.5,
+    "slack": 1.0,
+    "workload": "mutex",
+}
+
+
+class Story:
+    """``at`` times are seconds; a client's process number changes after an info (other than of a read)."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = {**DEFAULTS, **settings}
+        self._entries: list[tuple[float, int, str | None, OpType, str, str | None, Any, str | None]] = []
+        self.nemesis(0.0, "start", "info", self._settings)
+
+    def entry(self, at: float, client: str | None, type_: OpType, f: str, *rest: Any) -> None:
+        """``rest`` is key, value and error, as far as there are any."""
+        key, value, error = (*rest, None, None, None)[:3]
+        self._entries.append((at, len(self._entries), client, type_, f, key, value, error))
+
+    def nemesis(self, at: float, f: str, type_: OpType, value: Any, error: str | None = None) -> None:
+        self.entry(at, None, type_, f, None, value, error)
+
+    def call(
+        self,
+        client: str,
+        f: str,
+        begin: float,
+        end: float | None,
+        outcome: OpType = "ok",
+        *,
+        key: str = "k0",
+        asked: Any = None,
+        got: Any = None,
+        error: str | None = None,
+    ) -> Story:
+        """``end`` None: it never came back."""
+        self.entry(begin, client, "invoke", f, key, asked)
+        if end is not None:
+            self.entry(end, client, outcome, f, key, got, error)
+        return self
+
+    def acquire(
+        self,
+        client: str,
+        begin: float,
+        end: float | None,
+        outcome: OpType = "ok",
+        *,
+        fence: int | str | None = None,
+        valid_for: float | None = None,
+        key: str = "k0",
+        timeout: float = 10.0,
+    ) -> Story:
+        got = {"fence": fence, "valid_for": valid_for} if outcome == "ok" else None
+        return self.call(client, "acquire", begin, end, outcome, key=key, asked={"timeout": timeout}, got=got)
+
+    def release(
+        self, client: str, begin: float, end: float | None = None, outcome: OpType = "ok", *, key: str = "k0"
+    ) -> Story:
+        return self.call(client, "release", begin, begin + 0.001 if end is None else end, outcome, key=key)
+
+    def access(
+        self, client: str, f: str, at: float, arrival: int, value: Any = None, *, fence: Any = None, key: str = "k0"
+    ) -> Story:
+        """An accepted access."""
+        asked = {"fence": fence, "value": value} if f == "write" else {"fence": fence}
+        got = {"arrival": arrival, "value": value} if f == "read" else {"arrival": arrival}
+        return self.call(client, f, at, at + 0.001, key=key, asked=asked, got=got)
+
+    def fault(
+        self,
+        number: int,
+        name: str,
+        hosts: list[str],
+        begin: float,
+        end: float | None = None,
+        *,
+        disturbs: bool = False,
+    ) -> Story:
+        about = {"id": number, "fault": name, "hosts": hosts}
+        self.nemesis(begin, "inject", "invoke", {**about, "disturbs": disturbs, "params": {}})
+        self.nemesis(begin + 0.001, "inject", "ok", {**about, "observed": {}})
+        if end is not None:
+            self.nemesis(end, "heal", "ok", {**about, "observed": {}})
+        return self
+
+    def crash(self, at: float, host: str) -> Story:
+        self.nemesis(at, "crash", "info", {"host": host})
+        return self
+
+    def told(self, end: float | None = None, reason: str | None = "done") -> History:
+        """The history, with a stop entry at ``end`` (the last time, if not given) unless ``reason`` is None."""
+        last = max(at for at, *_ in self._entries) if end is None else end
+        if reason is not None:
+            self.nemesis(last, "stop", "info", {"reason": reason})
+        return History(self._ops())
+
+    def _ops(self) -> list[Op]:
+        processes: dict[str, int] = {}
+        ops: list[Op] = []
+        fresh = 0
+        for index, (at, _, client, type_, f, key, value, error) in enumerate(
+            sorted(self._entries, key=lambda e: e[:2])
+        ):
+            process = NEMESIS
+            if client is not None:
+                if client not in processes:
+                    processes[client], fresh = fresh, fresh + 1
+                process = processes[client]
+                if type_ == "info" and f != "read":
+                    del processes[client]
+            time = round(at * SECOND)
+            node = client if client is not None else (value or {}).get("host")
+            ops.append(Op(index, time, time, process, type_, f, key, value, error, node))
+        return ops
