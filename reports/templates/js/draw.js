@@ -14,7 +14,7 @@ function draw(state) {
     drawFaultBands(state);
     state.run.lanes.forEach((lane, i) => drawClient(state, lane, i));
     state.run.servers.forEach((name, i) => drawServer(state, name, i));
-    state.run.violations.forEach((violation) => drawViolation(state, violation));
+    drawViolations(state);
     drawFaultLabels(state);
     drawPointer(state);
   });
@@ -88,19 +88,17 @@ function drawWaits(state, lane, index) {
   });
 }
 
-// How long the lock said the lease would last: a lighter band behind the hold, with a tick where it ends.
+// How long the lock said the lease would last: a ribbon behind the hold's foot, with a tick where it ends.
 function drawLease(state, row, lane, levels) {
   const { context, run, colours } = state, { holds } = run;
   if (holds.lease[row] < 0) return;
   const start = xOf(state, holds.start[row]), end = xOf(state, holds.start[row] + holds.lease[row]);
   if (xOf(state, endOf(holds, row, run.end)) - start < 4) return;
-  const box = barBox(state.layout, lane, holds.level[row], levels);
+  const box = barBox(state.layout, lane, holds.level[row], levels), foot = box.y + box.height;
   context.fillStyle = colours.lease;
-  context.globalAlpha = 0.5;
-  context.fillRect(start, box.y + box.height / 4, end - start, box.height / 2);
-  context.globalAlpha = 1;
+  context.fillRect(start, foot - 5, end - start, 4);
   context.fillStyle = colours.hold;
-  context.fillRect(end - 1, box.y + 1, 1, box.height - 2);
+  context.fillRect(end - 1, foot - 8, 1.5, 10);
 }
 
 function drawHold(state, row, lane, levels, thin) {
@@ -113,11 +111,16 @@ function drawHold(state, row, lane, levels, thin) {
   if (holds.lease[row] >= 0) drawExpired(state, xOf(state, holds.start[row] + holds.lease[row]), until, box);
   if (width < 6) return;
   drawCritical(state, row, box);
-  if (width > 52 && box.height > 12 && holds.fence[row] >= 0) {
-    context.fillStyle = colours.onHold;
-    context.textAlign = "left";
-    context.fillText("#" + run.texts[holds.fence[row]], Math.max(from, state.layout.gutter) + 6, box.y + 7, width - 10);
-  }
+  if (box.height > 12 && holds.fence[row] >= 0) drawFence(state, run.texts[holds.fence[row]], from, until, box);
+}
+
+// The fencing token, where the visible part of the bar has room for it.
+function drawFence(state, fence, from, until, box) {
+  const { context, layout, colours } = state, left = Math.max(from, layout.gutter) + 6;
+  if (Math.min(until, layout.right) - left < context.measureText("#" + fence).width + 4) return;
+  context.fillStyle = colours.onHold;
+  context.textAlign = "left";
+  context.fillText("#" + fence, left, box.y + 7);
 }
 
 // The part of a hold that outlived its lease: its client still believed, the service no longer did.
@@ -161,18 +164,29 @@ function drawThin(state, lane, thin) {
   context.globalAlpha = 1;
 }
 
-// Calls that failed, and calls of which nobody knows: a cross, a question mark.
+// Calls that failed, and calls of which nobody knows: a cross, a question mark; where they crowd, ticks of their colours.
 function drawMarks(state, lane, index) {
-  const { context, run, view, colours } = state, { calls } = run, y = laneTop(state.layout, index) + 7;
-  const drawn = [-Infinity, -Infinity, -Infinity];
+  const { context, colours, layout } = state, y = laneTop(layout, index) + 7, marks = visibleMarks(state, lane);
+  const crowded = marks.length > (layout.right - layout.gutter) / 16;
   context.textAlign = "center";
   context.font = "bold 11px system-ui, sans-serif";
-  eachVisible(calls, lane.calls, view.from, view.until, (row) => {
-    const outcome = calls.outcome[row], x = xOf(state, endOf(calls, row, run.end));
-    if (outcome === 0 || x - drawn[outcome] < 8) return;
+  for (const [x, outcome] of marks) {
     context.fillStyle = outcome === 1 ? colours.fail : colours.info;
-    context.fillText(outcome === 1 ? "×" : "?", Math.min(x, state.layout.right - 5), y);
-    drawn[outcome] = x;
-  });
+    if (crowded) context.fillRect(x, outcome === 1 ? y - 3 : y + 1, 1.5, 4);
+    else context.fillText(outcome === 1 ? "×" : "?", Math.min(x, layout.right - 5), y);
+  }
   context.font = FONT;
+}
+
+// At most one mark of each kind a pixel.
+function visibleMarks(state, lane) {
+  const { run, view } = state, { calls } = run, marks = [], last = [0, -1, -1];
+  eachVisible(calls, lane.calls, view.from, view.until, (row) => {
+    const outcome = calls.outcome[row];
+    if (outcome === 0) return;
+    const x = Math.round(xOf(state, endOf(calls, row, run.end)));
+    if (x !== last[outcome]) marks.push([x, outcome]);
+    last[outcome] = x;
+  });
+  return marks;
 }

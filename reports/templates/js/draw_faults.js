@@ -90,9 +90,19 @@ function labelOffsets(state, steps, level) {
   });
 }
 
+// All outlines first, then the labels, the chosen violation's before the others: a label that has no room is left out.
+function drawViolations(state) {
+  const { violations } = state.run, { view } = state, taken = [];
+  const visible = violations.filter((violation) => violation.from <= view.until && violation.until >= view.from);
+  const boxes = new Map(visible.map((violation) => [violation, drawViolation(state, violation)]));
+  const chosen = violations[state.chosen];
+  if (boxes.has(chosen)) labelViolation(state, chosen, boxes.get(chosen), taken);
+  if (visible.length > 200) return;
+  for (const violation of visible) if (violation !== chosen) labelViolation(state, violation, boxes.get(violation), taken);
+}
+
 function drawViolation(state, violation) {
-  const { context, layout, run, view, colours } = state;
-  if (violation.from > view.until || violation.until < view.from) return;
+  const { context, layout, run, colours } = state;
   const from = xOf(state, violation.from), width = Math.max(xOf(state, violation.until) - from, 2);
   const lanes = violation.holds.map((hold) => hold.lane);
   const top = lanes.length ? laneTop(layout, Math.min(...lanes)) + 2 : layout.top;
@@ -104,7 +114,7 @@ function drawViolation(state, violation) {
   context.strokeRect(from, top, width, bottom - top);
   context.lineWidth = 2.5;
   for (const hold of violation.holds) outlineHold(state, hold, run.end);
-  labelViolation(state, violation, from, width, (top + bottom) / 2);
+  return { centre: from + width / 2, top };
 }
 
 function outlineHold(state, hold, end) {
@@ -115,18 +125,21 @@ function outlineHold(state, hold, end) {
   context.stroke();
 }
 
-function labelViolation(state, violation, from, width, middle) {
+// On the upper edge of the overlap, between two lanes.
+function labelViolation(state, violation, { centre, top }, taken) {
   const { context, layout, colours } = state;
   const said = `${violation.kind} ${span(violation.until - violation.from)}`;
   context.font = "bold 11px system-ui, sans-serif";
-  const needed = context.measureText(said).width + 12;
-  const left = Math.min(Math.max(from + width / 2 - needed / 2, layout.gutter + 2), layout.right - needed - 2);
-  if (state.run.violations.length < 20 || width > needed / 2) {
+  const width = context.measureText(said).width + 12;
+  const left = Math.min(Math.max(centre - width / 2, layout.gutter + 2), layout.right - width - 2);
+  const free = taken.every((box) => box.top !== top || left > box.right + 3 || left + width < box.left - 3);
+  if (free) {
+    taken.push({ left, right: left + width, top });
     context.fillStyle = colours.bad;
-    roundBar(context, left, middle - 9, needed, 18);
+    roundBar(context, left, top - 9, width, 17);
     context.fillStyle = colours.onBad;
     context.textAlign = "left";
-    context.fillText(said, left + 6, middle + 0.5);
+    context.fillText(said, left + 6, top);
   }
   context.font = FONT;
 }
@@ -134,7 +147,7 @@ function labelViolation(state, violation, from, width, middle) {
 function drawPointer(state) {
   if (state.pointer === null) return;
   const { context, layout, colours } = state;
-  context.fillStyle = colours.muted;
+  context.fillStyle = colours.wait;
   context.fillRect(Math.round(state.pointer), AXIS - 4, 1, layout.bottom - AXIS + 4);
 }
 
