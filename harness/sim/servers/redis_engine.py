@@ -150,6 +150,8 @@ class Engine:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.replication: Any = None
+        self.run_id = ""
         self.commands: Table = {}
         self.host: ServiceHost = None  # type: ignore[assignment] - set by start(), before any command
         self.databases = [Database(self, index) for index in range(DATABASES)]
@@ -164,7 +166,8 @@ class Engine:
         self.blocked: dict[Client, None] = {}
         self.ready: dict[tuple[Database, bytes], None] = {}
         self.unsent: dict[Client, None] = {}
-        self.waited_for_acks = False
+        self.after_commands: list[Callable[[], None]] = []
+        """What is due once the running command and its effects are out."""
         self.dirty = 0
         self.memory: Memory | None = None
         self.frozen_ms: int | None = None
@@ -402,12 +405,23 @@ class Engine:
             if not left:
                 del client.db.awaited[key]
 
+    def unblock(self, client: Client, reply: Reply) -> None:
+        """Hook: answer a blocked client."""
+
+    def flush_unsent(self) -> None:
+        """Hook: send what was written to clients."""
+
     def close_client(self, client: Client) -> None:
         """Hook: cut the connection."""
 
-    def publish(self, channel: bytes, message: bytes) -> int:
-        """Hook, filled by the pub/sub family."""
-        raise NotImplementedError
+    def link_is_current(self, link: object) -> bool:
+        return self.replication is not None and self.replication.link is link
+
+    def rewrite_config(self) -> None:
+        """Hook: make the present role survive a restart."""
+
+    def replication_info(self) -> dict[str, object]:
+        return dict(self.replication.describe())
 
 
 def _wrapped(effects: list[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:

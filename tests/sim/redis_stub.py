@@ -1,0 +1,217 @@
+"""A small deterministic machine park for the Redis tests: virtual clock, timers in a heap, connections with latency."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Any
+
+from harness.sim.service import Handler, Service
+
+MS = 1_000_000
+S = 1000 * MS
+LATENCY_NS = 100_000
+EPOCH_NS = 1_700_000_000 * S
+
+
+class StubTimer:
+    def __init__(self, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.fn: Callable[..., None] | None = fn
+        self.args = args
+
+    def cancel(self) -> None:
+        self.fn = None
+
+
+class World:
+    """Hosts by name, and links that can be cut."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.now_ns = 0
+        self.rng = Random(seed)
+        self.hosts: dict[str, StubHost] = {}
+        self.cuts: set[frozenset[str]] = set()
+        self._heap: list[tuple[int, int, StubTimer]] = []
+        self._numbers = count()
+
+    def at(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> StubTimer:
+        timer = StubTimer(fn, args)
+        heapq.heappush(self._heap, (self.now_ns + delay_ns, next(self._numbers), timer))
+        return timer
+
+    def run(self, seconds: float) -> None:
+        end = self.now_ns + round(seconds * S)
+        while self._heap and self._heap[0][0] <= end:
+            self.now_ns, _, timer = heapq.heappop(self._heap)
+            if timer.fn is not None:
+                timer.fn(*timer.args)
+        self.now_ns = end
+
+    def run_until(self, done: Callable[[], Any], limit_s: float = 60) -> float:
+        """Step until ``done``; the seconds it took."""
+        start = self.now_ns
+        while not done():
+            assert self.now_ns - start < limit_s * S, "never happened"
+            self.run(0.01)
+        return (self.now_ns - start) / S
+
+    def host(self, name: str, service: Service | None = None) -> StubHost:
+        host = StubHost(self, name)
+        self.hosts[name] = host
+        if service is not None:
+            host.run(service)
+        return host
+
+    def cut(self, left: str, right: str) -> None:
+        self.cuts.add(frozenset((left, right)))
+
+    def mend(self) -> None:
+        self.cuts.clear()
+
+    def is_cut(self, left: str, right: str) -> bool:
+        return frozenset((left, right)) in self.cuts
+
+
+class StubHost:
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.rng = Random(f"{name}/{world.rng.random()}")
+        self.offset_ns = EPOCH_NS
+        self.services: dict[int, Service] = {}
+        self.up = True
+        self.paused = False
+        self.life = 0
+        self._held: list[StubTimer] = []
+        self.ends: dict[int, End] = {}
+
+    def wall_ns(self) -> int:
+        return self.world.now_ns + self.offset_ns
+
+    def monotonic_ns(self) -> int:
+        return self.world.now_ns
+
+    def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> StubTimer:
+        timer = StubTimer(fn, args)
+        self.world.at(delay_ns, self._fire, self.life, timer)
+        return timer
+
+    def _fire(self, life: int, timer: StubTimer) -> None:
+        if life != self.life or timer.fn is None:
+            return
+        if self.paused:
+            self._held.append(timer)
+        else:
+            timer.fn(*timer.args)
+
+    def deliver(self, fn: Callable[..., None], *args: Any) -> None:
+        self._fire(self.life, StubTimer(fn, args))
+
+    def run(self, service: Service, *, wiped: bool = True) -> None:
+        self.services[service.port] = service
+        service.start(self, wiped=wiped)
+
+    def dial(self, host: str, port: int, handler: Handler) -> End:
+        near, far = End(self, host, handler), End(self.world.hosts[host], self.name, None)
+        near.other, far.other = far, near
+        self.world.at(LATENCY_NS, self._knock, near, far, port)
+        return near
+
+    def _knock(self, near: End, far: End, port: int) -> None:
+        if self.world.is_cut(self.name, far.host.name):
+            return
+        service = far.host.services.get(port) if far.host.up else None
+        if service is None:
+            self.world.at(LATENCY_NS, near.hung_up)
+            return
+        far.handler = service
+        far.host.deliver(far.established)
+        self.world.at(LATENCY_NS, self.deliver, near.established)
+
+    def kill(self) -> None:
+        self.up = False
+        self.life += 1
+        self._held.clear()
+        for service in self.services.values():
+            service.stop()
+        ends, self.ends = self.ends, {}
+        for end in ends.values():
+            end.open = False
+            if end.other is not None:
+                self.world.at(LATENCY_NS, end.other.hung_up)
+
+    def restart(self, *, wiped: bool = False) -> None:
+        self.up = True
+        for service in self.services.values():
+            service.start(self, wiped=wiped)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        held, self._held = self._held, []
+        for timer in held:
+            self._fire(self.life, timer)
+
+
+class End:
+    """One end of a stream. Bytes sent into a cut wait and are sent again when it is mended, as TCP does."""
+
+    def __init__(self, host: StubHost, peer: str, handler: Handler | None) -> None:
+        self.host = host
+        self.peer = peer
+        self.handler = handler
+        self.session: Any = None
+        self.other: End | None = None
+        self.open = False
+        self.waiting: list[bytes] = []
+        host.ends[id(self)] = self
+
+    def established(self) -> None:
+        assert self.handler is not None
+        self.open = True
+        self.handler.opened(self)
+
+    def send(self, data: bytes) -> None:
+        if self.open:
+            self.waiting.append(data)
+            self.host.world.at(LATENCY_NS, self._travel)
+
+    def _travel(self) -> None:
+        assert self.other is not None
+        if not self.waiting:
+            return
+        if self.host.world.is_cut(self.host.name, self.peer):
+            self.host.world.at(50 * MS, self._travel)
+            return
+        data = b"".join(self.waiting)
+        self.waiting.clear()
+        if self.other.host.up:
+            self.other.host.deliver(self.other.arrived, data)
+
+    def arrived(self, data: bytes) -> None:
+        if self.open and self.handler is not None:
+            self.handler.received(self, data)
+
+    def close(self) -> None:
+        self.host.world.at(LATENCY_NS, self._part)
+
+    def _part(self) -> None:
+        if self.open:
+            self._travel()
+            self.open = False
+            self.host.ends.pop(id(self), None)
+            if self.other is not None:
+                self.host.world.at(LATENCY_NS, self.other.hung_up)
+
+    def hung_up(self) -> None:
+        if self.host.world.is_cut(self.host.name, self.peer):
+            self.host.world.at(50 * MS, self.hung_up)
+            return
+        self.open = False
+        self.host.ends.pop(id(self), None)
+        if self.handler is not None and self.host.up:
+            self.host.deliver(self.handler.closed, self)
