@@ -40,7 +40,7 @@ class HoldView:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceView:
-    """One thing a checker found. ``number`` counts those that have a place on the timeline, from 1."""
+    """One thing a checker found. ``number`` is its place among the violations on the timeline, from 1."""
 
     checker: str
     kind: str
@@ -116,8 +116,9 @@ class RunView:
 
     @property
     def evidence(self) -> list[EvidenceView]:
-        """What the checkers found that has a place on the timeline, numbered as on it."""
-        return [found for checker in self.checkers for found in checker.evidence if found.number is not None]
+        """What the checkers found that has a place on the timeline, in the order of its numbers."""
+        found = [found for checker in self.checkers for found in checker.evidence if found.number is not None]
+        return sorted(found, key=lambda found: found.number or 0)
 
 
 def load(folder: Path) -> RunView:
@@ -204,16 +205,25 @@ def _how_it_stopped(history: History) -> str:
 
 
 def _checkers(results: Node) -> tuple[CheckerView, ...]:
-    numbers = iter(range(1, 1 + sum(len(checker.nodes("evidence")) for _, checker in results.members("checkers"))))
+    numbers = _numbers(results)
     found = []
     for name, checker in results.members("checkers"):
-        evidence = []
-        for node in checker.nodes("evidence"):
-            number = next(numbers) if node.number("from_ns") is not None else None
-            evidence.append(_evidence(name, node, number))
+        evidence = tuple(_evidence(name, node, numbers.get(node.place)) for node in checker.nodes("evidence"))
         judgement = JUDGEMENTS[checker.truth("valid")]
-        found.append(CheckerView(name, judgement, checker.text("explanation"), tuple(evidence), checker.flat("stats")))
+        found.append(CheckerView(name, judgement, checker.text("explanation"), evidence, checker.flat("stats")))
     return tuple(found)
+
+
+def _numbers(results: Node) -> dict[str, int]:
+    """The evidence of violated checks that has a time, numbered from 1 in the order of time, by its place."""
+    starts = [
+        (start, node.place)
+        for _, checker in results.members("checkers")
+        if checker.truth("valid") is False
+        for node in checker.nodes("evidence")
+        if (start := node.whole("from_ns")) is not None
+    ]
+    return {place: number for number, (_, place) in enumerate(sorted(starts, key=lambda pair: pair[0]), 1)}
 
 
 def _evidence(checker: str, node: Node, number: int | None) -> EvidenceView:

@@ -25,7 +25,7 @@ from reports import words
 from reports.model import RunView
 
 Floats = NDArray[np.float64]
-COLOURS: Final = {"ok": "#0072b2", "fail": "#c75300", "info": "#7e57a8"}
+COLOURS: Final = {"ok": "#0072b2", "fail": "#b84a00", "info": "#7e57a8"}
 """Told apart by colour-blind readers too (after Okabe and Ito), and each series has its own mark or dash."""
 INK, RULE, FAULT, MIDDLE = "#33373d", "#d9dce1", "#e8c468", "#5b6470"
 VARIABLES: Final = {
@@ -168,9 +168,9 @@ def _save(figure: Figure, folder: Path | None, name: str) -> str:
 
 def _fault_bands(axes: Axes, run: RunView, end: float) -> None:
     for fault in run.faults:
-        if fault.injected is None:
+        begun = np.inf if fault.injected is None else (fault.injected - run.history.origin) / 1e9
+        if begun > end:
             continue
-        begun = (fault.injected - run.history.origin) / 1e9
         healed = end if fault.healed is None else (fault.healed - run.history.origin) / 1e9
         axes.axvspan(begun, max(healed, begun + end / 1000), color=FAULT, alpha=0.22, linewidth=0)
         name = f"{fault.fault} {', '.join(fault.hosts)}"
@@ -189,6 +189,8 @@ def _latency(axes: Axes, acquires: dict[str, Acquires], end: float) -> None:
                 label=outcome, **look,
             )  # fmt: skip
     _quantile_lines(axes, acquires["ok"], end)
+    if not any(len(some.done) for some in acquires.values()):
+        return
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: words.span(round(seconds * 1e9))))
     axes.minorticks_off()

@@ -55,7 +55,7 @@ class _Builder:
 def build(run: RunView) -> Data:
     """What the page needs to draw ``run``."""
     history = run.history
-    builder = _Builder(run, history.origin, history.time[-1] if len(history) else history.origin)
+    builder = _Builder(run, history.origin, _last(run))
     for client in run.clients:
         builder.lanes.code(client)
     calls = _calls(builder, history)
@@ -72,6 +72,14 @@ def build(run: RunView) -> Data:
         "servers": list(run.servers),
         "texts": builder.texts.texts,
     }
+
+
+def _last(run: RunView) -> int:
+    """The end of the timeline: of the history or, where it was cut off, of what is known to have come later."""
+    if not len(run.history):
+        return run.history.origin
+    later = [fault.healed for fault in run.faults] + [found.end for found in run.evidence]
+    return max(run.history.time[-1], *(time for time in later if time is not None), run.history.origin)
 
 
 def _calls(builder: _Builder, history: History) -> Data:

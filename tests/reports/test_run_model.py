@@ -1,0 +1,179 @@
+"""What a run folder says, and one clear message when it cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.history import History, Op
+from reports import holds, model, run_report, timeline, words
+from reports.document import Node
+from reports.model import ReportError
+from tests.reports import sample
+
+
+def change(folder: Path, **entries: Any) -> None:
+    path = folder / "results.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+def test_a_violation_is_numbered_in_the_order_of_time(folder: Path) -> None:
+    run = model.load(folder)
+    assert run.judgement == "invalid"
+    assert [found.number for found in run.evidence] == [1, 2, 3]
+    starts = [found.start for found in run.evidence]
+    assert starts == sorted(starts, key=lambda start: start or 0)
+    assert run.interrupted == ""
+
+
+def test_evidence_of_checks_that_hold_is_no_violation(folder: Path) -> None:
+    note = {"kind": "note", "sentence": "close", "from_ns": sample.START_NS}
+    change(folder, checkers={"liveness": {"valid": True, "evidence": [note]}})
+    assert model.load(folder).evidence == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("results.json", None, "results.json: cannot read it"),
+        ("results.json", '{"schema": 1', "results.json, line 1, column"),
+        ("results.json", "[]", "results.json: expected a JSON object, got []"),
+        ("results.json", '{"valid": true}', "expected the key 'schema'"),
+        ("results.json", '{"schema": 2, "valid": true}', "schema: expected 1, got 2"),
+        ("results.json", '{"schema": 1}', "expected the key 'valid'"),
+        ("results.json", '{"schema": 1, "valid": 3}', "valid: expected true, false or null, got 3"),
+        ("results.json", '{"schema": 1, "valid": null, "faults": [7]}', "faults[0]: expected an object, got 7"),
+        (
+            "results.json",
+            '{"schema": 1, "valid": null, "faults": [{"injected_ns": "x"}]}',
+            'faults[0].injected_ns: expected a number, got "x"',
+        ),
+        ("history.jsonl", None, "history.jsonl: expected the history of the run"),
+        ("history.jsonl", "nonsense\nnonsense\n", "history.jsonl, line 1: expected one history entry"),
+    ],
+)
+def test_damage_is_named(folder: Path, name: str, content: str | None, expected: str) -> None:
+    path = folder / name
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(ReportError) as caught:
+        run_report.write(folder)
+    assert expected in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="expected a run folder"):
+        model.load(tmp_path / "none")
+
+
+def test_damage_in_the_middle_of_a_history_names_the_line(folder: Path) -> None:
+    path = folder / "history.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[41] = b"{}"
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(ReportError, match=r"history\.jsonl, line 42"):
+        model.load(folder)
+
+
+def test_damage_before_the_cut_names_the_file_and_not_a_copy(folder: Path) -> None:
+    path = folder / "history.jsonl"
+    path.write_bytes(b"nonsense\n" + path.read_bytes()[:-20])
+    with pytest.raises(ReportError, match=r"line 1") as caught:
+        model.load(folder)
+    assert str(path) in str(caught.value)
+
+
+def test_what_was_recorded_before_the_cut_is_shown(tmp_path: Path) -> None:
+    run = model.load(sample.write(tmp_path, "interrupted"))
+    assert "cut off at line" in run.interrupted
+    assert len(run.history) > 1000
+    assert "Interrupted." in run_report.render(run)
+
+
+def test_a_run_without_a_stop_was_interrupted(folder: Path) -> None:
+    path = folder / "history.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert "no stop entry" in model.load(folder).interrupted
+
+
+def test_results_with_only_what_is_required(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text('{"schema": 1, "valid": null}')
+    (tmp_path / "history.jsonl").write_text("")
+    assert "Unknown" in run_report.write(tmp_path).read_text()
+
+
+def test_a_completion_without_an_invocation_is_an_error(folder: Path) -> None:
+    History([Op(0, 1, 1, 0, "ok", "acquire", node="c0")]).save(folder / "history.jsonl")
+    with pytest.raises(ReportError, match="never invoked it"):
+        run_report.write(folder)
+
+
+def entry(index: int, at: float, kind: str, f: str, **rest: Any) -> Op:
+    return Op(index, round(at * 1e9), 0, rest.pop("process", 0), kind, f, rest.pop("key", "k"), node="c0", **rest)  # type: ignore[arg-type]
+
+
+def started(discipline: str, *entries: Op) -> History:
+    return History([entry(0, 0, "info", "start", process=-1, value={"discipline": discipline}), *entries])
+
+
+GRANT = {"fence": 4, "valid_for": 2.0}
+
+
+def test_a_trusting_client_holds_until_it_releases() -> None:
+    history = started("trusting", entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 9, "invoke", "release"))
+    (hold,) = holds.find_holds(history)
+    assert (hold.start, hold.end, hold.lease_end, hold.fence) == (10**9, 9 * 10**9, 3 * 10**9, "4")
+
+
+def test_a_checking_client_holds_until_its_lease_runs_out() -> None:
+    history = started("checking", entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 9, "invoke", "release"))
+    assert holds.find_holds(history)[0].end == 3 * 10**9
+
+
+def test_an_extended_lease_lasts_longer_and_a_lost_one_ends() -> None:
+    history = started(
+        "checking",
+        entry(1, 1, "ok", "acquire", value=GRANT),
+        entry(2, 2, "invoke", "extend"),
+        entry(3, 2, "ok", "extend", value={"extended": True}),
+        entry(4, 3.5, "invoke", "check"),
+        entry(5, 3.5, "ok", "check", value={"valid": False}),
+        entry(6, 8, "invoke", "release"),
+    )
+    (hold,) = holds.find_holds(history)
+    assert (hold.end, hold.lease_end) == (3_500_000_000, 4 * 10**9)
+
+
+def test_a_crash_ends_the_holds_of_its_host() -> None:
+    crash = entry(2, 5, "info", "crash", process=-1, value={"host": "c0"})
+    assert holds.find_holds(started("trusting", entry(1, 1, "ok", "acquire", value=GRANT), crash))[0].end == 5 * 10**9
+
+
+def test_the_timeline_columns_say_what_the_history_says(folder: Path) -> None:
+    run = model.load(folder)
+    data = timeline.build(run)
+    calls = run.history.calls()
+    assert len({len(column) for column in data["calls"].values()}) == 1
+    assert sum(data["calls"]["invoked"]) == calls[-1].invoke.index
+    assert sum(data["calls"]["start"]) == (calls[-1].invoke.time - run.history.origin) // 1000
+    assert data["offsets"]["n3"][-2:] == [[13_502_000, 12_000_000], [17_400_000, 0]]
+    assert sum(line.outcomes[0] for line in timeline.activity(data)) == run.stats.whole("acquires_ok")
+
+
+def test_two_keys_at_once_have_a_row_each(folder: Path) -> None:
+    asks = [entry(i, i, "invoke", "acquire", process=i, key=f"k{i}") for i in range(2)]
+    grants = [entry(2 + i, 3, "ok", "acquire", process=i, key=f"k{i}", value=GRANT) for i in range(2)]
+    History([*asks, *grants]).save(folder / "history.jsonl")
+    assert timeline.build(model.load(folder))["holds"]["level"] == [0, 1]
+
+
+def test_words() -> None:
+    assert words.span(103_000_000) == "103 ms"
+    assert words.span(1_234_567_000_000) == "1,235 s"
+    assert words.offset(-3 * 10**9) == "−3 s"
+    assert words.offset(0) == "true"
+    assert words.at(14_593_000_000, 0) == "14.593 s"
+    assert Node({"a": [1, "b"]}, "f").flat("none") == ()

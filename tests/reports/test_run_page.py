@@ -1,0 +1,191 @@
+"""The page: self-contained, the verdict first, the same bytes for the same run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from reports import model, plots, run_report
+from tests.reports import sample
+
+Reported = Callable[[str], Path]
+VOID = frozenset({"meta", "link", "br", "img", "path", "circle", "input", "use"})
+
+
+class Page(HTMLParser):
+    """Collects what the tests ask for: attributes, text in order, headings, tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.styles: list[str] = []
+        self.headings: list[str] = []
+        self.stack: list[str] = []
+        self.tables = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.headings += [tag] if re.fullmatch("h[1-6]", tag) else []
+        self.tables += tag == "table"
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.stack:
+            while self.stack.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if "style" in self.stack:
+            self.styles.append(data)
+        elif "script" not in self.stack and "head" not in self.stack and data.strip():
+            self.words.append(data.strip())
+
+    def values(self, *names: str) -> list[str]:
+        return [value for _, name, value in self.attributes if name in names]
+
+
+@pytest.fixture(params=["violation", "valid", "unknown", "interrupted"])
+def page(request: pytest.FixtureRequest, reported: Reported) -> Page:
+    return Page(reported(request.param).read_text())
+
+
+def test_nothing_is_fetched(page: Page) -> None:
+    fetching = page.values("src", "href", "xlink:href", "srcset", "action", "poster", "data", "background")
+    assert [value for value in fetching if not value.startswith(("#", "data:"))] == []
+    assert not [tag for tag, name, _ in page.attributes if tag in ("link", "iframe", "object", "embed", "base")]
+    for style in page.styles + page.values("style", "clip-path"):
+        assert "@import" not in style
+        assert all(target.startswith(("#", "data:")) for target in re.findall(r"url\(['\"]?([^)]*)", style))
+
+
+def test_no_address_in_the_whole_file(reported: Reported) -> None:
+    text = reported("violation").read_text()
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "//cdn" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("violation", "Violation found"), ("valid", "Safe in this run"), ("unknown", "Unknown")]
+)
+def test_the_verdict_comes_first(reported: Reported, kind: str, word: str) -> None:
+    page = Page(reported(kind).read_text())
+    assert page.words[0] == word
+    assert page.headings[0] == "h1"
+    assert page.headings.count("h1") == 1
+
+
+def test_both_holders_are_named_with_their_times(reported: Reported) -> None:
+    text = " ".join(Page(reported("violation").read_text()).words)
+    run = model.load(reported("violation").parent)
+    for hold in run.evidence[0].holds:
+        assert f"{hold.client} process {hold.process}" in text
+        assert f"{((hold.start or 0) - run.history.origin) / 1e9:.3f} s" in text
+
+
+def test_an_unknown_verdict_says_why(reported: Reported) -> None:
+    text = " ".join(Page(reported("unknown").read_text()).words)
+    assert "Why no verdict could be given" in text
+    assert "never observed" in text
+
+
+def test_headings_do_not_skip_a_level(page: Page) -> None:
+    levels = [int(heading[1]) for heading in page.headings]
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_every_table_has_a_caption_and_every_reference_a_target(page: Page) -> None:
+    assert [tag for tag, _, _ in page.attributes].count("table") == 0  # tables carry no attributes of their own
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    wanted = {one for value in page.values("aria-labelledby", "aria-describedby") for one in value.split()}
+    assert wanted <= set(ids)
+
+
+def test_captions(reported: Reported) -> None:
+    text = reported("violation").read_text()
+    assert text.count("<table") == text.count("<caption") > 5
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    made = [run_report.write(sample.write(tmp_path / str(i), "violation")).parent for i in range(2)]
+    for name in ("report.html", "latency.svg", "latency.png", "rate.svg", "rate.png"):
+        assert (made[0] / name).read_bytes() == (made[1] / name).read_bytes(), name
+    run_report.write(made[0])
+    assert (made[0] / "report.html").read_bytes() == (made[1] / "report.html").read_bytes()
+
+
+def test_text_of_the_run_cannot_break_out(folder: Path) -> None:
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+    results = json.loads((folder / "results.json").read_text())
+    results["summary"] = evil
+    results["checkers"]["mutual-exclusion"]["evidence"][0]["sentence"] = evil
+    (folder / "results.json").write_text(json.dumps(results))
+    (folder / "logs" / "n1.log").write_text(evil)
+    text = run_report.write(folder).read_text()
+    assert "<img src=x" not in text
+    assert text.count("</script>") == 2
+
+
+def test_more_evidence_than_fits_is_counted(folder: Path) -> None:
+    results = json.loads((folder / "results.json").read_text())
+    checker = results["checkers"]["mutual-exclusion"]
+    checker["evidence"] = checker["evidence"] * 20
+    (folder / "results.json").write_text(json.dumps(results))
+    assert "40 more are in results.json" in run_report.write(folder).read_text()
+
+
+def test_a_long_log_is_shown_from_its_end(folder: Path) -> None:
+    (folder / "logs" / "n1.log").write_text("begin\n" + "x" * 40_000 + "\nthe end\n")
+    text = run_report.write(folder).read_text()
+    assert "the end" in text
+    assert "begin\n" not in text
+    assert "bytes are left out" in text
+
+
+def test_the_pictures_take_the_colours_of_the_page(reported: Reported) -> None:
+    for plot in plots.draw(model.load(reported("violation").parent)):
+        assert "currentColor" in plot.svg
+        assert "xmlns" not in plot.svg
+        assert not re.search(r"#[0-9a-f]{6}\b", plot.svg)
+
+
+def test_a_run_in_which_nothing_succeeded_has_pictures(folder: Path) -> None:
+    (folder / "history.jsonl").write_text("")
+    first, second = plots.draw(model.load(folder))
+    assert first.text == "No acquire succeeded."
+    assert second.text.startswith("0 granted")
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_text_is_readable_in_both_schemes(scheme: int) -> None:
+    style = (run_report.TEMPLATES / "style.css").read_text()
+    colours = dict(
+        re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme])
+    )
+    for ground in ("bg", "panel"):
+        for ink in ("ink", "muted", "link", "bad", "good", "unsure", "fail", "info"):
+            assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+    for ink, ground in [("bad", "bad-soft"), ("good", "good-soft"), ("unsure", "unsure-soft"), ("on-bad", "bad")]:
+        assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+    assert contrast(colours["on-hold"], colours["hold"]) >= 4.5
