@@ -22,7 +22,7 @@ SHOWN: Final = 20
 WORDS: Final = {"valid": "Safe in this run", "invalid": "Violation found", "unknown": "Unknown"}
 CHECKER_WORDS: Final = {"valid": "Holds", "invalid": "Violated", "unknown": "Unknown"}
 SAFETY: Final = {
-    "E": "for efficiency only: two holders are possible",
+    "E": "efficiency only, two holders are possible",
     "F": "safe where the resource checks fences",
     "F?": "would be safe with fencing, but has no usable token",
     "X": "broken even without faults",

@@ -63,6 +63,7 @@ def build(run: RunView) -> Data:
     violations = [_violation(builder, found) for found in run.evidence]
     return {
         "end": builder.us(builder.last),
+        "recorded": builder.us(history.time[-1]) if len(history) else 0,
         "calls": calls,
         "holds": holds,
         "faults": [_fault(builder, fault) for fault in run.faults],

@@ -33,7 +33,7 @@ def wait_until(page: Page, condition: str) -> None:
 
 @pytest.fixture
 def opened(browser: Browser, reported: Reported) -> Iterator[Open]:
-    """``opened(kind, width=...)``: a report in a page that, to its end, must ask for nothing and complain of nothing."""
+    """``opened(kind, width=...)`` is a report in a page that, to its end, asks for nothing and complains of nothing."""
     requests: list[str] = []
     complaints: list[str] = []
     contexts = []

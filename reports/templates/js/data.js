@@ -16,10 +16,12 @@ function readRun(text) {
   run.calls.invoked = sums(run.calls.invoked);
   run.holds.start = sums(run.holds.start);
   run.holds.acquired = sums(run.holds.acquired);
-  const callsByLane = byLane(run.calls, run.end, run.clients.length);
-  const holdsByLane = byLane(run.holds, run.end, run.clients.length);
+  const callsByLane = byLane(run.calls, run.recorded, run.clients.length);
+  const holdsByLane = byLane(run.holds, run.recorded, run.clients.length);
   run.lanes = run.clients.map((name, i) => ({ name, calls: callsByLane[i], holds: holdsByLane[i] }));
   run.texts[-1] = "";
+  run.manyKeys = new Set(run.holds.key).size > 1;
+  run.usualHold = run.holds.took.reduce((sum, took) => sum + Math.max(took, 0), 0) / Math.max(run.holds.took.length, 1);
   return run;
 }
 

@@ -3,12 +3,13 @@
 const FONT = "11px system-ui, sans-serif";
 
 function draw(state) {
-  const { context, layout, colours } = state;
+  const { context, layout, colours, run } = state;
   context.setTransform(state.ratio, 0, 0, state.ratio, 0, 0);
   context.font = FONT;
   context.textBaseline = "middle";
   context.fillStyle = colours.panel;
   context.fillRect(0, 0, layout.width, layout.height);
+  state.showLeases = xOf(state, run.usualHold) - xOf(state, 0) > 7;
   drawAxis(state);
   clipped(state, 0, layout.bottom, () => {
     drawFaultBands(state);
@@ -16,6 +17,7 @@ function draw(state) {
     state.run.servers.forEach((name, i) => drawServer(state, name, i));
     drawViolations(state);
     drawFaultLabels(state);
+    drawCut(state);
     drawPointer(state);
   });
   drawNames(state);
@@ -81,7 +83,7 @@ function drawWaits(state, lane, index) {
   context.fillStyle = colours.wait;
   eachVisible(calls, lane.calls, view.from, view.until, (row) => {
     if (run.texts[calls.f[row]] !== "acquire") return;
-    const from = Math.max(xOf(state, calls.start[row]), drawn), until = xOf(state, endOf(calls, row, run.end));
+    const from = Math.max(xOf(state, calls.start[row]), drawn), until = xOf(state, endOf(calls, row, run.recorded));
     if (until - from < 0.5) return;
     context.fillRect(from, y, until - from, 1.5);
     drawn = until;
@@ -93,7 +95,7 @@ function drawLease(state, row, lane, levels) {
   const { context, run, colours } = state, { holds } = run;
   if (holds.lease[row] < 0) return;
   const start = xOf(state, holds.start[row]), end = xOf(state, holds.start[row] + holds.lease[row]);
-  if (xOf(state, endOf(holds, row, run.end)) - start < 4) return;
+  if (!state.showLeases && xOf(state, endOf(holds, row, run.recorded)) - start < 24) return;
   const box = barBox(state.layout, lane, holds.level[row], levels), foot = box.y + box.height;
   context.fillStyle = colours.lease;
   context.fillRect(start, foot - 5, end - start, 4);
@@ -103,7 +105,7 @@ function drawLease(state, row, lane, levels) {
 
 function drawHold(state, row, lane, levels, thin) {
   const { context, run, colours } = state, { holds } = run;
-  const from = xOf(state, holds.start[row]), until = xOf(state, endOf(holds, row, run.end)), width = until - from;
+  const from = xOf(state, holds.start[row]), until = xOf(state, endOf(holds, row, run.recorded)), width = until - from;
   if (width < 1.5) return void cover(thin, from, until);
   const box = barBox(state.layout, lane, holds.level[row], levels);
   context.fillStyle = colours.hold;
@@ -111,16 +113,22 @@ function drawHold(state, row, lane, levels, thin) {
   if (holds.lease[row] >= 0) drawExpired(state, xOf(state, holds.start[row] + holds.lease[row]), until, box);
   if (width < 6) return;
   drawCritical(state, row, box);
-  if (box.height > 12 && holds.fence[row] >= 0) drawFence(state, run.texts[holds.fence[row]], from, until, box);
+  if (box.height > 12) drawBarLabel(state, barLabel(run, row), from, until, box);
 }
 
-// The fencing token, where the visible part of the bar has room for it.
-function drawFence(state, fence, from, until, box) {
+// The fencing token, and the key where there are several.
+function barLabel(run, row) {
+  const { holds, texts } = run, key = run.manyKeys ? texts[holds.key[row]] : "";
+  return [key, holds.fence[row] < 0 ? "" : "#" + texts[holds.fence[row]]].filter(Boolean).join(" ");
+}
+
+// Where the visible part of the bar has room for it.
+function drawBarLabel(state, label, from, until, box) {
   const { context, layout, colours } = state, left = Math.max(from, layout.gutter) + 6;
-  if (Math.min(until, layout.right) - left < context.measureText("#" + fence).width + 4) return;
+  if (Math.min(until, layout.right) - left < context.measureText(label).width + 4) return;
   context.fillStyle = colours.onHold;
   context.textAlign = "left";
-  context.fillText("#" + fence, left, box.y + 7);
+  context.fillText(label, left, box.y + 7);
 }
 
 // The part of a hold that outlived its lease: its client still believed, the service no longer did.
@@ -184,7 +192,7 @@ function visibleMarks(state, lane) {
   eachVisible(calls, lane.calls, view.from, view.until, (row) => {
     const outcome = calls.outcome[row];
     if (outcome === 0) return;
-    const x = Math.round(xOf(state, endOf(calls, row, run.end)));
+    const x = Math.round(xOf(state, endOf(calls, row, run.recorded)));
     if (x !== last[outcome]) marks.push([x, outcome]);
     last[outcome] = x;
   });

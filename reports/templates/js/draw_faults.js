@@ -113,7 +113,7 @@ function drawViolation(state, violation) {
   context.lineWidth = 1;
   context.strokeRect(from, top, width, bottom - top);
   context.lineWidth = 2.5;
-  for (const hold of violation.holds) outlineHold(state, hold, run.end);
+  for (const hold of violation.holds) outlineHold(state, hold, run.recorded);
   return { centre: from + width / 2, top };
 }
 
@@ -142,6 +142,17 @@ function labelViolation(state, violation, { centre, top }, taken) {
     context.fillText(said, left + 6, top);
   }
   context.font = FONT;
+}
+
+// Where the history was cut off; what is drawn after it is known from the results only.
+function drawCut(state) {
+  const { context, layout, run, colours } = state;
+  if (run.recorded >= run.end) return;
+  const x = xOf(state, run.recorded);
+  context.fillStyle = colours.muted;
+  for (let y = AXIS; y < layout.bottom; y += 6) context.fillRect(x, y, 1, 3);
+  context.textAlign = "left";
+  context.fillText("the history is cut off here", x + 5, layout.servers - GAP - 8);
 }
 
 function drawPointer(state) {

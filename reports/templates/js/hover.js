@@ -32,8 +32,8 @@ function describeServer(state, name, time) {
 function describeClient(state, lane, time) {
   const { run, view, layout } = state;
   const reach = (view.until - view.from) / (layout.right - layout.gutter) * 4;
-  const hold = nearest(run.holds, lane.holds, time, reach, run.end);
-  const call = nearest(run.calls, lane.calls, time, reach, run.end);
+  const hold = nearest(run.holds, lane.holds, time, reach, run.recorded);
+  const call = nearest(run.calls, lane.calls, time, reach, run.recorded);
   const lines = [...(hold < 0 ? [] : holdLines(run, hold)), ...(call < 0 ? [] : callLines(run, call))];
   return lines.length ? { title: `${lane.name} at ${seconds(time)}`, lines } : null;
 }

@@ -65,7 +65,7 @@ function tickStep(perPixel, apart) {
 // The view of a violation: both holds with room around them, unless the overlap would be too small to see.
 function viewOfViolation(run, violation) {
   const starts = violation.holds.map((hold) => hold.from);
-  const ends = violation.holds.map((hold) => hold.until === null ? run.end : hold.until);
+  const ends = violation.holds.map((hold) => hold.until ?? run.recorded);
   let from = Math.min(violation.from, ...starts), until = Math.max(violation.until, ...ends);
   const overlap = Math.max(violation.until - violation.from, 1000);
   if (until - from > 30 * overlap) {
