@@ -15,7 +15,7 @@ from harness.history import History, HistoryError
 from reports import words
 from reports.document import Node, ReportError, plain, read_object
 
-__all__ = ["CheckerView", "EvidenceView", "FaultView", "HoldView", "LogView", "ReportError", "RunView", "load"]
+__all__ = ["CheckerView", "EvidenceView", "FaultView", "InvolvedView", "LogView", "ReportError", "RunView", "load"]
 
 SCHEMA: Final = 1
 LOG_BYTES: Final = 32_768
@@ -25,17 +25,20 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HoldView:
-    """A hold that a checker names as evidence; times in ns as in the history."""
+class InvolvedView:
+    """A hold or a call that a checker names as evidence; times in ns as in the history."""
 
+    f: str
+    """``hold``, or what was called."""
     client: str
     process: int | None
     start: int | None
     end: int | None
     lease_end: int | None
     fence: str
-    acquire_index: int | None
-    release_index: int | None
+    outcome: str
+    """How a hold ended, or what came of a call."""
+    indices: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class EvidenceView:
     start: int | None
     end: int | None
     blame: str
-    holds: tuple[HoldView, ...]
+    involved: tuple[InvolvedView, ...]
     indices: tuple[int, ...]
     number: int | None
 
@@ -147,7 +150,7 @@ def load(folder: Path) -> RunView:
         cluster=tuple(pair for pair in results.flat("cluster") if pair[0] not in ("servers", "clients")),
         servers=cluster.texts("servers"),
         clients=cluster.texts("clients"),
-        plan=results.flat("plan"),
+        plan=tuple(pair for pair in results.flat("plan") if pair[0] != "faults"),
         plan_toml=_optional_text(folder / "plan.toml"),
         checkers=_checkers(results),
         faults=tuple(_fault(node) for node in results.nodes("faults")),
@@ -227,25 +230,38 @@ def _numbers(results: Node) -> dict[str, int]:
 
 
 def _evidence(checker: str, node: Node, number: int | None) -> EvidenceView:
-    indices = tuple(i for i in node.data.get("indices") or () if isinstance(i, int))
     start, end = node.whole("from_ns"), node.whole("until_ns")
-    holds = tuple(_hold(hold) for hold in node.nodes("holds"))
+    involved = tuple(_involved(one) for one in node.nodes("involved") or node.nodes("holds"))
     said = node.text("kind", "finding"), node.text("key"), node.text("sentence")
-    return EvidenceView(checker, *said, start, end, node.text("blame"), holds, indices, number)
+    return EvidenceView(checker, *said, start, end, node.text("blame"), involved, _indices(node, involved), number)
 
 
-def _hold(node: Node) -> HoldView:
+def _indices(node: Node, involved: tuple[InvolvedView, ...]) -> tuple[int, ...]:
+    named = [i for i in node.data.get("indices") or () if isinstance(i, int)]
+    return tuple(named or sorted({i for one in involved for i in one.indices}))
+
+
+def _involved(node: Node) -> InvolvedView:
     fence = node.data.get("fence")
-    return HoldView(
-        client=node.text("client") or node.text("node") or f"process {plain(node.data.get('process'))}",
+    if fence is None and isinstance(asked := node.data.get("invoked"), dict):
+        fence = asked.get("fence")
+    ends = [node.whole("acquire_index"), node.whole("release_index")]
+    named = [i for i in node.data.get("indices") or ends if isinstance(i, int)]
+    return InvolvedView(
+        f=node.text("f", "hold"),
+        client=node.text("client") or f"process {plain(node.data.get('process'))}",
         process=node.whole("process"),
-        start=node.whole("start_ns"),
-        end=node.whole("end_ns"),
+        start=_either(node, "from_ns", "start_ns"),
+        end=_either(node, "until_ns", "end_ns"),
         lease_end=node.whole("lease_end_ns"),
         fence="" if fence is None else plain(fence),
-        acquire_index=node.whole("acquire_index"),
-        release_index=node.whole("release_index"),
+        outcome=node.text("ended") or node.text("outcome"),
+        indices=tuple(named),
     )
+
+
+def _either(node: Node, one: str, other: str) -> int | None:
+    return node.whole(one if node.data.get(one) is not None else other)
 
 
 def _fault(node: Node) -> FaultView:

@@ -182,7 +182,11 @@ def _latency(axes: Axes, acquires: dict[str, Acquires], end: float) -> None:
     raster = sum(len(some.done) for some in acquires.values()) > RASTER_FROM
     for outcome, some in acquires.items():
         if len(some.done):
-            look: dict[str, Any] = {"marker": MARKS[outcome], "s": 9 if outcome == "ok" or raster else 22, "linewidths": 0}
+            look: dict[str, Any] = {
+                "marker": MARKS[outcome],
+                "s": 9 if outcome == "ok" or raster else 22,
+                "linewidths": 0,
+            }
             alpha = 0.25 if raster and outcome == "ok" else 0.75
             axes.scatter(
                 some.done, np.maximum(some.took, 1e-6), color=COLOURS[outcome], alpha=alpha, rasterized=raster,

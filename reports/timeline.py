@@ -13,7 +13,7 @@ from typing import Any, Final
 from harness.history import NEMESIS, Call, History, HistoryError, Op
 from reports.document import ReportError, compact
 from reports.holds import Hold, find_holds
-from reports.model import EvidenceView, FaultView, HoldView, RunView
+from reports.model import EvidenceView, FaultView, InvolvedView, RunView
 
 OUTCOMES: Final = {"ok": 0, "fail": 1, "info": 2}
 NONE: Final = -1
@@ -194,17 +194,16 @@ def _violation(builder: _Builder, found: EvidenceView) -> Data:
         "kind": found.kind,
         "checker": found.checker,
         "blame": found.blame,
-        "holds": [_offender(builder, hold) for hold in found.holds if hold.start is not None],
+        "involved": [_offender(builder, one) for one in found.involved if one.start is not None],
     }
 
 
-def _offender(builder: _Builder, hold: HoldView) -> Data:
+def _offender(builder: _Builder, one: InvolvedView) -> Data:
     return {
-        "lane": builder.lanes.code(hold.client),
-        "from": builder.maybe_us(hold.start),
-        "until": builder.maybe_us(hold.end),
-        "lease": builder.maybe_us(hold.lease_end),
-        "fence": hold.fence,
+        "f": one.f,
+        "lane": builder.lanes.code(one.client),
+        "from": builder.maybe_us(one.start),
+        "until": builder.maybe_us(one.end),
     }
 
 

@@ -137,19 +137,20 @@ def _cycle(script: Script, client: str, asked: float, granted: float, length: fl
     fence, reach = script.fence, rng.lognormvariate(-6.0, 0.5)
     got, until = granted + reach, granted + reach + length
     on = {"key": "k0", "node": client}
-    script.add(asked, process, "invoke", "acquire", value={"timeout": 5.0}, **on)
+    invoked = script.add(asked, process, "invoke", "acquire", value={"timeout": 5.0}, **on)
     acquired = script.add(got, process, "ok", "acquire", value={"fence": fence, "valid_for": TTL - 0.03}, **on)
     value = rng.randrange(1000)
     script.arrival += 2
     step = length / 10
     script.add(got + step, process, "invoke", "read", value={"fence": fence}, **on)
     script.add(got + 2 * step, process, "ok", "read", value={"value": value, "arrival": script.arrival - 1}, **on)
-    script.add(until - 3 * step, process, "invoke", "write", value={"fence": fence, "value": value + 1}, **on)
-    script.add(until - 2 * step, process, "ok", "write", value={"arrival": script.arrival}, **on)
+    writes = script.add(until - 3 * step, process, "invoke", "write", value={"fence": fence, "value": value + 1}, **on)
+    wrote = script.add(until - 2 * step, process, "ok", "write", value={"arrival": script.arrival}, **on)
     released = script.add(until, process, "invoke", "release", **on)
     script.add(until + reach / 2, process, "ok", "release", **on)
     ends = {"until": until, "done": until + reach, "got": got, "fence": fence, "client": client, "process": process}
-    script.holds.append(ends | {"acquired": acquired, "released": released})
+    entries = {"asked": invoked, "acquired": acquired, "released": released, "write": (writes, wrote)}
+    script.holds.append(ends | entries)
     return script.holds[-1]
 
 
@@ -180,7 +181,7 @@ def _results(folder: Path, kind: str, script: Script, history: History, limit: f
     evidence = [_evidence(a, b) for a, b in script.overlaps]
     valid = False if evidence else None if kind == "unknown" else True
     results = _verdict(valid, evidence) | _setting(limit) | {"faults": script.faults}
-    results["checkers"] = _checkers(valid, evidence, len(script.holds))
+    results["checkers"] = _checkers(valid, script, evidence)
     acquires = [c.outcome for c in history.calls("acquire")]
     counted = {f"acquires_{kind}": acquires.count(kind) for kind in ("ok", "fail", "info")}
     results["stats"] = {"operations": len(history.calls()), **counted, "virtual_seconds": limit, "real_seconds": 0.6}
@@ -189,24 +190,40 @@ def _results(folder: Path, kind: str, script: Script, history: History, limit: f
 
 def _evidence(first: Entry, second: Entry) -> Entry:
     holds = [_held(first), _held(second)]
-    start, end = holds[1]["start_ns"], min(holds[0]["end_ns"], holds[1]["end_ns"])
+    start, end = holds[1]["from_ns"], min(holds[0]["until_ns"], holds[1]["until_ns"])
     length = (end - start) / SECOND
     sentence = (
         f"c{holds[0]['client'][1:]} and {holds[1]['client']} both held k0 for {length:.3f} s, from "
         f"{(start - START_NS) / SECOND:.3f} s: the first lease was still valid by the client's clock, yet n2, n3 "
         f"and n5, whose clocks had jumped 12 s ahead, had expired it."
     )
-    indices = [holds[0]["acquire_index"], holds[1]["acquire_index"], holds[0]["release_index"]]
     where = {"from_ns": start, "until_ns": end, "blame": "service"}
-    return {"kind": "overlap", "key": "k0", "sentence": sentence, **where, "holds": holds, "indices": indices}
+    return {"kind": "overlap", "key": "k0", "sentence": sentence, **where, "involved": holds}
 
 
 def _held(hold: Entry) -> Entry:
-    acquired, released = hold["acquired"], hold["released"]
+    asked, acquired, released = hold["asked"], hold["acquired"], hold["released"]
     start = acquired["at"]
-    times = {"start_ns": start, "end_ns": released["at"], "lease_end_ns": start + round(1.97 * SECOND)}
-    indices = {"acquire_index": acquired["index"], "release_index": released["index"]}
-    return {"client": hold["client"], "process": hold["process"], **times, "fence": hold["fence"], **indices}
+    times = {"from_ns": start, "until_ns": released["at"], "lease_end_ns": start + round(1.97 * SECOND)}
+    indices = [asked["index"], acquired["index"], released["index"]]
+    who = {"f": "hold", "client": hold["client"], "process": hold["process"], "key": "k0"}
+    return {**who, **times, "fence": hold["fence"], "ended": "released", "indices": indices}
+
+
+def _interleaved(first: Entry, second: Entry) -> Entry:
+    """The later hold's write came between the earlier one's read and write."""
+    calls = [_called(first, "write"), _called(second, "write")]
+    where = {"from_ns": calls[1]["from_ns"], "until_ns": calls[0]["until_ns"], "blame": "service"}
+    sentence = f"{second['client']} wrote k0 between the read and the write of {first['client']}: its write was lost."
+    return {"kind": "interleaved", "key": "k0", "sentence": sentence, **where, "involved": calls}
+
+
+def _called(hold: Entry, f: str) -> Entry:
+    asked, done = hold[f]
+    who = {"f": f, "key": "k0", "client": hold["client"], "process": hold["process"]}
+    times = {"from_ns": asked["at"], "until_ns": done["at"]}
+    said = {"invoked": asked["value"], "returned": done["value"], "outcome": "ok"}
+    return {**who, **times, **said, "indices": [asked["index"], done["index"]]}
 
 
 def _verdict(valid: bool | None, evidence: list[Entry]) -> Entry:
@@ -244,7 +261,8 @@ def _setting(limit: float) -> Entry:
     }
 
 
-def _checkers(valid: bool | None, evidence: list[Entry], holds: int) -> Entry:
+def _checkers(valid: bool | None, script: Script, evidence: list[Entry]) -> Entry:
+    holds = len(script.holds)
     bad = "Two clients held the same key at the same time." if evidence else "No two holds of one key overlap."
     return {
         "mutual-exclusion": {
@@ -257,9 +275,7 @@ def _checkers(valid: bool | None, evidence: list[Entry], holds: int) -> Entry:
         "resource": {
             "valid": not evidence,
             "explanation": "A write was lost." if evidence else "Every critical section ran alone.",
-            "evidence": [{"kind": "interleaved", "sentence": "c1 wrote k0 between the read and the write of c0."}]
-            if evidence
-            else [],
+            "evidence": [_interleaved(*pair) for pair in script.overlaps[-1:]],
         },
         "fairness": {"valid": None, "explanation": "redlock promises no queue; nothing to check.", "evidence": []},
     }

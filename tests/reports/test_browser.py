@@ -116,7 +116,7 @@ def test_buttons_go_through_the_violations(opened: Open) -> None:
     page.click("[data-do=next]")
     second = view(page)
     assert second[0] > first[0]
-    assert page.locator("#timeline-said").inner_text().startswith("2 of 3")
+    assert page.locator("#timeline-said").inner_text().startswith("2 of 4")
     page.click("[data-do=previous]")
     assert view(page) == first
     page.click("[data-do=whole]")

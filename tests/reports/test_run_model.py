@@ -23,10 +23,18 @@ def change(folder: Path, **entries: Any) -> None:
 def test_a_violation_is_numbered_in_the_order_of_time(folder: Path) -> None:
     run = model.load(folder)
     assert run.judgement == "invalid"
-    assert [found.number for found in run.evidence] == [1, 2, 3]
+    assert [(found.number, found.kind) for found in run.evidence[2:]] == [(3, "overlap"), (4, "interleaved")]
     starts = [found.start for found in run.evidence]
     assert starts == sorted(starts, key=lambda start: start or 0)
     assert run.interrupted == ""
+
+
+def test_holds_may_be_told_in_either_form(folder: Path) -> None:
+    hold = {"client": "c1", "start_ns": 5, "end_ns": None, "fence": 0, "acquire_index": 3, "release_index": None}
+    finding = {"kind": "overlap", "sentence": "x", "from_ns": sample.START_NS, "holds": [hold]}
+    change(folder, checkers={"mutual-exclusion": {"valid": False, "evidence": [finding]}})
+    (one,) = model.load(folder).evidence[0].involved
+    assert (one.f, one.start, one.end, one.fence, one.indices) == ("hold", 5, None, "0", (3,))
 
 
 def test_evidence_of_checks_that_hold_is_no_violation(folder: Path) -> None:

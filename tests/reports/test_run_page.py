@@ -87,7 +87,7 @@ def test_the_verdict_comes_first(reported: Reported, kind: str, word: str) -> No
 def test_both_holders_are_named_with_their_times(reported: Reported) -> None:
     text = " ".join(Page(reported("violation").read_text()).words)
     run = model.load(reported("violation").parent)
-    for hold in run.evidence[0].holds:
+    for hold in run.evidence[0].involved:
         assert f"{hold.client} process {hold.process}" in text
         assert f"{((hold.start or 0) - run.history.origin) / 1e9:.3f} s" in text
 

@@ -104,7 +104,7 @@ function drawViolations(state) {
 function drawViolation(state, violation) {
   const { context, layout, run, colours } = state;
   const from = xOf(state, violation.from), width = Math.max(xOf(state, violation.until) - from, 2);
-  const lanes = violation.holds.map((hold) => hold.lane);
+  const lanes = violation.involved.map((one) => one.lane);
   const top = lanes.length ? laneTop(layout, Math.min(...lanes)) + 2 : layout.top;
   const bottom = lanes.length ? laneTop(layout, Math.max(...lanes)) + CLIENT_LANE - 3 : layout.bottom;
   context.fillStyle = state.hatch.bad;
@@ -113,15 +113,17 @@ function drawViolation(state, violation) {
   context.lineWidth = 1;
   context.strokeRect(from, top, width, bottom - top);
   context.lineWidth = 2.5;
-  for (const hold of violation.holds) outlineHold(state, hold, run.recorded);
+  for (const one of violation.involved) outline(state, one, run.recorded);
   return { centre: from + width / 2, top };
 }
 
-function outlineHold(state, hold, end) {
-  const { context, layout } = state;
-  const from = xOf(state, hold.from), until = xOf(state, hold.until === null ? end : hold.until);
+// A hold is outlined as a whole, a call low in its bar, where the critical section is.
+function outline(state, one, end) {
+  const { context, layout } = state, top = laneTop(layout, one.lane);
+  const from = xOf(state, one.from), width = Math.max(xOf(state, one.until ?? end) - from, 3);
   context.beginPath();
-  context.roundRect(from, laneTop(layout, hold.lane) + 11, Math.max(until - from, 2), 24, 4);
+  if (one.f === "hold") context.roundRect(from, top + 11, width, 24, 4);
+  else context.roundRect(from, top + 24, width, 9, 2);
   context.stroke();
 }
 

@@ -62,10 +62,10 @@ function tickStep(perPixel, apart) {
   return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= rough);
 }
 
-// The view of a violation: both holds with room around them, unless the overlap would be too small to see.
+// The view of a violation: all that was involved, with room around them, unless the overlap would be too small to see.
 function viewOfViolation(run, violation) {
-  const starts = violation.holds.map((hold) => hold.from);
-  const ends = violation.holds.map((hold) => hold.until ?? run.recorded);
+  const starts = violation.involved.map((one) => one.from);
+  const ends = violation.involved.map((one) => one.until ?? run.recorded);
   let from = Math.min(violation.from, ...starts), until = Math.max(violation.until, ...ends);
   const overlap = Math.max(violation.until - violation.from, 1000);
   if (until - from > 30 * overlap) {
