@@ -7,7 +7,8 @@ begun before B's and released after B's grant had come back, if afterwards C was
 most   a tenth of the lease): so it was no plain overrun by B;
 - B's grant was not itself the fault: A's lease had ended when B was granted; or A had none, and C had asked in vain
   before A's release, so that the lock did exclude (a lock that grants to everybody has no release to blame);
-- nobody else was granted between B's grant and A's release, so that B's lock was alive until then;
+- nobody else was granted between B's grant and A's release, so that B's lock was alive until then; and A's is the first
+  release of an older hold to be under way in that time, so that no other one is to blame;
 - no fault that touched a server, nor one that touched B's host, was active between B's request and C's grant: a clock
   that jumped, a restart, an eviction or a failover may have taken B's lock away, and explains C as well;
 - A's release did not ``fail``: the lock says that it changed nothing. One with an unknown outcome may have.
@@ -20,7 +21,6 @@ client's next hold is not "somebody else's".
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -78,14 +78,25 @@ def _alive(found: Holds, row: int, time: int) -> bool:
 
 
 def _between(found: Holds, releases: list[tuple[int, int]], b_row: int, c_row: int) -> Iterator[Trio]:
-    """The releases by other clients' older holds between B's grant and C's, which is the key's next grant."""
+    """The first release by another client's older hold that may have met B's, if that is certain to be to blame."""
     begin, end = int(found.start[b_row]), int(found.start[c_row])
-    for time, a_row in releases[bisect_right(releases, (begin, len(found))) :]:
+    for time, a_row in releases:
         if time >= end:
             return
         older = found.start[a_row] < begin and found.client[a_row] != found.client[b_row]
-        if older and not _refused(found.view, int(found.release[a_row])) and _excluded(found, a_row, b_row, time):
-            yield found[a_row], found[b_row], found[c_row]
+        if not older or _refused(found.view, int(found.release[a_row])):
+            continue
+        if time > begin:
+            if _excluded(found, a_row, b_row, time):
+                yield found[a_row], found[b_row], found[c_row]
+            return
+        if begin < _returned(found.view, int(found.release[a_row])):
+            return
+
+
+def _returned(columns: View, invoke: int) -> int:
+    done = int(columns.done[invoke])
+    return columns.end if done == NONE else int(columns.time[done])
 
 
 def _refused(columns: View, release: int) -> bool:

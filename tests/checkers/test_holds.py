@@ -1,0 +1,160 @@
+"""Holds, mutual exclusion and fencing against their definitions: exhaustively on small histories, then at random.
+
+Exhaustive: every order of the entries of two clients with each of 7 scripts of up to 6 entries (3,306 orders of 49
+pairs), of three clients with 3 entries each (1,680), and of two clients with 4 entries each under every pattern of
+equal times (70 x 128 = 8,960): 13,946 histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.fencing import Fencing
+from checkers.holds import holds
+from checkers.mutual_exclusion import MutualExclusion
+from harness.history import History, OpType
+from tests.checkers.naive import naive_holds, naive_overlap, naive_token_trouble
+from tests.checkers.story import Story
+
+Entry = tuple[str, str, Any]
+ACQUIRE: Entry = ("acquire", "invoke", {"timeout": 9.0})
+OK: Entry = ("acquire", "ok", {"fence": None, "valid_for": None})
+RELEASE: Entry = ("release", "invoke", None)
+OUTCOMES: tuple[OpType, ...] = ("ok", "ok", "ok", "fail", "info")
+SCRIPTS: dict[str, list[Entry]] = {
+    "holds": [ACQUIRE, OK],
+    "releases": [ACQUIRE, OK, RELEASE, ("release", "ok", None)],
+    "release unknown": [ACQUIRE, OK, RELEASE, ("release", "info", None)],
+    "unknown": [ACQUIRE, ("acquire", "info", None)],
+    "fails": [ACQUIRE, ("acquire", "fail", None)],
+    "nests": [ACQUIRE, OK, ACQUIRE, OK, RELEASE, ("release", "ok", None)],
+    "is told": [ACQUIRE, OK, ("check", "invoke", None), ("check", "ok", {"valid": False})],
+}
+
+
+def orders(lengths: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every way to interleave sequences of these lengths, as the client of each step."""
+    if not any(lengths):
+        yield ()
+    for client, left in enumerate(lengths):
+        if left:
+            rest = tuple(n - (i == client) for i, n in enumerate(lengths))
+            for tail in orders(rest):
+                yield (client, *tail)
+
+
+def tell(scripts: list[list[Entry]], order: tuple[int, ...], gaps: tuple[int, ...] = (), **options: Any) -> History:
+    """The history of an interleaving; ``gaps`` are the seconds before each step but the first (1 if not given)."""
+    story = Story(**options)
+    at, positions = 1.0, [0] * len(scripts)
+    for step, client in enumerate(order):
+        at += (gaps[step - 1] if gaps else 1) if step else 0
+        f, type_, value = scripts[client][positions[client]]
+        positions[client] += 1
+        story.entry(at, f"c{client}", type_, f, "k0", value)  # type: ignore[arg-type]
+    return story.told(at + 1)
+
+
+def agree(history: History) -> None:
+    held = naive_holds(history)
+    fast = [(hold.client, hold.key, hold.start_ns, hold.end_ns) for hold in holds(history)]
+    assert sorted(fast) == sorted((hold.client, hold.key, hold.start, hold.end) for hold in held)
+    assert (MutualExclusion().check(history).valid is False) == naive_overlap(held)
+
+
+@pytest.mark.parametrize("pair", list(product(SCRIPTS, SCRIPTS)), ids="+".join)
+def test_two_clients_exhaustively(pair: tuple[str, str]) -> None:
+    scripts = [SCRIPTS[name] for name in pair]
+    for order in orders((len(scripts[0]), len(scripts[1]))):
+        agree(tell(scripts, order))
+
+
+def test_three_clients_exhaustively() -> None:
+    for order in orders((3, 3, 3)):
+        agree(tell([SCRIPTS["releases"][:3]] * 3, order))
+
+
+def test_equal_times_exhaustively() -> None:
+    for order in orders((4, 4)):
+        for gaps in product((0, 1), repeat=7):
+            agree(tell([SCRIPTS["releases"]] * 2, order, gaps))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Up to 30 entries of 3 clients, 2 keys, leases, checks, crashes, ties and unknown outcomes; tokens at random."""
+    story = Story(discipline=draw(st.sampled_from(["trusting", "checking"])))
+    pending: dict[str, tuple[str, str]] = {}
+    at = 1.0
+    for _ in range(draw(st.integers(1, 30))):
+        at += draw(st.sampled_from([0.0, 0.5, 1.0]))
+        client = f"c{draw(st.integers(0, 2))}"
+        if client not in pending:
+            f = draw(st.sampled_from(["acquire", "acquire", "release", "check", "extend", "crash"]))
+            if f == "crash":
+                story.crash(at, client)
+                continue
+            pending[client] = (f, f"k{draw(st.integers(0, 1))}")
+            story.entry(at, client, "invoke", *pending[client])
+            continue
+        f, key = pending.pop(client)
+        type_: OpType = draw(st.sampled_from(OUTCOMES))
+        story.entry(at, client, type_, f, key, _answer(draw, f) if type_ == "ok" else None)
+    return story.told(at + 1)
+
+
+def _answer(draw: st.DrawFn, f: str) -> Any:
+    if f == "acquire":
+        tokens = st.one_of(st.none(), st.integers(0, 5), st.sampled_from(["a", "b"]))
+        return {"fence": draw(tokens), "valid_for": draw(st.sampled_from([None, -0.5, 0.0, 1.0, 2.0]))}
+    return {{"check": "valid", "extend": "extended", "release": "done"}[f]: draw(st.booleans())}
+
+
+@settings(max_examples=800, deadline=None)
+@given(histories())
+def test_random_histories(history: History) -> None:
+    agree(history)
+    assert (Fencing().check(history).valid is False) == naive_token_trouble(naive_holds(history))
+
+
+def test_tokens_exhaustively() -> None:
+    """Two clients, one round each, 70 orders x 3^2 tokens of {1, 2, "a"} = 630 histories."""
+    for order in orders((4, 4)):
+        for tokens in product((1, 2, "a"), repeat=2):
+            scripts = [
+                [ACQUIRE, ("acquire", "ok", {"fence": token}), RELEASE, ("release", "ok", None)] for token in tokens
+            ]
+            history = tell(scripts, order)
+            assert (Fencing().check(history).valid is False) == naive_token_trouble(naive_holds(history))
+
+
+def test_a_hundred_overlaps_are_counted_and_cut() -> None:
+    story = Story()
+    for n in range(100):
+        begin = 1.0 + 3 * n
+        story.acquire("c0", begin, begin + 0.1, valid_for=2.0).acquire("c1", begin, begin + 1, valid_for=2.0)
+        story.release("c0", begin + 1.5).release("c1", begin + 1.6)
+    verdict = MutualExclusion().check(story.told())
+    assert verdict.stats["violations"] == 100
+    assert len(verdict.evidence) == 20
+    assert verdict.evidence[0].blame == "service"
+    assert "c1 acquired k0 at 2.000 s while c0 still held it until 2.500 s" in verdict.explanation
+
+
+@pytest.mark.parametrize(("valid_for", "blame"), [(None, "service"), (2.0, "service"), (0.5, "client")])
+def test_blame(valid_for: float | None, blame: str) -> None:
+    story = Story().acquire("c0", 0.1, 0.2, valid_for=valid_for).acquire("c1", 0.3, 1.0)
+    verdict = MutualExclusion().check(story.release("c0", 1.5).release("c1", 1.6).told())
+    assert [violation.blame for violation in verdict.evidence] == [blame]
+
+
+def test_a_client_goes_on_under_a_new_process_number() -> None:
+    story = Story().acquire("c0", 0.1, 0.2).call("c0", "write", 0.3, 0.4, "info", asked={"value": 1})
+    story.acquire("c1", 0.15, 0.7).release("c0", 0.6).release("c1", 0.8)
+    assert MutualExclusion().check(story.told()).valid is True

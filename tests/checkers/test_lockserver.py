@@ -1,0 +1,123 @@
+"""Ownership, deadlock and liveness against a simulated service that knows what happened: 1,140 runs of 25 s."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from checkers.base import Verdict, Violation
+from checkers.deadlock import Deadlock
+from checkers.faults import faults
+from checkers.holds import holds
+from checkers.liveness import Liveness
+from checkers.mutual_exclusion import MutualExclusion
+from checkers.ownership import Ownership
+from harness.history import History
+from tests.checkers.lockserver import World
+
+SECOND = 1_000_000_000
+SEEDS = range(60)
+CORRECT: dict[str, dict[str, Any]] = {
+    "calm": {},
+    "pauses": {"pauses": 0.3},
+    "clock jumps": {"jumps": True},
+    "pauses and clock jumps": {"pauses": 0.3, "jumps": True},
+    "crashes": {"crashes": 0.05},
+    "lost replies": {"losses": 0.1},
+    "everything": {"pauses": 0.2, "jumps": True, "crashes": 0.03, "losses": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", CORRECT)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_correct_lock_is_not_accused(name: str, seed: int) -> None:
+    history = World(seed, **CORRECT[name]).run()
+    for checker in (Ownership(), Deadlock(), Liveness()):
+        verdict = checker.check(history)
+        assert verdict.valid is not False, verdict.explanation
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_pauses_and_jumps_nothing_overlaps(seed: int) -> None:
+    assert MutualExclusion().check(World(seed, crashes=0.05, losses=0.1).run()).valid is not False
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_foreign_release_is_found_and_no_other(seed: int, jumps: bool) -> None:
+    world = World(seed, trusts=True, pauses=0.3, jumps=jumps)
+    history = world.run()
+    verdict = Ownership().check(history)
+    truth = [round(at * SECOND) for at, _, _ in world.server.foreign]
+    for violation in verdict.evidence:
+        assert any(violation.from_ns <= at <= violation.until_ns for at in truth), violation.sentence
+    for at in truth:
+        if documented(history, at):
+            assert found(verdict, at), at / SECOND
+
+
+def documented(history: History, at: int) -> bool:
+    """Whether the foreign release at ``at`` has the shape that the checker promises to find: see its module."""
+    everything = sorted(holds(history), key=lambda hold: hold.start_ns)
+    for victim, third in pairwise(everything):
+        older = [hold for hold in everything if hold.start_ns < victim.start_ns and hold.client != victim.client]
+        begin, end = victim.start_ns, third.start_ns
+        active = [hold for hold in older if hold.end_ns < end and hold.end_ns + SECOND // 40 > begin]
+        lease = victim.lease_end_ns or 0
+        hosts = {"n1", victim.client}
+        struck = [fault for fault in faults(history) if fault.hosts & hosts]
+        if (
+            begin < at < end < victim.end_ns
+            and end + SECOND // 4 < lease
+            and third.client != victim.client
+            and len(active) == 1
+            and active[0].end_ns > begin
+            and (active[0].lease_end_ns or 0) <= begin
+            and not any(fault.during(history.time[victim.acquire], end) for fault in struck)
+        ):
+            return True
+    return False
+
+
+def found(verdict: Verdict, at: int) -> Violation | None:
+    return next((v for v in verdict.evidence if v.from_ns <= at <= v.until_ns), None)
+
+
+def test_the_documented_shape_occurs() -> None:
+    """Else the test above would prove nothing."""
+    shapes = 0
+    for seed in SEEDS:
+        world = World(seed, trusts=True, pauses=0.3)
+        history = world.run()
+        shapes += sum(documented(history, round(at * SECOND)) for at, _, _ in world.server.foreign)
+    assert shapes > 20
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lock_that_excludes_nobody_has_no_foreign_releases(seed: int) -> None:
+    history = World(seed, grants_all=True, pauses=0.1).run()
+    assert MutualExclusion().check(history).valid is False
+    assert Ownership().check(history).valid is not False
+
+
+@pytest.mark.parametrize("fault", [{"crashes": 0.2}, {"losses": 0.1}])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lock_without_expiry_deadlocks(seed: int, fault: dict[str, Any]) -> None:
+    """Found exactly if the service's key was taken for ttl + slack, and requests' time beside, before the end."""
+    world = World(seed, ttl=None, **fault)
+    history = world.run()
+    stuck_for = world.span - max(world.server.since, *world.crashed, 0.0)
+    orphaned = not any(hold.ended == "open" for hold in holds(history)) and world.server.owner is not None
+    verdict, live = Deadlock().check(history), Liveness().check(history)
+    assert (verdict.valid is False) == (live.valid is False)
+    if orphaned and stuck_for > 9:
+        assert verdict.valid is False
+    if verdict.valid is False:
+        assert orphaned or world.server.owner is None or stuck_for > 3
+
+
+def test_a_world_is_a_function_of_its_seed() -> None:
+    first, second = (list(World(5, pauses=0.2).run()) for _ in range(2))
+    assert first == second

@@ -1,0 +1,133 @@
+"""The resource checker against a simulated register and stock.
+
+Exhaustive: every order of read and write of 3 clients (90) and of two rounds of 2 clients (70), each write accepted,
+applied with its answer lost, or lost altogether: 90 x 27 + 70 x 81 = 8,100 histories; 5 takes of a stock of up to 3:
+3^5 x 4 = 972.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from checkers.resource import Resource
+from harness.history import History
+from tests.checkers.story import Story
+from tests.checkers.test_holds import orders
+
+Step = tuple[int, str, str, int]
+"""Client, f, outcome, value read or written."""
+
+
+def run(order: tuple[int, ...], outcomes: tuple[str, ...]) -> list[Step]:
+    """What each client saw: read the counter, write it plus one, in this order; unapplied writes change nothing."""
+    register, writes = 0, 0
+    seen: dict[int, int] = {}
+    steps: list[Step] = []
+    for client in order:
+        if client not in seen:
+            seen[client] = register
+            steps.append((client, "read", "ok", register))
+            continue
+        value, outcome = seen.pop(client) + 1, outcomes[writes]
+        writes += 1
+        steps.append((client, "write", outcome, value))
+        if outcome != "unapplied":
+            register = value
+    return steps
+
+
+def tell(steps: list[Step]) -> History:
+    story = Story()
+    arrival = 0
+    for number, (client, f, outcome, value) in enumerate(steps):
+        if outcome == "ok":
+            story.access(f"c{client}", f, 1.0 + number, arrival, value)
+        else:
+            asked = {"fence": None, "value": value}
+            story.call(f"c{client}", f, 1.0 + number, 1.5 + number, "info", asked=asked)
+        arrival += outcome != "unapplied"
+    return story.told()
+
+
+def completions(steps: list[Step]) -> Iterator[list[Step]]:
+    """Every order of what may have happened: each write with a lost answer is left out or put at any later place."""
+    for number, step in enumerate(steps):
+        if step[2] in ("applied", "unapplied"):
+            rest = steps[:number] + steps[number + 1 :]
+            yield from completions(rest)
+            for place in range(number, len(steps)):
+                yield from completions([*rest[:place], (*step[:2], "assumed", step[3]), *rest[place:]])
+            return
+    yield steps
+
+
+def loses(steps: list[Step]) -> bool | None:
+    """Whether the counter ends below the number of writes; None if the reads contradict this order."""
+    register, writes = 0, 0
+    for _, f, _, value in steps:
+        if f == "read" and value != register:
+            return None
+        if f == "write":
+            register, writes = value, writes + 1
+    return register < writes
+
+
+def judge(order: tuple[int, ...], outcomes: tuple[str, ...]) -> None:
+    steps = run(order, outcomes)
+    invalid = Resource().check(tell(steps)).valid is False
+    certain = all(lost is not False for lost in map(loses, completions(steps)))
+    surely = loses_by_version([step for step in steps if step[2] == "ok"])
+    assert not invalid or certain, steps
+    assert invalid or not surely, steps
+
+
+def loses_by_version(steps: list[Step]) -> bool:
+    """Whether an accepted write of another client lies between an accepted read and write of one."""
+    return any(
+        a[:2] == (c[0], "read")
+        and c[1] == "write"
+        and b[1] == "write"
+        and b[0] != c[0]
+        and not any(d[0] == c[0] for d in steps[i + 1 : k])
+        for i, a in enumerate(steps)
+        for k, c in enumerate(steps)
+        for b in steps[i + 1 : k]
+    )
+
+
+def test_three_clients_exhaustively() -> None:
+    for order in orders((2, 2, 2)):
+        for outcomes in product(("ok", "applied", "unapplied"), repeat=3):
+            judge(order, outcomes)
+
+
+def test_two_rounds_exhaustively() -> None:
+    for order in orders((4, 4)):
+        for outcomes in product(("ok", "applied", "unapplied"), repeat=4):
+            judge(order, outcomes)
+
+
+@pytest.mark.parametrize("stock", range(4))
+def test_takes_exhaustively(stock: int) -> None:
+    """Oversold, whatever happened to the takes with lost answers, exactly if the accepted ones are too many."""
+    for outcomes in product(("ok", "info", "fail"), repeat=5):
+        story, arrival = Story(stock={"k0": stock}), 0
+        for number, outcome in enumerate(outcomes):
+            if outcome == "ok":
+                story.access(f"c{number % 3}", "take", 1.0 + number, arrival)
+                arrival += 1
+            else:
+                story.call(f"c{number % 3}", "take", 1.0 + number, 1.5 + number, outcome)  # type: ignore[arg-type]
+        least = min(sum(applied) for applied in product(*[{"ok": (1,), "fail": (0,)}.get(o, (0, 1)) for o in outcomes]))
+        assert (Resource().check(story.told()).valid is False) == (least > stock)
+
+
+def test_a_lost_write_excuses_a_strange_read() -> None:
+    story = Story().access("c0", "write", 1.0, 0, 1).call("c1", "write", 1.1, 1.2, "info", asked={"value": 2})
+    assert Resource().check(story.access("c0", "read", 1.5, 2, 2).told()).valid is True
+    story = Story().access("c0", "write", 1.0, 0, 1)
+    verdict = Resource().check(story.access("c0", "read", 1.5, 1, 2).told())
+    assert [violation.kind for violation in verdict.evidence] == ["stale-read"]
