@@ -19,7 +19,7 @@ from . import plan as plans
 from . import store as stores
 from .errors import USAGE, HarnessError, UsageError
 from .listing import listing, show_lock
-from .nemesis import default_spec
+from .nemesis import default_specs
 from .plan import FaultSpec, Plan
 from .runner import Progress as Report
 from .runs import Result, complete, run
@@ -92,9 +92,7 @@ def _backend(cluster: str) -> str:
 
 def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
     for name in nemesis.split(","):
-        spec = default_spec(name.strip(), ttl)
-        if spec is not None:
-            yield spec
+        yield from default_specs(name.strip(), ttl)
 
 
 def _one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet: bool) -> int:

@@ -37,10 +37,14 @@ def fault_class(name: str) -> type[Fault]:
     return found
 
 
-def default_spec(name: str, ttl: float) -> FaultSpec | None:
-    """When ``name`` strikes if a user only names it; None for the fault that never does."""
-    schedule = {key: multiples(value, ttl) for key, value in fault_class(name).schedule.items()}
-    return msgspec.convert({"fault": name, **schedule}, FaultSpec) if schedule else None
+def default_specs(name: str, ttl: float) -> list[FaultSpec]:
+    """When ``name`` (and what comes with it) strikes if a user only names it; none for the fault that never does."""
+    fault = fault_class(name)
+    schedules = [*fault.companions, {"fault": name, **fault.schedule}] if fault.schedule else []
+    return [
+        msgspec.convert({key: multiples(value, ttl) for key, value in schedule.items()}, FaultSpec)
+        for schedule in schedules
+    ]
 
 
 def build_fault(spec: FaultSpec) -> Fault:

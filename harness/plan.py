@@ -71,8 +71,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     ttl: float = 2.0
     hold: float = 0.1
     rest: float = 0.05
+    stagger: float = 0.0
+    """Client n starts n times this late."""
     wait: float = 0.0
-    """How long an acquire may wait; 0 means twice the ttl."""
+    """How long an acquire may wait; 0 means as long as the ttl."""
     discipline: Discipline = "trusting"
     fencing: Fencing = "off"
     time_limit: float = 30.0
@@ -88,7 +90,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def acquire_wait(self) -> float:
-        return self.wait or 2 * self.ttl
+        return self.wait or self.ttl
 
     @property
     def settle_time(self) -> float:
@@ -102,7 +104,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         for name in ("clients", "keys"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("nodes", "wait", "rest", "slack", "settle"):
+        for name in ("nodes", "wait", "rest", "slack", "settle", "stagger"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative, got {getattr(self, name):g}")
         for spec in self.faults:
@@ -112,7 +114,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 _DURATIONS: Final = frozenset(
-    {"ttl", "hold", "rest", "wait", "time_limit", "settle", "slack", "at", "every", "delay", "for"}
+    {"ttl", "hold", "rest", "wait", "time_limit", "settle", "slack", "stagger", "at", "every", "delay", "for"}
 )
 
 

@@ -111,6 +111,7 @@ class Runner:
         number = int(client.removeprefix("c")) + generation * GENERATION
 
         def main(checkpoint: Callable[[], None]) -> None:
+            time.sleep(0.0 if generation else self._plan.stagger * number)
             self._workload.run(self._client(client, number, checkpoint))
 
         self._joins.append(self._cluster.launch(client, main))

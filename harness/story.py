@@ -88,7 +88,7 @@ def _sentence(text: str) -> str:
 
 def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
     """The faults that were at work while the earlier of the two holds went wrong."""
-    since = min([hold.get("start_ns", violation.from_ns) for hold in violation.involved] or [violation.from_ns])
+    since = min([hold.get("from_ns", violation.from_ns) for hold in violation.involved] or [violation.from_ns])
     acting = [
         fault
         for fault in faults

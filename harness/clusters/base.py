@@ -45,6 +45,16 @@ class Address:
     addresses: tuple[tuple[str, int], ...]
 
 
+class Snare(Protocol):
+    """Lies in wait for one message; ``used`` once it has caught it."""
+
+    @property
+    def used(self) -> bool: ...
+
+    def cancel(self) -> None:
+        """Catch nothing any more."""
+
+
 class Cluster(Protocol):
     """Hosts that run servers and clients. ``abilities`` names what faults may need; a fault that needs more is refused
     before the run starts."""
@@ -114,8 +124,8 @@ class Cluster(Protocol):
 
     def shape(self, source: str, target: str, shape: Shape) -> None: ...
 
-    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Callable[[], bool]:
-        """Lose (or, with ``delay``, hold back) the next data on this link that contains ``needle``. Returns ``used()``."""
+    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
+        """Lose (or, with ``delay``, hold back) the next data on this link that contains ``needle``."""
 
     def break_streams(self, host: str) -> int:
         """Reset a host's connections to other hosts of the cluster; returns how many."""

@@ -11,7 +11,7 @@ import msgspec
 from ..sim import threads
 from ..sim.hosts import EPOCH, Host
 from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
-from ..sim.network import Network
+from ..sim.network import Network, Snare
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
 from ..workloads.resource import PORT, Request, Resource
@@ -223,16 +223,10 @@ class SimCluster:
         link.loss = shape.loss
         link.bytes_per_second = shape.rate
 
-    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Callable[[], bool]:
-        link = self._network.link(source, target)
-
-        def rule(data: bytes) -> int | None:
-            if needle not in data:
-                return None
-            return -1 if delay is None else round(delay * SECOND)
-
-        link.swallow.append(rule)
-        return lambda: rule not in link.swallow
+    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
+        snare = Snare(needle, -1 if delay is None else round(delay * SECOND))
+        self._network.link(source, target).snares.append(snare)
+        return snare
 
     def break_streams(self, host: str) -> int:
         return self._machines[host].host.break_streams(set(self._machines))

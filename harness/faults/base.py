@@ -67,6 +67,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: ClassVar[frozenset[str]] = frozenset()
     disturbs: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"every": 10.0, "for": 5.0}
+    companions: ClassVar[tuple[dict[str, Any], ...]] = ()
+    """Other faults that come with it if the user only names it: fields of FaultSpecs."""
 
     def inject(self, scene: Scene) -> Damage:
         raise NotImplementedError

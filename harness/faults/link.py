@@ -10,7 +10,7 @@ from ..clusters.base import Facts, Shape
 from .base import PROBE, Damage, Fault, Scene, Seen, targets
 
 Links = list[tuple[str, str]]
-CATCH: Final = 2.0
+CATCH: Final = 10.0
 """Seconds within which a message to lose or to hold back must have come by."""
 
 
@@ -57,6 +57,23 @@ class Latency(Fault, frozen=True):
     def inject(self, scene: Scene) -> Damage:
         links = _ends(scene, self.clients, self.servers)
         return _shape(scene, links, Shape(latency=self.delay, jitter=self.jitter), 2 * self.delay)
+
+
+class ReplicationLag(Fault, frozen=True):
+    """Packets between servers take ``delay`` seconds longer: asynchronous replicas fall behind."""
+
+    name: ClassVar[str] = "replication-lag"
+    summary: ClassVar[str] = "replicas are behind their primary"
+    needs: ClassVar[frozenset[str]] = frozenset({"shape", "peers"})
+    disturbs: ClassVar[bool] = False
+    schedule: ClassVar[dict[str, Any]] = {"at": 0.0}
+
+    delay: float = 0.05
+
+    def inject(self, scene: Scene) -> Damage:
+        servers = scene.hosts("server")
+        links = [(a, b) for a in servers for b in servers if a != b]
+        return _shape(scene, links, Shape(latency=self.delay), 2 * self.delay)
 
 
 class SlowLink(Fault, frozen=True):
@@ -139,12 +156,17 @@ class _OneMessage(Fault, frozen=True):
 
         def observe() -> Seen:
             deadline = time.monotonic() + CATCH
-            while not any(rule() for rule in rules) and time.monotonic() < deadline:
+            while not any(rule.used for rule in rules) and time.monotonic() < deadline:
                 time.sleep(0.02)
-            used = sum(rule() for rule in rules)
+            used = sum(rule.used for rule in rules)
             return Seen(used > 0, {"messages": used, "delay": delay}, f"one {direction} caught")
 
-        return Damage(sorted({*some, *far}), observe, dict)
+        def heal() -> Facts:
+            for rule in rules:
+                rule.cancel()
+            return {}
+
+        return Damage(sorted({*some, *far}), observe, heal)
 
     def _servers(self, scene: Scene) -> list[str]:
         return targets(scene, self.server, scene.hosts("server"))

@@ -27,12 +27,12 @@ def halves(servers: Sequence[str], rng: Random) -> tuple[list[str], list[str]]:
 def ring(servers: Sequence[str]) -> Links:
     """Every server sees a majority, and no two the same: each only its neighbours on a ring."""
     count = len(servers)
-    reach = count // 2 // 2 + (1 if count > 3 else 0)
+    reach = (count // 2 + 1) // 2
     return [
         (a, b)
         for i, a in enumerate(servers)
         for j, b in enumerate(servers)
-        if i != j and min((i - j) % count, (j - i) % count) > max(reach, 1)
+        if min((i - j) % count, (j - i) % count) > reach
     ]
 
 

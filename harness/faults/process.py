@@ -93,16 +93,17 @@ class ClientCrash(Fault, frozen=True):
 
 
 class Failover(Fault, frozen=True):
-    """The primary is cut from its replicas for a moment, so that its last writes are on it alone, and then lost.
+    """The primary is lost while its last writes are on it alone, and another server is promoted.
 
-    ``how``: ``kill`` it, ``pause`` it, or ``isolate`` it from all servers and sentinels (clients still reach it). It comes
-    back at the heal; the new primary is what the sentinels name.
+    ``how``: ``kill`` it, ``pause`` it, or ``isolate`` it from all servers and sentinels (clients still reach it). It
+    comes back at the heal; the new primary is what the sentinels name.
     """
 
     name: ClassVar[str] = "failover"
     summary: ClassVar[str] = "the primary dies before its last writes have reached a replica; one is promoted"
     needs: ClassVar[frozenset[str]] = frozenset({"kill", "cut", "failover"})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": 15.0, "for": 6.0}
+    companions: ClassVar[tuple[dict[str, Any], ...]] = ({"fault": "replication-lag", "at": 0.0},)
 
     how: str = "kill"
     patience: float = 8.0

@@ -23,6 +23,28 @@ BASE_LATENCY: Final = 100_000
 BASE_JITTER: Final = 50_000
 
 
+LOST: Final = -1
+
+
+@dataclass(slots=True)
+class Snare:
+    """Catches one piece of data that contains ``needle`` and delays it by ``hold_ns``; :data:`LOST` means for ever."""
+
+    needle: bytes
+    hold_ns: int
+    used: bool = False
+    armed: bool = True
+
+    def catch(self, data: bytes) -> bool:
+        if not self.armed or self.used or self.needle not in data:
+            return False
+        self.used = True
+        return True
+
+    def cancel(self) -> None:
+        self.armed = False
+
+
 @dataclass(slots=True)
 class Link:
     """One direction between two hosts. ``cuts`` counts the partitions that cut it: it carries nothing until all are
@@ -34,8 +56,7 @@ class Link:
     jitter_ns: int = 0
     loss: float = 0.0
     bytes_per_second: float | None = None
-    swallow: list[Callable[[bytes], int | None]] = field(default_factory=list)
-    """One-shot rules: asked with each piece of data, one that returns a delay in ns (or −1: lost for ever) is used up."""
+    snares: list[Snare] = field(default_factory=list)
 
     def delay(self, size: int) -> int:
         ns = BASE_LATENCY + self.extra_ns + int(self.rng.random() * (BASE_JITTER + self.jitter_ns))
@@ -87,22 +108,16 @@ class Channel:
             return
         kernel = self._network.kernel
         at = kernel.now + link.delay(size)
-        if link.swallow and size:
-            held = self._swallowed(args[0])
-            if held == -1:
-                return
-            at += held
+        if link.snares and size:
+            snare = next((snare for snare in link.snares if snare.catch(args[0])), None)
+            if snare is not None:
+                link.snares.remove(snare)
+                if snare.hold_ns == LOST:
+                    return
+                at += snare.hold_ns
         at = max(at, self._last)
         self._last = at
         kernel.at(at, None, fn, *args)
-
-    def _swallowed(self, data: bytes) -> int:
-        for rule in self._link.swallow:
-            held = rule(data)
-            if held is not None:
-                self._link.swallow.remove(rule)
-                return held
-        return 0
 
     def _stall(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
         if not self._stalled:

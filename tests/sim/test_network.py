@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from harness.sim.network import LOST, Snare
 from tests.sim.world import World
 
 
@@ -165,7 +166,7 @@ def test_a_paused_server_accepts_and_answers_late() -> None:
 
 def test_a_swallowed_message_is_lost_once() -> None:
     world = World()
-    world.network.link("b", "a").swallow.append(lambda data: -1 if b"PING" in data else None)
+    world.network.link("b", "a").snares.append(Snare(b"PING", LOST))
 
     def main() -> bytes:
         with pytest.raises(TimeoutError):

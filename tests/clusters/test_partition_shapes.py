@@ -1,0 +1,40 @@
+"""Which links a partition cuts is a pure function: tested without a cluster."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from harness.faults.partition import between, bridge, halves, ring
+
+
+def test_between_cuts_both_ways() -> None:
+    assert between(["a"], ["b", "c"]) == [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")]
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_halves_differ_by_one_at_most_and_lose_nobody(count: int) -> None:
+    hosts = [f"n{n}" for n in range(count)]
+    left, right = halves(hosts, Random(count))
+    assert sorted(left + right) == hosts
+    assert len(right) - len(left) in (0, 1)
+
+
+@pytest.mark.parametrize("count", [5, 7, 9])
+def test_on_a_ring_everybody_sees_a_majority_and_no_two_the_same(count: int) -> None:
+    hosts = [f"n{n}" for n in range(count)]
+    cut = set(ring(hosts))
+    views = [tuple(b for b in hosts if a == b or (a, b) not in cut) for a in hosts]
+    assert all(len(view) > count / 2 for view in views)
+    assert all(len(view) < count for view in views)
+    assert len(set(views)) == count
+    assert all((b, a) in cut for a, b in cut)
+
+
+@pytest.mark.parametrize("count", [3, 5, 6])
+def test_over_a_bridge_the_halves_meet_in_one_host_only(count: int) -> None:
+    hosts = [f"n{n}" for n in range(count)]
+    cut = set(bridge(hosts))
+    middle = [a for a in hosts if not any(a in pair for pair in cut)]
+    assert middle == [hosts[count // 2]]

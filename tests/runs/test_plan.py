@@ -1,0 +1,92 @@
+"""Plans are data: they survive a round trip, and bad ones are refused with a message that says where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.nemesis import build_fault, default_specs, fault_names
+from harness.plan import FaultSpec, Plan, decode, dump, load, seconds
+
+FULL = Plan(
+    lock="redlock",
+    kind="redis-independent",
+    nodes=5,
+    clients=3,
+    ttl=1.5,
+    seed=7,
+    faults=(FaultSpec("clock-jump", on="acquire", client=0, nth=2, for_=1.25, params={"target": "n3"}),),
+    holds={"c0": 3.0},
+)
+
+
+def test_round_trip_through_toml(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(dump(FULL))
+    assert load(path) == FULL
+    assert 'for = 1.25' in path.read_text()
+    assert "hold =" not in path.read_text(), "defaults are left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("2", 2), ("2s", 2), ("150ms", 0.15), ("1.5m", 90), ("-1s", -1), (3, 3), ("10 us", 1e-5), ("1h", 3600)],
+)
+def test_durations(text: str, value: float) -> None:
+    assert seconds(text) == pytest.approx(value)
+
+
+def test_durations_in_toml(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text('lock = "x"\nttl = "1500ms"\nfaults = [{fault = "kill", every = "2s", for = "10ms"}]\n')
+    plan = load(path)
+    assert (plan.ttl, plan.faults[0].every, plan.faults[0].for_) == (1.5, 2.0, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "missing required field `lock`"),
+        ({"lock": "x", "ttl": -1}, "ttl must be more than 0 seconds, got -1"),
+        ({"lock": "x", "ttl": "soon"}, "ttl: expected a duration such as 2, '2s' or '150ms', got 'soon'"),
+        ({"lock": "x", "clients": 0}, "clients must be at least 1, got 0"),
+        ({"lock": "x", "rest": -0.5}, "rest must not be negative, got -0.5"),
+        ({"lock": "x", "colour": 1}, "unknown field `colour`"),
+        ({"lock": "x", "discipline": "brave"}, "Invalid enum value 'brave'"),
+        ({"lock": "x", "faults": [{"fault": "kill"}]}, "fault 'kill': give one of 'at', 'every' and 'on'"),
+        ({"lock": "x", "faults": [{"fault": "kill", "every": 2, "at": 1}]}, "give one of 'at', 'every' and 'on'"),
+        ({"lock": "x", "faults": [{"fault": "kill", "every": "x"}]}, r"faults\[0\].every: expected a duration"),
+    ],
+)
+def test_bad_plans_say_what_is_wrong(data: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        decode(data)
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    with pytest.raises(UsageError, match=r"cannot read the plan .*plan.toml: No such file"):
+        load(path)
+    path.write_text("lock = =\n")
+    with pytest.raises(UsageError, match=r"plan.toml is not valid TOML: .*line 1"):
+        load(path)
+    path.write_text("lock = 'x'\nttl = -2")
+    with pytest.raises(UsageError, match=r"plan.toml: ttl must be more than 0 seconds, got -2"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", [name for name in fault_names() if name != "none"])
+def test_every_fault_has_a_schedule_that_is_a_plan(name: str) -> None:
+    specs = default_specs(name, ttl=2.0)
+    Plan(lock="x", faults=tuple(specs)).check()
+    assert build_fault(specs[-1]).name == name
+
+
+def test_unknown_faults_and_parameters() -> None:
+    assert default_specs("none", 2.0) == []
+    with pytest.raises(UsageError, match="unknown nemesis 'clock-skwe': did you mean clock-skew"):
+        default_specs("clock-skwe", 2.0)
+    with pytest.raises(UsageError, match="fault 'kill', params: Object contains unknown field `how`"):
+        build_fault(FaultSpec("kill", at=1, params={"how": "gently"}))
