@@ -20,7 +20,7 @@ class Deadlock:
     name = "deadlock"
 
     def check(self, history: History) -> Verdict:
-        if not _stated(history):
+        if not stated(history):
             return Verdict(None, "the start entry does not state ttl and slack")
         stretches = Stretches(history)
         violations = [report(stretches, found, "deadlock") for found in stretches.stuck() if found.cause in UNCLEAN]
@@ -33,7 +33,8 @@ class Deadlock:
         )
 
 
-def _stated(history: History) -> bool:
+def stated(history: History) -> bool:
+    """Whether the start entry has the ttl and the slack, without which nothing is ever late."""
     settings = view(history).settings
     return settings.get("ttl") is not None and settings.get("slack") is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from checkers.base import Verdict, conclude
-from harness.history import History
+from harness.history import History, Op
 
 
 class FaultsSeen:
@@ -14,21 +14,18 @@ class FaultsSeen:
     name = "faults"
 
     def check(self, history: History) -> Verdict:
-        outcomes: dict[Any, str] = {}
-        doubts: list[str] = []
-        for op in history.nemesis("inject"):
-            value = op.value or {}
-            outcomes[value.get("id")] = op.type
-            if op.type == "fail":
-                doubts.append(f"{_title(value)} was injected but not observed: {op.error or 'no effect seen'}")
-        asked = {(op.value or {}).get("id"): op.value or {} for op in history.nemesis("inject")}
-        doubts += [
-            f"{_title(asked[number])} was begun and never reported as injected"
-            for number, outcome in outcomes.items()
-            if outcome == "invoke"
-        ]
+        outcomes = {(op.value or {}).get("id"): op for op in history.nemesis("inject")}
+        doubts = [doubt for op in outcomes.values() if (doubt := unseen(op)) is not None]
         fine = f"all {len(outcomes)} faults were observed" if outcomes else "the run had no faults"
         return conclude(history, [], fine=fine, doubts=doubts, stats={"faults": len(outcomes), "unseen": len(doubts)})
+
+
+def unseen(last: Op) -> str | None:
+    """Why a fault, whose last inject entry this is, was not seen to take effect; None if it was."""
+    title = _title(last.value or {})
+    if last.type == "fail":
+        return f"{title} was injected but not observed: {last.error or 'no effect seen'}"
+    return f"{title} was begun and never reported as injected" if last.type == "invoke" else None
 
 
 def _title(value: dict[str, Any]) -> str:

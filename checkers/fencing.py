@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from checkers.base import Blame, Verdict, Violation, conclude
-from checkers.holds import Hold, Holds, holds
+from checkers.holds import Hold, holds
 from checkers.mutual_exclusion import too_few
 from checkers.resource import Access, accesses
 from checkers.view import View, view
@@ -37,13 +37,9 @@ class Fencing:
             history,
             violations,
             fine=f"the tokens of {len(tokens)} grants are in order, and no stale one was accepted",
-            doubts=(_unknown(found),),
+            doubts=(too_few(found),),
             stats={"tokens": len(tokens)},
         )
-
-
-def _unknown(found: Holds) -> str | None:
-    return too_few(found)
 
 
 def is_ordered(token: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from checkers.base import Json, Verdict, Violation, conclude
-from checkers.deadlock import _stated, report
+from checkers.deadlock import report, stated
 from checkers.faults import STILL
 from checkers.holds import Hold
 from checkers.mutual_exclusion import too_few
@@ -28,7 +28,7 @@ class Liveness:
     name = "liveness"
 
     def check(self, history: History) -> Verdict:
-        if not _stated(history):
+        if not stated(history):
             return Verdict(None, "the start entry does not state ttl and slack")
         stretches = Stretches(history)
         violations = [report(stretches, found, "stuck") for found in stretches.stuck()]

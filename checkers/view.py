@@ -65,8 +65,6 @@ class View:
         """For each invocation the next entry of its process: processes do one thing at a time."""
         order = np.argsort(self.process, kind="stable")
         done = np.full(self.length, NONE, dtype=np.int64)
-        if self.length < 2:
-            return done
         here, after = order[:-1], order[1:]
         same = (self.process[here] == self.process[after]) & (self.process[here] != NEMESIS)
         pair = same & (self.type[here] == INVOKE) & (self.type[after] != INVOKE)

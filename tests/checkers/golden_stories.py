@@ -240,7 +240,7 @@ def rl_pause_inflight() -> History:
 @row("check-lost", valid=(ME,))
 def check_lost() -> History:
     """CONTROL: a checking client that is told in time stops believing."""
-    story = Story(discipline="checking").acquire("c0", 0.1, 0.11, valid_for=2.0)
+    story = Story(discipline="checking").acquire("c0", 0.1, 0.11, valid_for=3.0)
     story.call("c0", "check", 2.0, 2.05, got={"valid": False}).acquire("c1", 0.3, 2.2, valid_for=2.0)
     return story.release("c0", 2.5, outcome="fail").release("c1", 2.6).told()
 
@@ -273,3 +273,82 @@ def fault_not_seen() -> History:
     story.nemesis(0.2, "inject", "invoke", {**about, "disturbs": True, "params": {}})
     story.nemesis(0.25, "inject", "fail", {**about, "observed": {}}, error="no effect seen; expected a cut link")
     return story.told()
+
+
+@row("handoff", valid=(ME, NO, LV))
+def handoff() -> History:
+    """CONTROL: the release is invoked and the next grant is back at the same instant: the holds touch, that is all."""
+    story = Story().acquire("c0", 0.1, 0.2).acquire("c1", 0.15, 0.5).release("c0", 0.5, 0.6)
+    return story.release("c1", 0.9).told()
+
+
+@row("info-write", valid=(RES,))
+def info_write() -> History:
+    """CONTROL: the answer of a write was lost, and the next read shows that it was applied."""
+    story = Story().acquire("c0", 0.1, 0.11).access("c0", "read", 0.2, 0, 0).access("c0", "write", 0.3, 1, 1)
+    story.release("c0", 0.4).acquire("c1", 0.2, 0.41).access("c1", "read", 0.5, 2, 1)
+    story.call("c1", "write", 0.6, 0.7, "info", asked={"fence": None, "value": 2}).release("c1", 0.8)
+    return story.acquire("c2", 0.3, 0.81).access("c2", "read", 0.9, 4, 2).release("c2", 1.0).told()
+
+
+@row("two-sections", valid=(RES,))
+def two_sections() -> History:
+    """CONTROL: what A read in an earlier critical section is not what its next write is based on."""
+    story = Story().acquire("c0", 0.1, 0.11).access("c0", "read", 0.2, 0, 0).release("c0", 0.4)
+    story.acquire("c1", 0.2, 0.41).access("c1", "read", 0.5, 1, 0).access("c1", "write", 0.6, 2, 1).release("c1", 0.7)
+    return story.acquire("c0", 0.65, 0.71).access("c0", "write", 0.8, 3, 7).release("c0", 0.9).told()
+
+
+@row("refused-release", invalid=(ME,), valid=(NO,))
+def refused_release() -> History:
+    """44: B's key is evicted under B, with no fault to be seen; A's release came between, and was refused."""
+    story = overrun().release("c0", 3.3, outcome="fail").acquire("c2", 2.2, 3.302, valid_for=2.0)
+    return story.release("c1", 3.6).release("c2", 3.9).told()
+
+
+@row("late-recovery", valid=(NR, LV))
+def late_recovery() -> History:
+    """CONTROL: after the heal of a long fault there are ttl + slack again before anybody may complain."""
+    story = Story().acquire("c0", 0.1, 0.11).fault(0, "partition-halves", ["n1"], 0.2, 9.0, disturbs=True)
+    story.release("c0", 0.5).acquire("c1", 0.3, 11.5, timeout=20.0)
+    return story.release("c1", 11.6).told()
+
+
+@row("nobody-asks", valid=(NR, LV))
+def nobody_asks() -> History:
+    """CONTROL: after the crash nobody wants the key, so nobody can say that it is stuck."""
+    story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c0", 0.1, 0.11).crash(0.3, "c0")
+    return story.told(20.0)
+
+
+@row("paused-asker", valid=(NR, LV))
+def paused_asker() -> History:
+    """CONTROL: the only client that asks stands still."""
+    story = Story().acquire("c0", 0.1, 0.11).acquire("c1", 0.15, 0.31).release("c0", 0.3).release("c1", 0.4)
+    story.acquire("c0", 0.5, 9.0, "info", timeout=0.5).fault(0, "client-pause", ["c0"], 0.55, 8.9)
+    return story.told(9.1)
+
+
+@row("paused-holder", valid=(ME, LV))
+def paused_holder() -> History:
+    """CONTROL of 11: a lock without an expiry, whose holder stands still and then releases."""
+    story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c0", 0.1, 0.11)
+    story.fault(0, "client-pause", ["c0"], 0.2, 6.0).acquire("c1", 0.2, 6.12)
+    return story.release("c0", 6.1).release("c1", 6.2).told()
+
+
+@row("inject-cut-off", unknown=(FAULTS,))
+def inject_cut_off() -> History:
+    """The nemesis never said whether its fault took effect."""
+    story = Story()
+    about = {"id": 0, "fault": "kill", "hosts": ["n1"], "disturbs": True, "params": {}}
+    story.nemesis(0.2, "inject", "invoke", about)
+    return story.told()
+
+
+@row("crash-in-outage", valid=(NR, LV))
+def crash_in_outage() -> History:
+    """CONTROL of 5: the holder dies while the servers are cut off; the key is back within ttl + slack of the heal."""
+    story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c0", 0.1, 0.11).crash(0.3, "c0")
+    story.fault(0, "partition-halves", ["n1"], 0.2, 9.0, disturbs=True).acquire("c1", 0.3, 11.5, timeout=20.0)
+    return story.release("c1", 11.6).told()

@@ -1,0 +1,70 @@
+"""Merging, running and finding checkers."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import pytest
+
+from checkers import catalogue
+from checkers.base import Verdict, Violation, conclude, merge, run_all
+from checkers.view import view
+from harness.history import History, HistoryError, Op
+from tests.checkers.story import Story
+
+
+class Broken:
+    name = "broken"
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def check(self, history: History) -> Verdict:
+        raise self.error
+
+
+def test_the_worst_verdict_wins() -> None:
+    order = [True, None, False]
+    for values in product(order, repeat=3):
+        merged = merge({str(n): Verdict(value, "") for n, value in enumerate(values)})
+        assert merged.valid is order[max(map(order.index, values))]
+    assert merge({}).valid is None
+
+
+def test_a_checker_that_raises_is_unknown() -> None:
+    verdict = run_all(History(), [Broken(ZeroDivisionError("by nought"))])["broken"]
+    assert verdict.valid is None
+    assert "ZeroDivisionError: by nought" in verdict.explanation
+
+
+def test_the_interrupt_passes() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_all(History(), [Broken(KeyboardInterrupt())])
+
+
+def test_violations_stay_when_a_run_is_cut_short() -> None:
+    history = Story().told(reason=None)
+    violation = Violation("overlap", "k0", "it happened", 1, 2)
+    assert conclude(history, [violation], fine="").valid is False
+    assert conclude(history, [], fine="").valid is None
+    assert conclude(Story().told(), [], fine="all well").explanation == "all well"
+
+
+def test_find_knows_all_and_suggests_the_nearest() -> None:
+    names = {checker.name for checker in catalogue.all()}
+    assert {"mutual-exclusion", "fencing", "resource", "ownership", "deadlock", "liveness", "faults"} <= names
+    assert catalogue.find("fencing").name == "fencing"
+    with pytest.raises(catalogue.UnknownChecker, match="did you mean 'mutual-exclusion'"):
+        catalogue.find("mutual-exclusive")
+
+
+def test_an_empty_history_is_unknown_to_all() -> None:
+    verdicts = run_all(History(), catalogue.all())
+    assert all(verdict.valid is None for verdict in verdicts.values()), verdicts
+    json.dumps(merge(verdicts).to_json())
+
+
+def test_a_completion_without_an_invocation_is_no_history() -> None:
+    with pytest.raises(HistoryError, match="entry 0"):
+        view(History([Op(0, 1, 1, 0, "ok", "acquire", "k0")]))

@@ -1,0 +1,160 @@
+"""Checkers with a fault in them: the golden histories tell each from the real one.
+
+A mutant replaces one function, operator or constant. Caught means that at least one golden history of its checker gets
+another verdict than its folder says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkers import (
+    catalogue,
+    deadlock,
+    faults_seen,
+    fencing,
+    holds,
+    liveness,
+    mutual_exclusion,
+    ownership,
+    resource,
+    stuck,
+    view,
+)
+from checkers.base import Verdict
+from checkers.sweep import covered_until
+from checkers.view import Bools, Ints
+from harness.history import History, Op
+from tests.checkers.test_golden import FILES, VERDICTS
+
+Stretches = stuck.Stretches
+
+
+def nothing(*_: Any, **__: Any) -> Any:
+    return iter(())
+
+
+def touching(group: Ints, start: Ints, end: Ints) -> Bools:
+    """<= for <."""
+    found: Bools = start <= covered_until(group, start, end)
+    return found
+
+
+def none_overlap(group: Ints, start: Ints, end: Ints) -> Bools:
+    return np.zeros(len(start), dtype=bool)
+
+
+def always(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def never(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def no_doubt(*_: Any) -> None:
+    return None
+
+
+def undoubting(history: History, violations: Any, *, fine: str, **_: Any) -> Verdict:
+    return Verdict(True, fine)
+
+
+def only_invokes_count(last: Op) -> str | None:
+    return "begun" if last.type == "invoke" else None
+
+
+def only_failures_count(last: Op) -> str | None:
+    return "not seen" if last.type == "fail" else None
+
+
+MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
+    "mutual-exclusion": [
+        ("blind", mutual_exclusion, "overlaps", none_overlap),
+        ("touching holds overlap", mutual_exclusion, "overlaps", touching),
+        ("needs no contention", mutual_exclusion, "contended", always),
+        ("one acquire is enough", mutual_exclusion, "too_few", no_doubt),
+        ("nested grants begin holds", holds._Rows, "granted", lambda *_: None),
+        ("inner release ends the hold", holds._Rows, "released", lambda self, slot, *at: self.finish(slot, at[1], 1)),
+        ("crashes end nothing", holds, "CRASH", -9),
+        ("told is not heard", holds._Rows, "told", lambda *_, **__: None),
+    ],
+    "fencing": [
+        ("order is not looked at", fencing, "_falling", nothing),
+        ("equal tokens pass", fencing, "_repeated", nothing),
+        ("the resource is not looked at", fencing, "_regressions", nothing),
+        ("strings are ordered", fencing, "is_ordered", always),
+        ("one acquire is enough", fencing, "too_few", no_doubt),
+    ],
+    "resource": [
+        ("interleaving passes", resource, "_interleaved", nothing),
+        ("stale reads pass", resource, "_stale_reads", nothing),
+        ("stock is endless", resource, "_oversold", nothing),
+        ("lost writes explain nothing", resource, "_explained", never),
+        ("all is one section", resource, "_same_section", always),
+    ],
+    "ownership": [
+        ("blind", ownership, "_suspects", nothing),
+        ("server faults are no excuse", ownership, "_excused", never),
+        ("leases never end", ownership, "_alive", always),
+        ("refused releases release", ownership, "_refused", never),
+        ("nobody was excluded", ownership, "_excluded", never),
+    ],
+    "deadlock": [
+        ("no cause counts", deadlock, "UNCLEAN", frozenset()),
+        ("every cause but crashes counts", deadlock, "UNCLEAN", stuck.UNCLEAN - {"crashed"}),
+        ("unknown calls are over", Stretches, "_unknown_calls", lambda self: []),
+        ("faults excuse nothing", stuck, "faults", lambda history: []),
+        ("never due", Stretches, "_due", lambda self, *_: (2**62, "crashed")),
+        ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
+    ],
+    "liveness": [
+        ("blind to stuck keys", Stretches, "stuck", nothing),
+        ("blind to hanging holders", liveness, "_overstayed", nothing),
+        ("a pause is no excuse", liveness, "STILL", frozenset()),
+        ("faults excuse nothing", stuck, "faults", lambda history: []),
+        ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
+    ],
+    "faults": [
+        ("no doubts", faults_seen, "conclude", undoubting),
+        ("failures pass", faults_seen, "unseen", only_invokes_count),
+        ("unfinished ones pass", faults_seen, "unseen", only_failures_count),
+    ],
+}
+CASES = [(checker, mutant) for checker, mutants in MUTANTS.items() for mutant in mutants]
+
+
+def disagreements(checker: str) -> list[str]:
+    """The golden files of ``checker`` whose verdict is not that of their folder; an error is a disagreement."""
+    found = []
+    for path in FILES:
+        if path.stem.split("--")[0] != checker:
+            continue
+        try:
+            verdict = catalogue.find(checker).check(History.load(path)).valid
+        except Exception:  # noqa: BLE001 - a mutant may crash: it is caught
+            verdict = not VERDICTS[path.parent.name]
+        if verdict is not VERDICTS[path.parent.name]:
+            found.append(path.stem)
+    return found
+
+
+@pytest.mark.parametrize(("checker", "mutant"), CASES, ids=[f"{checker}: {mutant[0]}" for checker, mutant in CASES])
+def test_mutant_is_caught(checker: str, mutant: tuple[str, Any, str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    title, where, name, replacement = mutant
+    assert disagreements(checker) == []
+    monkeypatch.setattr(where, name, replacement)
+    assert disagreements(checker), f"{checker}: nobody noticed: {title}"
+
+
+def test_every_checker_has_at_least_three_mutants() -> None:
+    assert all(len(mutants) >= 3 for mutants in MUTANTS.values())
+    assert set(MUTANTS) <= {checker.name for checker in catalogue.all()}
+
+
+def test_goldens_do_not_depend_on_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "_views", {})
+    assert disagreements("mutual-exclusion") == []
