@@ -29,16 +29,24 @@ class Hold:
     believed_until: int | None = None
     access_from: int | None = None
     access_until: int | None = None
+    depth: int = 1
+    """How often it was acquired: a nested acquire takes one more release."""
 
 
 @dataclass(slots=True)
 class _Finder:
-    """Walks over a history once, keeping the holds that are open by (process, key), innermost last."""
+    """Walks over a history once, keeping the holds that are open by (client, key).
+
+    A client is known by its first process: one that retires after an ``info`` is followed by the next new process of
+    its host.
+    """
 
     history: History
     checking: bool
     holds: list[Hold] = field(default_factory=list)
-    open: dict[tuple[int, str], list[Hold]] = field(default_factory=dict)
+    open: dict[tuple[int, str], Hold] = field(default_factory=dict)
+    owner: dict[int, int] = field(default_factory=dict)
+    retired: dict[str, list[int]] = field(default_factory=dict)
 
     def step(self, i: int) -> None:
         history, f = self.history, self.history.f[i]
@@ -46,58 +54,72 @@ class _Finder:
             if f == "crash":
                 self._crash(i)
             return
-        kind = TYPES[history.type[i]]
+        kind, slot = TYPES[history.type[i]], (self._client(i), history.key[i] or "")
+        hold = self.open.get(slot)
         if f == "acquire" and kind == "ok":
-            self._begin(i)
-        elif stack := self.open.get((history.process[i], history.key[i] or "")):
-            self._during(i, stack, f, kind)
+            self._begin(i, slot, hold)
+        elif hold is not None:
+            self._during(i, slot, hold, f, kind)
+        if kind == "info" and f != "read":
+            self.retired.setdefault(_host(history, i), []).append(slot[0])
 
-    def _during(self, i: int, stack: list[Hold], f: str, kind: str) -> None:
-        hold, time = stack[-1], self.history.time[i]
+    def _client(self, i: int) -> int:
+        process = self.history.process[i]
+        if process not in self.owner:
+            retired = self.retired.get(_host(self.history, i))
+            self.owner[process] = retired.pop(0) if retired else process
+        return self.owner[process]
+
+    def _during(self, i: int, slot: tuple[int, str], hold: Hold, f: str, kind: str) -> None:
+        time = self.history.time[i]
         if f == "release" and kind == "invoke":
-            _end(stack.pop(), time, self.checking)
+            hold.depth -= 1
+            if hold.depth == 0:
+                self._end(slot, time)
         elif f in ACCESSES:
             hold.access_from = time if hold.access_from is None else hold.access_from
             hold.access_until = time
         elif f in ("extend", "check") and kind == "ok":
-            self._renew_or_lose(i, stack, f)
+            self._renew_or_lose(i, slot, hold, f)
 
-    def _renew_or_lose(self, i: int, stack: list[Hold], f: str) -> None:
+    def _end(self, slot: tuple[int, str], time: int) -> None:
+        hold = self.open.pop(slot)
+        early = self.checking and hold.believed_until is not None
+        hold.end = min(time, hold.believed_until or time) if early else time
+
+    def _renew_or_lose(self, i: int, slot: tuple[int, str], hold: Hold, f: str) -> None:
         time, value = self.history.time[i], _mapping(self.history.value[i])
         if value.get("extended" if f == "extend" else "valid") is False:
-            while stack:
-                _end(stack.pop(), time, self.checking)
-            return
-        hold = stack[-1]
-        if hold.lease_end is not None and hold.believed_until is not None:
+            self._end(slot, time)
+        elif hold.lease_end is not None and hold.believed_until is not None:
             hold.believed_until = max(hold.believed_until, time + _valid_for(self.history.value[hold.acquire_index]))
             hold.lease_end = hold.believed_until if f == "extend" else hold.lease_end
 
-    def _begin(self, i: int) -> None:
+    def _begin(self, i: int, slot: tuple[int, str], held: Hold | None) -> None:
         history = self.history
+        if held is not None:
+            held.depth += 1
+            return
         value = _mapping(history.value[i])
-        process, key = history.process[i], history.key[i] or ""
         fence = value.get("fence")
-        hold = Hold(_host(history, i), process, key, history.time[i], "" if fence is None else str(fence), i)
+        host, process = _host(history, i), history.process[i]
+        hold = Hold(host, process, slot[1], history.time[i], "" if fence is None else str(fence), i)
         if value.get("valid_for") is not None:
             hold.lease_end = hold.believed_until = history.time[i] + _valid_for(value)
         self.holds.append(hold)
-        self.open.setdefault((process, key), []).append(hold)
+        self.open[slot] = hold
 
     def _crash(self, i: int) -> None:
         host = _mapping(self.history.value[i]).get("host") or self.history.node[i]
-        for stack in self.open.values():
-            for hold in [hold for hold in stack if hold.client == host]:
-                stack.remove(hold)
-                _end(hold, self.history.time[i], self.checking)
+        for slot in [slot for slot, hold in self.open.items() if hold.client == host]:
+            self._end(slot, self.history.time[i])
 
     def finish(self) -> list[Hold]:
         """The holds nobody ended: checking clients still stop believing when the lease runs out."""
         last = self.history.time[-1] if len(self.history) else 0
-        for stack in self.open.values():
-            for hold in stack:
-                if self.checking and hold.believed_until is not None and hold.believed_until < last:
-                    hold.end = hold.believed_until
+        for hold in self.open.values():
+            if self.checking and hold.believed_until is not None and hold.believed_until < last:
+                hold.end = hold.believed_until
         return self.holds
 
 
@@ -114,11 +136,6 @@ def discipline(history: History) -> str:
     if not len(history) or history.f[0] != "start":
         return "trusting"
     return str(_mapping(history.value[0]).get("discipline", "trusting"))
-
-
-def _end(hold: Hold, time: int, checking: bool) -> None:
-    early = checking and hold.believed_until is not None
-    hold.end = min(time, hold.believed_until or time) if early else time
 
 
 def _host(history: History, i: int) -> str:

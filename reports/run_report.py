@@ -27,9 +27,9 @@ SAFETY: Final = {
     "F?": "would be safe with fencing, but has no usable token",
     "X": "broken even without faults",
 }
-SENTENCE_LABELS: Final = {
-    "service": "The service granted twice",
-    "client": "The client acted after its lease had ended",
+BLAME: Final = {
+    "service": "To blame: the service, which broke what it had promised",
+    "client": "To blame: the client, which acted after its lease had ended",
 }
 
 
@@ -51,7 +51,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         word=WORDS[run.judgement],
         checker_words=CHECKER_WORDS,
         safety=SAFETY.get(run.safety, ""),
-        blame=SENTENCE_LABELS,
+        blame=BLAME,
         shown=SHOWN,
         activity=timeline.activity(data),
         plots=plots.draw(run, pictures),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checkers.holds import holds as checked_holds
 from harness.history import History, Op
 from reports import holds, model, run_report, timeline, words
 from reports.document import Node
@@ -158,6 +159,28 @@ def test_an_extended_lease_lasts_longer_and_a_lost_one_ends() -> None:
 def test_a_crash_ends_the_holds_of_its_host() -> None:
     crash = entry(2, 5, "info", "crash", process=-1, value={"host": "c0"})
     assert holds.find_holds(started("trusting", entry(1, 1, "ok", "acquire", value=GRANT), crash))[0].end == 5 * 10**9
+
+
+def test_a_nested_acquire_takes_one_more_release() -> None:
+    grants = [entry(i, i, "ok", "acquire", value=GRANT) for i in (1, 2)]
+    releases = [entry(i, i, "invoke", "release") for i in (3, 4)]
+    (hold,) = holds.find_holds(started("trusting", *grants, *releases))
+    assert hold.end == 4 * 10**9
+
+
+def test_a_client_that_goes_on_under_a_new_process_releases_its_hold() -> None:
+    grant, lost = entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 2, "info", "write", error="timeout")
+    history = started("trusting", grant, lost, entry(3, 3, "invoke", "release", process=7))
+    assert holds.find_holds(history)[0].end == 3 * 10**9
+
+
+@pytest.mark.parametrize("kind", ["violation", "interrupted"])
+def test_the_report_draws_the_holds_that_the_checkers_judge(tmp_path: Path, kind: str) -> None:
+    history = model.load(sample.write(tmp_path, kind)).history
+    last = history.time[-1]
+    drawn = [(hold.client, hold.start, hold.end or last, hold.lease_end) for hold in holds.find_holds(history)]
+    judged = [(hold.client, hold.start_ns, hold.end_ns, hold.lease_end_ns) for hold in checked_holds(history)]
+    assert drawn == judged
 
 
 def test_the_timeline_columns_say_what_the_history_says(folder: Path) -> None:

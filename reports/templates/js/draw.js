@@ -17,6 +17,7 @@ function draw(state) {
     state.run.servers.forEach((name, i) => drawServer(state, name, i));
     drawViolations(state);
     drawFaultLabels(state);
+    drawCrashes(state);
     drawCut(state);
     drawPointer(state);
   });

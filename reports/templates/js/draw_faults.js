@@ -107,8 +107,10 @@ function drawViolation(state, violation) {
   const lanes = violation.involved.map((one) => one.lane);
   const top = lanes.length ? laneTop(layout, Math.min(...lanes)) + 2 : layout.top;
   const bottom = lanes.length ? laneTop(layout, Math.max(...lanes)) + CLIENT_LANE - 3 : layout.bottom;
+  context.globalAlpha = violation === run.violations[state.chosen] ? 1 : 0.3;
   context.fillStyle = state.hatch.bad;
   context.fillRect(from, top, width, bottom - top);
+  context.globalAlpha = 1;
   context.strokeStyle = colours.bad;
   context.lineWidth = 1;
   context.strokeRect(from, top, width, bottom - top);
@@ -146,6 +148,18 @@ function labelViolation(state, violation, { centre, top }, taken) {
   context.font = FONT;
 }
 
+// Where a client's host died.
+function drawCrashes(state) {
+  const { context, layout, run, colours } = state;
+  context.textAlign = "left";
+  for (const [lane, at] of run.crashes) {
+    const x = xOf(state, at), top = laneTop(layout, lane);
+    context.fillStyle = colours.ink;
+    context.fillRect(x - 1, top + 4, 2, CLIENT_LANE - 9);
+    context.fillText("crashed", x + 5, top + 9);
+  }
+}
+
 // Where the history was cut off; what is drawn after it is known from the results only.
 function drawCut(state) {
   const { context, layout, run, colours } = state;
@@ -176,7 +190,10 @@ function drawOverview(state) {
     context.fillRect(x, top, Math.max(overviewX(state, until) - x, 2), OVERVIEW);
   };
   for (const fault of run.faults) if (fault.from !== null) block(fault.from, fault.until ?? run.end, colours.fault, 0.45);
-  for (const violation of run.violations) block(violation.from, violation.until, colours.bad, 1);
+  for (const violation of run.violations) {
+    block(violation.from, violation.until, colours.bad, 0.4);
+    block(violation.from, violation.from, colours.bad, 1);
+  }
   context.globalAlpha = 1;
   const left = overviewX(state, Math.max(view.from, 0)), right = overviewX(state, Math.min(view.until, run.end));
   context.strokeStyle = colours.ink;

@@ -190,7 +190,8 @@ function start() {
   state.longestLease = run.holds.lease.reduce((most, lease) => Math.max(most, lease), 0);
   readColours(state);
   resize(state);
-  if (run.violations.length) showViolation(state, 0); else showWhole(state);
+  const overlap = run.violations.findIndex((violation) => violation.kind === "overlap");
+  if (run.violations.length) showViolation(state, Math.max(overlap, 0)); else showWhole(state);
   listen(state);
 }
 
