@@ -269,7 +269,7 @@ def _fault(node: Node) -> FaultView:
         id=plain(node.data.get("id", "")),
         fault=node.text("fault", "fault"),
         hosts=node.texts("hosts"),
-        params=node.flat("params"),
+        params=tuple(pair for pair in node.flat("params") if pair[1]),
         injected=node.whole("injected_ns"),
         healed=node.whole("healed_ns"),
         seen=node.truth("seen"),

@@ -43,6 +43,8 @@ QUANTILES: Final[dict[float, Any]] = {0.5: "-", 0.95: (0, (5, 2)), 0.99: (0, (1,
 RASTER_FROM: Final = 1500
 """More points than this are drawn as one embedded bitmap: the page stays small, and no point is left out."""
 BINS: Final = 60
+LETTERS: Final = 120
+"""As many letters of a fault's name are as wide as a plot."""
 STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "lock-harness",
     "svg.fonttype": "none",
@@ -167,15 +169,29 @@ def _save(figure: Figure, folder: Path | None, name: str) -> str:
 
 
 def _fault_bands(axes: Axes, run: RunView, end: float) -> None:
-    for fault in run.faults:
+    """Bands where faults lasted; their names above, where there is room for them."""
+    free = 0.0
+    for begun, healed, name in _bands(run, end):
+        axes.axvspan(begun, max(healed, begun + end / 1000), color=FAULT, alpha=0.22, linewidth=0)
+        if begun >= free:
+            where = axes.get_xaxis_transform()
+            axes.annotate(name, (begun, 1), (3, 3), where, "offset points", fontsize=7.5, annotation_clip=False)
+            free = begun + len(name) * end / LETTERS
+
+
+def _bands(run: RunView, end: float) -> list[tuple[float, float, str]]:
+    """From, until and name of each fault; one that follows another of its kind at once is one band with it."""
+    bands: list[tuple[float, float, str]] = []
+    for fault in sorted(run.faults, key=lambda fault: fault.injected or 0):
         begun = np.inf if fault.injected is None else (fault.injected - run.history.origin) / 1e9
+        healed = end if fault.healed is None else min(end, (fault.healed - run.history.origin) / 1e9)
         if begun > end:
             continue
-        healed = end if fault.healed is None else (fault.healed - run.history.origin) / 1e9
-        axes.axvspan(begun, max(healed, begun + end / 1000), color=FAULT, alpha=0.22, linewidth=0)
-        name = f"{fault.fault} {', '.join(fault.hosts)}"
-        where = axes.get_xaxis_transform()
-        axes.annotate(name, (begun, 1), (3, 3), where, "offset points", fontsize=7.5, annotation_clip=False)
+        if bands and begun - bands[-1][1] < end / 300 and bands[-1][2].startswith(fault.fault):
+            bands[-1] = (bands[-1][0], max(healed, bands[-1][1]), f"{fault.fault}, again and again")
+        else:
+            bands.append((begun, healed, f"{fault.fault} {', '.join(fault.hosts)}"))
+    return bands
 
 
 def _latency(axes: Axes, acquires: dict[str, Acquires], end: float) -> None:

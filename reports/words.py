@@ -29,15 +29,19 @@ def offset(ns: int) -> str:
 
 def observed(data: dict[str, Any]) -> str:
     """What a fault was seen to do, in words."""
-    parts = []
-    for name, value in data.items():
-        if name == "clock_ns" and isinstance(value, dict):
-            parts += [f"wall clock of {host}: {offset(int(ns))}" for host, ns in value.items()]
-        elif name == "state" and isinstance(value, dict):
-            parts += [f"state of {host}: {plain(state)}" for host, state in value.items()]
-        else:
-            parts.append(f"{name}: {plain(value)}")
-    return "; ".join(parts)
+    return "; ".join(
+        f"{name.removesuffix('_ns').replace('_', ' ')}: {_seen(name, value)}" for name, value in data.items()
+    )
+
+
+def _seen(name: str, value: Any) -> str:
+    if not isinstance(value, dict):
+        return offset(int(value)) if name.endswith("_ns") and isinstance(value, int) else plain(value)
+    if name.endswith("_ns"):
+        return ", ".join(f"{host} {_seen(name, told)}" for host, told in value.items())
+    if any(isinstance(inner, dict) for inner in value.values()):
+        return observed(value)
+    return plain(value)
 
 
 def count(value: float | None) -> str:

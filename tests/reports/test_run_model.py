@@ -207,4 +207,6 @@ def test_words() -> None:
     assert words.offset(-3 * 10**9) == "−3 s"
     assert words.offset(0) == "true"
     assert words.at(14_593_000_000, 0) == "14.593 s"
+    told = {"clock_ns": {"n2": 12 * 10**9, "n3": 0}, "after_heal": {"clock_ns": {"n2": 0}}, "state": {"c4": "T"}}
+    assert words.observed(told) == "clock: n2 +12 s, n3 true; after heal: clock: n2 true; state: c4 T"
     assert Node({"a": [1, "b"]}, "f").flat("none") == ()
