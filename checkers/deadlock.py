@@ -58,9 +58,8 @@ def report(stretches: Stretches, found: Stuck, kind: str) -> Violation:
     key, at = columns.keys[found.key], columns.at
     askers = sorted({columns.name(columns.client[index]) for index in found.invokes})
     reason = REASONS[found.cause].format(client=hold.client if hold else "nobody")
-    ended = "" if found.until_ns >= columns.end else " at last"
     sentence = (
-        f"nobody held {key} from {at(found.idle_ns)} to {at(found.until_ns)}{ended} though {', '.join(askers)} kept "
+        f"nobody held {key} from {at(found.idle_ns)} to {at(found.until_ns)} though {', '.join(askers)} kept "
         f"asking: {reason}, and it was due by {at(found.due_ns)} "
         f"(ttl {stretches.ttl / SECOND:g} s, slack {stretches.slack / SECOND:g} s)"
     )

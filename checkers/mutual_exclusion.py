@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from checkers.base import CAP, Blame, Verdict, Violation, conclude
+from checkers.faults import STILL, Fault, faults
 from checkers.holds import FOREVER, Hold, Holds, holds
 from checkers.sweep import grouped_order, overlaps
 from checkers.view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
@@ -17,8 +18,9 @@ class MutualExclusion:
     """Two holds of one key never overlap. A sweep over the holds of each key, log-linear.
 
     Reports, of each cluster of overlapping holds, the first pair of each blame. The *service* is to blame if the later
-    grant came back while the earlier one's lease had not run out in true time, or if that had no lease; otherwise the
-    *client* went on after its lease, which fencing is for. Limits: the earlier one is the one whose acquire returned
+    grant came back while the earlier one's lease had not run out in true time, or if that had none; otherwise the *client*
+    went on after its lease, which fencing is for. A holder without a stated lease that stood still meanwhile (a paused
+    client cannot renew) is the client's case too. Limits: the earlier one is the one whose acquire returned
     earlier, so a reply that was on its way for longer than its lease is put down to the service; and a lease is what
     the lock said it is, prolonged by good extends and proved by good checks.
     """
@@ -29,7 +31,8 @@ class MutualExclusion:
         found = holds(history)
         order = grouped_order(found.key, found.start, found.end)
         late = overlaps(found.key[order], found.start[order], found.end[order])
-        violations = [v for rows in clusters(order, late) for v in _pairs(found, rows)] if late.any() else []
+        struck = [fault for fault in faults(history) if fault.name in STILL] if late.any() else []
+        violations = [v for rows in clusters(order, late) for v in _pairs(found, rows, struck)]
         return conclude(
             history,
             _earliest(violations),
@@ -82,7 +85,7 @@ def clusters(order: Ints, late: Bools) -> Iterator[list[int]]:
         yield order[begin:end].tolist()
 
 
-def _pairs(found: Holds, rows: list[int]) -> Iterator[Violation]:
+def _pairs(found: Holds, rows: list[int], struck: list[Fault]) -> Iterator[Violation]:
     """The first overlapping pair of each blame in one cluster."""
     lasting: list[int] = []
     seen: set[Blame] = set()
@@ -90,7 +93,7 @@ def _pairs(found: Holds, rows: list[int]) -> Iterator[Violation]:
         begin = int(found.start[later])
         lasting = [row for row in lasting if found.end[row] > begin]
         for earlier in lasting:
-            blame = blame_for(int(found.lease_end[earlier]), begin)
+            blame = blame_for(found, earlier, begin, struck)
             if blame not in seen:
                 seen.add(blame)
                 yield _overlap(found, earlier, later, blame)
@@ -99,9 +102,13 @@ def _pairs(found: Holds, rows: list[int]) -> Iterator[Violation]:
         lasting.append(later)
 
 
-def blame_for(lease_end: int, granted: int) -> Blame:
-    """Who is to blame for a grant at ``granted`` ns beside one whose lease lasts until ``lease_end`` ns."""
-    return "service" if lease_end == FOREVER or granted < lease_end else "client"
+def blame_for(found: Holds, earlier: int, granted: int, struck: list[Fault]) -> Blame:
+    """Who is to blame for a grant at ``granted`` ns during the hold in row ``earlier``; ``struck`` are the pauses."""
+    lease, host = int(found.lease_end[earlier]), found.view.name(int(found.client[earlier]))
+    if lease != FOREVER:
+        return "service" if granted < lease else "client"
+    paused = any(host in fault.hosts and fault.during(int(found.start[earlier]), granted) for fault in struck)
+    return "client" if paused else "service"
 
 
 def _overlap(found: Holds, earlier: int, later: int, blame: Blame) -> Violation:
@@ -109,7 +116,7 @@ def _overlap(found: Holds, earlier: int, later: int, blame: Blame) -> Violation:
     two: Hold = found[later]
     at = found.view.at
     if one.lease_end_ns is None:
-        why = "which has no lease to end"
+        why = "having a lock without a stated lease" if blame == "service" else "having stood still meanwhile"
     elif blame == "service":
         why = f"and {one.client} had been promised it until {at(one.lease_end_ns)}"
     else:

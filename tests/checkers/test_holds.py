@@ -154,6 +154,12 @@ def test_blame(valid_for: float | None, blame: str) -> None:
     assert [violation.blame for violation in verdict.evidence] == [blame]
 
 
+def test_a_paused_holder_without_a_stated_lease_is_the_clients_case() -> None:
+    story = Story().acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.3, 3.3).acquire("c1", 0.3, 2.3)
+    verdict = MutualExclusion().check(story.release("c0", 3.4).release("c1", 3.5).told())
+    assert [violation.blame for violation in verdict.evidence] == ["client"]
+
+
 def test_a_client_goes_on_under_a_new_process_number() -> None:
     story = Story().acquire("c0", 0.1, 0.2).call("c0", "write", 0.3, 0.4, "info", asked={"value": 1})
     story.acquire("c1", 0.15, 0.7).release("c0", 0.6).release("c1", 0.8)
