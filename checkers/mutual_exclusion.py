@@ -18,9 +18,9 @@ class MutualExclusion:
     """Two holds of one key never overlap. A sweep over the holds of each key, log-linear.
 
     Reports, of each cluster of overlapping holds, the first pair of each blame. The *service* is to blame if the later
-    grant came back while the earlier one's lease had not run out in true time, or if that had none; otherwise the *client*
-    went on after its lease, which fencing is for. A holder without a stated lease that stood still meanwhile (a paused
-    client cannot renew) is the client's case too. Limits: the earlier one is the one whose acquire returned
+    grant came back while the earlier one's lease had not run out in true time, or if that had none; otherwise the
+    *client* went on after its lease, which fencing is for. A holder without a stated lease that stood still meanwhile
+    (a paused client cannot renew) is the client's case too. Limits: the earlier one is the one whose acquire returned
     earlier, so a reply that was on its way for longer than its lease is put down to the service; and a lease is what
     the lock said it is, prolonged by good extends and proved by good checks.
     """
