@@ -1,4 +1,4 @@
-"""Ownership, deadlock and liveness against a simulated service that knows what happened: 1,140 runs of 25 s."""
+"""Ownership, deadlock and liveness against a simulated service that knows what happened: 840 runs of 25 s."""
 
 from __future__ import annotations
 
