@@ -7,9 +7,18 @@ by the server object itself.
 from __future__ import annotations
 
 from harness.sim.servers.redis_connection import VERSION
-from harness.sim.servers.redis_engine import DENY_OOM, MAY_BLOCK, NO_SCRIPT, NS_PER_MS, WRITE, Client, Command, container
+from harness.sim.servers.redis_engine import (
+    DENY_OOM,
+    MAY_BLOCK,
+    NO_SCRIPT,
+    NS_PER_MS,
+    WRITE,
+    Client,
+    Command,
+    container,
+)
 from harness.sim.servers.redis_memory import BASE_BYTES, total_bytes
-from harness.sim.servers.redis_protocol import OK, FlatMap, Reply, Status, Verbatim, wrong_arity
+from harness.sim.servers.redis_protocol import OK, SYNTAX, Failure, FlatMap, Reply, Status, Verbatim
 
 Fields = dict[str, object]
 
@@ -21,7 +30,7 @@ def config_get(client: Client, args: list[bytes]) -> Reply:
 
 def config_set(client: Client, args: list[bytes]) -> Reply:
     if len(args) & 1:
-        raise wrong_arity(b"config|set")
+        raise Failure(SYNTAX)
     client.engine.config.assign(list(zip(args[2::2], args[3::2], strict=True)))
     client.engine.refresh_guards()
     return OK
@@ -94,7 +103,7 @@ def bgrewriteaof(_client: Client, _args: list[bytes]) -> Reply:
 # INFO
 
 
-def _server(client: Client) -> Fields:
+def server_section(client: Client) -> Fields:
     engine = client.engine
     up = (engine.host.monotonic_ns() - engine.start_ns) // (1000 * NS_PER_MS)
     return {
@@ -178,7 +187,7 @@ def _keyspace(client: Client) -> Fields:
 
 
 _SECTIONS = {
-    "server": _server,
+    "server": server_section,
     "clients": _clients,
     "memory": _memory,
     "persistence": _persistence,

@@ -260,12 +260,12 @@ class Engine:
 
     def _rejected(self, client: Client, args: list[bytes], failure: Failure) -> Failure:
         self.count("total_error_replies")
-        if client.queued is None:
-            return failure
         name = args[0].lower()
-        if name == b"exec":
+        if name == b"exec" and (client.queued is not None or len(args) > 1):
             self.end_transaction(client)
             return Failure(b"EXECABORT Transaction discarded because of: " + failure.text.removeprefix(b"ERR "))
+        if client.queued is None:
+            return failure
         if name not in (b"multi", b"watch"):
             client.queue_broken = True
         return failure

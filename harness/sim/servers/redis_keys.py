@@ -5,7 +5,7 @@ SCAN walks the keys in order of insertion; its cursor is a position, so a key th
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import DENY_OOM, WRITE, Client, Command, container
+from harness.sim.servers.redis_engine import WRITE, Client, Command, container
 from harness.sim.servers.redis_protocol import INTEGER_RANGE, NO_KEY, OK, SYNTAX, Failure, Reply, Status, encode_command
 from harness.sim.servers.redis_values import TYPE_NAMES, Members, SortedSet, Value, glob, to_integer
 

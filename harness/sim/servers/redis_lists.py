@@ -161,9 +161,7 @@ def lmove(client: Client, args: list[bytes]) -> Reply:
 
 def _timeout_ms(text: bytes) -> int:
     seconds = to_float(text, b"ERR timeout is not a float or out of range")
-    if seconds * 1000 > (1 << 63) - 1:
-        raise Failure(b"ERR timeout is out of range")
-    if seconds < 0:
+    if not 0 <= seconds * 1000 < 1 << 63:
         raise Failure(b"ERR timeout is negative")
     return int(-(-seconds * 1000 // 1))
 

@@ -80,9 +80,16 @@ end})
 local env = locked(backing)
 
 local open = {assert = assert, collectgarbage = collectgarbage, error = error, gcinfo = gcinfo, ipairs = ipairs,
-  next = function(t, k) return next(shield[t] or t, k) end, pairs = function(t) return pairs(shield[t] or t) end, pcall = pcall,
+  next = function(t, k) return next(shield[t] or t, k) end, pairs = function(t) return pairs(shield[t] or t) end,
   rawequal = rawequal, select = select, tonumber = tonumber, tostring = tostring, type = type, unpack = unpack,
   xpcall = xpcall, _VERSION = _VERSION, coroutine = coroutine, string = string, table = table, math = math, redis = redis}
+function open.pcall(...)
+  return (function(ok, ...)
+    local failure = ...
+    if not ok and type(failure) == 'table' and failure.err ~= nil then return ok, failure.err end
+    return ok, ...
+  end)(pcall(...))
+end
 function open.getmetatable(t) if shield[t] then return nil end return getmetatable(t) end
 function open.setmetatable(t, m)
   if shield[t] then error({err = "ERR Attempt to modify a readonly table"}, 0) end
@@ -169,7 +176,9 @@ class CompileError(Exception):
 class Lua:
     """One interpreter. ``call`` runs a command for the script; ``draw`` gives random numbers in [0, 1)."""
 
-    def __init__(self, call: Callable[[list[bytes]], Reply], set_resp: Callable[[int], None], draw: Callable[[], float]):
+    def __init__(
+        self, call: Callable[[list[bytes]], Reply], set_resp: Callable[[int], None], draw: Callable[[], float]
+    ):
         self._runtime = lua51.LuaRuntime(
             encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False
         )

@@ -260,3 +260,34 @@ def _inline(data: bytes, at: int) -> tuple[list[bytes], int] | None:
             raise ProtocolError(b"too big inline request")
         return None
     return data[at:end].split(), end + 1
+
+
+def parse_reply(data: bytes, at: int = 0) -> tuple[Reply, int] | None:
+    """One RESP2 reply, for servers that are clients of others, and where it ends; None if it is not all there yet."""
+    end = data.find(CRLF, at)
+    if end < 0:
+        return None
+    mark, line, at = data[at : at + 1], data[at + 1 : end], end + 2
+    if mark == b"+":
+        return Status(line), at
+    if mark == b"-":
+        return Failure(line), at
+    if mark == b":":
+        return int(line), at
+    size = int(line)
+    if mark == b"*":
+        return _parse_array(data, at, size)
+    if size < 0:
+        return None if mark != b"$" else (None, at)
+    return (data[at : at + size], at + size + 2) if len(data) >= at + size + 2 else None
+
+
+def _parse_array(data: bytes, at: int, size: int) -> tuple[Reply, int] | None:
+    items = []
+    for _ in range(size):
+        found = parse_reply(data, at)
+        if found is None:
+            return None
+        items.append(found[0])
+        at = found[1]
+    return items, at

@@ -432,6 +432,7 @@ def config_rewrite(client: Client, _args: list[bytes]) -> Reply:
     client.engine.rewrite_config()
     return OK
 
+
 REWRITE = Command(b"rewrite", config_rewrite, 2, NO_SCRIPT)
 
 COMMANDS = [

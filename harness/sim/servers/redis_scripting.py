@@ -7,6 +7,7 @@ server life; scripts do not survive a restart, as in Redis 7.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 from harness.sim.servers.redis_engine import (
@@ -31,13 +32,17 @@ _SHEBANG_FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"a
 
 
 class Script:
-    __slots__ = ("code", "function", "read_only", "sha")
+    """``tail_line``: where errors of the tail call ``return redis.call(...)`` are said to be, its frame being gone."""
+
+    __slots__ = ("code", "function", "read_only", "sha", "tail_line")
 
     def __init__(self, sha: bytes, code: bytes, function: Any, read_only: bool) -> None:
         self.sha = sha
         self.code = code
         self.function = function
         self.read_only = read_only
+        tails = list(re.finditer(rb"return\s+redis\.call", code))
+        self.tail_line = 1 + code.count(b"\n", 0, tails[-1].start() if tails else 0)
 
 
 class Interpreter:
@@ -95,9 +100,8 @@ class Interpreter:
 
 def _described(error: ScriptError, script: Script) -> Failure:
     text = error.text.removeprefix(b"-")
-    if error.source is not None and error.line is not None:
-        text += b" script: %b, on %b:%d." % (script.sha, error.source, error.line)
-    return Failure(text)
+    line = script.tail_line if error.line is None else error.line
+    return Failure(text + b" script: %b, on @user_script:%d." % (script.sha, line))
 
 
 def _interpreter(engine: Engine) -> Interpreter:

@@ -7,6 +7,7 @@ from harness.sim.servers.redis_protocol import SYNTAX, Failure, Reply
 from harness.sim.servers.redis_values import SortedSet, range_of, to_float, to_integer
 
 _NOT_RANGE = b"ERR min or max is not a float"
+_LIMIT = b"ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
 _FLAGS = (b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR")
 
 
@@ -112,7 +113,7 @@ def zrevrank(client: Client, args: list[bytes]) -> Reply:
 
 def _bound(text: bytes) -> tuple[float, bool]:
     exclusive = text[:1] == b"("
-    return to_float(text[exclusive:], _NOT_RANGE), exclusive
+    return to_float(text[exclusive:] or b"0", _NOT_RANGE), exclusive
 
 
 def _between(found: SortedSet, low: bytes, high: bytes) -> list[tuple[float, bytes]]:
@@ -157,7 +158,7 @@ def zrange(client: Client, args: list[bytes]) -> Reply:
     options = _RangeOptions(args, (b"WITHSCORES", b"REV", b"BYSCORE", b"LIMIT"))
     words = options.words
     if b"LIMIT" in words and b"BYSCORE" not in words:
-        raise Failure(b"ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX")
+        raise Failure(_LIMIT)
     rev = b"REV" in words
     if b"BYSCORE" in words:
         low, high = (args[3], args[2]) if rev else (args[2], args[3])
@@ -177,7 +178,9 @@ def _by_rank(found: SortedSet, start: int, stop: int, rev: bool) -> list[tuple[f
 
 
 def zrevrange(client: Client, args: list[bytes]) -> Reply:
-    options = _RangeOptions(args, (b"WITHSCORES",))
+    options = _RangeOptions(args, (b"WITHSCORES", b"LIMIT"))
+    if b"LIMIT" in options.words:
+        raise Failure(_LIMIT)
     start, stop = to_integer(args[2]), to_integer(args[3])
     return _shown(client, _by_rank(_zset(client, args[1]), start, stop, True), b"WITHSCORES" in options.words)
 

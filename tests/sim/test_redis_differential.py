@@ -1,0 +1,128 @@
+"""The same random commands to the simulated Redis and, if HARNESS_REDIS_ADDRESS names one, to a real redis-server 7.0."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from harness.sim.servers.redis import RedisServer
+from harness.sim.servers.redis_protocol import encode_command
+from tests.sim.redis_client import DirectConn, parse, parse_replies
+from tests.sim.redis_random import Generator, Words
+from tests.sim.redis_stub import World
+
+ADDRESS = os.environ.get("HARNESS_REDIS_ADDRESS")
+SEEDS = range(int(os.environ.get("HARNESS_REDIS_SEEDS", "25")))
+LENGTH = 300
+UNORDERED = ("smembers", "hkeys", "hvals", "hgetall")
+
+
+def to_wire(words: Words) -> bytes:
+    return encode_command([word.encode() for word in words])
+
+
+class Real:
+    """The real server over a plain socket."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)))
+        self.socket.settimeout(5)
+
+    def ask(self, words: Words) -> Any:
+        self.socket.sendall(to_wire(words))
+        data = b""
+        while True:
+            data += self.socket.recv(1 << 16)
+            try:
+                reply, end = parse(data)
+            except (ValueError, IndexError):
+                continue
+            assert end == len(data), data
+            return reply
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Simulated:
+    def __init__(self, resp3: bool = False) -> None:
+        self.world = World()
+        self.server = RedisServer()
+        host = self.world.host("n1", self.server)
+        host.offset_ns = time.time_ns() if ADDRESS else host.offset_ns
+        self.conn = DirectConn(self.server)
+        if resp3:
+            self.conn("HELLO", 3)
+
+    def wire(self, words: Words) -> bytes:
+        data = self.conn.raw(to_wire(words))
+        if not data:
+            self.world.run(1)
+            data = self.conn.sent
+        return data
+
+    def ask(self, words: Words) -> Any:
+        (reply,) = parse_replies(self.wire(words))
+        return reply
+
+
+def comparable(words: Words, reply: Any) -> Any:
+    """Without what Redis orders by hash."""
+    if isinstance(reply, list) and any(word.lower() in UNORDERED for word in words):
+        return sorted(map(repr, reply))
+    if isinstance(reply, list) and words[0].lower() == "exec":
+        return [sorted(map(repr, item)) if isinstance(item, list) else _rough(item) for item in reply]
+    return reply
+
+
+def _rough(item: Any) -> Any:
+    return item // 10**6 if isinstance(item, int) and item > 10**9 else item
+
+
+def same(words: Words, got: Any, expected: Any) -> bool:
+    """Equal, but for the seconds that the test itself takes, where a reply is a time."""
+    if isinstance(got, int) and isinstance(expected, int) and got > 10**9 and "expiretime" in "".join(words).lower():
+        return abs(got - expected) < 60_000
+    return bool(comparable(words, got) == comparable(words, expected)) and type(got) is type(expected)
+
+
+def compare(seed: int, address: str) -> int:
+    real, simulated = Real(address), Simulated()
+    real.ask(["flushall"])
+    done: list[Words] = []
+    for words in Generator(seed).sequence(LENGTH):
+        done.append(words)
+        expected, got = real.ask(words), simulated.ask(words)
+        assert same(words, got, expected), (seed, words, got, expected, done[-12:])
+    real.close()
+    return len(done)
+
+
+def run_alone(seed: int, resp3: bool) -> bytes:
+    simulated = Simulated(resp3)
+    wires = [simulated.wire(words) for words in Generator(seed).sequence(LENGTH)]
+    for wire in wires:
+        assert len(parse_replies(wire)) == 1, wire
+    return b"".join(wires)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_commands(seed: int) -> None:
+    if ADDRESS:
+        assert compare(seed, ADDRESS) == LENGTH
+    for resp3 in (False, True):
+        assert run_alone(seed, resp3) == run_alone(seed, resp3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_packet_or_many_make_no_difference(seed: int) -> None:
+    commands = [words for words in Generator(seed).sequence(LENGTH) if not words[0].lower().startswith("b")]
+    data = b"".join(map(to_wire, commands))
+    whole = DirectConn(Simulated().server).raw(data)
+    pieces = DirectConn(Simulated().server)
+    assert b"".join([pieces.raw(data[at : at + 7]) for at in range(0, len(data), 7)]) == whole
