@@ -1,10 +1,11 @@
 """A client's release ended somebody else's hold (``NO`` in the table of anomalies).
 
 A history shows no server state, so this is an argument from what clients saw. Blamed is a release by A, with A's hold
-begun before B's and released after B's grant had come back, if afterwards C was granted the key though
+begun before B's and the release under way after B's grant had come back (it may have been invoked before, as when A
+pauses between looking at the key and deleting it), if afterwards C was granted the key though
 
 - B had not released, and B's lease had not run out in true time, by a margin for replies under way (``slack``, at
-most   a tenth of the lease): so it was no plain overrun by B;
+  most a tenth of the lease): so it was no plain overrun by B;
 - B's grant was not itself the fault: A's lease had ended when B was granted; or A had none, and C had asked in vain
   before A's release, so that the lock did exclude (a lock that grants to everybody has no release to blame);
 - nobody else was granted between B's grant and A's release, so that B's lock was alive until then; and A's is the first
@@ -91,6 +92,8 @@ def _between(found: Holds, releases: list[tuple[int, int]], b_row: int, c_row: i
                 yield found[a_row], found[b_row], found[c_row]
             return
         if begin < _returned(found.view, int(found.release[a_row])):
+            if found.lease_end[a_row] <= begin:
+                yield found[a_row], found[b_row], found[c_row]
             return
 
 

@@ -3,11 +3,13 @@
 A key is *idle* while nobody definitely holds it. Within an idle stretch, undisturbed by faults that excuse, the key
 is *due* at the latest of
 
-- ``slack`` after the last hold was cleanly released (its release returned ok);
-- ``ttl`` + ``slack`` after a hold that ended in any other way (crash, lost, expired, release refused or unknown);
+- ``slack`` after the last hold was cleanly released (its release returned ok), or its release was refused: then the
+  lock itself says that its holder had lost it, and nobody is left who has it;
+- ``ttl`` + ``slack`` after a hold that ended in any other way (crash, lost, expired, release unknown);
 - ``ttl`` + ``slack`` after the last heal of a disturbing fault;
 - ``ttl`` + ``slack`` after the last call on the key with an unknown outcome returned (or should have), after the
-crash of   a client that was asking for it, and, as such a request may be queued, after the key became idle.
+crash of a client that was asking for it, and, as such a request may be queued, after the key became idle (doubts older
+  than ttl + slack by then count no more).
 
 It is *stuck* if clients went on asking for it all the time until past that, and for that long at least. A client that
 stands still or is dead asks for nothing, and pauses between requests of up to ``slack`` do not count as giving up.
@@ -27,6 +29,8 @@ from checkers.sweep import covered_until, grouped_order
 from checkers.view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, SECOND, Ints, View
 from harness.history import History
 
+ENDED: Final = frozenset({"clean", "refused"})
+"""The service knows that these holds are over."""
 UNCLEAN: Final = frozenset({"crashed", "unknown", "refused", "lost", "expired"})
 
 
@@ -131,7 +135,7 @@ class Stretches:
         if until - since <= self.slack:
             return None
         due, cause = self._due(key, idle, since, until, row)
-        wait = self.slack if cause == "clean" else self.ttl + self.slack
+        wait = self.slack if cause in ENDED else self.ttl + self.slack
         for begin, end, invokes in self._runs(key, since, until):
             deadline = max(due, begin + wait)
             if end > deadline:
@@ -142,14 +146,14 @@ class Stretches:
         """When the key must be had again (ns), and what the wait is put down to."""
         patience = self.ttl + self.slack
         ended, cause = self._end_of(row) if row != NONE else (idle, "start")
-        due = ended + (self.slack if cause == "clean" else patience)
+        due = ended + (self.slack if cause in ENDED else patience)
         heals = [f.until_ns for f in self.faults if f.disturbs and f.until_ns <= since]
         if heals and max(heals) + patience > due:
-            due, cause = max(heals) + patience, "heal" if cause in ("clean", "start") else cause
-        doubts = [time for number, time in self._unknown if number == key and time < until]
+            due, cause = max(heals) + patience, "heal" if cause in ENDED | {"start"} else cause
+        doubts = [time for number, time in self._unknown if number == key and idle - patience < time < until]
         if doubts:
             due = max(due, max(doubts) + patience, idle + patience)
-            cause = "unknown" if cause in ("clean", "start", "heal") else cause
+            cause = "unknown" if cause in ENDED | {"start", "heal"} else cause
         return due, cause
 
     def _end_of(self, row: int) -> tuple[int, str]:

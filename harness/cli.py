@@ -7,9 +7,8 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import click
 import msgspec
 import typer
 from rich.console import Console
@@ -17,17 +16,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from . import plan as plans
 from . import store as stores
-from .errors import USAGE, HarnessError, UsageError
+from .errors import UNKNOWN, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
 from .plan import FaultSpec, Plan
 from .runner import Progress as Report
-from .runs import Result, complete, run
+from .runs import Result, complete, rejudge, run
 from .terminal import print_result, print_tally
 
 app = typer.Typer(
     help="Tells you whether your distributed lock is safe.", no_args_is_help=True, add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )  # fmt: skip
 DEFAULTS = Plan(lock="")
 AUTO = "this version has no docker clusters yet"
@@ -63,7 +63,7 @@ def run_command(
     out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
     json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
-) -> int:
+) -> None:
     """Run a lock against a cluster while the nemesis injects faults, check the history and write a report."""
     plan = plans.decode(
         {
@@ -80,8 +80,8 @@ def run_command(
         raise UsageError(f"runs must be at least 1, got {runs}")
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
-        return _many(plan, runs, out, command, reason, json=json)
-    return _one(plan, out, command, reason, json=json, quiet=quiet)
+        raise typer.Exit(_many(plan, runs, out, command, reason, json=json))
+    raise typer.Exit(_one(plan, out, command, reason, json=json, quiet=quiet))
 
 
 def _backend(cluster: str) -> str:
@@ -150,51 +150,52 @@ def replay_command(
     out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
     json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
-) -> int:
+) -> None:
     """Repeat a stored run, or run a plan: on the simulator the history is the same, byte for byte."""
     path = given / stores.PLAN if given.is_dir() else given
-    return _one(plans.load(path), out, shlex.join(["harness", *sys.argv[1:]]), "", json=json, quiet=quiet)
+    command = shlex.join(["harness", *sys.argv[1:]])
+    raise typer.Exit(_one(plans.load(path), out, command, "", json=json, quiet=quiet))
 
 
 @app.command("report")
-def report_command(given: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")]) -> int:
-    """Write the report of a stored run again, also of one that was cut short."""
-    from reports import run_report
+def report_command(given: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")]) -> None:
+    """Write the report of a stored run again, also of one that was cut short (exit status 3 then)."""
+    from reports import model, run_report
 
-    path = run_report.write(stores.find_run(given))
-    typer.echo(str(path))
-    return 0
+    folder = stores.find_run(given)
+    try:
+        if not (folder / stores.RESULTS).exists():
+            rejudge(folder)
+        typer.echo(str(run_report.write(folder)))
+        _, cut = model.load_history(folder)
+    except run_report.ReportError as error:
+        raise UsageError(str(error)) from error
+    if cut:
+        typer.echo(f"harness: {folder / stores.HISTORY}: {cut}", err=True)
+        raise typer.Exit(UNKNOWN)
 
 
 @app.command("list")
 def list_command(
     what: Annotated[str, typer.Argument(help="locks, nemeses, workloads, checkers or kinds.")] = "locks",
-) -> int:
+) -> None:
     """List what there is of a kind, with a line on each."""
     listing(what, Console(highlight=False))
-    return 0
 
 
 @app.command("show")
-def show_command(lock: Annotated[str, typer.Argument(help="A name from 'harness list locks'.")]) -> int:
+def show_command(lock: Annotated[str, typer.Argument(help="A name from 'harness list locks'.")]) -> None:
     """Say what a lock does, where it comes from, and what it is safe for."""
     show_lock(lock, Console(highlight=False))
-    return 0
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The ``harness`` command; exits with the documented status."""
     try:
-        status: Any = app(arguments, prog_name="harness", standalone_mode=False)
-    except click.exceptions.Abort:
-        status = 130
-    except click.ClickException as error:
-        error.show()
-        status = USAGE
+        app(arguments, prog_name="harness")
     except HarnessError as error:
         typer.echo(f"harness: {error}", err=True)
-        status = error.exit_status
-    sys.exit(status if isinstance(status, int) else 0)
+        sys.exit(error.exit_status)
 
 
 if __name__ == "__main__":

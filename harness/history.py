@@ -160,16 +160,29 @@ class History(Sequence[Op]):
 
     @classmethod
     def load(cls, path: Path) -> History:
-        """Read what :meth:`save` or an interrupted run wrote; raises :class:`HistoryError` naming the line at fault."""
+        """Read what :meth:`save` or a run wrote; raises :class:`HistoryError` naming the line at fault."""
+        history, cut = cls.salvage(path)
+        if cut:
+            raise HistoryError(cut)
+        return history
+
+    @classmethod
+    def salvage(cls, path: Path) -> tuple[History, str]:
+        """Like :meth:`load`, but a last line that was cut off in the middle is left out, and the second value says so."""
         history = cls()
         decoder = msgspec.json.Decoder(Op)
         try:
             with _open(path, "rb") as file:
                 for number, line in enumerate(file, 1):
-                    history._add_line(decoder, line, path, number)
+                    try:
+                        history._add_line(decoder, line, path, number)
+                    except HistoryError as error:
+                        if line.endswith(b"\n") or number == 1:
+                            raise
+                        return history, str(error)
         except (OSError, EOFError) as error:
             raise HistoryError(f"{path}: cannot read the history: {error}") from error
-        return history
+        return history, ""
 
     def _add_line(self, decoder: msgspec.json.Decoder[Op], line: bytes, path: Path, number: int) -> None:
         if not line.strip():

@@ -87,6 +87,7 @@ class Runner:
         return {
             "clients": names(hosts, "client"),
             "servers": names(hosts, "server"),
+            "sentinels": names(hosts, "sentinel"),
             "discipline": plan.discipline,
             "fencing": plan.fencing,
             "ttl": plan.ttl,

@@ -25,13 +25,13 @@ from lock_impls.base import LockClass, LockLookupError
 
 from . import story
 from .clusters import sim_kinds
-from .clusters.base import Cluster, names
+from .clusters.base import Cluster
 from .clusters.sim import SimCluster
 from .discovery import find
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
-from .history import History, HistoryWriter
+from .history import History, HistoryError, HistoryWriter
 from .nemesis import refuse_impossible
-from .plan import Plan, dump
+from .plan import Plan, dump, load
 from .runner import Progress, Runner
 from .store import HISTORY, PLAN, new_run, write_results
 from .workloads.client import Workload
@@ -125,17 +125,29 @@ def run(
     with _interrupts(cluster):
         runner.run()
     real = time.monotonic() - real
-    history = runner.recorder.history
-    verdicts = run_all(history, checkers.catalogue.all())
-    document = {
-        **_document(plan, history, verdicts, cluster),
+    about = {
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "command": command,
-        "replay": "" if folder is None else f"harness replay {folder}",
-        "stats": _stats(history, real),
+        "reason": reason,
+        "real_seconds": round(real, 3),
     }
-    document["cluster"]["reason"] = reason
+    return _judge(plan, runner.recorder.history, folder, about)
+
+
+def rejudge(folder: Path) -> Result:
+    """Check the history of a stored run again, also of one that was killed before it could; rewrites its results."""
+    try:
+        history, _ = History.salvage(folder / HISTORY)
+    except HistoryError as error:
+        raise UsageError(str(error)) from error
+    return _judge(complete(load(folder / PLAN)), history, folder, {})
+
+
+def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, Any]) -> Result:
+    verdicts = run_all(history, checkers.catalogue.all())
+    document = {**_document(plan, history, verdicts), **about, "stats": _stats(history)}
     if folder is not None:
+        document["replay"] = f"harness replay {folder}"
         write_results(folder, document)
     return Result(plan, history, verdicts, merge(verdicts), document, folder)
 
@@ -154,7 +166,7 @@ def _interrupts(cluster: Cluster) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _document(plan: Plan, history: History, verdicts: dict[str, Verdict], cluster: Cluster) -> dict[str, Any]:
+def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dict[str, Any]:
     info = find_lock(plan.lock).info
     verdict = merge(verdicts)
     return {
@@ -167,13 +179,7 @@ def _document(plan: Plan, history: History, verdicts: dict[str, Verdict], cluste
         "lock_title": info.title,
         "lock_safety": info.safety,
         "seed": plan.seed,
-        "cluster": {
-            "backend": cluster.backend,
-            "kind": cluster.kind,
-            "servers": names(cluster.hosts, "server"),
-            "sentinels": names(cluster.hosts, "sentinel"),
-            "clients": names(cluster.hosts, "client"),
-        },
+        "cluster": {"backend": plan.cluster, "kind": plan.kind, **_hosts(history)},
         "plan": {**{f: getattr(plan, f) for f in _SHOWN}, "faults": msgspec.to_builtins(plan.faults)},
         "checkers": {name: verdict.to_json() for name, verdict in verdicts.items()},
         "faults": [msgspec.to_builtins(fault) for fault in story.fault_records(history)],
@@ -187,14 +193,18 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 
-def _stats(history: History, real: float) -> dict[str, Any]:
+def _hosts(history: History) -> dict[str, Any]:
+    start = next((op.value for op in history.nemesis("start")), {})
+    return {role: start.get(role, []) for role in ("servers", "sentinels", "clients")}
+
+
+def _stats(history: History) -> dict[str, Any]:
     acquires = [call.outcome for call in history.calls("acquire")]
     duration = (history.time[-1] - history.origin) / 1e9 if len(history) else 0.0
     return {
         "operations": len(history.calls()),
         **{f"acquires_{outcome}": acquires.count(outcome) for outcome in ("ok", "fail", "info")},
         "seconds": round(duration, 3),
-        "real_seconds": round(real, 3),
     }
 
 

@@ -115,7 +115,8 @@ def describe(fault: FaultRecord, origin: int) -> str:
         wiped = facts.get("after_heal", {}).get("wiped")
         return f"{who} had been killed at {at}" + (" and had come back without data" if wiped else "")
     if "cut" in facts:
-        return f"{who} had been cut off at {at}"
+        apart = _names(sorted({host for link in facts["cut"] for host in link.split(">")} - set(fault.hosts)))
+        return f"{who} had been cut from {apart or 'each other'} at {at}"
     if "messages" in facts:
         held = "lost" if facts["delay"] is None else f"held back for {facts['delay']:g} s"
         return f"a message between {who} was {held} at {at}"

@@ -37,7 +37,7 @@ def _numbers(result: Result) -> str:
     stats = result.document["stats"]
     return (
         f"{stats['acquires_ok']} acquires, {stats['operations']} operations, {len(result.document['faults'])} faults in "
-        f"{stats['seconds']:.1f} s ({stats['real_seconds']:.2f} s real) · seed {result.plan.seed}"
+        f"{stats['seconds']:.1f} s ({result.document['real_seconds']:.2f} s real) · seed {result.plan.seed}"
     )
 
 

@@ -6,7 +6,6 @@ a crash is not an error: what there is of it is shown, and :attr:`RunView.interr
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -176,26 +175,12 @@ def load_history(folder: Path) -> tuple[History, str]:
     if not path.exists():
         raise ReportError(f"{path}: expected the history of the run (JSON lines), there is no such file")
     try:
-        return History.load(path), ""
+        history, cut = History.salvage(path)
     except HistoryError as error:
-        return _whole_lines(path, error)
-
-
-def _whole_lines(path: Path, error: HistoryError) -> tuple[History, str]:
-    """What was recorded before the last line was cut off; any other damage is an error."""
-    data = b"" if path.suffix == ".gz" else path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    if end in (0, len(data)):
         raise ReportError(str(error)) from error
-    with tempfile.TemporaryDirectory() as temporary:
-        whole = Path(temporary) / path.name
-        whole.write_bytes(data[:end])
-        try:
-            history = History.load(whole)
-        except HistoryError as inner:
-            raise ReportError(str(inner).replace(str(whole), str(path))) from error
-    line = data.count(b"\n") + 1
-    return history, f"the history is cut off at line {line:,}; what was recorded before it is shown"
+    if not cut:
+        return history, ""
+    return history, f"the history is cut off at line {len(history) + 1:,}; what was recorded before it is shown"
 
 
 def _how_it_stopped(history: History) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -209,12 +210,9 @@ class SimCluster:
 
     def reaches(self, source: str, target: str, timeout: float) -> float | None:
         began = self._kernel.now
-        answers: list[int] = []
-        self._network.ping(source, target, lambda: answers.append(self._kernel.now))
-        deadline = time.monotonic() + timeout
-        while not answers and time.monotonic() < deadline:
-            time.sleep(min(0.001, timeout))
-        return (answers[0] - began) / SECOND if answers else None
+        answered = threading.Event()
+        self._network.ping(source, target, answered.set)
+        return (self._kernel.now - began) / SECOND if answered.wait(timeout) else None
 
     def shape(self, source: str, target: str, shape: Shape) -> None:
         link = self._network.link(source, target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar
@@ -102,6 +103,15 @@ def targets(scene: Scene, target: str, default: Sequence[str]) -> list[str]:
         if name not in known:
             raise UsageError(f"fault target {name!r}: expected one of {', '.join([*groups, *known])}")
     return wanted
+
+
+def probe(cluster: Cluster, links: Sequence[tuple[str, str]], timeout: float = PROBE) -> dict[str, float | None]:
+    """Round trips in seconds across links, all at once; None where nothing came back within ``timeout``."""
+    if not links:
+        return {}
+    with ThreadPoolExecutor(len(links)) as pool:
+        trips = pool.map(lambda link: cluster.reaches(*link, timeout), links)
+        return {f"{source}>{target}": trip for (source, target), trip in zip(links, trips, strict=True)}
 
 
 def _primary(scene: Scene, servers: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ..clusters.base import Facts, Shape
-from .base import PROBE, Damage, Fault, Scene, Seen, targets
+from .base import PROBE, Damage, Fault, Scene, Seen, probe, targets
 
 Links = list[tuple[str, str]]
 CATCH: Final = 10.0
@@ -29,14 +29,14 @@ def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
     sample = links[:4]
 
     def observe() -> Seen:
-        trips = {f"{a}>{b}": cluster.reaches(a, b, max(PROBE, 4 * slower)) for a, b in sample}
+        trips = probe(cluster, sample, max(PROBE, 4 * slower))
         effective = any(trip is None or trip >= slower for trip in trips.values())
         return Seen(effective, {"probe": trips}, f"round trips of {slower:g} s and more, or none")
 
     def heal() -> Facts:
         for source, target in links:
             cluster.shape(source, target, Shape())
-        return {"probe": {f"{a}>{b}": cluster.reaches(a, b, PROBE) for a, b in sample}}
+        return {"probe": probe(cluster, sample)}
 
     return Damage(hosts, observe, heal)
 
@@ -57,23 +57,6 @@ class Latency(Fault, frozen=True):
     def inject(self, scene: Scene) -> Damage:
         links = _ends(scene, self.clients, self.servers)
         return _shape(scene, links, Shape(latency=self.delay, jitter=self.jitter), 2 * self.delay)
-
-
-class ReplicationLag(Fault, frozen=True):
-    """Packets between servers take ``delay`` seconds longer: asynchronous replicas fall behind."""
-
-    name: ClassVar[str] = "replication-lag"
-    summary: ClassVar[str] = "replicas are behind their primary"
-    needs: ClassVar[frozenset[str]] = frozenset({"shape", "peers"})
-    disturbs: ClassVar[bool] = False
-    schedule: ClassVar[dict[str, Any]] = {"at": 0.0}
-
-    delay: float = 0.05
-
-    def inject(self, scene: Scene) -> Damage:
-        servers = scene.hosts("server")
-        links = [(a, b) for a in servers for b in servers if a != b]
-        return _shape(scene, links, Shape(latency=self.delay), 2 * self.delay)
 
 
 class SlowLink(Fault, frozen=True):

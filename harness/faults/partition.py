@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from ..clusters.base import Facts
-from .base import PROBE, Damage, Fault, Scene, Seen, targets
+from .base import Damage, Fault, Scene, Seen, probe, targets
 
 Links = list[tuple[str, str]]
 
@@ -50,7 +50,7 @@ def _cut(scene: Scene, links: Links, hosts: list[str]) -> Damage:
     mended = False
 
     def observe() -> Seen:
-        answers = {f"{source}>{target}": cluster.reaches(source, target, PROBE) for source, target in sample}
+        answers = probe(cluster, sample)
         silent = bool(answers) and all(trip is None for trip in answers.values())
         return Seen(silent, {"cut": [f"{a}>{b}" for a, b in links], "probe": answers}, "no answer across the cut")
 
@@ -60,7 +60,7 @@ def _cut(scene: Scene, links: Links, hosts: list[str]) -> Damage:
             mended = True
             for source, target in links:
                 cluster.mend(source, target)
-        return {"probe": {f"{a}>{b}": cluster.reaches(a, b, PROBE) for a, b in sample}}
+        return {"probe": probe(cluster, sample)}
 
     return Damage(hosts, observe, heal)
 
@@ -107,6 +107,20 @@ class PartitionNode(_Partition, frozen=True):
         alone = targets(scene, self.target, scene.hosts("server"))
         rest = [host.name for host in scene.cluster.hosts if host.name not in alone]
         return _cut(scene, between(alone, rest), alone)
+
+
+class PartitionReplicas(_Partition, frozen=True):
+    """The primary is cut from its replicas and from nobody else: what it acknowledges is on it alone."""
+
+    name: ClassVar[str] = "partition-replicas"
+    summary: ClassVar[str] = "the primary is cut from its replicas, and goes on serving clients"
+    needs: ClassVar[frozenset[str]] = frozenset({"cut", "failover"})
+    disturbs: ClassVar[bool] = False
+
+    def inject(self, scene: Scene) -> Damage:
+        servers = scene.hosts("server")
+        primary, replicas = targets(scene, "primary", servers), targets(scene, "replicas", servers)
+        return _cut(scene, between(primary, replicas), primary)
 
 
 class PartitionRing(_Partition, frozen=True):

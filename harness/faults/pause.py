@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ..clusters.base import Facts
 from .base import Damage, Fault, Scene, Seen, targets
+
+PATIENCE: Final = 2.0
+"""Seconds within which a client takes its next step, where it can hang."""
 
 
 def _pause(scene: Scene, hosts: list[str]) -> Damage:
@@ -73,7 +76,9 @@ class ClientHang(Fault, frozen=True):
             cluster.hang(host)
 
         def observe() -> Seen:
-            time.sleep(0.01)
+            deadline = time.monotonic() + PATIENCE
+            while not all(cluster.hung(host) for host in hosts) and time.monotonic() < deadline:
+                time.sleep(0.01)
             hung = {host: cluster.hung(host) for host in hosts}
             return Seen(all(hung.values()), {"hung": hung}, "the worker blocked at its next step")
 

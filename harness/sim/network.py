@@ -97,8 +97,11 @@ class Channel:
             self._transmit(self._deliver, (data,), len(data))
 
     def end(self, *, reset: bool) -> None:
+        """Close in order after what was sent, or (``reset``) at once: what had not left the host is lost."""
         if not self.closed:
             self.closed = True
+            if reset:
+                self._stalled.clear()
             self._transmit(self._finish, (reset,), 0)
 
     def _transmit(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:

@@ -31,7 +31,7 @@ class Inventory:
             key = f"i{item}"
             grant = client.acquire(key)
             if grant is None:
-                client.sleep(client.rng.uniform(0, 0.02))
+                client.sleep(client.rng.uniform(0, 0.05))
                 continue
             left = client.read(key, grant)
             client.sleep(client.hold)

@@ -24,7 +24,7 @@ class Mutex:
             key = f"k{client.rng.randrange(client.settings.keys)}"
             grant = client.acquire(key)
             if grant is None:
-                client.sleep(client.rng.uniform(0, 0.02))
+                client.sleep(client.rng.uniform(0, 0.05))
                 continue
             value = client.read(key, grant)
             client.sleep(client.hold)

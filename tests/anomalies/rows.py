@@ -86,9 +86,9 @@ LEASES: Final = [
 
 SERVERS: Final = [
     both("redis-async-failover", "mutual-exclusion", "redis-token", "redis-wait", kind="redis-sentinel", hold=0.5,
-         ttl=6.0, time_limit=40.0, fixed_with={"lock_options": {"wait_s": 0.5}},
-         faults=(spec("replication-lag", at=0.0), spec("failover", "acquire", client=0, nth=2, for_=8.0)),
-         holds={"c0": 5.0}),
+         holds={"c0": 5.0}, ttl=8.0, time_limit=40.0, stagger=0.5,
+         faults=(spec("partition-replicas", "request:SET", client=0, for_=0.5),
+                 spec("failover", "acquire", client=0, for_=8.0))),
     both("redis-restart-empty", "mutual-exclusion", "redis-token", "redis-token", hold=0.5,
          faults=(spec("kill-amnesia", "acquire", nth=3, for_=0.02),),
          fixed_with={"faults": (spec("kill-amnesia", "acquire", nth=3, for_=2.1),)}),
@@ -99,7 +99,7 @@ SERVERS: Final = [
                  spec("client-crash", "acquire", client=0))),
     both("getset-client-skew", "mutual-exclusion", "redis-getset", "redis-token", hold=0.5,
          faults=(spec("clock-offset", at=0.0, target="c1", seconds=60.0),)),
-    both("getset-loser-extends", "deadlock", f"{MUTANTS}:GetsetByValue", "redis-getset", ttl=8.0, hold=1.0,
+    both("getset-loser-extends", "liveness", f"{MUTANTS}:GetsetByValue", "redis-getset", ttl=8.0, hold=1.0,
          time_limit=40.0, faults=(spec("client-crash", "acquire", client=0, nth=2),
                                   spec("client-pause", "request:GETSET", for_=0.5))),
     Row("setnx-del-takeover", "mutual-exclusion",

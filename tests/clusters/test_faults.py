@@ -16,7 +16,7 @@ from harness.nemesis import fault_class, fault_names
 from harness.sim.network import Snare
 from tests.clusters.bench import chatter, make, on, scene, strike
 
-SENTINEL = {"failover", "replication-lag", "partition-ring", "partition-bridge"}
+SENTINEL = {"failover", "partition-replicas", "partition-ring", "partition-bridge"}
 FAULTS = [name for name in fault_names() if name != "none"]
 
 
@@ -49,7 +49,7 @@ NO_OPS = [
     ("clock-strobe", "set_clock"), ("client-pause", "pause"), ("server-pause", "pause"), ("client-hang", "hang"),
     ("kill", "kill"), ("kill-amnesia", "kill"), ("client-crash", "kill"), ("failover", "kill"),
     ("partition-halves", "cut"), ("partition-majority", "cut"), ("partition-node", "cut"), ("partition-ring", "cut"),
-    ("partition-bridge", "cut"), ("partition-clients", "cut"), ("partition-oneway", "cut"), ("latency", "shape"), ("replication-lag", "shape"),
+    ("partition-bridge", "cut"), ("partition-clients", "cut"), ("partition-oneway", "cut"), ("latency", "shape"), ("partition-replicas", "cut"),
     ("slow-link", "shape"), ("packet-loss", "shape"), ("connection-reset", "break_streams"), ("lost-reply", "swallow"),
     ("delayed-request", "swallow"),
 ]  # fmt: skip

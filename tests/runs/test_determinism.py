@@ -1,0 +1,57 @@
+"""The same seed gives the same history, byte for byte, in another process with another hash seed, and after other runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.nemesis import default_specs
+from harness.plan import Plan
+from harness.runs import run
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from harness.nemesis import default_specs
+from harness.plan import Plan
+from harness.runs import run
+lock, nemesis, kind, seed, store = sys.argv[1:]
+result = run(Plan(lock=lock, kind=kind, seed=int(seed), time_limit=8.0, faults=tuple(default_specs(nemesis, 2.0))), store=Path(store))
+print(result.folder / "history.jsonl")
+"""
+CASES = [
+    ("redlock", "clock-skew", "redis-independent"),
+    ("redlock", "packet-loss", "redis-independent"),
+    ("redis-watchdog", "client-pause", "redis-single"),
+    ("redis-reentrant", "connection-reset", "redis-single"),
+    ("redis-wait", "failover", "redis-sentinel"),
+    ("redis.lock:Lock", "client-crash", "redis-single"),
+    ("redis_lock:Lock", "kill", "redis-single"),
+]
+
+
+def in_another_process(case: tuple[str, str, str], hash_seed: str, store: Path, seed: int = 3) -> bytes:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    arguments = [sys.executable, "-c", PROGRAM, *case, str(seed), str(store)]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip()).read_bytes()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_same_bytes_in_two_processes(case: tuple[str, str, str], tmp_path: Path) -> None:
+    first = in_another_process(case, "1", tmp_path / "a")
+    assert first == in_another_process(case, "2", tmp_path / "b")
+    assert first.count(b"\n") > 100
+    assert first != in_another_process(case, "1", tmp_path / "c", seed=4), "the seed matters"
+
+
+def test_same_bytes_in_one_process_whatever_ran_before(tmp_path: Path) -> None:
+    plan = Plan(lock="redlock", time_limit=5.0, seed=9, faults=tuple(default_specs("clock-skew", 2.0)))
+    first = run(plan).history
+    run(Plan(lock="redis-watchdog", time_limit=3.0, seed=1))
+    assert list(first) == list(run(plan).history)
