@@ -29,6 +29,8 @@ class Generator:
 
     def command(self) -> Words:
         words = self.rng.choice(self.makers)()
+        if words[0] in ("blpop", "brpop"):
+            return words
         if self.rng.random() < 0.02:
             words = words[:-1] or words
         if self.rng.random() < 0.02:

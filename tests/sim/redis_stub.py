@@ -121,6 +121,7 @@ class StubHost:
 
     def _knock(self, near: End, far: End, port: int) -> None:
         if self.world.is_cut(self.name, far.host.name):
+            self.world.at(S, self._knock, near, far, port)
             return
         service = far.host.services.get(port) if far.host.up else None
         if service is None:

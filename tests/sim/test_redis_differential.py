@@ -1,4 +1,6 @@
-"""The same random commands to the simulated Redis and, if HARNESS_REDIS_ADDRESS names one, to a real redis-server 7.0."""
+"""The same random commands to the simulated Redis and, if HARNESS_REDIS_ADDRESS names one, to a real redis-server
+7.0.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,11 @@ class Real:
 
 
 class Simulated:
-    def __init__(self, resp3: bool = False) -> None:
+    def __init__(self, resp3: bool = False, now_ns: int | None = None) -> None:
         self.world = World()
         self.server = RedisServer()
         host = self.world.host("n1", self.server)
-        host.offset_ns = time.time_ns() if ADDRESS else host.offset_ns
+        host.offset_ns = now_ns or host.offset_ns
         self.conn = DirectConn(self.server)
         if resp3:
             self.conn("HELLO", 3)
@@ -92,7 +94,7 @@ def same(words: Words, got: Any, expected: Any) -> bool:
 
 
 def compare(seed: int, address: str) -> int:
-    real, simulated = Real(address), Simulated()
+    real, simulated = Real(address), Simulated(now_ns=time.time_ns())
     real.ask(["flushall"])
     done: list[Words] = []
     for words in Generator(seed).sequence(LENGTH):

@@ -1,8 +1,9 @@
 """A Redis 7.0.15 in the simulator: the service itself, its connections, start and stop.
 
 Source: https://redis.io/docs/latest/commands/ and the behaviour of redis-server 7.0.15, against which
-``tests/sim/test_redis_differential.py`` compares it. Abstracted: threads and memory allocator; AOF and RDB files (data that is to
-survive a kill stays in this object, as with ``appendfsync always``); users, cluster mode, modules, streams, HyperLogLog, geo.
+``tests/sim/test_redis_differential.py`` compares it. Abstracted: threads and memory allocator; AOF and RDB files
+(data that is to survive a kill stays in this object, as with ``appendfsync always``); users, cluster mode, modules,
+streams, HyperLogLog, geo.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from harness.sim.servers.redis_engine import NS_PER_MS, Client, Command, Engine,
 from harness.sim.servers.redis_expiry import PERIOD_NS, expire_cycle, has_work, timed_out
 from harness.sim.servers.redis_keyspace import Database
 from harness.sim.servers.redis_protocol import (
+    NOTHING,
     Failure,
     ProtocolError,
     Reply,
     encode,
+    encode_command,
     is_empty,
     parse_all,
     parse_one,
@@ -76,7 +79,8 @@ _COMMANDS = _all_commands()
 
 
 class RedisServer(Engine):
-    """``on_command`` is called after each command that was executed, before its reply leaves. It may end this server."""
+    """``on_command`` is called after each command that was executed, before its reply leaves. It may end this
+    server."""
 
     def __init__(
         self,
@@ -213,7 +217,7 @@ class RedisServer(Engine):
             if life != self.life or client.number not in self.clients:
                 return
             if client.blocked is not None:
-                rest = b"".join([redis_replication.encode_command(later) for later in commands[index + 1 :]]) + rest
+                rest = b"".join([encode_command(later) for later in commands[index + 1 :]]) + rest
                 break
         client.input = rest
         if self.unsent:
@@ -246,8 +250,8 @@ class RedisServer(Engine):
         """CLIENT REPLY OFF and SKIP."""
         if client.skip_replies:
             client.skip_replies -= 1
-            return reply if client.skip_replies else redis_replication.NOTHING
-        return redis_replication.NOTHING
+            return reply if client.skip_replies else NOTHING
+        return NOTHING
 
     def _settle(self, client: Client) -> None:
         """Send effects to the replicas, wake whoever waited for them or for a list, and do what is due after that."""
@@ -277,7 +281,7 @@ class RedisServer(Engine):
             if is_empty(reply):
                 continue
             if self.dirty != before:
-                for effect in self.effect or []:
+                for effect in self.taken_effects():
                     self.propagate(db.index, effect)
             self.unblock(client, reply)
 

@@ -1,7 +1,7 @@
 """CONFIG, COMMAND, saving, and INFO (https://redis.io/docs/latest/commands/info/).
 
-INFO has the fields that clients and people read. Saving always succeeds at once: what "always" persistence keeps is kept
-by the server object itself.
+INFO has the fields that clients and people read. Saving always succeeds at once: what "always" persistence keeps is
+kept by the server object itself.
 """
 
 from __future__ import annotations

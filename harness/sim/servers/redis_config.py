@@ -1,7 +1,8 @@
-"""The configuration that CONFIG GET and SET know (https://redis.io/docs/latest/operate/oss_and_stack/management/config/).
+"""The configuration that CONFIG GET and SET know
+(https://redis.io/docs/latest/operate/oss_and_stack/management/config/).
 
-Only what something here or a client reads. Replication values are those of the project's real clusters (repl-timeout 5,
-repl-ping-replica-period 1, no diskless delay), not Redis' own defaults of 60, 10 and 5.
+Only what something here or a client reads. Replication values are those of the project's real clusters
+(repl-timeout 5, repl-ping-replica-period 1, no diskless delay), not Redis' own defaults of 60, 10 and 5.
 """
 
 from __future__ import annotations

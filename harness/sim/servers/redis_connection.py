@@ -1,4 +1,5 @@
-"""Commands about the connection (https://redis.io/docs/latest/commands/?group=connection). There are no users or passwords.
+"""Commands about the connection (https://redis.io/docs/latest/commands/?group=connection). There are no users or
+passwords.
 
 CLIENT TRACKING is refused, though 7.0 has it: client-side caching is not simulated.
 """
@@ -176,7 +177,7 @@ def _line(client: Client) -> bytes:
     engine = client.engine
     flags = {b"replica": b"S", b"pubsub": b"P"}.get(client.kind, b"")
     flags += (b"x" if client.queued is not None else b"") + (b"b" if client.blocked is not None else b"")
-    fields = {
+    fields: dict[bytes, bytes | int] = {
         b"id": client.number,
         b"addr": address(client),
         b"laddr": b"%b:%b" % (engine.host.name.encode(), engine.config["port"].encode()),

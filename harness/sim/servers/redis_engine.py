@@ -1,7 +1,7 @@
 """The command loop of a Redis: who may run what, what changed, and what has to be told to whom.
 
-Stands for server.c and networking.c of Redis 7.0 (processCommand, call, propagate). It knows no command by itself: families
-of commands are tables of :class:`Command`, and :mod:`harness.sim.servers.redis` puts them together.
+Stands for server.c and networking.c of Redis 7.0 (processCommand, call, propagate). It knows no command by itself:
+families of commands are tables of :class:`Command`, and :mod:`harness.sim.servers.redis` puts them together.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ Function = Callable[["Client", list[bytes]], Reply]
 
 
 class Command:
-    """``arity`` counts the name; negative: at least that many. ``keys``: first, last, step, as COMMAND INFO shows them."""
+    """``arity`` counts the name; negative: at least that many. ``keys``: first, last, step, as COMMAND INFO shows
+    them."""
 
     __slots__ = ("arity", "flags", "fn", "keys", "name", "subcommands")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - rows of a table
         self,
         name: bytes,
         fn: Function,
@@ -153,7 +154,8 @@ class Engine:
         self.replication: Any = None
         self.run_id = ""
         self.commands: Table = {}
-        self.host: ServiceHost = None  # type: ignore[assignment] - set by start(), before any command
+        self.host: ServiceHost
+        """Set by start(), before any command."""
         self.databases = [Database(self, index) for index in range(DATABASES)]
         self.reset()
 
@@ -279,6 +281,9 @@ class Engine:
             for effect in [args] if self.effect is None else self.effect:
                 self.propagate(client.db.index, effect)
         return reply
+
+    def taken_effects(self) -> list[list[bytes]]:
+        return self.effect or []
 
     def replicate_as(self, *effects: list[bytes]) -> None:
         """Called by a command whose effect differs from how it was sent."""

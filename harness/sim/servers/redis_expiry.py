@@ -1,7 +1,7 @@
 """What Redis does by itself ten times a second: delete expired keys (expire.c) and end waits that timed out.
 
-The cycle looks at 20 random keys with an expiry in each database and goes on while more than a tenth of them had expired.
-It only runs while there is something to do.
+The cycle looks at 20 random keys with an expiry in each database and goes on while more than a tenth of them had
+expired. It only runs while there is something to do.
 """
 
 from __future__ import annotations

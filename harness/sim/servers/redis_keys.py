@@ -1,6 +1,7 @@
 """Commands on keys of any type and their expiry (https://redis.io/docs/latest/commands/?group=generic).
 
-SCAN walks the keys in order of insertion; its cursor is a position, so a key that is deleted meanwhile can hide another.
+SCAN walks the keys in order of insertion; its cursor is a position, so a key that is deleted meanwhile can hide
+another.
 """
 
 from __future__ import annotations
@@ -260,8 +261,8 @@ def object_freq(client: Client, args: list[bytes]) -> Reply:
         return None
     if memory is None or not client.engine.config["maxmemory-policy"].endswith("lfu"):
         raise Failure(
-            b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching"
-            b" between policies at runtime LRU and LFU data will take some time to adjust."
+            b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when"
+            b" switching between policies at runtime LRU and LFU data will take some time to adjust."
         )
     return min(255, memory.accesses.get((client.db.index, args[2]), 0))
 

@@ -1,7 +1,8 @@
 """One of the 16 databases: keys, expiry, and who is to be told when a key changes.
 
-Expiry times are absolute wall-clock milliseconds, as in Redis (https://redis.io/docs/latest/commands/expire/): a step of the
-clock forward expires keys, one backward prolongs them. A replica hides what has expired but leaves deletion to its primary.
+Expiry times are absolute wall-clock milliseconds, as in Redis (https://redis.io/docs/latest/commands/expire/): a
+step of the clock forward expires keys, one backward prolongs them. A replica hides what has expired but leaves
+deletion to its primary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The Lua 5.1 in which scripts run: globals locked as in Redis 7.0, and values carried across both ways.
 
-Source: https://redis.io/docs/latest/develop/interact/programmability/lua-api/. ``cjson``, ``cmsgpack``, ``struct`` and ``bit`` are
-absent; ``math.random`` draws from the host's seeded generator. A script that never ends is not interrupted.
+Source: https://redis.io/docs/latest/develop/interact/programmability/lua-api/. ``cjson``, ``cmsgpack``, ``struct``
+and ``bit`` are absent; ``math.random`` draws from the host's seeded generator. A script that never ends is not
+interrupted.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ local env = locked(backing)
 local open = {assert = assert, collectgarbage = collectgarbage, error = error, gcinfo = gcinfo, ipairs = ipairs,
   next = function(t, k) return next(shield[t] or t, k) end, pairs = function(t) return pairs(shield[t] or t) end,
   rawequal = rawequal, select = select, tonumber = tonumber, tostring = tostring, type = type, unpack = unpack,
-  xpcall = xpcall, _VERSION = _VERSION, coroutine = coroutine, string = string, table = table, math = math, redis = redis}
+  xpcall = xpcall, _VERSION = _VERSION, coroutine = coroutine, string = string, table = table, math = math,
+  redis = redis}
 function open.pcall(...)
   return (function(ok, ...)
     local failure = ...

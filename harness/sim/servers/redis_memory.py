@@ -1,7 +1,9 @@
-"""maxmemory: a tally of the bytes in use and Redis' sampled eviction (https://redis.io/docs/latest/develop/reference/eviction/).
+"""maxmemory: a tally of the bytes in use and Redis' sampled eviction
+(https://redis.io/docs/latest/develop/reference/eviction/).
 
-Sizes are estimates near those of jemalloc, not measurements. Eviction takes the best of ``maxmemory-samples`` random keys;
-the pool of candidates that Redis keeps between two evictions, and the decay of LFU counters, are left out.
+Sizes are estimates near those of jemalloc, not measurements. Eviction takes the best of ``maxmemory-samples``
+random keys; the pool of candidates that Redis keeps between two evictions, and the decay of LFU counters, are left
+out.
 """
 
 from __future__ import annotations

@@ -104,11 +104,11 @@ def format_double(value: float) -> bytes:
 def encode(reply: Reply, resp3: bool = False) -> bytes:
     kind = type(reply)
     if kind is bytes:
-        return b"$%d\r\n%b\r\n" % (len(reply), reply)  # type: ignore[arg-type]
+        return b"$%d\r\n%b\r\n" % (len(reply), reply)  # type: ignore[arg-type, str-format]
     if kind is Status:
         return reply.wire  # type: ignore[attr-defined, no-any-return]
     if kind is int:
-        return b":%d\r\n" % reply
+        return b":%d\r\n" % reply  # type: ignore[str-format]
     if reply is None:
         return b"_\r\n" if resp3 else b"$-1\r\n"
     return _ENCODERS[kind](reply, resp3)

@@ -1,4 +1,6 @@
-"""Publish and subscribe (https://redis.io/docs/latest/develop/interact/pubsub/); shards and keyspace events are left out."""
+"""Publish and subscribe (https://redis.io/docs/latest/develop/interact/pubsub/); shards and keyspace events are
+left out.
+"""
 
 from __future__ import annotations
 

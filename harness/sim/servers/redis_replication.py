@@ -1,8 +1,9 @@
 """Asynchronous replication: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/.
 
-A replica dials, says ``REPLCONF listening-port`` and ``PSYNC`` in one breath, and gets a snapshot and then every write as RESP.
-Abstracted: the snapshot is a private encoding (the commands that rebuild the data, not RDB) and is sent at once; a broken
-link always ends in a full resync, never a partial one. As in Redis, time-outs of links are counted on the wall clock.
+A replica dials, says ``REPLCONF listening-port`` and ``PSYNC`` in one breath, and gets a snapshot and then every
+write as RESP. Abstracted: the snapshot is a private encoding (the commands that rebuild the data, not RDB) and is
+sent at once; a broken link always ends in a full resync, never a partial one. As in Redis, time-outs of links are
+counted on the wall clock.
 """
 
 from __future__ import annotations
@@ -268,6 +269,7 @@ class Replication:
         payload = self._snapshot()
         assert client.conn is not None
         header = b"+FULLRESYNC %b %d\r\n$%d\r\n" % (self.replid.encode(), engine.offset, len(payload))
+        client.flush()
         client.conn.send(header + payload)
         self._arm()
         return NOTHING
@@ -409,8 +411,9 @@ def wait(client: Client, args: list[bytes]) -> Reply:
     engine, replication = client.engine, _of(client)
     if engine.is_replica:
         raise Failure(
-            b"ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is"
-            b" configured to be writable (which is not the default) writes to replicas are just local and are not propagated."
+            b"ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica"
+            b" is configured to be writable (which is not the default) writes to replicas are just local and are not"
+            b" propagated."
         )
     wanted = to_integer(args[1])
     timeout_ms = to_integer(args[2], b"ERR timeout is not an integer or out of range")

@@ -1,7 +1,7 @@
 """EVAL, EVALSHA and SCRIPT (https://redis.io/docs/latest/develop/interact/programmability/eval-intro/).
 
-Scripts replicate their effects. Functions (FUNCTION, FCALL) and SCRIPT KILL are left out. Each script is compiled once a
-server life; scripts do not survive a restart, as in Redis 7.
+Scripts replicate their effects. Functions (FUNCTION, FCALL) and SCRIPT KILL are left out. Each script is compiled
+once a server life; scripts do not survive a restart, as in Redis 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A Redis Sentinel: the commands that clients send (https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/).
+"""A Redis Sentinel: the commands that clients send
+(https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/).
 
 What it thinks is in :mod:`redis_sentinel_monitor`, which lists what is abstracted. It watches one primary.
 """
@@ -263,7 +264,17 @@ _SENTINEL = container(
         Command(b"hello", hear_hello, 8),
     ],
 )
-_SHARED = (b"ping", b"quit", b"reset", b"auth", b"client", b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe")
+_SHARED: tuple[bytes, ...] = (
+    b"ping",
+    b"quit",
+    b"reset",
+    b"auth",
+    b"client",
+    b"subscribe",
+    b"unsubscribe",
+    b"psubscribe",
+    b"punsubscribe",
+)
 _SHARED += (b"publish", b"pubsub", b"command")
 
 

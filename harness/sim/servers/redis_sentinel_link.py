@@ -1,4 +1,5 @@
-"""What a sentinel knows of one server or fellow sentinel, and its connection to it (sentinelRedisInstance in sentinel.c).
+"""What a sentinel knows of one server or fellow sentinel, and its connection to it (sentinelRedisInstance in
+sentinel.c).
 
 Abstracted: one connection where the real one has two (commands, and pub/sub for hellos).
 """

@@ -1,9 +1,9 @@
 """The mind of a sentinel: who is down, who leads, who is promoted (sentinel.c of Redis 7.0).
 
-Source: https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/. Abstracted: the other sentinels are given, not
-discovered, and hellos go straight to them instead of through the watched servers' pub/sub; votes, epochs, majorities and
-all periods are those of the real one. While a primary has no known replica, INFO is asked for each second, so that a cluster
-started all at once is watched in full as early as one started in stages.
+Source: https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/. Abstracted: the other sentinels are
+given, not discovered, and hellos go straight to them instead of through the watched servers' pub/sub; votes,
+epochs, majorities and all periods are those of the real one. While a primary has no known replica, INFO is asked
+for each second, so that a cluster started all at once is watched in full as early as one started in stages.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def set_command(client: Client, args: list[bytes]) -> Reply:
     if options.keep:
         when = db.expires.get(key) if db.find(key) is not None else None
     db.put(key, args[2], when)
-    if options.unit:
+    if options.unit and when is not None:
         client.engine.replicate_as([b"SET", key, args[2], b"PXAT", b"%d" % when])
     return previous if options.get else OK
 

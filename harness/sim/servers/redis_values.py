@@ -1,7 +1,8 @@
 """What keys hold, and how Redis reads and prints numbers and patterns.
 
-A value is ``bytes`` (string), ``dict`` (hash), ``list`` (list), :class:`Members` (set) or :class:`SortedSet`. Dicts keep the
-order of insertion, so every reply is the same in every run; the real one answers in the order of a seeded hash.
+A value is ``bytes`` (string), ``dict`` (hash), ``list`` (list), :class:`Members` (set) or :class:`SortedSet`. Dicts
+keep the order of insertion, so every reply is the same in every run; the real one answers in the order of a seeded
+hash.
 """
 
 from __future__ import annotations

@@ -1,0 +1,171 @@
+"""Replication over the stub network."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.sim.servers.redis import RedisServer
+from tests.sim.redis_client import Caller
+from tests.sim.redis_stub import MS, S, World
+
+
+class Pair:
+    """A primary n1, replicas n2 and n3, and a client on c."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.servers = [RedisServer(replica_of=None if number == 0 else ("n1", 6379)) for number in range(3)]
+        for number in range(3):
+            self.world.host(f"n{number + 1}")
+        for number, server in enumerate(self.servers):
+            self.world.hosts[f"n{number + 1}"].run(server)
+        self.world.host("c")
+        self.world.run(0.1)
+
+    def client(self, to: str = "n1") -> Caller:
+        return Caller(self.world, self.world.hosts["c"], to)
+
+    def seen(self, key: bytes) -> list[object]:
+        return [server.peek(key)[0] for server in self.servers]
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_writes_of_all_kinds_arrive(pair: Pair) -> None:
+    caller = pair.client()
+    caller.call("SET", "k", "v", "PX", 10_000)
+    caller.call("EVAL", "redis.call('incr','n') redis.call('hset','h','f',1) return 1", 0)
+    caller.call("RPUSH", "l", "a", "b")
+    caller.call("SELECT", 2)
+    caller.call("ZADD", "z", 1.5, "m")
+    pair.world.run(0.1)
+    for server in pair.servers[1:]:
+        assert [db.data.keys() for db in server.databases] == [db.data.keys() for db in pair.servers[0].databases]
+        assert server.peek(b"k") == pair.servers[0].peek(b"k"), "expiry is the same absolute time"
+        assert server.offset == pair.servers[0].offset
+
+
+def test_snapshot_brings_a_late_replica_up_to_date(pair: Pair) -> None:
+    caller = pair.client()
+    for words in (["SET", "s", "x"], ["HSET", "h", "a", 1], ["SADD", "m", "a", "b"], ["ZADD", "z", 0.1, "a"]):
+        caller.call(*words)
+    pair.world.hosts["n2"].kill()
+    caller.call("RPUSH", "l", 1, 2, 3)
+    pair.world.hosts["n2"].restart()
+    pair.world.run(2)
+    theirs = pair.client("n2")
+    assert theirs.call("LRANGE", "l", 0, -1) == [b"1", b"2", b"3"]
+    assert theirs.call("ZSCORE", "z", "a") == b"0.10000000000000001"
+    assert theirs.call("SMEMBERS", "m") == [b"a", b"b"]
+
+
+def test_replicas_refuse_writes(pair: Pair) -> None:
+    caller = pair.client("n2")
+    readonly = "READONLY You can't write against a read only replica."
+    assert caller.call("SET", "k", "v") == readonly
+    assert caller.call("EVAL", "return redis.call('set','k','v')", 0).startswith(readonly)
+
+
+def test_replica_hides_but_keeps_expired_keys(pair: Pair) -> None:
+    caller = pair.client()
+    caller.call("SET", "k", "v", "PX", 10_000)
+    pair.world.run(0.05)
+    pair.world.hosts["n2"].offset_ns += 60 * S
+    assert pair.client("n2").call("GET", "k") is None
+    assert pair.servers[1].peek(b"k")[0] == b"v"
+    pair.world.run(10.3)
+    assert pair.seen(b"k") == [None, None, None], "the primary's own expiry deletes it everywhere"
+
+
+def test_wait_counts_acknowledgements(pair: Pair) -> None:
+    caller = pair.client()
+    caller.call("SET", "k", "v")
+    began = pair.world.now_ns
+    assert caller.call("WAIT", 2, 1000) == 2
+    assert pair.world.now_ns - began < 50 * MS, "asked for at once, not at the next second"
+    pair.world.cut("n1", "n3")
+    caller.call("SET", "k", "w")
+    assert caller.call("WAIT", 2, 300) == 1
+    assert caller.call("WAIT", 0, 0) in (1, 2)
+
+
+def test_unreplicated_write_is_lost_with_the_primary(pair: Pair) -> None:
+    caller = pair.client()
+    pair.world.cut("n1", "n2")
+    pair.world.cut("n1", "n3")
+    assert caller.call("SET", "lock", "me", "NX") == "OK"
+    pair.world.hosts["n1"].kill()
+    other = pair.client("n2")
+    assert other.call("REPLICAOF", "NO", "ONE") == "OK"
+    assert other.call("SET", "lock", "you", "NX") == "OK"
+
+
+def test_old_primary_returns_as_primary_and_drops_its_data_when_told(pair: Pair) -> None:
+    pair.client().call("SET", "old", 1)
+    pair.world.hosts["n1"].kill()
+    new = pair.client("n2")
+    new.call("REPLICAOF", "NO", "ONE")
+    new.call("SET", "new", 1)
+    pair.world.hosts["n1"].restart()
+    old = pair.client("n1")
+    assert old.call("ROLE")[0] == b"master"
+    old.call("SET", "stray", 1)
+    assert old.call("REPLICAOF", "n2", 6379) == "OK"
+    pair.world.run(2)
+    assert old.call("GET", "stray") is None
+    assert old.call("GET", "new") == b"1"
+    assert pair.servers[0].following == ("n2", 6379)
+
+
+def test_info_tells_of_links(pair: Pair) -> None:
+    pair.world.run(1.5)
+    text = pair.client().call("INFO", "replication").decode()
+    assert "connected_slaves:2" in text
+    assert "slave0:ip=n2,port=6379,state=online" in text
+    assert "master_link_status:up" in pair.client("n3").call("INFO", "replication").decode()
+    pair.world.cut("n1", "n3")
+    pair.world.run(7)
+    assert "master_link_status:down" in pair.client("n3").call("INFO", "replication").decode()
+    assert "connected_slaves:1" in pair.client().call("INFO", "replication").decode()
+
+
+def test_link_comes_back_after_a_cut(pair: Pair) -> None:
+    pair.world.cut("n1", "n3")
+    pair.world.run(8)
+    pair.client().call("SET", "k", "v")
+    pair.world.mend()
+    pair.world.run(8)
+    assert pair.seen(b"k") == [b"v", b"v", b"v"]
+
+
+def test_too_few_replicas(pair: Pair) -> None:
+    caller = pair.client()
+    caller.call("CONFIG", "SET", "min-replicas-to-write", 1, "min-replicas-max-lag", 2)
+    assert caller.call("SET", "k", 1) == "OK"
+    pair.world.cut("n1", "n2")
+    pair.world.cut("n1", "n3")
+    pair.world.run(4)
+    assert caller.call("SET", "k", 2) == "NOREPLICAS Not enough good replicas to write."
+
+
+def test_blocked_clients_are_let_go_when_their_server_is_demoted(pair: Pair) -> None:
+    waiter, caller = pair.client(), pair.client()
+    waiter.send("BLPOP", "q", 0)
+    pair.world.run(0.01)
+    caller.call("REPLICAOF", "n2", 6379)
+    pair.world.run(0.01)
+    assert waiter.data.startswith(b"-UNBLOCKED force unblock")
+
+
+def test_same_run_twice() -> None:
+    def run() -> list[object]:
+        pair = Pair()
+        caller = pair.client()
+        replies = [caller.call("SET", f"k{number}", number, "PX", 100) for number in range(50)]
+        pair.world.run(3)
+        return [*replies, pair.client("n2").call("INFO"), pair.client().call("INFO")]
+
+    assert run() == run()
