@@ -184,10 +184,13 @@ class Generator:
 
     def make_nonsense(self) -> Words:
         return self.rng.choice(
-            [["nonsense", "x"], ["config", "get", "maxmemory"], ["config", "nope"], ["scan", "x"], ["publish", "c", "m"],
-             ["scan", "0", "COUNT", "0"], ["flushall", "x"], ["client", "nope"], ["wait", "0", "0"], ["object", "nope"],
-             ["config", "set", "maxmemory", "x"], ["client", "getname"], ["script", "nope"],
-             ["pubsub", "channels"], ["wait", "x", "1"], ["client", "reply", "x"], ["hello", "9"], ["auth", "a", "b"]]
+            [
+                ["nonsense", "x"], ["config", "get", "maxmemory"], ["config", "nope"], ["scan", "x"],
+                ["publish", "c", "m"], ["scan", "0", "COUNT", "0"], ["flushall", "x"], ["client", "nope"],
+                ["wait", "0", "0"], ["object", "nope"], ["config", "set", "maxmemory", "x"], ["client", "getname"],
+                ["script", "nope"], ["pubsub", "channels"], ["wait", "x", "1"], ["client", "reply", "x"],
+                ["hello", "9", "x"], ["auth", "a", "b"],
+            ]
         )  # fmt: skip
 
     def make_script(self) -> Words:

@@ -93,8 +93,9 @@ def same(words: Words, got: Any, expected: Any) -> bool:
     return bool(comparable(words, got) == comparable(words, expected)) and type(got) is type(expected)
 
 
-def compare(seed: int, address: str) -> int:
-    real, simulated = Real(address), Simulated(now_ns=time.time_ns())
+def compare(seed: int, address: str, resp3: bool) -> int:
+    real, simulated = Real(address), Simulated(resp3, time.time_ns())
+    real.ask(["hello", "3" if resp3 else "2"])
     real.ask(["flushall"])
     done: list[Words] = []
     for words in Generator(seed).sequence(LENGTH):
@@ -115,9 +116,9 @@ def run_alone(seed: int, resp3: bool) -> bytes:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_commands(seed: int) -> None:
-    if ADDRESS:
-        assert compare(seed, ADDRESS) == LENGTH
     for resp3 in (False, True):
+        if ADDRESS:
+            assert compare(seed, ADDRESS, resp3) == LENGTH
         assert run_alone(seed, resp3) == run_alone(seed, resp3)
 
 

@@ -17,7 +17,7 @@ from harness.sim.servers import (
     redis_keys,
     redis_lists,
     redis_pubsub,
-    redis_replication,
+    redis_replication_commands,
     redis_scripting,
     redis_sets,
     redis_strings,
@@ -25,7 +25,7 @@ from harness.sim.servers import (
     redis_zsets,
 )
 from harness.sim.servers.redis_config import Config
-from harness.sim.servers.redis_engine import NS_PER_MS, Client, Command, Engine, Table
+from harness.sim.servers.redis_engine import NS_PER_MS, Engine
 from harness.sim.servers.redis_expiry import PERIOD_NS, expire_cycle, has_work, timed_out
 from harness.sim.servers.redis_keyspace import Database
 from harness.sim.servers.redis_protocol import (
@@ -40,6 +40,11 @@ from harness.sim.servers.redis_protocol import (
     parse_one,
 )
 from harness.sim.servers.redis_replication import Replication, new_id
+from harness.sim.servers.redis_session import (
+    Client,
+    Command,
+    Table,
+)
 from harness.sim.servers.redis_values import Value
 from harness.sim.service import Conn, ServiceHost, Timer
 
@@ -54,7 +59,7 @@ _FAMILIES = (
     redis_pubsub,
     redis_connection,
     redis_scripting,
-    redis_replication,
+    redis_replication_commands,
     redis_admin,
 )
 
@@ -71,7 +76,7 @@ def _all_commands() -> Table:
             table[command.name] = table[command.name.upper()] = command
     config = table[b"config"].subcommands
     assert config is not None
-    config[b"rewrite"] = redis_replication.REWRITE
+    config[b"rewrite"] = redis_replication_commands.REWRITE
     return table
 
 

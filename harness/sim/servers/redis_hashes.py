@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.sim.servers.redis_engine import DENY_OOM, WRITE, Client, Command
 from harness.sim.servers.redis_protocol import INTEGER_RANGE, OK, Failure, FlatMap, Reply, wrong_arity
+from harness.sim.servers.redis_session import (
+    DENY_OOM,
+    WRITE,
+    Client,
+    Command,
+)
 from harness.sim.servers.redis_values import to_integer
 
 Hash = dict[bytes, bytes]

@@ -6,8 +6,13 @@ another.
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import WRITE, Client, Command, container
 from harness.sim.servers.redis_protocol import INTEGER_RANGE, NO_KEY, OK, SYNTAX, Failure, Reply, Status, encode_command
+from harness.sim.servers.redis_session import (
+    WRITE,
+    Client,
+    Command,
+    container,
+)
 from harness.sim.servers.redis_values import TYPE_NAMES, Members, SortedSet, Value, glob, to_integer
 
 _TYPES = {kind: Status(name) for kind, name in TYPE_NAMES.items()}

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.sim.servers.redis_engine import DENY_OOM, MAY_BLOCK, NO_SCRIPT, WRITE, Blocked, Client, Command
 from harness.sim.servers.redis_protocol import NOTHING, NULL_ARRAY, OK, SYNTAX, Failure, Reply, is_empty
+from harness.sim.servers.redis_session import (
+    DENY_OOM,
+    MAY_BLOCK,
+    NO_SCRIPT,
+    WRITE,
+    Blocked,
+    Client,
+    Command,
+)
 from harness.sim.servers.redis_values import range_of, to_float, to_integer
 
 List = list[bytes]

@@ -25,7 +25,7 @@ class Status:
         self.wire = b"+%b\r\n" % text
 
 
-class Failure(Exception):  # noqa: N818 - raised by commands, but as often a reply like any other
+class Failure(Exception):
     """An error reply; the text has its code in front, as in ``b"ERR syntax error"``."""
 
     def __init__(self, text: bytes) -> None:

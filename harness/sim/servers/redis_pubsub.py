@@ -4,8 +4,15 @@ left out.
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import IN_PUBSUB, NO_SCRIPT, Client, Command, Engine, container
+from harness.sim.servers.redis_engine import Engine
 from harness.sim.servers.redis_protocol import FlatMap, Many, Push, Reply
+from harness.sim.servers.redis_session import (
+    IN_PUBSUB,
+    NO_SCRIPT,
+    Client,
+    Command,
+    container,
+)
 from harness.sim.servers.redis_values import glob
 
 Register = dict[bytes, dict[Client, None]]

@@ -10,18 +10,18 @@ import hashlib
 import re
 from typing import Any
 
-from harness.sim.servers.redis_engine import (
+from harness.sim.servers.redis_engine import Engine
+from harness.sim.servers.redis_lua import CompileError, Lua, ScriptError
+from harness.sim.servers.redis_protocol import NOSCRIPT, OK, OOM, SYNTAX, Failure, Reply
+from harness.sim.servers.redis_session import (
     DENY_OOM,
     NO_SCRIPT,
     OWN_EFFECTS,
     WRITE,
     Client,
     Command,
-    Engine,
     container,
 )
-from harness.sim.servers.redis_lua import CompileError, Lua, ScriptError
-from harness.sim.servers.redis_protocol import NOSCRIPT, OK, OOM, SYNTAX, Failure, Reply
 from harness.sim.servers.redis_values import to_integer
 
 _UNKNOWN = b"ERR Unknown Redis command called from script"

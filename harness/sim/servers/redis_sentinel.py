@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from harness.sim.servers import redis_admin, redis_connection, redis_pubsub
 from harness.sim.servers.redis import Address, RedisServer
-from harness.sim.servers.redis_engine import Client, Command, Table, container
 from harness.sim.servers.redis_protocol import NULL_ARRAY, OK, Failure, FlatMap, Reply
-from harness.sim.servers.redis_replication import new_id, role
+from harness.sim.servers.redis_replication import new_id
+from harness.sim.servers.redis_replication_commands import role
 from harness.sim.servers.redis_sentinel_link import Instance
 from harness.sim.servers.redis_sentinel_monitor import Durable, Monitor
+from harness.sim.servers.redis_session import (
+    Client,
+    Command,
+    Table,
+    container,
+)
 from harness.sim.servers.redis_values import to_integer
 from harness.sim.service import ServiceHost
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import DENY_OOM, WRITE, Client, Command
 from harness.sim.servers.redis_protocol import Reply, SetReply
+from harness.sim.servers.redis_session import (
+    DENY_OOM,
+    WRITE,
+    Client,
+    Command,
+)
 from harness.sim.servers.redis_values import Members
 
 

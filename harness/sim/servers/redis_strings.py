@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import DENY_OOM, WRITE, Client, Command
 from harness.sim.servers.redis_keyspace import Database
 from harness.sim.servers.redis_protocol import (
     INTEGER_RANGE,
@@ -12,6 +11,12 @@ from harness.sim.servers.redis_protocol import (
     Failure,
     Reply,
     wrong_arity,
+)
+from harness.sim.servers.redis_session import (
+    DENY_OOM,
+    WRITE,
+    Client,
+    Command,
 )
 from harness.sim.servers.redis_values import (
     format_long_double,

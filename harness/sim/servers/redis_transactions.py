@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import NO_SCRIPT, OWN_EFFECTS, UNQUEUED, Client, Command
 from harness.sim.servers.redis_protocol import NULL_ARRAY, OK, Failure, Reply
+from harness.sim.servers.redis_session import (
+    NO_SCRIPT,
+    OWN_EFFECTS,
+    UNQUEUED,
+    Client,
+    Command,
+)
 
 
 def multi(client: Client, _args: list[bytes]) -> Reply:

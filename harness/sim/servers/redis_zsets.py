@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import DENY_OOM, WRITE, Client, Command
 from harness.sim.servers.redis_protocol import SYNTAX, Failure, Reply
+from harness.sim.servers.redis_session import (
+    DENY_OOM,
+    WRITE,
+    Client,
+    Command,
+)
 from harness.sim.servers.redis_values import SortedSet, range_of, to_float, to_integer
 
 _NOT_RANGE = b"ERR min or max is not a float"
