@@ -13,7 +13,7 @@ import checkers
 from checkers.base import Checker
 
 
-class UnknownChecker(LookupError):  # noqa: N818 - reads as what it is
+class UnknownChecker(LookupError):
     """No checker has that name; the message has the nearest one and all others."""
 
 

@@ -14,15 +14,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from checkers.base import badness
+
 from . import plan as plans
 from . import store as stores
-from .errors import UNKNOWN, HarnessError, UsageError
+from .errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
 from .plan import FaultSpec, Plan
 from .runner import Progress as Report
 from .runs import Result, complete, rejudge, run
-from .terminal import print_result, print_tally
+from .terminal import Outcome, print_result, print_tally
 
 app = typer.Typer(
     help="Tells you whether your distributed lock is safe.", no_args_is_help=True, add_completion=False,
@@ -115,15 +117,17 @@ def _many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: 
     """Consecutive seeds; the runs that are not valid are kept, with a report of each."""
     plan = complete(plan)
     console = Console(stderr=True, quiet=json, highlight=False)
-    results: list[Result] = []
+    outcomes: list[Outcome] = []
     with _progress(console, plan.lock) as progress:
         for number in range(runs):
             progress(number / runs, f"run {number + 1} of {runs}")
-            seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
-            result = run(seeded)
-            results.append(_keep(result, out, command, reason) if result.valid is not True else result)
-    print_tally(results, json=json)
-    return max((result.exit_status for result in results), key=lambda status: (0, 3, 1).index(status))
+            result = run(msgspec.structs.replace(plan, seed=plan.seed + number))
+            if result.interrupted:
+                break
+            outcomes.append(Outcome.of(result if result.valid is True else _keep(result, out, command, reason)))
+    print_tally(outcomes, runs, json=json)
+    worst = max((badness(outcome.valid) for outcome in outcomes), default=badness(None))
+    return UNKNOWN if worst == 0 and len(outcomes) < runs else (VALID, UNKNOWN, VIOLATION)[worst]
 
 
 def _keep(result: Result, out: Path, command: str, reason: str) -> Result:
@@ -141,7 +145,11 @@ def _progress(console: Console, title: str) -> Iterator[Report]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
         task = bar.add_task(title, total=1.0, text="")
-        yield lambda fraction, text: bar.update(task, completed=fraction, text=text)
+
+        def report(fraction: float, text: str) -> None:
+            bar.update(task, completed=fraction, text=text)
+
+        yield report
 
 
 @app.command("replay")

@@ -1,4 +1,5 @@
-"""Finds plug-ins by looking into their folder: whoever adds a fault or a workload adds one file, and nothing lists it."""
+"""Finds plug-ins by looking into their folder: whoever adds a fault or a workload adds one file, and nothing lists
+it."""
 
 from __future__ import annotations
 

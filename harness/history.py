@@ -1,8 +1,8 @@
 """Histories: what every client did and saw, in the order it was recorded.
 
-A history is a list of entries in Jepsen's sense. A call is two entries, an ``invoke`` before it is dispatched and one of
-``ok`` (it happened), ``fail`` (it surely did not happen) or ``info`` (nobody knows) after it returned. Faults are entries
-of the process :data:`NEMESIS`. See https://github.com/jepsen-io/history for the model this follows.
+A history is a list of entries in Jepsen's sense. A call is two entries, an ``invoke`` before it is dispatched and one
+of ``ok`` (it happened), ``fail`` (it surely did not happen) or ``info`` (nobody knows) after it returned. Faults are
+entries of the process :data:`NEMESIS`. See https://github.com/jepsen-io/history for the model this follows.
 
 The entries are stored by column, so that a checker can read one field of a hundred thousand entries without building
 a hundred thousand objects.
@@ -168,7 +168,8 @@ class History(Sequence[Op]):
 
     @classmethod
     def salvage(cls, path: Path) -> tuple[History, str]:
-        """Like :meth:`load`, but a last line that was cut off in the middle is left out, and the second value says so."""
+        """Like :meth:`load`, but a last line that was cut off in the middle is left out, and the second value
+        says so."""
         history = cls()
         decoder = msgspec.json.Decoder(Op)
         try:

@@ -1,7 +1,8 @@
 """The nemesis: decides when which fault strikes, has it observed, and heals it. See :class:`harness.plan.FaultSpec`.
 
-It runs as threads of the cluster's control side. A fault on an event is injected at once, in the middle of the client's
-step that caused the event, so that it falls between exactly the two steps that the story needs; it is observed afterwards.
+It runs as threads of the cluster's control side. A fault on an event is injected at once, in the middle of the
+client's step that caused the event, so that it falls between exactly the two steps that the story needs; it is
+observed afterwards.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -144,7 +146,7 @@ class Nemesis:
         for spec in self._plan.faults:
             if spec.on is None:
                 first = spec.at if spec.at is not None else spec.every
-                self._later(now + int((first or 0.0) * 1e9), lambda spec=spec: self._strike_on_time(spec))
+                self._later(now + int((first or 0.0) * 1e9), partial(self._strike_on_time, spec))
         self._recorder.listeners.append(self._on_op)
         if any(trigger.spec.on and trigger.spec.on.split(":")[0] in _TAPS for trigger in self._triggers):
             self._cluster.tap(lambda phase, client, command: self._on_event(f"{phase}:{command}", client, None))
@@ -196,9 +198,8 @@ class Nemesis:
         for trigger in self._triggers:
             if trigger.matches(event, client, node, now):
                 if trigger.spec.delay:
-                    at = now + int(trigger.spec.delay * 1e9)
-                    strike = lambda t=trigger: self._strike(t.spec, t.fault, client)  # noqa: E731
-                    self._news.put(lambda at=at, strike=strike: self._later(at, strike))
+                    strike = partial(self._strike, trigger.spec, trigger.fault, client)
+                    self._news.put(partial(self._later, now + int(trigger.spec.delay * 1e9), strike))
                 else:
                     self._strike(trigger.spec, trigger.fault, client)
 

@@ -1,6 +1,7 @@
 """Plans: everything that decides a run, as data. The same plan on the simulator gives the same history, byte for byte.
 
-A plan is stored as TOML (``plan.toml`` in the run's folder). Durations are seconds; TOML may also say ``"2s"``, ``"150ms"``.
+A plan is stored as TOML (``plan.toml`` in the run's folder). Durations are seconds; TOML may also say ``"2s"``,
+``"150ms"``.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ def seconds(text: str | float) -> float:
 class FaultSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"for_": "for"}):
     """When a fault happens, and to whom; ``params`` are the fault's own.
 
-    Exactly one of ``at`` (seconds after the start), ``every`` (seconds, again and again) and ``on`` decides the moment. ``on`` is an event:
-    ``"acquire"`` (one has succeeded; likewise any kind of call), ``"acquire:invoke"``, ``"acquire:fail"``, ``"acquire:info"``,
-    ``"request:SET"`` (a client is about to send this command) or ``"reply:SET"`` (a server has executed it, and the
-    answer is about to leave). ``client`` and ``node`` narrow the event to one client (number) or server (name), ``nth``
-    to its n-th occurrence, ``times`` says how often the trigger fires, ``every`` beside ``on`` how long it rests between.
-    ``delay`` puts time between the event and the fault. ``for_`` is how long it lasts; without it, until the end.
+    Exactly one of ``at`` (seconds after the start), ``every`` (seconds, again and again) and ``on`` decides the
+    moment. ``on`` is an event: ``"acquire"`` (one has succeeded; likewise any kind of call), ``"acquire:invoke"``,
+    ``"acquire:fail"``, ``"acquire:info"``, ``"request:SET"`` (a client is about to send this command) or
+    ``"reply:SET"`` (a server has executed it, and the answer is about to leave). ``client`` and ``node`` narrow the
+    event to one client (number) or server (name), ``nth`` to its n-th occurrence, ``times`` says how often the
+    trigger fires, ``every`` beside ``on`` how long it rests between. ``delay`` puts time between the event and the
+    fault. ``for_`` is how long it lasts; without it, until the end.
     """
 
     fault: str

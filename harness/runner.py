@@ -37,7 +37,7 @@ class Runner:
         lock: LockClass,
         workload: type[Workload],
         writer: HistoryWriter | None,
-        progress: Progress,
+        progress: Progress | None,
     ) -> None:
         self._plan = plan
         self._cluster = cluster
@@ -101,7 +101,8 @@ class Runner:
         """Sleep until ``seconds`` after the start, telling the progress, unless all clients are done before."""
         while True:
             now = (time.monotonic_ns() - self._began_ns) / 1e9
-            self._progress(now / self._plan.time_limit, f"{now:.1f} of {self._plan.time_limit:g} s")
+            if self._progress is not None:
+                self._progress(now / self._plan.time_limit, f"{now:.1f} of {self._plan.time_limit:g} s")
             if now >= seconds or all(join(0) for join in self._joins):
                 return
             time.sleep(min(0.25, seconds - now))

@@ -57,6 +57,11 @@ class Result:
         return self.verdict.valid
 
     @property
+    def interrupted(self) -> bool:
+        """Was the run ended by Ctrl-C or SIGTERM?"""
+        return any(op.value["reason"] == "interrupted" for op in self.history.nemesis("stop"))
+
+    @property
     def exit_status(self) -> int:
         return {True: VALID, False: VIOLATION, None: UNKNOWN}[self.valid]
 
@@ -119,8 +124,7 @@ def run(
     if folder is not None:
         (folder / PLAN).write_text(dump(plan), encoding="utf-8")
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
-    quiet: Progress = lambda fraction, text: None  # noqa: E731
-    runner = Runner(plan, cluster, lock=lock, workload=workload, writer=writer, progress=progress or quiet)
+    runner = Runner(plan, cluster, lock=lock, workload=workload, writer=writer, progress=progress)
     real = time.monotonic()
     with _interrupts(cluster):
         runner.run()
@@ -194,7 +198,7 @@ _SHOWN: Final = (
 
 
 def _hosts(history: History) -> dict[str, Any]:
-    start = next((op.value for op in history.nemesis("start")), {})
+    start: dict[str, Any] = next((op.value for op in history.nemesis("start")), {})
     return {role: start.get(role, []) for role in ("servers", "sentinels", "clients")}
 
 

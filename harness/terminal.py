@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -36,32 +39,43 @@ def print_result(result: Result, *, json: bool, quiet: bool) -> None:
 def _numbers(result: Result) -> str:
     stats = result.document["stats"]
     return (
-        f"{stats['acquires_ok']} acquires, {stats['operations']} operations, {len(result.document['faults'])} faults in "
+        f"{stats['acquires_ok']} acquires, {stats['operations']} operations, "
+        f"{len(result.document['faults'])} faults in "
         f"{stats['seconds']:.1f} s ({result.document['real_seconds']:.2f} s real) · seed {result.plan.seed}"
     )
 
 
-def print_tally(results: list[Result], *, json: bool) -> None:
-    """The verdicts of many runs, and where the bad ones are kept."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is kept in memory of one run among many."""
+
+    seed: int
+    valid: bool | None
+    folder: Path | None
+    summary: str
+    stats: dict[str, Any]
+
+    @classmethod
+    def of(cls, result: Result) -> Outcome:
+        document = result.document
+        return cls(result.plan.seed, result.valid, result.folder, document["summary"], document["stats"])
+
+
+def print_tally(outcomes: list[Outcome], asked: int, *, json: bool) -> None:
+    """The verdicts of many runs of ``asked``, and where the bad ones are kept."""
     if json:
-        rows = [
-            {"seed": r.plan.seed, "valid": r.valid, "folder": str(r.folder) if r.folder else None, **_brief(r)}
-            for r in results
-        ]
-        sys.stdout.write(msgspec.json.encode({"schema": 1, "runs": rows}).decode() + "\n")
+        rows = [{**msgspec.to_builtins(o), "folder": str(o.folder or "")} for o in outcomes]
+        sys.stdout.write(msgspec.json.encode({"schema": 1, "asked": asked, "runs": rows}).decode() + "\n")
         return
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False)
     for column in ("verdict", "runs", "first seed", "kept in"):
         table.add_column(column)
     for valid, (word, colour) in WORDS.items():
-        these = [result for result in results if result.valid is valid]
+        these = [outcome for outcome in outcomes if outcome.valid is valid]
         if these:
-            first = these[0]
-            kept = str(first.folder) if first.folder else "not kept: replay with the seed"
-            table.add_row(f"[{colour}]{word}[/]", str(len(these)), str(first.plan.seed), kept)
+            kept = str(these[0].folder) if these[0].folder else "not kept: run the seed again"
+            table.add_row(f"[{colour}]{word}[/]", str(len(these)), str(these[0].seed), kept)
     console.print(table)
-
-
-def _brief(result: Result) -> dict[str, object]:
-    return {"summary": result.document["summary"], **result.document["stats"]}
+    if len(outcomes) < asked:
+        console.print(f"interrupted after {len(outcomes)} of {asked} runs")

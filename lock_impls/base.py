@@ -18,7 +18,7 @@ class LockError(Exception):
     """The operation is known not to have happened (for example: release refused, somebody else owns the key)."""
 
 
-class Indeterminate(Exception):  # noqa: N818 - the field's word for it
+class Indeterminate(Exception):
     """Nobody knows whether the operation happened: the request left, and no answer came back."""
 
 

@@ -6,7 +6,7 @@ return at once, so that a fault can strike between two steps of a client; method
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -64,7 +64,7 @@ class Cluster(Protocol):
     abilities: frozenset[str]
 
     @property
-    def hosts(self) -> list[Host]: ...
+    def hosts(self) -> Sequence[Host]: ...
 
     def endpoints(self) -> Address: ...
 
@@ -80,8 +80,8 @@ class Cluster(Protocol):
     # Clients.
 
     def launch(self, client: str, main: Callable[[Callable[[], None]], None]) -> Callable[[float], bool]:
-        """Run ``main(checkpoint)`` on a client's host; returns ``join(timeout) -> done``. The client calls ``checkpoint``
-        after each entry of its history, which is where a fault on an event takes hold of it."""
+        """Run ``main(checkpoint)`` on a client's host; returns ``join(timeout) -> done``. The client calls
+        ``checkpoint`` after each entry of its history, which is where a fault on an event takes hold of it."""
 
     def tap(self, tap: Tap | None) -> None:
         """Be told of each command between clients and servers."""
@@ -119,7 +119,7 @@ class Cluster(Protocol):
 
     def mend(self, source: str, target: str) -> None: ...
 
-    def reaches(self, source: str, target: str, timeout: float) -> float | None:
+    def reaches(self, source: str, target: str, timeout: float, /) -> float | None:
         """Round trip in seconds from one host to another, None if nothing came back in time."""
 
     def shape(self, source: str, target: str, shape: Shape) -> None: ...
@@ -136,7 +136,7 @@ class Cluster(Protocol):
         """The host that its own protocol names as the primary now, None where there is no such thing."""
 
 
-def names(hosts: list[Host], role: Role) -> list[str]:
+def names(hosts: Sequence[Host], role: Role) -> list[str]:
     """Host names of one role, in order."""
     return [host.name for host in hosts if host.role == role]
 

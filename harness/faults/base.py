@@ -1,7 +1,7 @@
 """The fault seam: inject, observe that it took effect, heal.
 
-A fault is a msgspec struct whose fields are its parameters; its class says what it is called, what it needs of a cluster,
-and whether it excuses a lock from being available. Its damage undoes itself.
+A fault is a msgspec struct whose fields are its parameters; its class says what it is called, what it needs of a
+cluster, and whether it excuses a lock from being available. Its damage undoes itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ PROBE: float = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a fault strikes: the cluster, chance, the lock's ttl in seconds, and the client whose doing triggered it."""
+    """Where a fault strikes: the cluster, chance, the lock's ttl in seconds, and the client whose doing
+    triggered it."""
 
     cluster: Cluster
     rng: Random
@@ -110,7 +111,7 @@ def probe(cluster: Cluster, links: Sequence[tuple[str, str]], timeout: float = P
     if not links:
         return {}
     with ThreadPoolExecutor(len(links)) as pool:
-        trips = pool.map(lambda link: cluster.reaches(*link, timeout), links)
+        trips = pool.map(lambda link: cluster.reaches(link[0], link[1], timeout), links)
         return {f"{source}>{target}": trip for (source, target), trip in zip(links, trips, strict=True)}
 
 

@@ -29,7 +29,7 @@ FIRST_IDENT: Final = 1 << 40
 RUNNING, FROZEN, DEAD = 0, 1, 2
 
 
-class Deadlock(Exception):  # noqa: N818
+class Deadlock(Exception):
     """Every task waits and nothing will ever happen again."""
 
 
@@ -160,7 +160,8 @@ class Task(greenlet):
             self.wake()
 
     def saw_clock(self) -> None:
-        """Called at each clock reading: a task that only reads clocks would otherwise wait for ever for time to pass."""
+        """Called at each clock reading: a task that only reads clocks would otherwise wait for ever for time to
+        pass."""
         if self._read_at != self.kernel.now:
             self._read_at, self._reads = self.kernel.now, 0
         self._reads += 1
@@ -277,7 +278,8 @@ class Kernel:
                 owner.backlog.append((fn, args))
 
     def close(self) -> None:
-        """Unwind every task that is left. Their clean-up code runs, but whatever it waits for raises :class:`Closed`."""
+        """Unwind every task that is left. Their clean-up code runs, but whatever it waits for raises
+        :class:`Closed`."""
         self.closing = True
         self.heap.clear()
         self.ready.clear()

@@ -155,7 +155,8 @@ class Machine(Protocol):
 
 
 class Peer:
-    """A service's end of a stream (:class:`~harness.sim.service.Conn`): calls back, and waits while its host is frozen."""
+    """A service's end of a stream (:class:`~harness.sim.service.Conn`): calls back, and waits while its host is
+    frozen."""
 
     __slots__ = ("_handler", "_life", "_machine", "_out", "_up", "peer", "session")
 

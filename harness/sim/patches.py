@@ -1,9 +1,9 @@
 """Makes the standard library virtual for code that runs on a simulated host, and leaves it alone for all other code.
 
 Each replaced function asks one question, "which host am I on?": the greenlet that runs is a
-:class:`~harness.sim.kernel.Task` or it is not. Threads of the operating system and code outside the simulation are on no
-host and get the real thing, so the replacement is invisible to them. Modules that took a function by name
-(``from time import sleep``) are found and given the replacement too.
+:class:`~harness.sim.kernel.Task` or it is not. Threads of the operating system and code outside the simulation are on
+no host and get the real thing, so the replacement is invisible to them. Modules that took a function by name (``from
+time import sleep``) are found and given the replacement too.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
 
 def _module_random() -> Iterator[tuple[Any, str, Any]]:
     """``random.random`` and its like, bound to a hidden generator of the module: on a host, to the host's."""
-    hidden = random._inst  # type: ignore[attr-defined]
+    hidden = random._inst
     for name in random.__all__:
         method = getattr(random, name)
         if getattr(method, "__self__", None) is hidden:

@@ -85,7 +85,7 @@ class SimPoll:
         return (events & self._masks[fd]) | (real.POLLHUP if sock.hung_up else 0)
 
 
-class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc,name-defined]
+class SimSelector(selectors._BaseSelectorImpl):
     """What ``selectors.DefaultSelector()`` gives on a simulated host."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

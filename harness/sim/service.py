@@ -1,7 +1,7 @@
 """The seam between a simulated host and the server program on it: callbacks in, bytes out, no threads.
 
-A :class:`Service` is the program (a Redis, say); it survives restarts of its host as a program's *disk* does, and is told
-about each start. All times are integer nanoseconds.
+A :class:`Service` is the program (a Redis, say); it survives restarts of its host as a program's *disk* does, and is
+told about each start. All times are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ class Timer(Protocol):
 
 
 class Conn(Protocol):
-    """One end of an established byte stream, as a server sees it. ``session`` is the service's own, to keep what it wants."""
+    """One end of an established byte stream, as a server sees it. ``session`` is the service's own, to keep
+    what it wants."""
 
     peer: str
     """Name of the host at the other end."""
@@ -45,7 +46,9 @@ class ServiceHost(Protocol):
     is paused."""
 
     name: str
-    rng: Random
+
+    @property
+    def rng(self) -> Random: ...
 
     def wall_ns(self) -> int: ...
 

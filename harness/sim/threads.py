@@ -1,6 +1,7 @@
 """What ``threading`` is built on, for tasks: locks, thread starts, identifiers.
 
-``threading.Thread``, ``Event``, ``Condition``, ``Timer`` and ``queue.Queue`` are the standard library's own, running on these.
+``threading.Thread``, ``Event``, ``Condition``, ``Timer`` and ``queue.Queue`` are the standard library's own, running
+on these.
 """
 
 from __future__ import annotations

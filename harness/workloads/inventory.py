@@ -1,7 +1,8 @@
-"""``inventory``: many buyers, few units, and a shop that must not sell what it has not got (the story these locks come from).
+"""``inventory``: many buyers, few units, and a shop that must not sell what it has not got (the story these locks
+come from).
 
-A buyer takes the lock of the item, looks whether any is left, thinks for the hold time, and buys. An item that is sold out
-gives way to the next. Two buyers inside at once both see the last unit.
+A buyer takes the lock of the item, looks whether any is left, thinks for the hold time, and buys. An item that is
+sold out gives way to the next. Two buyers inside at once both see the last unit.
 """
 
 from __future__ import annotations

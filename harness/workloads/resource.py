@@ -36,9 +36,9 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class Resource:
     """Registers by name, starting at 0, or at ``stock[name]``.
 
-    ``fencing``: ``on`` rejects an integer token lower than the highest seen for the key (Kleppmann 2016); ``cas`` lets a
-    ``read`` claim the key for its token and rejects other tokens until the next ``read`` (antirez 2016, for tokens without
-    an order); ``off`` accepts everything.
+    ``fencing``: ``on`` rejects an integer token lower than the highest seen for the key (Kleppmann 2016); ``cas``
+    lets a ``read`` claim the key for its token and rejects other tokens until the next ``read`` (antirez 2016, for
+    tokens without an order); ``off`` accepts everything.
     """
 
     def __init__(self, fencing: str, stock: dict[str, int]) -> None:
@@ -75,7 +75,7 @@ class Resource:
         return None
 
 
-class Rejected(Exception):  # noqa: N818
+class Rejected(Exception):
     """The resource refused an access; the message says why."""
 
 

@@ -92,7 +92,8 @@ class Seed004(GetsetLock):
 
 
 class MintedFence(Redlock):
-    """Not a mistake: Redlock with a token from a counter outside the vote (on the first node, which no scenario hurts)."""
+    """Not a mistake: Redlock with a token from a counter outside the vote (on the first node, which no scenario
+    hurts)."""
 
     def acquire(self, timeout: float) -> Grant | None:
         grant = super().acquire(timeout)
@@ -221,5 +222,3 @@ class StaleFence(FencedLock):
     def try_lock(self) -> Grant | None:
         grant = super().try_lock()
         return None if grant is None else Grant(fence=7, valid_for=grant.valid_for)
-
-

@@ -1,4 +1,5 @@
-"""A cluster with idle or busy clients on it, for tests of the seam: what is written here knows no backend but by name."""
+"""A cluster with idle or busy clients on it, for tests of the seam: what is written here knows no backend but
+by name."""
 
 from __future__ import annotations
 

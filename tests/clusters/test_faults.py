@@ -45,14 +45,33 @@ def _nothing(*args: Any, **kwargs: Any) -> Any:
 
 
 NO_OPS = [
-    ("clock-jump", "set_clock"), ("clock-skew", "set_clock"), ("clock-offset", "set_clock"), ("clock-drift", "set_clock"),
-    ("clock-strobe", "set_clock"), ("client-pause", "pause"), ("server-pause", "pause"), ("client-hang", "hang"),
-    ("kill", "kill"), ("kill-amnesia", "kill"), ("client-crash", "kill"), ("failover", "kill"),
-    ("partition-halves", "cut"), ("partition-majority", "cut"), ("partition-node", "cut"), ("partition-ring", "cut"),
-    ("partition-bridge", "cut"), ("partition-clients", "cut"), ("partition-oneway", "cut"), ("latency", "shape"), ("partition-replicas", "cut"),
-    ("slow-link", "shape"), ("packet-loss", "shape"), ("connection-reset", "break_streams"), ("lost-reply", "swallow"),
+    ("clock-jump", "set_clock"),
+    ("clock-skew", "set_clock"),
+    ("clock-offset", "set_clock"),
+    ("clock-drift", "set_clock"),
+    ("clock-strobe", "set_clock"),
+    ("client-pause", "pause"),
+    ("server-pause", "pause"),
+    ("client-hang", "hang"),
+    ("kill", "kill"),
+    ("kill-amnesia", "kill"),
+    ("client-crash", "kill"),
+    ("failover", "kill"),
+    ("partition-halves", "cut"),
+    ("partition-majority", "cut"),
+    ("partition-node", "cut"),
+    ("partition-ring", "cut"),
+    ("partition-bridge", "cut"),
+    ("partition-clients", "cut"),
+    ("partition-oneway", "cut"),
+    ("latency", "shape"),
+    ("partition-replicas", "cut"),
+    ("slow-link", "shape"),
+    ("packet-loss", "shape"),
+    ("connection-reset", "break_streams"),
+    ("lost-reply", "swallow"),
     ("delayed-request", "swallow"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fault", "method"), NO_OPS)
@@ -129,10 +148,10 @@ def test_a_clock_jump_expires_a_key_on_that_server_only() -> None:
 
     def main() -> list[int]:
         def keys() -> list[int]:
-            return [redis.Redis(host=f"n{n}").exists("lock") for n in (1, 2)]  # type: ignore[misc]
+            return [redis.Redis(host=f"n{n}").exists("lock") for n in (1, 2)]
 
         as_client(cluster, lambda: [redis.Redis(host=f"n{n}").set("lock", "x", px=2000) for n in (1, 2)])
-        fault_class("clock-jump")(target="n1", seconds=3.0).inject(scene(cluster))  # type: ignore[call-arg]
+        fault_class("clock-jump")(target="n1", seconds=3.0).inject(scene(cluster))
         found: list[int] = as_client(cluster, keys)
         return found
 
@@ -143,9 +162,11 @@ def test_failover_moves_the_primary_and_an_isolated_one_still_takes_writes() -> 
     cluster = make("redis-sentinel")
 
     def main() -> tuple[Any, ...]:
-        damage = fault_class("failover")(how="isolate").inject(scene(cluster))  # type: ignore[call-arg]
+        damage = fault_class("failover")(how="isolate").inject(scene(cluster))
         seen = damage.observe()
-        both = as_client(cluster, lambda: [redis.Redis(host=h).set("lock", "x", nx=True) for h in ("n1", cluster.primary())])
+        both = as_client(
+            cluster, lambda: [redis.Redis(host=h).set("lock", "x", nx=True) for h in ("n1", str(cluster.primary()))]
+        )
         damage.heal()
         time.sleep(15)
         after = as_client(cluster, lambda: [redis.Redis(host=f"n{n}").role()[0] for n in (1, 2, 3)])

@@ -1,4 +1,5 @@
-"""The same seed gives the same history, byte for byte, in another process with another hash seed, and after other runs."""
+"""The same seed gives the same history, byte for byte, in another process with another hash seed, and after
+other runs."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from harness.nemesis import default_specs
 from harness.plan import Plan
 from harness.runs import run
 lock, nemesis, kind, seed, store = sys.argv[1:]
-result = run(Plan(lock=lock, kind=kind, seed=int(seed), time_limit=8.0, faults=tuple(default_specs(nemesis, 2.0))), store=Path(store))
+faults = tuple(default_specs(nemesis, 2.0))
+result = run(Plan(lock=lock, kind=kind, seed=int(seed), time_limit=8.0, faults=faults), store=Path(store))
 print(result.folder / "history.jsonl")
 """
 CASES = [

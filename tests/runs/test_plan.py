@@ -26,7 +26,7 @@ def test_round_trip_through_toml(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(dump(FULL))
     assert load(path) == FULL
-    assert 'for = 1.25' in path.read_text()
+    assert "for = 1.25" in path.read_text()
     assert "hold =" not in path.read_text(), "defaults are left out"
 
 

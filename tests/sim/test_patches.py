@@ -89,6 +89,11 @@ def test_seeding_a_generator_by_hand_still_works() -> None:
     assert one == two == random.Random(5).random()
 
 
+def napped(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
 def test_threads_events_conditions_timers_queues_and_pools() -> None:
     def main() -> list[Any]:
         log: list[Any] = []
@@ -113,7 +118,7 @@ def test_threads_events_conditions_timers_queues_and_pools() -> None:
         thread.join()
         log.append((thread.is_alive(), time.monotonic()))
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            log.append(list(pool.map(lambda s: (time.sleep(s), s)[1], [0.3, 0.2, 0.1])))
+            log.append(list(pool.map(napped, [0.3, 0.2, 0.1])))
         log.append(round(time.monotonic(), 6))
         return log
 
@@ -123,7 +128,8 @@ def test_threads_events_conditions_timers_queues_and_pools() -> None:
 
 def test_locks_exclude_time_out_and_serve_in_order() -> None:
     def main() -> list[Any]:
-        lock, log = threading.Lock(), []
+        lock = threading.Lock()
+        log: list[Any] = []
         rlock = threading.RLock()
         with rlock, rlock:
             log.append(rlock.acquire(blocking=False))

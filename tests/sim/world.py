@@ -51,7 +51,8 @@ class World:
         self.results: list[Any] = []
 
     def run(self, *mains: Callable[[], Any], on: Host | None = None) -> list[Any]:
-        """Run each of ``mains`` as a task on host ``a`` (or ``on``) until all are done; what they returned, in order of completion."""
+        """Run each of ``mains`` as a task on host ``a`` (or ``on``) until all are done; what they returned, in
+        order of completion."""
         left = len(mains)
 
         def wrap(main: Callable[[], Any]) -> None:
