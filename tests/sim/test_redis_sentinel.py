@@ -118,7 +118,7 @@ def test_what_redis_py_reads() -> None:
     assert (fields[b"flags"], fields[b"num-slaves"], fields[b"num-other-sentinels"]) == (b"master", b"2", b"2")
     assert len(cell.ask("SENTINEL", "SLAVES", "mymaster")) == 2
     assert cell.ask("SENTINEL", "SENTINELS", "nope") == "ERR No such master with that name"
-    assert str(cell.ask("SENTINEL", "CKQUORUM", "mymaster")).startswith("b'OK 3 usable Sentinels")
+    assert str(cell.ask("SENTINEL", "CKQUORUM", "mymaster")).startswith("OK 3 usable Sentinels")
 
 
 def test_switch_is_published() -> None:

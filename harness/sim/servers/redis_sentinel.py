@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from harness.sim.servers import redis_admin, redis_connection, redis_pubsub
 from harness.sim.servers.redis import Address, RedisServer
-from harness.sim.servers.redis_protocol import NULL_ARRAY, OK, Failure, FlatMap, Reply
+from harness.sim.servers.redis_protocol import NULL_ARRAY, OK, Failure, FlatMap, Reply, Status
 from harness.sim.servers.redis_replication import new_id
 from harness.sim.servers.redis_replication_commands import role
 from harness.sim.servers.redis_sentinel_link import Instance
@@ -189,7 +189,7 @@ def ckquorum(client: Client, args: list[bytes]) -> Reply:
         why = "reach the specified quorum for this master" if lacking == "quorum" else "reach the majority"
         raise Failure(f"NOQUORUM {usable} usable Sentinels. Not enough available Sentinels to {why}".encode())
     text = f"OK {usable} usable Sentinels. Quorum and failover authorization can be reached"
-    return text.encode()
+    return Status(text.encode())
 
 
 def failover(client: Client, args: list[bytes]) -> Reply:
