@@ -55,7 +55,8 @@ redis.error_reply, redis.status_reply = single('err'), single('ok')
 
 function redis.sha1hex(...)
   if select('#', ...) ~= 1 then error({err = "ERR wrong number of arguments"}, 0) end
-  return pysha(tostring((...)))
+  local text = ...
+  return pysha((type(text) == 'string' or type(text) == 'number') and tostring(text) or '')
 end
 
 function redis.log(level, ...)

@@ -71,7 +71,13 @@ def to_integer(text: bytes, complaint: bytes = NOT_INTEGER) -> int:
 _FLOAT = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
 
 
+_HEX_FLOAT = re.compile(rb"[+-]?0x([0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(p[+-]?\d+)?", re.IGNORECASE)
+
+
 def to_float(text: bytes, complaint: bytes = NOT_FLOAT) -> float:
+    """What strtod makes of the whole text; NaN is refused."""
+    if _HEX_FLOAT.fullmatch(text):
+        return float.fromhex(text.decode())
     if not _FLOAT.fullmatch(text):
         raise Failure(complaint)
     return float(text)
@@ -82,7 +88,7 @@ def to_long_double(text: bytes) -> Fraction | None:
     number = to_float(text)
     if number in (float("inf"), float("-inf")) and b"inf" in text.lower():
         return None
-    return round_long_double(Fraction(text.decode()))
+    return Fraction(number) if b"x" in text.lower() else round_long_double(Fraction(text.decode()))
 
 
 def round_long_double(number: Fraction) -> Fraction:
