@@ -42,7 +42,7 @@ def fault_class(name: str) -> type[Fault]:
 def default_specs(name: str, ttl: float) -> list[FaultSpec]:
     """When ``name`` (and what comes with it) strikes if a user only names it; none for the fault that never does."""
     fault = fault_class(name)
-    schedules = [*fault.companions, {"fault": name, **fault.schedule}] if fault.schedule else []
+    schedules = [{"fault": name, **fault.schedule}, *fault.companions] if fault.schedule else []
     return [
         msgspec.convert({key: multiples(value, ttl) for key, value in schedule.items()}, FaultSpec)
         for schedule in schedules
@@ -57,17 +57,10 @@ def build_fault(spec: FaultSpec) -> Fault:
         raise UsageError(f"fault {spec.fault!r}, params: {error}") from error
 
 
-def refuse_impossible(plan: Plan, cluster: Cluster) -> None:
-    """Say before the run what this cluster cannot do, instead of skipping it in silence."""
-    for spec in plan.faults:
-        fault = build_fault(spec)
-        needs = set(fault.needs) | ({"tap"} if spec.on and ":" in spec.on and spec.on.split(":")[0] in _TAPS else set())
-        missing = sorted(needs - cluster.abilities)
-        if missing:
-            raise UsageError(
-                f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {cluster.kind} cluster on "
-                f"{cluster.backend} cannot do; it can: {', '.join(sorted(cluster.abilities))}"
-            )
+def needs(spec: FaultSpec) -> set[str]:
+    """What a cluster must be able to do for this fault at this moment."""
+    tapped = spec.on is not None and spec.on.split(":")[0] in _TAPS
+    return set(build_fault(spec).needs) | ({"tap"} if tapped else set())
 
 
 _TAPS: Final = ("request", "reply")
@@ -134,6 +127,7 @@ class Nemesis:
         self._due: queue.PriorityQueue[_Due] = queue.PriorityQueue()
         self._active: list[_Active] = []
         self._ids = 0
+        self._struck: list[FaultSpec] = []
         self._numbers = 0
         self._stopped = False
         self._observers: list[threading.Thread] = []
@@ -148,7 +142,7 @@ class Nemesis:
                 first = spec.at if spec.at is not None else spec.every
                 self._later(now + int((first or 0.0) * 1e9), partial(self._strike_on_time, spec))
         self._recorder.listeners.append(self._on_op)
-        if any(trigger.spec.on and trigger.spec.on.split(":")[0] in _TAPS for trigger in self._triggers):
+        if any("tap" in needs(trigger.spec) for trigger in self._triggers):
             self._cluster.tap(lambda phase, client, command: self._on_event(f"{phase}:{command}", client, None))
         self._thread = threading.Thread(target=self._work, name="nemesis", daemon=True)
         self._thread.start()
@@ -163,6 +157,16 @@ class Nemesis:
             observer.join()
         for active in reversed(self._active[:]):
             self._heal(active)
+        for spec in self._plan.faults:
+            if not any(spec is struck for struck in self._struck):
+                self._record_absence(spec)
+
+    def _record_absence(self, spec: FaultSpec) -> None:
+        """A fault that was asked for and never struck: the run proves nothing about it."""
+        value = {"id": self._ids, "fault": spec.fault, "hosts": [], "observed": {}}
+        self._ids += 1
+        awaited = f"its event {spec.on!r} (number {spec.nth})" if spec.on else "its time"
+        self._recorder.nemesis("inject", value, type_="fail", error=f"never struck: {awaited} did not come")
 
     def _work(self) -> None:
         while not self._stopped:
@@ -216,6 +220,7 @@ class Nemesis:
         number = self._ids
         self._ids += 1
         damage = fault.inject(scene)
+        self._struck.append(spec)
         params = msgspec.to_builtins(fault)
         disturbs = fault.disturbs and not spec.tolerated
         about = {"id": number, "fault": spec.fault, "hosts": damage.hosts}

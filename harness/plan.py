@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 import tomli_w
@@ -136,6 +136,9 @@ def _with_seconds(value: Any, where: str, key: str = "") -> Any:
 
 def decode(data: dict[str, Any]) -> Plan:
     """A plan from parsed TOML or JSON; UsageError names the key at fault and what was expected."""
+    for name, choices in (("discipline", get_args(Discipline)), ("fencing", get_args(Fencing))):
+        if data.get(name, choices[0]) not in choices:
+            raise UsageError(f"{name} must be one of {', '.join(choices)}, got {data[name]!r}")
     try:
         return msgspec.convert(_with_seconds(data, ""), Plan).check()
     except msgspec.ValidationError as error:

@@ -26,12 +26,12 @@ from lock_impls.base import LockClass, LockLookupError
 from . import story
 from .clusters import sim_kinds
 from .clusters.base import Cluster
-from .clusters.sim import SimCluster
+from .clusters.sim import SimCluster, abilities
 from .discovery import find
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
 from .history import History, HistoryError, HistoryWriter
-from .nemesis import refuse_impossible
-from .plan import Plan, dump, load
+from .nemesis import needs
+from .plan import FaultSpec, Plan, dump, load
 from .runner import Progress, Runner
 from .store import HISTORY, PLAN, new_run, write_results
 from .workloads.client import Workload
@@ -81,7 +81,9 @@ def find_workload(name: str) -> type[Workload]:
 
 
 def complete(plan: Plan) -> Plan:
-    """The plan with the cluster kind filled in; UsageError if lock, workload and kind do not fit."""
+    """The plan with the cluster kind filled in; raises what stands in its way before anything is started."""
+    if plan.cluster != "sim":
+        raise EnvironmentLacking(f"this version has no {plan.cluster!r} clusters; use --cluster sim")
     lock = find_lock(plan.lock)
     find_workload(plan.workload)
     kind = plan.kind or lock.info.kinds[0]
@@ -89,14 +91,24 @@ def complete(plan: Plan) -> Plan:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
     if kind not in sim_kinds.kinds():
         raise UsageError(f"there is no simulated cluster of kind {kind!r}; there are {', '.join(sim_kinds.kinds())}")
+    for spec in plan.faults:
+        _refuse_impossible(spec, kind)
     nodes = plan.nodes or sim_kinds.default_nodes(kind)
     return msgspec.structs.replace(plan, kind=kind, nodes=nodes)
 
 
+def _refuse_impossible(spec: FaultSpec, kind: str) -> None:
+    """Say before the run what a cluster cannot do, instead of skipping it in silence."""
+    missing = sorted(needs(spec) - abilities(kind))
+    if missing:
+        raise UsageError(
+            f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {kind} cluster cannot do; "
+            f"it can: {', '.join(sorted(abilities(kind)))}"
+        )
+
+
 def open_cluster(plan: Plan, stock: dict[str, int]) -> Cluster:
     """The cluster a plan asks for."""
-    if plan.cluster != "sim":
-        raise EnvironmentLacking(f"this version has no {plan.cluster!r} clusters; use --cluster sim")
     return SimCluster(
         kind=plan.kind,
         nodes=plan.nodes,
@@ -118,7 +130,6 @@ def run(
     plan = complete(plan.check())
     lock, workload = find_lock(plan.lock), find_workload(plan.workload)
     cluster = open_cluster(plan, workload.stock(plan, plan.time_limit))
-    refuse_impossible(plan, cluster)
     started = datetime.now(UTC)
     folder = None if store is None else new_run(store, plan.lock, plan.seed, started)
     if folder is not None:

@@ -14,6 +14,7 @@ from .plan import Plan
 
 ORDER: Final = ("mutual-exclusion", "resource", "fencing", "ownership", "deadlock", "liveness")
 """Which checker's violation makes the headline, if several found one."""
+SHOWN_FAULTS: Final = 3
 _HOST: Final = re.compile(r"[a-z]+\d")
 """Names of hosts stay as they are at the beginning of a sentence."""
 
@@ -41,6 +42,7 @@ def fault_records(history: History) -> list[FaultRecord]:
     for op in history.nemesis("inject", "heal"):
         into = healed if op.f == "heal" else begun if op.type == "invoke" else seen
         into.setdefault(op.value["id"], op)
+        begun.setdefault(op.value["id"], op)
     return [_record(number, op, seen.get(number), healed.get(number)) for number, op in begun.items()]
 
 
@@ -52,7 +54,7 @@ def _record(number: int, op: Any, seen: Any, healed: Any) -> FaultRecord:
         number,
         op.value["fault"],
         tuple(op.value["hosts"]),
-        op.value["params"],
+        op.value.get("params", {}),
         op.time,
         None if healed is None else healed.time,
         seen is not None and seen.type == "ok",
@@ -87,16 +89,15 @@ def _sentence(text: str) -> str:
 
 
 def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
-    """The faults that were at work while the earlier of the two holds went wrong."""
-    since = min([hold.get("from_ns", violation.from_ns) for hold in violation.involved] or [violation.from_ns])
-    acting = [
-        fault
-        for fault in faults
-        if fault.injected_ns <= max(violation.from_ns, since) and (fault.healed_ns is None or fault.healed_ns >= since)
-    ]
+    """The faults that were at work between the first of the involved steps and the moment of the violation."""
+    since = min([step.get("from_ns", violation.from_ns) for step in violation.involved] or [violation.from_ns])
+    until = max(violation.from_ns, since)
+    struck = [fault for fault in faults if since <= fault.injected_ns <= until]
+    lasting = [f for f in faults if f.injected_ns < since and (f.healed_ns is None or f.healed_ns >= since)]
+    acting = (struck or lasting)[-SHOWN_FAULTS:]
     if not acting:
         return "No fault was at work." if not faults else "No fault was at work just then."
-    return _sentence("; ".join(describe(fault, origin) for fault in acting[-3:]))
+    return _sentence("; ".join(describe(fault, origin) for fault in acting))
 
 
 def describe(fault: FaultRecord, origin: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Outcome:
 def print_tally(outcomes: list[Outcome], asked: int, *, json: bool) -> None:
     """The verdicts of many runs of ``asked``, and where the bad ones are kept."""
     if json:
-        rows = [{**msgspec.to_builtins(o), "folder": str(o.folder or "")} for o in outcomes]
+        rows = [{**asdict(outcome), "folder": str(outcome.folder or "")} for outcome in outcomes]
         sys.stdout.write(msgspec.json.encode({"schema": 1, "asked": asked, "runs": rows}).decode() + "\n")
         return
     console = Console(highlight=False)

@@ -62,16 +62,22 @@ class _ResourceService:
     def closed(self, conn: Conn) -> None: ...
 
 
+def abilities(kind: str) -> frozenset[str]:
+    """What faults may do to a simulated cluster of this kind."""
+    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap"}
+    return frozenset(common | ({"failover", "peers"} if kind == "redis-sentinel" else set()))
+
+
 class SimCluster:
     """See :class:`harness.clusters.base.Cluster`."""
 
     backend = "sim"
-    abilities = frozenset({"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap"})
 
     def __init__(
         self, *, kind: str, nodes: int, clients: int, seed: int, resource: Resource, options: dict[str, Any]
     ) -> None:
         self.kind = kind
+        self.abilities = abilities(kind)
         self._kernel = Kernel(seed)
         self._network = Network(self._kernel)
         self._control = Host(self._network, CONTROL)
@@ -80,8 +86,6 @@ class SimCluster:
         self._servers = sim_kinds.build(kind, self._make, nodes, options)
         for number in range(clients):
             self._make(f"c{number}", "client")
-        if kind == "redis-sentinel":
-            self.abilities |= {"failover", "peers"}
 
     def _make(self, name: str, role: Role) -> Host:
         host = Host(self._network, name)

@@ -102,9 +102,9 @@ class Failover(Fault, frozen=True):
     name: ClassVar[str] = "failover"
     summary: ClassVar[str] = "the primary dies before its last writes have reached a replica; one is promoted"
     needs: ClassVar[frozenset[str]] = frozenset({"kill", "cut", "failover"})
-    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": 15.0, "for": 6.0}
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "times": 1000, "every": 15.0, "for": 6.0}
     companions: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"fault": "partition-replicas", "on": "acquire:invoke", "nth": 5, "times": 1000, "every": 15.0, "for": 3.0},
+        {"fault": "partition-replicas", "on": "acquire:invoke", "times": 1000, "every": 15.0, "for": 6.0},
     )
 
     how: str = "kill"

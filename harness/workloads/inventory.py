@@ -35,10 +35,11 @@ class Inventory:
                 client.sleep(client.rng.uniform(0, 0.05))
                 continue
             left = client.read(key, grant)
-            client.sleep(client.hold)
-            if left is not None and left > 0 and client.check(key):
-                client.take(key, grant)
-            elif left is not None and left <= 0:
+            if left is not None and left <= 0:
                 item += 1
+            elif left is not None:
+                client.sleep(client.hold)
+                if client.check(key):
+                    client.take(key, grant)
             client.release(key)
             client.sleep(client.rng.uniform(0, 2 * client.settings.rest))

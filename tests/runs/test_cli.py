@@ -1,0 +1,245 @@
+"""The command line: exit statuses, one message for each mistake, and what is left after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.history import History
+
+MYLOCK = '''
+import redis
+
+class MyLock:
+    def __init__(self, redis: redis.Redis, key: str, ttl: float) -> None:
+        self.redis, self.key, self.ttl = redis, key, ttl
+
+    def acquire(self, timeout: float) -> bool:
+        return bool(self.redis.set(self.key, "me", nx=True, px=int(self.ttl * 1000)))
+
+    def release(self) -> None:
+        self.redis.delete(self.key)
+
+class NoAcquire:
+    def release(self) -> None: ...
+
+class Raises(MyLock):
+    def acquire(self, timeout: float) -> bool:
+        raise RuntimeError("out of order")
+'''
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    (tmp_path / "mylock_cli.py").write_text(MYLOCK)
+    yield tmp_path
+    sys.modules.pop("mylock_cli", None)
+
+
+def harness(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def test_a_violation_is_exit_1_and_the_report_names_holders_and_clocks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "redlock", "--nemesis", "clock-skew", "--cluster", "sim") == 1
+    said = capsys.readouterr()
+    assert "VIOLATION: redlock" in said.out
+    assert "cluster: sim, redis-independent, 5 nodes" in said.err
+    page = Path("store/latest/report.html").read_text()
+    results = json.loads(Path("store/latest/results.json").read_text())
+    holders = [hold["client"] for hold in results["checkers"]["mutual-exclusion"]["evidence"][0]["involved"]]
+    assert len(set(holders)) == 2
+    for holder in holders:
+        assert holder in results["summary"]
+    assert "wall clocks jumped at" in results["summary"]
+    assert results["summary"][:40] in page.replace("&#39;", "'")
+
+
+def test_no_fault_is_exit_0_and_json_is_all_there_is_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "redlock", "--nemesis", "none", "--time-limit", "5s", "--json") == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert said.err == ""
+    assert (document["schema"], document["valid"], document["seed"]) == (1, True, 0)
+    assert set(document["checkers"]) >= {"mutual-exclusion", "resource", "fencing", "ownership", "deadlock", "liveness"}
+    assert document["versions"]["redis"]
+
+
+def test_nobody_competing_is_exit_3_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "redis-token", "--clients", "1", "--time-limit", "5s") == 3
+    assert "Nothing was proved" in capsys.readouterr().out
+
+
+def test_auto_says_which_cluster_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "redis-token", "--time-limit", "3s") == 0
+    assert "cluster: sim, redis-single, 1 nodes (" in capsys.readouterr().err
+
+
+def test_a_lock_of_the_users_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "mylock_cli:MyLock", "--time-limit", "5s") == 0
+    assert harness("run", "mylock_cli:MyLock", "--nemesis", "client-pause", "--time-limit", "15s", "--quiet") == 1
+    assert capsys.readouterr().out.endswith("VIOLATION\n")
+
+
+def test_a_lock_that_only_raises_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "mylock_cli:Raises", "--time-limit", "5s", "--json") in (1, 3)
+    document = json.loads(capsys.readouterr().out)
+    assert document["checkers"]["mutual-exclusion"]["valid"] is None
+    history = History.load(Path("store/latest/history.jsonl"))
+    assert any("RuntimeError: out of order" in error for error in history.error if error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["redlok"], 2, "no lock is called 'redlok'; did you mean redlock"),
+        (["mylock_cli:NoAcquire"], 2, "mylock_cli:NoAcquire is no lock: it has no method acquire"),
+        (["mylock_cli:MyLok"], 2, "no class called 'MyLok'; did you mean MyLock?"),
+        (["nomodule:X"], 2, "there is no module 'nomodule'"),
+        (["redlock", "--ttl", "-1s"], 2, "ttl must be more than 0 seconds, got -1"),
+        (["redlock", "--ttl", "soon"], 2, "expected a duration such as 2, '2s' or '150ms', got 'soon'"),
+        (["redlock", "--nemesis", "clock-skw"], 2, "unknown nemesis 'clock-skw': did you mean clock-skew"),
+        (["redlock", "--nemesis", "failover"], 2, "needs failover, which a redis-independent cluster cannot do"),
+        (["redlock", "--topology", "sentinel"], 2, "redlock runs on redis-independent, not on 'redis-sentinel'"),
+        (["redlock", "--workload", "mutx"], 2, "unknown workload 'mutx': did you mean mutex?"),
+        (["redlock", "--discipline", "brave"], 2, "discipline must be one of trusting, checking, got 'brave'"),
+        (["redlock", "--clients", "0"], 2, "clients must be at least 1, got 0"),
+        (["redlock", "--runs", "0"], 2, "runs must be at least 1, got 0"),
+        (["redlock", "--out", "/proc/nowhere"], 2, "cannot write to the store /proc/nowhere"),
+        (["redlock", "--cluster", "cloud"], 2, "--cluster must be auto, sim or docker, got 'cloud'"),
+        (["redlock", "--bogus"], 2, "No such option: --bogus"),
+    ],
+)
+def test_mistakes_get_one_message(
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert harness("run", *arguments) == status
+    said = capsys.readouterr()
+    assert message in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def stored() -> Path:
+    harness("run", "redis-token", "--time-limit", "5s", "--quiet")
+    return Path("store/latest").resolve()
+
+
+def test_a_truncated_history_is_reported_as_far_as_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = stored()
+    path = folder / "history.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    line = data[: len(data) // 2].count(b"\n") + 1
+    capsys.readouterr()
+    assert harness("report", str(folder)) == 3
+    said = capsys.readouterr()
+    assert f"history.jsonl: the history is cut off at line {line}; what was recorded before it is shown" in said.err
+    assert (folder / "report.html").exists()
+
+
+def test_a_damaged_history_is_refused_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = stored()
+    path = folder / "history.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:9], b"{}\n", *lines[10:]]))
+    capsys.readouterr()
+    assert harness("report", str(folder)) == 2
+    message = capsys.readouterr().err
+    assert "history.jsonl, line 10: expected one history entry as a JSON object, got '{}'" in message
+
+
+@pytest.mark.parametrize("what", ["nowhere", "."])
+def test_no_run_no_report(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("report", what) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_replay_repeats_byte_for_byte() -> None:
+    assert harness("run", "redlock", "--nemesis", "clock-skew,client-pause", "--time-limit", "8s", "--seed", "5") == 1
+    first = Path("store/latest").resolve()
+    assert harness("replay", str(first)) == 1
+    second = Path("store/latest").resolve()
+    assert first != second
+    assert (first / "history.jsonl").read_bytes() == (second / "history.jsonl").read_bytes()
+    assert (first / "plan.toml").read_bytes() == (second / "plan.toml").read_bytes()
+
+
+def test_many_runs_keep_what_is_not_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--runs", "3", "--time-limit", "8s", "--hold", "0.5", "--json"]
+    assert harness("run", "redis-token", *arguments) == 0
+    assert [run["folder"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["", "", ""]
+    assert harness("run", "redis-token", "--nemesis", "client-pause", *arguments) == 1
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["seed"] for run in runs] == [0, 1, 2]
+    assert all((Path(run["folder"]) / "report.html").exists() for run in runs if run["valid"] is not True)
+
+
+def test_lists_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+    for what, name in (("locks", "redlock"), ("nemeses", "clock-skew"), ("workloads", "inventory"),
+                       ("checkers", "mutual-exclusion"), ("kinds", "redis-sentinel")):  # fmt: skip
+        assert harness("list", what) == 0
+        assert name in capsys.readouterr().out
+    assert harness("show", "redlock") == 0
+    assert "efficiency" not in (shown := capsys.readouterr().out)
+    assert "two holders are possible" in shown
+    assert harness("list", "lock") == 2
+    assert "did you mean locks" in capsys.readouterr().err
+
+
+def begin_a_long_run(folder: Path) -> subprocess.Popen[str]:
+    arguments = ["run", "redis-token", "--time-limit", "30000s", "--nemesis", "client-pause", "--out", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness.cli", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+def history_of(folder: Path, entries: int = 500) -> Path:
+    """The history file of the run in progress, once it has some entries."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for path in folder.glob("*/*/history.jsonl"):
+            if path.read_bytes().count(b"\n") > entries:
+                return path
+        time.sleep(0.05)
+    raise AssertionError("the run did not start")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_history_results_and_report(number: signal.Signals, tmp_path: Path) -> None:
+    process = begin_a_long_run(tmp_path / "s")
+    path = history_of(tmp_path / "s")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode in (1, 3), err
+    assert "Traceback" not in err
+    assert History.load(path)[-1].value == {"reason": "interrupted"}
+    assert json.loads((path.parent / "results.json").read_text())["valid"] is not True
+    assert (path.parent / "report.html").exists()
+    assert "redis-token" in out
+
+
+def test_a_killed_run_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    process = begin_a_long_run(tmp_path / "s")
+    path = history_of(tmp_path / "s")
+    process.kill()
+    process.communicate(timeout=60)
+    assert not (path.parent / "results.json").exists()
+    assert harness("report", str(path.parent)) in (0, 3)
+    assert (path.parent / "report.html").exists()
+    assert json.loads((path.parent / "results.json").read_text())["valid"] is not True
