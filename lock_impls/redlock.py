@@ -27,6 +27,8 @@ from redis.retry import Retry
 from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from lock_impls.redis_client import COMPARE_AND_DELETE, Client, poll
 
+RETRY_DELAY_S: Final = 0.2
+"""Mean pause between two tries, as redlock-py and node-redlock have it: a try costs two commands a node."""
 DRIFT_FACTOR: Final = 0.01
 DRIFT_MIN_S: Final = 0.002
 
@@ -56,7 +58,7 @@ class Redlock:
     def acquire(self, timeout: float) -> Grant | None:
         value = uuid.uuid4().hex
         maybe_set: set[int] = set()  # nodes that may have our key: the set was not refused, no delete was answered
-        grant = poll(lambda: self._try_lock(value, maybe_set), timeout)
+        grant = poll(lambda: self._try_lock(value, maybe_set), timeout, RETRY_DELAY_S)
         if grant is None and len(maybe_set) >= self.quorum:
             raise Indeterminate(f"no lock, but {self.key} may be set on {len(maybe_set)} of {len(self.nodes)} nodes")
         return grant

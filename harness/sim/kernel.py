@@ -88,8 +88,7 @@ class Task(greenlet):
         self._woken = False
         self._deadline: int | None = None
         self._timer_at: int | None = None
-        self._read_at = -1
-        self._reads = 0
+        self.clock_reads = 0
 
     def _main(self) -> None:
         fn, args = self._call
@@ -109,6 +108,7 @@ class Task(greenlet):
         kernel = self.kernel
         if kernel.closing:
             raise Closed
+        self.clock_reads = 0
         if timeout_ns is None or self.life.state == DEAD:
             self._deadline = None
         else:
@@ -162,11 +162,8 @@ class Task(greenlet):
     def saw_clock(self) -> None:
         """Called at each clock reading: a task that only reads clocks would otherwise wait for ever for time to
         pass."""
-        if self._read_at != self.kernel.now:
-            self._read_at, self._reads = self.kernel.now, 0
-        self._reads += 1
-        if self._reads > SPIN_LIMIT:
-            self._reads = 0
+        self.clock_reads += 1
+        if self.clock_reads > SPIN_LIMIT:
             self.park(MILLISECOND)
 
 

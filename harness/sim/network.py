@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappush
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -57,12 +58,16 @@ class Link:
     loss: float = 0.0
     bytes_per_second: float | None = None
     snares: list[Snare] = field(default_factory=list)
+    _random: Callable[[], float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._random = self.rng.random
 
     def delay(self, size: int) -> int:
-        ns = BASE_LATENCY + self.extra_ns + int(self.rng.random() * (BASE_JITTER + self.jitter_ns))
+        ns = BASE_LATENCY + self.extra_ns + int(self._random() * (BASE_JITTER + self.jitter_ns))
         if self.loss:
             resend = RESEND
-            while self.rng.random() < self.loss:
+            while self._random() < self.loss:
                 ns += resend
                 resend *= 2
         if self.bytes_per_second:
@@ -120,7 +125,7 @@ class Channel:
                 at += snare.hold_ns
         at = max(at, self._last)
         self._last = at
-        kernel.at(at, None, fn, *args)
+        heappush(kernel.heap, (at, kernel.next_seq(), None, fn, args))
 
     def _stall(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
         if not self._stalled:
@@ -171,8 +176,11 @@ class Peer:
         machine.peers[self] = None
 
     def send(self, data: bytes) -> None:
-        if self._up and self._out is not None and self._life.state != DEAD:
-            self._out.send(data)
+        if self._up and self._out is not None:
+            if self._life.state == RUNNING:
+                self._out.send(data)
+            else:  # frozen in the middle of what it was doing: the rest is done on thaw
+                self._call(self.send, data)
 
     def close(self) -> None:
         self._end(reset=False)

@@ -22,6 +22,9 @@ _FIRST_FD: Final = 1 << 20
 """Descriptors of simulated sockets start here, far from any that the operating system hands out."""
 
 
+_TRY_AGAIN: Final = os.strerror(errno.EAGAIN)
+
+
 class SimSocket:
     """One TCP client socket."""
 
@@ -36,7 +39,7 @@ class SimSocket:
         self._timeout: float | None = None
         self._timeout_ns: int | None = None
         self._out: Channel | None = None
-        self._inbox = bytearray()
+        self._inbox = b""
         self._eof = False
         self._error: int | None = None
         self._shut = False
@@ -92,9 +95,9 @@ class SimSocket:
         self.send(data)
 
     def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002
-        self._raise_error()
         out = self._out
-        if out is None or self._shut:
+        if self._error is not None or out is None or self._shut:
+            self._raise_error()
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         host = self._host
         data = bytes(data)
@@ -107,17 +110,15 @@ class SimSocket:
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         inbox = self._inbox
-        if not inbox and not self._readable():
-            return b""
-        if len(inbox) <= size:
-            data = bytes(inbox)
-            if not flags & real.MSG_PEEK:
-                inbox.clear()
-            return data
-        data = bytes(inbox[:size])
+        if not inbox:
+            if self._timeout_ns == 0 and not self._eof and self._error is None and not self._shut:
+                raise BlockingIOError(errno.EAGAIN, _TRY_AGAIN)
+            if not self._readable():
+                return b""
+            inbox = self._inbox
         if not flags & real.MSG_PEEK:
-            del inbox[:size]
-        return data
+            self._inbox = inbox[size:]
+        return inbox[:size]
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         view = memoryview(buffer).cast("B")
@@ -132,7 +133,7 @@ class SimSocket:
             if self._eof or self._shut:
                 return False
             if self._timeout_ns == 0:
-                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                raise BlockingIOError(errno.EAGAIN, _TRY_AGAIN)
             if not self._wait() and not self._inbox:
                 raise TimeoutError("timed out")
         return True
@@ -141,14 +142,14 @@ class SimSocket:
 
     def arrived(self, data: bytes) -> None:
         if not self._shut:
-            self._inbox += data
+            self._inbox = self._inbox + data if self._inbox else data
             for task in list(self._waiters):
                 task.wake_at_once()
 
     def ended(self, *, reset: bool) -> None:
         if reset:
             self._error = errno.ECONNRESET
-            self._inbox.clear()
+            self._inbox = b""
         self._eof = True
         self._wake()
 
@@ -246,7 +247,7 @@ class SimSocket:
     # Small talk.
 
     def settimeout(self, value: float | None) -> None:
-        if value != self._timeout or (value is None) != (self._timeout is None):
+        if value != self._timeout:
             if value is not None and value < 0:
                 raise ValueError("Timeout value out of range")
             self._timeout = value

@@ -105,12 +105,22 @@ class SimRLock:
     def release(self) -> None:
         if self._owner is not getcurrent():
             raise RuntimeError("cannot release un-acquired lock")
-        self._count -= 1
-        if not self._count:
-            self._owner = None
-            self._lock.release()
+        if self._count > 1:
+            self._count -= 1
+            return
+        self._count = 0
+        self._owner = None
+        self._lock.release()
 
-    __enter__ = acquire
+    def __enter__(self) -> bool:
+        me = getcurrent()
+        if self._owner is me:
+            self._count += 1
+            return True
+        if self._lock.acquire():
+            self._owner = me
+            self._count = 1
+        return True
 
     def __exit__(self, *exc: object) -> None:
         self.release()
