@@ -1,8 +1,8 @@
 """How quick the simulator is: ``python -m benchmarks.simulator``.
 
-Commands a second of the real redis-py on simulated sockets, beside the same redis-py on a socket that answers at once (all
-in one run, since machines differ and drift); virtual seconds a second; and the time from ``harness run`` to its first
-operation. The goals are half of the bare rate, 50 virtual seconds a second with 5 clients and 5 nodes, and 1 second.
+Commands a second of the real redis-py on simulated sockets, beside the same redis-py on a socket that answers at once
+(all in one run, since machines differ and drift); virtual seconds a second; and the time from ``harness run`` to its
+first operation. The goals are half of the bare rate, 50 virtual seconds a second with 5 clients and 5 nodes, and 1 s.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class _InstantSocket:
         self._answer = b"_\r\n" if b"\r\nGET\r\n" in data else b"+OK\r\n"
 
     def recv(self, size: int) -> bytes:
+        del size
         answer, self._answer = self._answer, b""
         if not answer:
             raise BlockingIOError(11, "again")

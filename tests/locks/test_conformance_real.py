@@ -25,9 +25,7 @@ def test_lock(
 
 
 @pytest.mark.parametrize(("lock", "prop"), conformance.cases("redis-"))
-def test_lock_behind_sentinel(
-    lock: LockClass, prop: conformance.Property, real_sentinel: tuple[Address, ...]
-) -> None:
+def test_lock_behind_sentinel(lock: LockClass, prop: conformance.Property, real_sentinel: tuple[Address, ...]) -> None:
     prop(lock, Endpoints("redis-sentinel", real_sentinel))
 
 

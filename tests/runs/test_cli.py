@@ -16,7 +16,7 @@ import pytest
 from harness.cli import main
 from harness.history import History
 
-MYLOCK = '''
+MYLOCK = """
 import redis
 
 class MyLock:
@@ -35,7 +35,7 @@ class NoAcquire:
 class Raises(MyLock):
     def acquire(self, timeout: float) -> bool:
         raise RuntimeError("out of order")
-'''
+"""
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from harness.runs import Result, run
 from harness.workloads.resource import Reply, Request, Resource
 from lock_impls import catalogue
 
-LOCKS = [info.name for info in catalogue.infos() if "redis-wait" != info.name]
+LOCKS = [info.name for info in catalogue.infos() if info.name != "redis-wait"]
 
 
 def attempt(lock: str, nemesis: str = "none", **more: Any) -> Result:
@@ -141,9 +141,11 @@ def test_an_observer_that_always_nods_would_be_believed_so_the_pause_asks_the_ho
 
     def inject(self: ClientPause, scene: Scene) -> Damage:
         host = scene.client or "c0"
+
         def observe() -> Seen:
             state = scene.cluster.state(host)
             return Seen(state == "paused", {"state": {host: state}}, "paused")
+
         return Damage([host], observe, dict)
 
     monkeypatch.setattr(ClientPause, "inject", inject)
