@@ -68,7 +68,7 @@ class ClockSkew(Fault, frozen=True):
     summary: ClassVar[str] = "wall clocks of some servers are bumped apart, forward and back, again and again"
     needs: ClassVar[frozenset[str]] = frozenset({"clock"})
     disturbs: ClassVar[bool] = False
-    schedule: ClassVar[dict[str, Any]] = {"every": "0.5 ttl"}
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3, "times": 1000, "every": "0.5 ttl"}
 
     most: float = 6.0
     target: str = ""

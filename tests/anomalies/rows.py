@@ -206,6 +206,7 @@ SERVERS: Final = [
         "redis-token",
         "redlock",
         hold=0.5,
+        stagger=0.3,
         faults=(spec("clock-jump", "acquire", client=0, target="n1", seconds=3.0),),
     ),
     both(
@@ -283,6 +284,7 @@ QUORUMS: Final = [
         "redlock",
         MINTED,
         hold=0.5,
+        stagger=0.3,
         fixed_with=FENCED,
         also={"mutual-exclusion": False},
         faults=minority_lost(spec("clock-jump", "read", client=0, target="n3", seconds=3.0)),
@@ -293,6 +295,7 @@ QUORUMS: Final = [
         "redlock",
         "redlock",
         hold=0.5,
+        stagger=0.3,
         faults=minority_lost(spec("kill-amnesia", "acquire", client=0, target="n3", for_=0.02)),
         fixed_with={"faults": minority_lost(spec("kill-amnesia", "acquire", client=0, target="n3", for_=2.1))},
     ),
@@ -334,7 +337,7 @@ QUORUMS: Final = [
         nodes=3,
         ttl=4.0,
         hold=0.05,
-        rest=0.5,
+        rest=2.0,
         stagger=0.4,
         faults=(
             spec("delayed-request", "acquire:invoke", client=0, server="n3", containing="\r\nSET\r\n", delay_=0.15),
