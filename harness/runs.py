@@ -33,7 +33,7 @@ from .history import History, HistoryError, HistoryWriter
 from .nemesis import needs
 from .plan import FaultSpec, Plan, dump, load
 from .runner import Progress, Runner
-from .store import HISTORY, PLAN, new_run, write_results
+from .store import HISTORY, PLAN, new_run, write_logs, write_results
 from .workloads.client import Workload
 from .workloads.resource import Resource
 
@@ -140,6 +140,8 @@ def run(
     with _interrupts(cluster):
         runner.run()
     real = time.monotonic() - real
+    if folder is not None:
+        write_logs(folder, cluster.logs())
     about = {
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "command": command,

@@ -58,6 +58,13 @@ def write_results(folder: Path, document: dict[str, Any]) -> None:
     fresh.replace(folder / RESULTS)
 
 
+def write_logs(folder: Path, logs: dict[str, str]) -> None:
+    """One file a server, in the folder ``logs``."""
+    (folder / LOGS).mkdir(exist_ok=True)
+    for host, text in logs.items():
+        (folder / LOGS / f"{host}.log").write_text(text, encoding="utf-8")
+
+
 def find_run(given: Path) -> Path:
     """The folder of a run given as that folder, a file in it, or ``<store>/latest``; UsageError if it is none."""
     folder = given.parent if given.is_file() else given

@@ -74,6 +74,9 @@ class Cluster(Protocol):
     def clock(self) -> tuple[int, int]:
         """(monotonic ns, true wall clock ns)."""
 
+    def logs(self) -> dict[str, str]:
+        """The log of each server and sentinel, by host."""
+
     def interrupt(self) -> None:
         """Make :meth:`run` raise KeyboardInterrupt soon; safe to call from a signal handler."""
 

@@ -121,6 +121,10 @@ class SimCluster:
         now = self._kernel.now
         return now, EPOCH + now - BOOT
 
+    def logs(self) -> dict[str, str]:
+        servers = [machine for machine in self.hosts if machine.role != "client"]
+        return {machine.name: "".join(f"{line}\n" for line in machine.host.lines) for machine in servers}
+
     def interrupt(self) -> None:
         self._kernel.crash(KeyboardInterrupt())
 

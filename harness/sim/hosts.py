@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, Protocol
 
-from .kernel import BOOT, DEAD, RUNNING, Kernel, Life, Task, Timer
+from .kernel import BOOT, DEAD, RUNNING, SECOND, Kernel, Life, Task, Timer
 from .network import Network, Peer
 from .service import Conn, Handler, Service
 
@@ -40,6 +41,8 @@ class Host:
         self._offset = 0
         self._rate = 0.0
         self._rate_since = BOOT
+        self.lines: list[str] = []
+        """The log: what programs wrote, and what befell the machine."""
         self._lives = 0
         self.life = self._new_life()
         network.hosts[name] = self
@@ -65,6 +68,10 @@ class Host:
 
     def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> Timer:
         return self.kernel.later(delay_ns, self.life, fn, *args)
+
+    def log(self, line: str) -> None:
+        wall = datetime.fromtimestamp(self.wall_ns() // SECOND, UTC)
+        self.lines.append(f"{(self.kernel.now - BOOT) / SECOND:12.6f} {wall:%Y-%m-%d %H:%M:%S} {line}")
 
     def dial(self, host: str, port: int, handler: Handler) -> Conn:
         """Open a stream for a service of this host; the handler is told how it went."""
@@ -97,17 +104,21 @@ class Host:
         self._offset = offset_ns
         self._rate = rate
         self._rate_since = self.kernel.now
+        self.log(f"# clock set {offset_ns / SECOND:+.6f} s from true time, rate {rate:+g}")
 
     def pause(self) -> None:
+        self.log("# paused")
         self.kernel.freeze(self.life)
 
     def resume(self) -> None:
+        self.log("# resumed")
         self.kernel.thaw(self.life)
 
     def kill(self) -> None:
         """Kill all processes at once: streams break, memory is gone, nothing gets to clean up."""
         if not self.alive:
             return
+        self.log("# killed")
         peers, sockets = list(self.peers), list(self.sockets)
         self.peers.clear()
         self.sockets.clear()
@@ -134,5 +145,6 @@ class Host:
         if self.life.state == RUNNING:
             return
         self.life = self._new_life()
+        self.log("# started" + (", its disk wiped" if wiped else ""))
         for service in self.services.values():
             service.start(self, wiped=wiped)

@@ -58,6 +58,9 @@ class ServiceHost(Protocol):
 
     def dial(self, host: str, port: int, handler: Handler) -> Conn: ...
 
+    def log(self, line: str) -> None:
+        """Write a line to the server's log; the host adds its wall clock and true time."""
+
 
 class Service(Handler, Protocol):
     """A server program. ``start`` is called at every start of the host, with ``wiped`` True if its disk was lost;
