@@ -103,7 +103,7 @@ def _one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet:
     plan = complete(plan)
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({reason})" if reason else ""
-    console.print(f"cluster: {plan.cluster}, {plan.kind}, {plan.nodes} nodes{because}")
+    console.print(f"cluster: {plan.cluster}, {plan.kind}, {plan.nodes} nodes{because}", soft_wrap=True)
     with _progress(console, plan.lock) as progress:
         result = run(plan, store=out, command=command, reason=reason, progress=progress)
         progress(1.0, "writing the report")

@@ -145,10 +145,9 @@ def run(
     about = {
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "command": command,
-        "reason": reason,
         "real_seconds": round(real, 3),
     }
-    return _judge(plan, runner.recorder.history, folder, about)
+    return _judge(plan, runner.recorder.history, folder, about, reason)
 
 
 def rejudge(folder: Path) -> Result:
@@ -160,9 +159,10 @@ def rejudge(folder: Path) -> Result:
     return _judge(complete(load(folder / PLAN)), history, folder, {})
 
 
-def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, Any]) -> Result:
+def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, Any], reason: str = "") -> Result:
     verdicts = run_all(history, checkers.catalogue.all())
     document = {**_document(plan, history, verdicts), **about, "stats": _stats(history)}
+    document["cluster"]["reason"] = reason
     if folder is not None:
         document["replay"] = f"harness replay {folder}"
         write_results(folder, document)
