@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,18 +69,32 @@ def tell(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
     faults = fault_records(history)
     headline = next((v for name in ORDER if (v := verdicts.get(name)) and v.valid is False), None)
     if headline is None:
-        return _no_violation(plan, verdicts, faults)
+        return _no_violation(plan, history, verdicts, faults)
     violation = headline.evidence[0]
     sentences = [_sentence(violation.sentence), _cause(violation, faults, history.origin), _resource(plan, verdicts)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _no_violation(plan: Plan, verdicts: Mapping[str, Verdict], faults: list[FaultRecord]) -> str:
-    unknown = {name: verdict for name, verdict in verdicts.items() if verdict.valid is None}
-    if unknown:
-        return "Nothing was proved: " + "; ".join(f"{name}: {v.explanation}" for name, v in unknown.items()) + "."
-    struck = f"{len(faults)} faults struck and were seen to take effect" if faults else "no fault was injected"
+def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict], faults: list[FaultRecord]) -> str:
+    why: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        if verdict.valid is None:
+            why.setdefault(verdict.explanation, []).append(name)
+    if why:
+        reasons = "; ".join(f"{_names(names)}: {reason}" for reason, names in why.items())
+        return f"Nothing was proved. {reasons}.{_errors(history)}"
+    count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+    struck = f"{count} struck and had the effect intended" if faults else "no fault was injected"
     return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {struck}."
+
+
+def _errors(history: History) -> str:
+    """What acquires mostly said instead of granting, if few granted."""
+    calls = history.calls("acquire")
+    errors = Counter(call.done.error for call in calls if call.done is not None and call.done.error != "busy")
+    granted = sum(call.outcome == "ok" for call in calls)
+    said, times = next(iter(errors.most_common(1)), (None, 0))
+    return f" {times} of {len(calls)} acquires ended with {said}." if said and times > granted else ""
 
 
 def _sentence(text: str) -> str:
@@ -94,7 +109,8 @@ def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
     until = max(violation.from_ns, since)
     struck = [fault for fault in faults if since <= fault.injected_ns <= until]
     lasting = [f for f in faults if f.injected_ns < since and (f.healed_ns is None or f.healed_ns >= since)]
-    acting = (struck or lasting)[-SHOWN_FAULTS:]
+    again = {fault.fault for fault in struck}
+    acting = [*(fault for fault in lasting if fault.fault not in again), *struck][-SHOWN_FAULTS:]
     if not acting:
         return "No fault was at work." if not faults else "No fault was at work just then."
     return _sentence("; ".join(describe(fault, origin) for fault in acting))

@@ -80,7 +80,7 @@ def test_no_fault_is_exit_0_and_json_is_all_there_is_on_stdout(capsys: pytest.Ca
 
 def test_nobody_competing_is_exit_3_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "redis-token", "--clients", "1", "--time-limit", "5s") == 3
-    assert "Nothing was proved" in capsys.readouterr().out
+    assert "Nothing was proved." in capsys.readouterr().out
 
 
 def test_auto_says_which_cluster_and_why(capsys: pytest.CaptureFixture[str]) -> None:
