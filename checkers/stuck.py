@@ -6,7 +6,9 @@ is *due* at the latest of
 - ``slack`` after the last hold was cleanly released (its release returned ok), or its release was refused: then the
   lock itself says that its holder had lost it, and nobody is left who has it;
 - ``ttl`` + ``slack`` after a hold that ended in any other way (crash, lost, expired, release unknown);
-- ``ttl`` + ``slack`` after the last heal of a disturbing fault;
+- ``ttl`` + ``slack`` after the last heal of a disturbing fault; and, while the wake of one lasts, ``ttl`` + ``slack``
+  after any ending: what was sent into a cut network may be executed after the heal, by TCP's doubling time-outs as late
+  again as the fault was long, and take a lease that nobody knows of (row late-acquire);
 - ``ttl`` + ``slack`` after the last call on the key with an unknown outcome returned (or should have), after the
 crash of a client that was asking for it, and, as such a request may be queued, after the key became idle (doubts older
   than ttl + slack by then count no more).
@@ -23,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.faults import FOR_EVER, faults
+from checkers.faults import FOR_EVER, Fault, faults
 from checkers.holds import CRASHED, ENDINGS, RELEASED, Holds, holds
 from checkers.sweep import covered_until, grouped_order
 from checkers.view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, SECOND, Ints, View
@@ -150,11 +152,17 @@ class Stretches:
         heals = [f.until_ns for f in self.faults if f.disturbs and f.until_ns <= since]
         if heals and max(heals) + patience > due:
             due, cause = max(heals) + patience, "heal" if cause in ENDED | {"start"} else cause
+        if cause in ENDED and any(f.disturbs and f.until_ns <= idle < self._wake(f) for f in self.faults):
+            due, cause = max(due, ended + patience), "heal"
         doubts = [time for number, time in self._unknown if number == key and idle - patience < time < until]
         if doubts:
             due = max(due, max(doubts) + patience, idle + patience)
             cause = "unknown" if cause in ENDED | {"start", "heal"} else cause
         return due, cause
+
+    def _wake(self, fault: Fault) -> int:
+        """Until when requests from the time of a fault may still have an effect on a lease."""
+        return fault.until_ns + (fault.until_ns - fault.from_ns) + self.ttl + self.slack
 
     def _end_of(self, row: int) -> tuple[int, str]:
         """When the service learned that the hold was over, or should have, and how."""

@@ -160,7 +160,7 @@ class LostReply(_OneMessage, frozen=True):
 
     name: ClassVar[str] = "lost-reply"
     summary: ClassVar[str] = "one answer is lost: executed, but the client never hears of it"
-    schedule: ClassVar[dict[str, Any]] = {"on": "request:SET", "nth": 5, "for": 0.5}
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire:invoke", "nth": 8, "times": 1000, "every": "2 ttl", "for": 0.5}
 
     def inject(self, scene: Scene) -> Damage:
         return self._on(scene, "reply", None)
