@@ -141,7 +141,7 @@ def run(
         runner.run()
     real = time.monotonic() - real
     if folder is not None:
-        write_logs(folder, cluster.logs())
+        write_logs(folder, cluster.logs(runner.recorder.history.origin))
     about = {
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "command": command,

@@ -74,8 +74,9 @@ class Cluster(Protocol):
     def clock(self) -> tuple[int, int]:
         """(monotonic ns, true wall clock ns)."""
 
-    def logs(self) -> dict[str, str]:
-        """The log of each server and sentinel, by host."""
+    def logs(self, origin_ns: int) -> dict[str, str]:
+        """The log of each server and sentinel, by host; each line begins with the seconds since ``origin_ns`` and the
+        server's own wall clock."""
 
     def interrupt(self) -> None:
         """Make :meth:`run` raise KeyboardInterrupt soon; safe to call from a signal handler."""

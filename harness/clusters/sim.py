@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -60,6 +61,11 @@ class _ResourceService:
             conn.send(self._encode(self._resource.apply(self._decode(line))) + b"\n")
 
     def closed(self, conn: Conn) -> None: ...
+
+
+def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
+    clock = datetime.fromtimestamp(wall // SECOND, UTC)
+    return f"{(now - origin_ns) / SECOND:10.3f} s  {clock:%Y-%m-%d %H:%M:%S}  {line}\n"
 
 
 def abilities(kind: str) -> frozenset[str]:
@@ -121,9 +127,9 @@ class SimCluster:
         now = self._kernel.now
         return now, EPOCH + now - BOOT
 
-    def logs(self) -> dict[str, str]:
+    def logs(self, origin_ns: int) -> dict[str, str]:
         servers = [machine for machine in self.hosts if machine.role != "client"]
-        return {machine.name: "".join(f"{line}\n" for line in machine.host.lines) for machine in servers}
+        return {server.name: "".join(_dated(*line, origin_ns) for line in server.host.lines) for server in servers}
 
     def interrupt(self) -> None:
         self._kernel.crash(KeyboardInterrupt())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -41,8 +40,8 @@ class Host:
         self._offset = 0
         self._rate = 0.0
         self._rate_since = BOOT
-        self.lines: list[str] = []
-        """The log: what programs wrote, and what befell the machine."""
+        self.lines: list[tuple[int, int, str]] = []
+        """The log: true time and the host's wall clock, ns, and what programs wrote or what befell the machine."""
         self._lives = 0
         self.life = self._new_life()
         network.hosts[name] = self
@@ -70,8 +69,7 @@ class Host:
         return self.kernel.later(delay_ns, self.life, fn, *args)
 
     def log(self, line: str) -> None:
-        wall = datetime.fromtimestamp(self.wall_ns() // SECOND, UTC)
-        self.lines.append(f"{(self.kernel.now - BOOT) / SECOND:12.6f} {wall:%Y-%m-%d %H:%M:%S} {line}")
+        self.lines.append((self.kernel.now, self.wall_ns(), line))
 
     def dial(self, host: str, port: int, handler: Handler) -> Conn:
         """Open a stream for a service of this host; the handler is told how it went."""
