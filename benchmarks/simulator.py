@@ -82,7 +82,7 @@ def bare_rate() -> float:
 
 def simulated_rate() -> float:
     """Commands a second of the same calls from 5 simulated clients, each to a server of its own."""
-    resource = Resource("off", {})
+    resource = Resource("off", {}).answer
     cluster = SimCluster(kind="redis-independent", nodes=5, clients=CLIENTS, seed=0, resource=resource, options={})
 
     def client_main(number: int) -> Callable[[Callable[[], None]], None]:

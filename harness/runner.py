@@ -10,7 +10,6 @@ from typing import Any, Final
 from lock_impls.base import Endpoints, LockClass, LockError
 
 from .clusters.base import Cluster, names
-from .clusters.sim import RESOURCE
 from .history import HistoryWriter
 from .nemesis import Nemesis
 from .plan import Plan
@@ -126,7 +125,7 @@ class Runner:
             settings=plan,
             open_lock=lambda key: self._lock.open(self._endpoints, key, plan.ttl, **plan.lock_options),
             refused=LockError,
-            resource=ResourceClient(RESOURCE),
+            resource=ResourceClient(self._cluster.resource()),
             record=self.recorder.record,
             deadline_ns=self._began_ns + int(plan.time_limit * 1e9),
             rng=Random(f"{plan.seed}/client/{node}/{number}"),

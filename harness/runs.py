@@ -114,7 +114,7 @@ def open_cluster(plan: Plan, stock: dict[str, int]) -> Cluster:
         nodes=plan.nodes,
         clients=plan.clients,
         seed=plan.seed,
-        resource=Resource(plan.fencing, stock),
+        resource=Resource(plan.fencing, stock).answer,
         options=plan.server_options,
     )
 

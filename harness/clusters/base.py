@@ -68,6 +68,9 @@ class Cluster(Protocol):
 
     def endpoints(self) -> Address: ...
 
+    def resource(self) -> tuple[str, int]:
+        """Where clients find the protected resource; it is not one of the hosts, since it is never faulted."""
+
     def run(self, main: Callable[[], None]) -> None:
         """Start the servers, call ``main`` where ``time`` and ``threading`` are the cluster's, stop everything."""
 

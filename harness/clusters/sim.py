@@ -8,20 +8,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
-
 from ..sim import threads
 from ..sim.hosts import EPOCH, Host
 from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from ..sim.network import Network, Snare
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
-from ..workloads.resource import PORT, Request, Resource
 from . import sim_kinds
 from .base import Address, Role, Shape, State, Tap
 
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
+RESOURCE_PORT: Final = 7000
 SETTLE: Final = 0.5
 """Virtual seconds for servers to find each other before the run begins."""
 
@@ -37,15 +35,13 @@ class _Machine:
         self.hung = False
 
 
-class _ResourceService:
-    """The protected resource as a program on a simulated host."""
+class _LineService:
+    """The protected resource as a program on a simulated host: a line in, a line out."""
 
-    port = PORT
+    port = RESOURCE_PORT
 
-    def __init__(self, resource: Resource) -> None:
-        self._resource = resource
-        self._decode = msgspec.json.Decoder(Request).decode
-        self._encode = msgspec.json.Encoder().encode
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         """It keeps everything; it is never faulted."""
@@ -58,7 +54,7 @@ class _ResourceService:
     def received(self, conn: Conn, data: bytes) -> None:
         *lines, conn.session = (conn.session + data).split(b"\n")
         for line in lines:
-            conn.send(self._encode(self._resource.apply(self._decode(line))) + b"\n")
+            conn.send(self._answer(line) + b"\n")
 
     def closed(self, conn: Conn) -> None: ...
 
@@ -80,7 +76,14 @@ class SimCluster:
     backend = "sim"
 
     def __init__(
-        self, *, kind: str, nodes: int, clients: int, seed: int, resource: Resource, options: dict[str, Any]
+        self,
+        *,
+        kind: str,
+        nodes: int,
+        clients: int,
+        seed: int,
+        resource: Callable[[bytes], bytes],
+        options: dict[str, Any],
     ) -> None:
         self.kind = kind
         self.abilities = abilities(kind)
@@ -88,7 +91,7 @@ class SimCluster:
         self._network = Network(self._kernel)
         self._control = Host(self._network, CONTROL)
         self._machines: dict[str, _Machine] = {}
-        Host(self._network, RESOURCE).install(_ResourceService(resource))
+        Host(self._network, RESOURCE).install(_LineService(resource))
         self._servers = sim_kinds.build(kind, self._make, nodes, options)
         for number in range(clients):
             self._make(f"c{number}", "client")
@@ -108,6 +111,9 @@ class SimCluster:
 
     def endpoints(self) -> Address:
         return self._servers.address
+
+    def resource(self) -> tuple[str, int]:
+        return RESOURCE, RESOURCE_PORT
 
     def run(self, main: Callable[[], None]) -> None:
         def control() -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-PORT: Final = 7000
 Token = int | str | None
 STALE: Final = "stale fence"
 NOT_LAST: Final = "not the last token"
@@ -47,6 +46,12 @@ class Resource:
         self._highest: dict[str, int] = {}
         self._last: dict[str, Token] = {}
         self._arrivals = 0
+        self._decode = msgspec.json.Decoder(Request).decode
+        self._encode = msgspec.json.Encoder().encode
+
+    def answer(self, line: bytes) -> bytes:
+        """The reply to a request, both as JSON without the newline."""
+        return self._encode(self.apply(self._decode(line)))
 
     def apply(self, request: Request) -> Reply:
         error = self._refusal(request)
@@ -82,8 +87,8 @@ class Rejected(Exception):
 class ResourceClient:
     """A connection to the resource, made on first use. A lost answer raises OSError: the access may have happened."""
 
-    def __init__(self, host: str, port: int = PORT, timeout: float = 60.0) -> None:
-        self._address = (host, port)
+    def __init__(self, address: tuple[str, int], timeout: float = 60.0) -> None:
+        self._address = address
         self._timeout = timeout
         self._socket: socket.socket | None = None
         self._encode = msgspec.json.Encoder().encode

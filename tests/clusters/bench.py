@@ -22,7 +22,9 @@ TTL = 2.0
 
 def make(kind: str = "redis-independent", *, clients: int = 3, seed: int = 0, **options: Any) -> SimCluster:
     """A cluster that has not been started."""
-    return SimCluster(kind=kind, nodes=0, clients=clients, seed=seed, resource=Resource("off", {}), options=options)
+    return SimCluster(
+        kind=kind, nodes=0, clients=clients, seed=seed, resource=Resource("off", {}).answer, options=options
+    )
 
 
 def on(cluster: Cluster, main: Callable[[], Any]) -> Any:
