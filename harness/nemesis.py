@@ -130,6 +130,7 @@ class Nemesis:
         self._struck: list[FaultSpec] = []
         self._numbers = 0
         self._stopped = False
+        self._until = 0
         self._observers: list[threading.Thread] = []
 
     # Life.
@@ -137,6 +138,7 @@ class Nemesis:
     def start(self) -> None:
         """Begin; times of the plan count from now."""
         now = time.monotonic_ns()
+        self._until = now + int((self._plan.time_limit - self._plan.settle_time) * 1e9)
         for spec in self._plan.faults:
             if spec.on is None:
                 first = spec.at if spec.at is not None else spec.every
@@ -196,8 +198,6 @@ class Nemesis:
             self._on_event(op.f if op.type == "ok" else f"{op.f}:{op.type}", op.node, op.node)
 
     def _on_event(self, event: str, client: str | None, node: str | None) -> None:
-        if self._stopped:
-            return
         now, _ = self._cluster.clock()
         for trigger in self._triggers:
             if trigger.matches(event, client, node, now):
@@ -216,6 +216,8 @@ class Nemesis:
 
     def _strike(self, spec: FaultSpec, fault: Fault, client: str | None) -> None:
         """Inject now; observe and heal later, from the nemesis' own threads."""
+        if self._stopped or self._cluster.clock()[0] >= self._until:
+            return
         scene = Scene(self._cluster, self._rng, self._plan.ttl, client)
         number = self._ids
         self._ids += 1

@@ -1,0 +1,140 @@
+"""When faults strike, on whom, for how long, and that everything is healed in the end."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from harness.history import History
+from harness.plan import FaultSpec, Plan
+from harness.runs import run
+
+
+def history(*faults: FaultSpec, **more: Any) -> History:
+    return run(Plan(lock="redis-token", faults=faults, **{"time_limit": 12.0, **more})).history
+
+
+def strikes(past: History, f: str = "inject") -> list[tuple[float, str, list[str]]]:
+    """(seconds since the start, fault, hosts) of each injection, or of each heal."""
+    wanted = "invoke" if f == "inject" else "ok"
+    return [
+        (round((op.time - past.origin) / 1e9, 3), op.value["fault"], op.value["hosts"])
+        for op in past.nemesis(f)
+        if op.type == wanted
+    ]
+
+
+def calls(past: History, f: str, type_: str, client: str) -> list[float]:
+    return [
+        round((op.time - past.origin) / 1e9, 3)
+        for op in past
+        if (op.f, op.type, op.node) == (f, type_, client)
+    ]  # fmt: skip
+
+
+def test_at_a_time_and_for_a_time() -> None:
+    past = history(FaultSpec("server-pause", at=2.0, for_=1.5))
+    assert strikes(past) == [(2.0, "server-pause", ["n1"])]
+    [(healed, _, _)] = strikes(past, "heal")
+    assert healed == pytest.approx(3.5, abs=0.01)
+
+
+def test_every_so_often_and_not_while_the_run_settles() -> None:
+    past = history(FaultSpec("client-pause", every=2.0, for_=0.5, params={"target": "c1"}))
+    assert [at for at, _, _ in strikes(past)] == pytest.approx([2.0, 4.0, 6.0], abs=0.01)
+    assert len(strikes(past, "heal")) == 3
+
+
+def test_on_the_nth_event_of_a_client() -> None:
+    past = history(FaultSpec("client-pause", on="acquire", client=2, nth=3, for_=0.5))
+    [(at, _, hosts)] = strikes(past)
+    assert hosts == ["c2"]
+    assert at == calls(past, "acquire", "ok", "c2")[2]
+
+
+def test_it_falls_between_that_step_and_the_next() -> None:
+    """Paused right after its read: the write comes only after the heal."""
+    past = history(FaultSpec("client-pause", on="read", client=0, for_=3.0), hold=0.01)
+    [(at, _, _)], [(healed, _, _)] = strikes(past), strikes(past, "heal")
+    assert not [time for time in calls(past, "write", "invoke", "c0") if at <= time < healed - 0.01]
+    assert [time for time in calls(past, "write", "invoke", "c0") if healed - 0.01 <= time < healed + 0.05]
+
+
+def test_several_times_with_a_rest_between() -> None:
+    past = history(FaultSpec("client-pause", on="acquire", times=3, every=2.0, for_=0.2))
+    times = [at for at, _, _ in strikes(past)]
+    assert len(times) == 3
+    assert all(later - earlier >= 2.0 for earlier, later in pairwise(times))
+
+
+def test_with_a_delay_after_the_event() -> None:
+    past = history(FaultSpec("clock-jump", on="acquire", client=0, delay=0.05, params={"target": "n1"}))
+    [(at, _, _)] = strikes(past)
+    assert at == pytest.approx(calls(past, "acquire", "ok", "c0")[0] + 0.05, abs=0.002)
+
+
+def test_on_a_command_on_its_way_and_on_its_answer() -> None:
+    """Killed before EXPIRE is sent, the key has no ttl; killed when it has been executed, it has."""
+    for event, invoked in (("request:EXPIRE", 1), ("reply:EXPIRE", 1)):
+        past = run(
+            Plan(
+                lock="redis-setnx-expire",
+                faults=(FaultSpec("client-crash", on=event, client=0),),
+                time_limit=15.0,
+                stagger=0.5,
+            )
+        )
+        assert len(calls(past.history, "acquire", "invoke", "c0")) == invoked
+        assert calls(past.history, "acquire", "ok", "c0") == []
+        assert past.verdicts["liveness"].valid is (event == "reply:EXPIRE")
+
+
+def test_a_crash_is_an_entry_and_a_restart_is_a_new_process() -> None:
+    spec = FaultSpec("client-crash", on="acquire", client=1, for_=2.0, params={"restart": True})
+    past = history(spec)
+    [crash] = past.nemesis("crash")
+    assert (crash.node, crash.value) == ("c1", {"host": "c1"})
+    mine = [op for op in past if op.node == "c1" and op.process >= 0]
+    before = {op.process for op in mine if op.time <= crash.time}
+    after = {op.process for op in mine if op.time > crash.time}
+    assert before == {1}
+    assert after == {1_000_001}
+    assert min(op.time for op in mine if op.process == 1_000_001) >= crash.time + 2_000_000_000
+
+
+def test_everything_is_healed_before_the_end() -> None:
+    past = history(
+        FaultSpec("partition-node", at=1.0, params={"target": "n1"}),
+        FaultSpec("clock-offset", at=0.0, params={"target": "n1", "seconds": 5.0}),
+        FaultSpec("latency", at=0.5),
+    )
+    healed = {op.value["fault"]: op.value["observed"] for op in past.nemesis("heal")}
+    assert healed["clock-offset"]["clock_ns"] == {"n1": 0}
+    assert all(trip is not None for trip in healed["partition-node"]["probe"].values())
+    assert all(trip < 0.001 for trip in healed["latency"]["probe"].values())
+    last = max(op.time for op in past.nemesis("heal"))
+    assert [op for op in past if op.f == "acquire" and op.type == "ok" and op.time > last]
+
+
+def test_a_fault_without_an_end_gives_way_to_its_next_turn() -> None:
+    past = history(FaultSpec("clock-skew", every=1.0))
+    heals = past.nemesis("heal")
+    assert [op.value["observed"].get("superseded", False) for op in heals[:-1]] == [True] * (len(heals) - 1)
+    assert "clock_ns" in heals[-1].value["observed"]
+
+
+def test_a_tolerated_fault_excuses_nothing() -> None:
+    [op] = [
+        op
+        for op in history(FaultSpec("kill", at=1.0, for_=0.5, tolerated=True)).nemesis("inject")
+        if op.type == "invoke"
+    ]
+    assert op.value["disturbs"] is False
+
+
+def test_a_fault_whose_event_never_comes_is_said_to_have_failed() -> None:
+    past = history(FaultSpec("client-pause", on="extend"))
+    [op] = past.nemesis("inject")
+    assert (op.type, op.error) == ("fail", "never struck: its event 'extend' (number 1) did not come")
