@@ -63,6 +63,18 @@ def needs(spec: FaultSpec) -> set[str]:
     return set(build_fault(spec).needs) | ({"tap"} if tapped else set())
 
 
+def refuse_overlap(spec: FaultSpec) -> None:
+    """A fault that comes again must be over by then, or be of the kind whose next turn takes the place of the last."""
+    again = spec.every is not None or spec.times > 1
+    if not again or fault_class(spec.fault).replaces:
+        return
+    if spec.for_ is None or spec.for_ > (spec.every or 0.0):
+        raise UsageError(
+            f"fault {spec.fault!r} would strike again while it lasts: give 'for', and 'every' at least as long "
+            f"(got for = {spec.for_}, every = {spec.every})"
+        )
+
+
 _TAPS: Final = ("request", "reply")
 
 
@@ -98,7 +110,6 @@ class _Active:
     id: int
     spec: FaultSpec
     damage: Damage
-    observed: threading.Event
     healed: bool = False
 
 
@@ -155,6 +166,10 @@ class Nemesis:
         self._cluster.tap(None)
         self._news.put(None)
         self._thread.join()
+        while not self._news.empty():
+            late = self._news.get()
+            if late is not None:
+                late()
         for observer in self._observers:
             observer.join()
         for active in reversed(self._active[:]):
@@ -230,7 +245,7 @@ class Nemesis:
         for host in damage.crashed:
             self._recorder.nemesis("crash", {"host": host}, node=host)
         now, _ = self._cluster.clock()
-        active = _Active(number, spec, damage, threading.Event())
+        active = _Active(number, spec, damage)
         self._news.put(lambda: self._follow(active, now))
 
     def _follow(self, active: _Active, struck: int) -> None:
@@ -243,7 +258,7 @@ class Nemesis:
             self._later(struck + int(active.spec.for_ * 1e9), lambda: self._heal(active))
 
     def _supersede(self, spec: FaultSpec) -> None:
-        """A fault that lasts until its next turn is over when that comes; there is nothing to undo."""
+        """A fault whose next turn takes its place is over when that comes; there is nothing to undo."""
         for active in [active for active in self._active if active.spec is spec and spec.for_ is None]:
             self._active.remove(active)
             active.healed = True
@@ -252,7 +267,6 @@ class Nemesis:
     def _observe(self, active: _Active) -> None:
         seen = active.damage.observe()
         self._record("inject", active, seen)
-        active.observed.set()
 
     def _heal(self, active: _Active) -> None:
         if active.healed:

@@ -30,7 +30,7 @@ from .clusters.sim import SimCluster, abilities
 from .discovery import find
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
 from .history import History, HistoryError, HistoryWriter
-from .nemesis import needs
+from .nemesis import needs, refuse_overlap
 from .plan import FaultSpec, Plan, dump, load
 from .runner import Progress, Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_results
@@ -99,6 +99,7 @@ def complete(plan: Plan) -> Plan:
 
 def _refuse_impossible(spec: FaultSpec, kind: str) -> None:
     """Say before the run what a cluster cannot do, instead of skipping it in silence."""
+    refuse_overlap(spec)
     missing = sorted(needs(spec) - abilities(kind))
     if missing:
         raise UsageError(

@@ -129,7 +129,8 @@ class Cluster(Protocol):
     def reaches(self, source: str, target: str, timeout: float, /) -> float | None:
         """Round trip in seconds from one host to another, None if nothing came back in time."""
 
-    def shape(self, source: str, target: str, shape: Shape) -> None: ...
+    def shape(self, source: str, target: str, shape: Shape) -> Callable[[], None]:
+        """Shape a link, on top of what shapes it already; returns what takes this shape away, however often called."""
 
     def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
         """Lose (or, with ``delay``, hold back) the next data on this link that contains ``needle``."""

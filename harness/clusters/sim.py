@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..sim import threads
 from ..sim.hosts import EPOCH, Host
 from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
-from ..sim.network import Network, Snare
+from ..sim.network import Network, Snare, Weight
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
 from . import sim_kinds
@@ -234,12 +234,13 @@ class SimCluster:
         self._network.ping(source, target, answered.set)
         return (self._kernel.now - began) / SECOND if answered.wait(timeout) else None
 
-    def shape(self, source: str, target: str, shape: Shape) -> None:
+    def shape(self, source: str, target: str, shape: Shape) -> Callable[[], None]:
         link = self._network.link(source, target)
-        link.extra_ns = round(shape.latency * SECOND)
-        link.jitter_ns = round(shape.jitter * SECOND)
-        link.loss = shape.loss
-        link.bytes_per_second = shape.rate
+        weight = Weight(
+            round(shape.latency * SECOND), round(shape.jitter * SECOND), shape.loss, shape.rate or float("inf")
+        )
+        link.burden(weight)
+        return lambda: link.relieve(weight)
 
     def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
         snare = Snare(needle, -1 if delay is None else round(delay * SECOND))

@@ -69,6 +69,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: ClassVar[frozenset[str]] = frozenset()
     disturbs: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"every": 10.0, "for": 5.0}
+    replaces: ClassVar[bool] = False
+    """The next turn of this fault takes the place of the last, as with a clock that is set again."""
     companions: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Other faults that come with it if the user only names it: fields of FaultSpecs."""
 

@@ -46,6 +46,7 @@ class ClockJump(Fault, frozen=True):
     summary: ClassVar[str] = "the wall clock of a majority of servers jumps forward once"
     needs: ClassVar[frozenset[str]] = frozenset({"clock"})
     disturbs: ClassVar[bool] = False
+    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5}
 
     by: float = 1.5
@@ -68,6 +69,7 @@ class ClockSkew(Fault, frozen=True):
     summary: ClassVar[str] = "wall clocks of some servers are bumped apart, forward and back, again and again"
     needs: ClassVar[frozenset[str]] = frozenset({"clock"})
     disturbs: ClassVar[bool] = False
+    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3, "times": 1000, "every": "0.5 ttl"}
 
     most: float = 6.0
@@ -89,6 +91,7 @@ class ClockOffset(Fault, frozen=True):
     summary: ClassVar[str] = "clients' and servers' wall clocks are apart from the start, by a constant"
     needs: ClassVar[frozenset[str]] = frozenset({"clock"})
     disturbs: ClassVar[bool] = False
+    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"at": 0.0}
 
     by: float = 2.0
@@ -115,6 +118,7 @@ class ClockDrift(Fault, frozen=True):
     summary: ClassVar[str] = "wall clocks of a majority of servers run too fast"
     needs: ClassVar[frozenset[str]] = frozenset({"clock"})
     disturbs: ClassVar[bool] = False
+    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"at": 0.5}
 
     rate: float = 0.5
@@ -150,6 +154,7 @@ class ClockStrobe(Fault, frozen=True):
     summary: ClassVar[str] = "wall clocks of a majority of servers swing to and fro, many times a second"
     needs: ClassVar[frozenset[str]] = frozenset({"clock"})
     disturbs: ClassVar[bool] = False
+    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"every": 0.15}
 
     by: float = 1.5

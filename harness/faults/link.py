@@ -24,8 +24,7 @@ def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
     """Shape links; the effect is a probe that takes at least ``slower`` seconds more, or is lost."""
     cluster = scene.cluster
     hosts = sorted({host for link in links for host in link})
-    for source, target in links:
-        cluster.shape(source, target, shape)
+    undo = [cluster.shape(source, target, shape) for source, target in links]
     sample = links[:4]
 
     def observe() -> Seen:
@@ -34,8 +33,8 @@ def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
         return Seen(effective, {"probe": trips}, f"round trips of {slower:g} s and more, or none")
 
     def heal() -> Facts:
-        for source, target in links:
-            cluster.shape(source, target, Shape())
+        for call in undo:
+            call()
         return {"probe": probe(cluster, sample)}
 
     return Damage(hosts, observe, heal)
@@ -107,6 +106,7 @@ class ConnectionReset(Fault, frozen=True):
     name: ClassVar[str] = "connection-reset"
     summary: ClassVar[str] = "the connections of some clients are reset"
     needs: ClassVar[frozenset[str]] = frozenset({"reset"})
+    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"every": "1 ttl", "for": 0.1}
 
     target: str = "minority"
@@ -123,6 +123,7 @@ class ConnectionReset(Fault, frozen=True):
 
 class _OneMessage(Fault, frozen=True):
     needs: ClassVar[frozenset[str]] = frozenset({"swallow"})
+    replaces: ClassVar[bool] = True
 
     client: str = "holder"
     server: str = "servers"

@@ -65,6 +65,7 @@ class ClientHang(Fault, frozen=True):
     summary: ClassVar[str] = "the thread that holds the lock blocks for ever, and its watchdog does not"
     needs: ClassVar[frozenset[str]] = frozenset({"hang"})
     disturbs: ClassVar[bool] = False
+    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3}
 
     target: str = "holder"

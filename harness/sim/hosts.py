@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
-from .kernel import BOOT, DEAD, RUNNING, SECOND, Kernel, Life, Task, Timer
+from .kernel import BOOT, DEAD, SECOND, Kernel, Life, Task, Timer
 from .network import Network, Peer
 from .service import Conn, Handler, Service
 
@@ -140,7 +140,7 @@ class Host:
 
     def start(self, *, wiped: bool) -> None:
         """Start a killed host's services again, with or without their disks."""
-        if self.life.state == RUNNING:
+        if self.alive:
             return
         self.life = self._new_life()
         self.log("# started" + (", its disk wiped" if wiped else ""))

@@ -8,8 +8,9 @@ through, so a stream that was silent for a long outage comes back some time *aft
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappush
 from random import Random
 from typing import Any, Final, Protocol
@@ -46,32 +47,55 @@ class Snare:
         self.armed = False
 
 
-@dataclass(slots=True)
-class Link:
-    """One direction between two hosts. ``cuts`` counts the partitions that cut it: it carries nothing until all are
-    mended. ``extra_ns``, ``jitter_ns``, ``loss`` (0 to 1) and ``bytes_per_second`` are what faults add."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Weight:
+    """What a fault puts on a link: time in ns, ``loss`` 0 to 1, bytes a second."""
 
-    rng: Random
-    cuts: int = 0
-    extra_ns: int = 0
+    latency_ns: int = 0
     jitter_ns: int = 0
     loss: float = 0.0
-    bytes_per_second: float | None = None
-    snares: list[Snare] = field(default_factory=list)
-    _random: Callable[[], float] = field(init=False)
+    bytes_per_second: float = math.inf
 
-    def __post_init__(self) -> None:
-        self._random = self.rng.random
+
+class Link:
+    """One direction between two hosts. ``cuts`` counts the partitions that cut it: it carries nothing until all are
+    mended. Weights add up: times are summed, losses are independent, the slowest rate counts."""
+
+    __slots__ = ("_base_ns", "_jitter_ns", "_loss", "_random", "_rate", "_weights", "cuts", "snares")
+
+    def __init__(self, rng: Random) -> None:
+        self.cuts = 0
+        self.snares: list[Snare] = []
+        self._random = rng.random
+        self._weights: list[Weight] = []
+        self._weigh()
+
+    def burden(self, weight: Weight) -> None:
+        self._weights.append(weight)
+        self._weigh()
+
+    def relieve(self, weight: Weight) -> None:
+        """Take a weight away; harmless if it is not there."""
+        self._weights = [other for other in self._weights if other is not weight]
+        self._weigh()
+
+    def _weigh(self) -> None:
+        weights = self._weights
+        self._base_ns = BASE_LATENCY + sum(weight.latency_ns for weight in weights)
+        self._jitter_ns = BASE_JITTER + sum(weight.jitter_ns for weight in weights)
+        self._loss = 1 - math.prod(1 - weight.loss for weight in weights)
+        self._rate = min((weight.bytes_per_second for weight in weights), default=math.inf)
 
     def delay(self, size: int) -> int:
-        ns = BASE_LATENCY + self.extra_ns + int(self._random() * (BASE_JITTER + self.jitter_ns))
-        if self.loss:
+        """How long the next ``size`` bytes take, ns."""
+        ns = self._base_ns + int(self._random() * self._jitter_ns)
+        if self._loss:
             resend = RESEND
-            while self._random() < self.loss:
+            while self._random() < self._loss:
                 ns += resend
                 resend *= 2
-        if self.bytes_per_second:
-            ns += int(size / self.bytes_per_second * SECOND)
+        if self._rate != math.inf:
+            ns += int(size / self._rate * SECOND)
         return ns
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.nemesis import build_fault, default_specs, fault_names
+from harness.nemesis import build_fault, default_specs, fault_names, refuse_overlap
 from harness.plan import FaultSpec, Plan, decode, dump, load, seconds
 
 FULL = Plan(
@@ -82,6 +82,8 @@ def test_every_fault_has_a_schedule_that_is_a_plan(name: str) -> None:
     specs = default_specs(name, ttl=2.0)
     Plan(lock="x", faults=tuple(specs)).check()
     assert build_fault(specs[0]).name == name
+    for spec in specs:
+        refuse_overlap(spec)
 
 
 def test_unknown_faults_and_parameters() -> None:
@@ -90,3 +92,23 @@ def test_unknown_faults_and_parameters() -> None:
         default_specs("clock-skwe", 2.0)
     with pytest.raises(UsageError, match="fault 'kill', params: Object contains unknown field `how`"):
         build_fault(FaultSpec("kill", at=1, params={"how": "gently"}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "fine"),
+    [
+        (FaultSpec("kill", every=2.0), False),
+        (FaultSpec("kill", every=2.0, for_=3.0), False),
+        (FaultSpec("kill", on="acquire", times=3, for_=1.0), False),
+        (FaultSpec("kill", every=2.0, for_=2.0), True),
+        (FaultSpec("kill", on="acquire", times=3, every=1.0, for_=1.0), True),
+        (FaultSpec("kill", on="acquire"), True),
+        (FaultSpec("clock-skew", every=2.0), True),
+    ],
+)
+def test_a_fault_that_would_strike_while_it_lasts_is_refused(spec: FaultSpec, fine: bool) -> None:
+    if fine:
+        refuse_overlap(spec)
+    else:
+        with pytest.raises(UsageError, match="fault 'kill' would strike again while it lasts: give 'for'"):
+            refuse_overlap(spec)

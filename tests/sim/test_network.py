@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
+from random import Random
 
 import pytest
 
-from harness.sim.network import LOST, Snare
+from harness.sim.network import LOST, Link, Snare, Weight
 from tests.sim.world import World
 
 
@@ -31,14 +32,14 @@ def test_a_round_trip_takes_the_latency_of_both_ways() -> None:
 
 def test_extra_latency_is_added_one_way() -> None:
     world = World()
-    world.network.link("a", "b").extra_ns = 50_000_000
+    world.network.link("a", "b").burden(Weight(latency_ns=50_000_000))
     [(_, took)] = world.run(exchange)
     assert 0.0502 <= took <= 0.0503
 
 
 def test_a_thousand_messages_arrive_in_order_whatever_the_jitter() -> None:
     world = World()
-    world.network.link("a", "b").jitter_ns = 20_000_000
+    world.network.link("a", "b").burden(Weight(jitter_ns=20_000_000))
 
     def main() -> bytes:
         with socket.create_connection(("b", 7)) as sock:
@@ -104,7 +105,7 @@ def test_connecting_across_a_cut_times_out() -> None:
 
 def test_lost_packets_are_sent_again_and_come_late() -> None:
     world = World(seed=3)
-    world.network.link("a", "b").loss = 0.5
+    world.network.link("a", "b").burden(Weight(loss=0.5))
 
     def main() -> list[float]:
         return [exchange(60)[1] for _ in range(50)]
@@ -117,7 +118,7 @@ def test_lost_packets_are_sent_again_and_come_late() -> None:
 
 def test_a_slow_link_takes_time_by_the_byte() -> None:
     world = World()
-    world.network.link("a", "b").bytes_per_second = 1000.0
+    world.network.link("a", "b").burden(Weight(bytes_per_second=1000.0))
 
     def main() -> float:
         with socket.create_connection(("b", 7)) as sock:
@@ -128,6 +129,20 @@ def test_a_slow_link_takes_time_by_the_byte() -> None:
 
     [took] = world.run(main)
     assert 0.5 < took < 0.502
+
+
+def test_weights_add_up_and_each_is_taken_away_by_itself() -> None:
+    link = Link(Random(1))
+    fast = link.delay(0)
+    first, second = Weight(latency_ns=10**9), Weight(latency_ns=10**9, bytes_per_second=1000)
+    link.burden(first)
+    link.burden(second)
+    assert 3 * 10**9 <= link.delay(1000) < 3.1 * 10**9
+    link.relieve(first)
+    link.relieve(first)
+    assert 2 * 10**9 <= link.delay(1000) < 2.1 * 10**9
+    link.relieve(second)
+    assert abs(link.delay(1000) - fast) < 100_000
 
 
 def test_a_killed_server_resets_its_streams_and_refuses_new_ones() -> None:
