@@ -86,6 +86,7 @@ class StubHost:
         self.life = 0
         self._held: list[StubTimer] = []
         self.ends: dict[int, End] = {}
+        self.lines: list[str] = []
 
     def wall_ns(self) -> int:
         return self.world.now_ns + self.offset_ns
@@ -105,6 +106,9 @@ class StubHost:
             self._held.append(timer)
         else:
             timer.fn(*timer.args)
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
 
     def deliver(self, fn: Callable[..., None], *args: Any) -> None:
         self._fire(self.life, StubTimer(fn, args))

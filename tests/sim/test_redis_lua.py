@@ -101,3 +101,32 @@ def test_time_stands_still_in_a_script() -> None:
     bench = Bench()
     code = "redis.call('set',KEYS[1],'v','px',1) return {redis.call('pttl',KEYS[1]), redis.call('get',KEYS[1])}"
     assert bench.conn("EVAL", code, 1, "k") == [1, b"v"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do\npcall(function()\nwhile true do\nend\nend)\nend",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+        "return coroutine.wrap(function() while true do end end)()",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        "local function again() return again() end return again()",
+    ],
+)
+def test_endless_script_is_killed(code: str) -> None:
+    conn = Bench().conn
+    conn("SET", "k", "mine")
+    for _ in range(2):
+        assert str(conn("EVAL", code, 0)).startswith("ERR Script killed by user with SCRIPT KILL... script: ")
+        assert conn("EVAL", RELEASE, 1, "k", "yours") == 0
+    assert conn("EVAL", "for i = 1, 1e6 do end return pcall(error, 'x')", 0) is None
+
+
+def test_coroutines_and_xpcall_still_work() -> None:
+    conn = Bench().conn
+    code = "local f = coroutine.wrap(function(a) local b = coroutine.yield(a + 1) return b * 2 end) return {f(1), f(5)}"
+    assert conn("EVAL", code, 0) == [2, 10]
+    code = "local ok, why = xpcall(function() error({err='E'}) end, function(e) return e.err .. '!' end) return why"
+    assert conn("EVAL", code, 0) == b"E!"

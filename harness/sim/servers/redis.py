@@ -25,7 +25,7 @@ from harness.sim.servers import (
     redis_zsets,
 )
 from harness.sim.servers.redis_config import Config
-from harness.sim.servers.redis_engine import NS_PER_MS, Engine
+from harness.sim.servers.redis_engine import Engine
 from harness.sim.servers.redis_expiry import PERIOD_NS, expire_cycle, has_work, timed_out
 from harness.sim.servers.redis_keyspace import Database
 from harness.sim.servers.redis_protocol import (
@@ -40,7 +40,8 @@ from harness.sim.servers.redis_protocol import (
     parse_one,
 )
 from harness.sim.servers.redis_replication import Replication, new_id
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
+    NS_PER_MS,
     Client,
     Command,
     Table,
@@ -133,10 +134,24 @@ class RedisServer(Engine):
         self.run_id = new_id(self)
         self.replication = Replication(self)
         self.refresh_guards()
+        self.log_start(wiped)
         if has_work(self):
             self._arm()
         if self._saved_role is not None:
             self.replication.follow(*self._saved_role)
+
+    def log_start(self, wiped: bool) -> None:
+        """The real one's words, but for "starting empty": of that it says nothing."""
+        log = self.host.log
+        log(f"Running mode=standalone, port={self.port}.")
+        if self.persistence == "no":
+            log("Server initialized, nothing to load: starting empty")
+        elif wiped:
+            log("Creating AOF base file appendonly.aof.1.base.rdb on server start: starting empty")
+        else:
+            log(f"Done loading RDB, keys loaded: {self.size()}, keys expired: 0.")
+            log("DB loaded from append only file: 0.000 seconds")
+        log("Ready to accept connections")
 
     def stop(self) -> None:
         self.life += 1
@@ -150,6 +165,7 @@ class RedisServer(Engine):
     def rewrite_config(self) -> None:
         self._saved_role = self.following
         self._saved_config = self.config.copy()
+        self.host.log("CONFIG REWRITE executed with success.")
 
     # For observers
 

@@ -7,13 +7,13 @@ kept by the server object itself.
 from __future__ import annotations
 
 from harness.sim.servers.redis_connection import VERSION
-from harness.sim.servers.redis_engine import NS_PER_MS
 from harness.sim.servers.redis_memory import BASE_BYTES, total_bytes
 from harness.sim.servers.redis_protocol import OK, SYNTAX, Failure, FlatMap, Reply, Status, Verbatim
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     DENY_OOM,
     MAY_BLOCK,
     NO_SCRIPT,
+    NS_PER_MS,
     WRITE,
     Client,
     Command,

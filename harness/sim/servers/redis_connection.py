@@ -6,7 +6,6 @@ CLIENT TRACKING is refused, though 7.0 has it: client-side caching is not simula
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import NS_PER_MS
 from harness.sim.servers.redis_protocol import (
     NOTHING,
     OK,
@@ -19,9 +18,10 @@ from harness.sim.servers.redis_protocol import (
     Verbatim,
 )
 from harness.sim.servers.redis_pubsub import leave_all
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     IN_PUBSUB,
     NO_SCRIPT,
+    NS_PER_MS,
     UNQUEUED,
     Client,
     Command,

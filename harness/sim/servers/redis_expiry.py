@@ -6,15 +6,15 @@ expired. It only runs while there is something to do.
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import NS_PER_MS, Engine
 from harness.sim.servers.redis_keyspace import Database
+from harness.sim.servers.redis_state import NS_PER_MS, Server
 
 PERIOD_NS = 100 * NS_PER_MS
 SAMPLE = 20
 ROUNDS = 16
 
 
-def expire_cycle(engine: Engine) -> None:
+def expire_cycle(engine: Server) -> None:
     if engine.is_replica:
         return
     for db in engine.databases:
@@ -22,7 +22,7 @@ def expire_cycle(engine: Engine) -> None:
             _expire_some(engine, db)
 
 
-def _expire_some(engine: Engine, db: Database) -> None:
+def _expire_some(engine: Server, db: Database) -> None:
     for _ in range(ROUNDS):
         keys = list(db.expires)
         if len(keys) > SAMPLE:
@@ -32,7 +32,7 @@ def _expire_some(engine: Engine, db: Database) -> None:
             return
 
 
-def timed_out(engine: Engine) -> None:
+def timed_out(engine: Server) -> None:
     """Answer those whose time is up; by the wall clock, as Redis counts it."""
     now = engine.now_ms()
     for client in list(engine.blocked):
@@ -41,7 +41,7 @@ def timed_out(engine: Engine) -> None:
             engine.unblock(client, blocked.on_timeout())
 
 
-def has_work(engine: Engine) -> bool:
+def has_work(engine: Server) -> bool:
     if any(client.blocked and client.blocked.deadline_ms is not None for client in engine.blocked):
         return True
     return not engine.is_replica and any(db.expires for db in engine.databases)

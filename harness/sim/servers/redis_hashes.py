@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.sim.servers.redis_protocol import INTEGER_RANGE, OK, Failure, FlatMap, Reply, wrong_arity
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     DENY_OOM,
     WRITE,
     Client,

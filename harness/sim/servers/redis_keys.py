@@ -7,7 +7,7 @@ another.
 from __future__ import annotations
 
 from harness.sim.servers.redis_protocol import INTEGER_RANGE, NO_KEY, OK, SYNTAX, Failure, Reply, Status, encode_command
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     WRITE,
     Client,
     Command,

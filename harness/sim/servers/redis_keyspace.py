@@ -7,13 +7,10 @@ deletion to its primary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from harness.sim.servers.redis_protocol import WRONGTYPE, Failure
 from harness.sim.servers.redis_values import Members, SortedSet, Value
-
-if TYPE_CHECKING:
-    from harness.sim.servers.redis_memory import Memory
 
 T = TypeVar("T", bytes, dict[bytes, bytes], list[bytes], Members, SortedSet)
 
@@ -22,11 +19,21 @@ class Watcher(Protocol):
     watch_broken: bool
 
 
+class Tally(Protocol):
+    """Who keeps count of a database's memory."""
+
+    def accessed(self, db: Database, key: bytes) -> None: ...
+
+    def changed(self, db: Database, key: bytes) -> None: ...
+
+
 class Keeper(Protocol):
     """What a database needs of its server."""
 
     dirty: int
-    memory: Memory | None
+
+    @property
+    def memory(self) -> Tally | None: ...
 
     def now_ms(self) -> int: ...
 

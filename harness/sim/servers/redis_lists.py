@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.sim.servers.redis_protocol import NOTHING, NULL_ARRAY, OK, SYNTAX, Failure, Reply, is_empty
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     DENY_OOM,
     MAY_BLOCK,
     NO_SCRIPT,

@@ -1,8 +1,12 @@
 """The Lua 5.1 in which scripts run: globals locked as in Redis 7.0, and values carried across both ways.
 
 Source: https://redis.io/docs/latest/develop/interact/programmability/lua-api/. ``cjson``, ``cmsgpack``, ``struct``
-and ``bit`` are absent; ``math.random`` draws from the host's seeded generator. A script that never ends is not
-interrupted.
+and ``bit`` are absent; ``math.random`` draws from the host's seeded generator.
+
+A script is ended after :data:`MAX_INSTRUCTIONS`. That stands for the operator who sends SCRIPT KILL to a script without
+end, and gives the error that Redis gives then; but no virtual time passes before, and a script that has written is
+ended too, where Redis would answer UNKILLABLE and wait for SHUTDOWN NOSAVE. Time spent inside one function of Lua's
+library (a huge ``string.rep``, a pattern that backtracks) is not counted.
 """
 
 from __future__ import annotations
@@ -16,11 +20,49 @@ from lupa import lua51
 from harness.sim.servers.redis_protocol import Failure, FlatMap, NullArray, Reply, SetReply, Status, format_double
 
 PRELUDE = b"""
-local pycall, pysha, pylog, pyresp, pyrandom = ...
+local pycall, pysha, pylog, pyresp, pyrandom, slice, slices = ...
 local type, select, unpack, error, xpcall, pcall, tostring = type, select, unpack, error, xpcall, pcall, tostring
 local setmetatable, getmetatable, rawset, rawget = setmetatable, getmetatable, rawset, rawget
 local loadstring, setfenv, getinfo, pairs, next = loadstring, setfenv, debug.getinfo, pairs, next
+local sethook, create, resume = debug.sethook, coroutine.create, coroutine.resume
 local shield = {}
+local spent, killed = 0, false
+
+local function watch()
+  spent = spent + 1
+  if spent < slices then return end
+  killed = true
+  sethook(watch, 'l') -- from now on at every line, so that pcall is no way out
+  error({err = "ERR Script killed by user with SCRIPT KILL..."}, 0)
+end
+
+local function rewind()
+  spent, killed = 0, false
+  sethook(watch, '', slice)
+end
+rewind()
+
+local function returned(...)
+  if killed then sethook(watch, 'l') end
+  return ...
+end
+
+local function unwrapped(ok, ...)
+  if killed then sethook(watch, 'l') end
+  if not ok then error((...), 0) end
+  return ...
+end
+
+function coroutine.create(body)
+  local thread = create(body)
+  sethook(thread, watch, '', slice)
+  return thread
+end
+function coroutine.resume(thread, ...) return returned(resume(thread, ...)) end
+function coroutine.wrap(body)
+  local thread = coroutine.create(body)
+  return function(...) return unwrapped(resume(thread, ...)) end
+end
 
 local function refuse() error("Attempt to modify a readonly table", 2) end
 
@@ -84,7 +126,7 @@ local env = locked(backing)
 local open = {assert = assert, collectgarbage = collectgarbage, error = error, gcinfo = gcinfo, ipairs = ipairs,
   next = function(t, k) return next(shield[t] or t, k) end, pairs = function(t) return pairs(shield[t] or t) end,
   rawequal = rawequal, select = select, tonumber = tonumber, tostring = tostring, type = type, unpack = unpack,
-  xpcall = xpcall, _VERSION = _VERSION, coroutine = coroutine, string = string, table = table, math = math,
+  _VERSION = _VERSION, coroutine = coroutine, string = string, table = table, math = math,
   redis = redis}
 function open.pcall(...)
   return (function(ok, ...)
@@ -92,6 +134,12 @@ function open.pcall(...)
     if not ok and type(failure) == 'table' and failure.err ~= nil then return ok, failure.err end
     return ok, ...
   end)(pcall(...))
+end
+function open.xpcall(body, on_error)
+  return xpcall(body, function(...)
+    if killed then return ... end -- hooks do not run here, so an endless handler would never be stopped
+    return on_error(...)
+  end)
 end
 function open.getmetatable(t) if shield[t] then return nil end return getmetatable(t) end
 function open.setmetatable(t, m)
@@ -125,6 +173,7 @@ end
 backing._G = env
 
 local function handler(failure)
+  if killed then rewind() end
   if type(failure) ~= 'table' then failure = {err = 'ERR ' .. tostring(failure)} end
   if rawget(failure, 'err') == nil then failure.err = 'ERR unknown error' end
   for level = 2, 12 do
@@ -151,6 +200,7 @@ local function compile(code)
 end
 
 local function run(body, keys, ...)
+  spent = 0
   if keys == 1 then
     backing.KEYS, backing.ARGV = {(...)}, {select(2, ...)}
   else
@@ -161,12 +211,17 @@ local function run(body, keys, ...)
 end
 
 local function run_big(body, keys, argv)
+  spent = 0
   backing.KEYS, backing.ARGV = keys, argv
   return finish(xpcall(body, handler))
 end
 
 return compile, run, run_big
 """
+
+MAX_INSTRUCTIONS = 5_000_000
+SLICE = 100_000
+"""The limit is looked at after so many instructions."""
 
 MAX_DIRECT = 200
 """More arguments than this are handed to Lua in tables."""
@@ -190,7 +245,7 @@ class Lua:
         self.log: list[tuple[int, bytes]] = []
         prelude = self._runtime.compile(PRELUDE)
         handlers = (self._called, _sha1hex, self._logged, set_resp, self._random)
-        self._compile, self._run, self._run_big = prelude(*handlers)
+        self._compile, self._run, self._run_big = prelude(*handlers, SLICE, MAX_INSTRUCTIONS // SLICE)
 
     def compile(self, code: bytes) -> Any:
         made = self._compile(code)

@@ -4,13 +4,13 @@ left out.
 
 from __future__ import annotations
 
-from harness.sim.servers.redis_engine import Engine
 from harness.sim.servers.redis_protocol import FlatMap, Many, Push, Reply
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     IN_PUBSUB,
     NO_SCRIPT,
     Client,
     Command,
+    Server,
     container,
 )
 from harness.sim.servers.redis_values import glob
@@ -18,7 +18,7 @@ from harness.sim.servers.redis_values import glob
 Register = dict[bytes, dict[Client, None]]
 
 
-def deliver(engine: Engine, channel: bytes, message: bytes) -> int:
+def deliver(engine: Server, channel: bytes, message: bytes) -> int:
     """Hand a message to everybody on this server who wants it."""
     receivers = 0
     for client in engine.channels.get(channel, ()):

@@ -3,14 +3,14 @@
 A replica dials, says ``REPLCONF listening-port`` and ``PSYNC`` in one breath, and gets a snapshot and then every
 write as RESP. Abstracted: the snapshot is a private encoding (the commands that rebuild the data, not RDB) and is
 sent at once; a broken link always ends in a full resync, never a partial one. As in Redis, time-outs of links are
-counted on the wall clock.
+counted on the wall clock. Of attempts to connect that fail alike one after the other, the first is logged.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from harness.sim.servers.redis_engine import NS_PER_MS, Engine
+from harness.sim.servers.redis_engine import Engine
 from harness.sim.servers.redis_keys import snapshot_of
 from harness.sim.servers.redis_protocol import (
     NOTHING,
@@ -19,7 +19,8 @@ from harness.sim.servers.redis_protocol import (
     encode_command,
     parse_all,
 )
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
+    NS_PER_MS,
     Client,
 )
 from harness.sim.service import Conn, Timer
@@ -27,18 +28,24 @@ from harness.sim.service import Conn, Timer
 CRON_NS = 1000 * NS_PER_MS
 _GETACK = encode_command([b"REPLCONF", b"GETACK", b"*"])
 _PING = encode_command([b"PING"])
+_TIMEOUTS = {
+    b"connecting": "Timeout connecting to the MASTER...",
+    b"sync": "Timeout receiving bulk data from MASTER...",
+    b"connected": "MASTER timeout: no data nor PING received...",
+}
 _UNBLOCKED = b"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 
 
 class Replica:
     """What a primary knows of a replica."""
 
-    __slots__ = ("acked", "acked_ms", "client", "host", "online", "port")
+    __slots__ = ("acked", "acked_ms", "client", "host", "name", "online", "port")
 
     def __init__(self, client: Client, port: int) -> None:
         self.client = client
         self.host = client.conn.peer if client.conn is not None else "?"
         self.port = port
+        self.name = f"{self.host}:{port}"
         self.acked = 0
         self.acked_ms = client.engine.now_ms()
         self.online = False
@@ -59,8 +66,21 @@ class Link:
         self.input = b""
         self.payload_left: int | None = None
         self.client = Client(self.engine, None, 0)
+        self.complaint = ""
+
+    def log(self, line: str) -> None:
+        self.engine.host.log(line)
+
+    def complain(self, line: str) -> None:
+        """Log why there is no link, unless that was the reason before."""
+        if line != self.complaint:
+            self.complaint = line
+            self.log(line)
 
     def dial(self) -> None:
+        if not self.complaint:
+            self.log(f"Connecting to MASTER {self.host}:{self.port}")
+            self.log("MASTER <-> REPLICA sync started")
         self.state, self.input, self.payload_left = b"connecting", b"", None
         self.last_io_ms = self.engine.now_ms()
         self.client = Client(self.engine, None, 0)
@@ -71,6 +91,7 @@ class Link:
         conn, self.conn = self.conn, None
         if self.state == b"connected":
             self.down_since_ms = self.engine.now_ms()
+            self.log("Connection with master lost.")
         self.state = b"connect"
         if conn is not None:
             conn.close()
@@ -85,6 +106,8 @@ class Link:
 
     def closed(self, conn: Conn) -> None:
         if self.conn is None or conn is self.conn:
+            if self.state == b"connecting":
+                self.complain("Error condition on socket for SYNC: Connection refused")
             self.drop()
 
     def received(self, conn: Conn, data: bytes) -> None:
@@ -104,11 +127,13 @@ class Link:
                 return False
             self.input = rest
             if line.startswith(b"-"):
+                self.complain("Master is currently unable to PSYNC but should be in the future: " + line.decode())
                 self.drop()
                 return False
             if line.startswith(b"+FULLRESYNC"):
                 _, self.replication.replid, offset = line.decode().split()
                 self.replication.sync_offset = int(offset)
+                self.log(f"Full resync from master: {self.replication.replid}:{offset}")
             elif line.startswith(b"$"):
                 self.payload_left = int(line[1:])
         if len(self.input) < self.payload_left:
@@ -120,11 +145,16 @@ class Link:
     def _load(self, payload: bytes) -> None:
         engine = self.engine
         self.replication.disconnect_replicas()
+        self.log("MASTER <-> REPLICA sync: Flushing old data")
         for db in engine.databases:
             db.clear()
+        self.log("MASTER <-> REPLICA sync: Loading DB in memory")
         self._run(parse_all(payload)[0])
         engine.offset = self.replication.sync_offset
         self.state = b"connected"
+        self.complaint = ""
+        self.log(f"Done loading RDB, keys loaded: {engine.size()}, keys expired: 0.")
+        self.log("MASTER <-> REPLICA sync: Finished with success")
         self.acknowledge()
 
     def _apply_stream(self) -> None:
@@ -220,6 +250,7 @@ class Replication:
     def _tend_link(self, link: Link) -> None:
         silent_ms = self.engine.now_ms() - link.last_io_ms
         if link.state != b"connect" and silent_ms > 1000 * self.engine.config.number("repl-timeout"):
+            (link.log if link.state == b"connected" else link.complain)(_TIMEOUTS[link.state])
             link.drop()
         if link.state == b"connect":
             link.dial()
@@ -230,6 +261,7 @@ class Replication:
         limit_ms = 1000 * self.engine.config.number("repl-timeout")
         for client, replica in list(self.replicas.items()):
             if replica.online and self.engine.now_ms() - replica.acked_ms > limit_ms:
+                self.engine.host.log(f"Disconnecting timedout replica (streaming sync): {replica.name}")
                 self.engine.close_client(client)
         if not self.engine.is_replica and self.ticks % self.engine.config.number("repl-ping-replica-period") == 0:
             self.feed(_PING)
@@ -253,6 +285,7 @@ class Replication:
         engine = self.engine
         engine.count("sync_full")
         replica: Replica = client.replica
+        engine.host.log(f"Replica {replica.name} asks for synchronization")
         replica.online = True
         replica.acked_ms = engine.now_ms()
         self.replicas[client] = replica
@@ -263,6 +296,7 @@ class Replication:
         header = b"+FULLRESYNC %b %d\r\n$%d\r\n" % (self.replid.encode(), engine.offset, len(payload))
         client.flush()
         client.conn.send(header + payload)
+        engine.host.log(f"Synchronization with replica {replica.name} succeeded")
         self._arm()
         return NOTHING
 
@@ -275,7 +309,9 @@ class Replication:
         return b"".join(pieces)
 
     def detach(self, client: Client) -> None:
-        self.replicas.pop(client, None)
+        replica = self.replicas.pop(client, None)
+        if replica is not None:
+            self.engine.host.log(f"Connection with replica {replica.name} lost.")
 
     # Acknowledgements
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from harness.sim.servers.redis_connection import address
 from harness.sim.servers.redis_protocol import NOTHING, OK, Failure, Reply, Status, encode_command
 from harness.sim.servers.redis_replication import Replica, Replication
-from harness.sim.servers.redis_session import MAY_BLOCK, NO_SCRIPT, Blocked, Client, Command
+from harness.sim.servers.redis_state import MAY_BLOCK, NO_SCRIPT, Blocked, Client, Command
 from harness.sim.servers.redis_values import to_integer
 
 _GETACK = encode_command([b"REPLCONF", b"GETACK", b"*"])
@@ -36,11 +37,17 @@ def psync(client: Client, _args: list[bytes]) -> Reply:
     return _of(client).attach(client)
 
 
+def _request(client: Client) -> str:
+    """The real one prints the whole line of CLIENT LIST."""
+    return f"user request from 'id={client.number} addr={address(client).decode()}'"
+
+
 def replicaof(client: Client, args: list[bytes]) -> Reply:
     replication = _of(client)
     if args[1].lower() == b"no" and args[2].lower() == b"one":
         if client.engine.is_replica:
             replication.lead()
+            client.engine.host.log(f"MASTER MODE enabled ({_request(client)})")
         return OK
     port = to_integer(args[2], b"ERR Invalid master port")
     if not 0 <= port <= 65535:
@@ -49,6 +56,7 @@ def replicaof(client: Client, args: list[bytes]) -> Reply:
     if link is not None and (link.host, link.port) == (host, port):
         return Status(b"OK Already connected to specified master")
     replication.follow(host, port)
+    client.engine.host.log(f"REPLICAOF {host}:{port} enabled ({_request(client)})")
     return OK
 
 

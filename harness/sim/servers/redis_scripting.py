@@ -10,16 +10,16 @@ import hashlib
 import re
 from typing import Any
 
-from harness.sim.servers.redis_engine import Engine
 from harness.sim.servers.redis_lua import CompileError, Lua, ScriptError
 from harness.sim.servers.redis_protocol import NOSCRIPT, OK, OOM, SYNTAX, Failure, Reply
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     DENY_OOM,
     NO_SCRIPT,
     OWN_EFFECTS,
     WRITE,
     Client,
     Command,
+    Server,
     container,
 )
 from harness.sim.servers.redis_values import to_integer
@@ -48,7 +48,7 @@ class Script:
 class Interpreter:
     """Lua and the client in whose name scripts run commands."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Server) -> None:
         self.engine = engine
         self.client = Client(engine, None, 0)
         self.read_only = False
@@ -82,6 +82,7 @@ class Interpreter:
         if engine.guarded:
             engine.guard_write()
             if engine.out_of_memory and flags & DENY_OOM and not engine.script_wrote:
+                engine.log_refusal()
                 raise Failure(OOM)
 
     def run(self, client: Client, script: Script, keys: list[bytes], argv: list[bytes], read_only: bool) -> Reply:
@@ -104,14 +105,14 @@ def _described(error: ScriptError, script: Script) -> Failure:
     return Failure(text + b" script: %b, on @user_script:%d." % (script.sha, line))
 
 
-def _interpreter(engine: Engine) -> Interpreter:
+def _interpreter(engine: Server) -> Interpreter:
     if engine.lua is None:
         engine.lua = Interpreter(engine)
     interpreter: Interpreter = engine.lua
     return interpreter
 
 
-def _load(engine: Engine, code: bytes) -> Script:
+def _load(engine: Server, code: bytes) -> Script:
     interpreter = _interpreter(engine)
     sha = interpreter.by_body.get(code)
     if sha is None:

@@ -11,9 +11,10 @@ from harness.sim.servers.redis import Address, RedisServer
 from harness.sim.servers.redis_protocol import NULL_ARRAY, OK, Failure, FlatMap, Reply, Status
 from harness.sim.servers.redis_replication import new_id
 from harness.sim.servers.redis_replication_commands import role
+from harness.sim.servers.redis_sentinel_choice import Durable
 from harness.sim.servers.redis_sentinel_link import Instance
-from harness.sim.servers.redis_sentinel_monitor import Durable, Monitor
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_sentinel_monitor import Monitor
+from harness.sim.servers.redis_state import (
     Client,
     Command,
     Table,
@@ -63,6 +64,7 @@ class SentinelServer(RedisServer):
             self._kept = Durable(self._first_primary)
         if wiped or not self._id:
             self._id = new_id(self)
+        host.log(f"Sentinel ID is {self._id}")
         self.monitor = Monitor(
             host,
             self._id,
@@ -75,11 +77,16 @@ class SentinelServer(RedisServer):
             event=self._event,
         )
 
+    def log_start(self, wiped: bool) -> None:
+        del wiped
+        self.host.log(f"Running mode=sentinel, port={self.port}.")
+
     def stop(self) -> None:
         super().stop()
         self.monitor = None
 
     def _event(self, channel: str, message: str) -> None:
+        self.host.log(f"{channel} {message}")
         redis_pubsub.deliver(self, channel.encode(), message.encode())
         self.flush_unsent()
 
@@ -148,7 +155,7 @@ def _describe_replica(found: Instance) -> Reply:
         "slave-repl-offset": found.offset,
         "replica-announced": 1,
     }
-    return _describe(found, f"{found.address[0]}:{found.address[1]}", more)
+    return _describe(found, found.name, more)
 
 
 def get_master_addr(client: Client, args: list[bytes]) -> Reply:
@@ -173,7 +180,7 @@ def replicas(client: Client, args: list[bytes]) -> Reply:
 
 def sentinels(client: Client, args: list[bytes]) -> Reply:
     monitor = _named(client, args[2])
-    return [_describe(peer, f"{peer.address[0]}:{peer.address[1]}", {}) for peer in monitor.peers]
+    return [_describe(peer, peer.name, {}) for peer in monitor.peers]
 
 
 def myid(client: Client, _args: list[bytes]) -> Reply:
@@ -213,8 +220,8 @@ def is_down(client: Client, args: list[bytes]) -> Reply:
 
 def hear_hello(client: Client, args: list[bytes]) -> Reply:
     """Between simulated sentinels only: what the real ones publish on ``__sentinel__:hello``."""
-    _sender, epoch, _name, host, port, config_epoch = [arg.decode() for arg in args[2:8]]
-    _monitor(client).hear_hello(int(epoch), (host, int(port)), int(config_epoch))
+    sender, run_id, epoch, _name, host, port, config_epoch = [arg.decode() for arg in args[2:9]]
+    _monitor(client).hear_hello(sender, run_id, int(epoch), (host, int(port)), int(config_epoch))
     return OK
 
 
@@ -267,7 +274,7 @@ _SENTINEL = container(
         Command(b"ckquorum", ckquorum, 3),
         Command(b"failover", failover, 3),
         Command(b"is-master-down-by-addr", is_down, 6),
-        Command(b"hello", hear_hello, 8),
+        Command(b"hello", hear_hello, 9),
     ],
 )
 _SHARED: tuple[bytes, ...] = (

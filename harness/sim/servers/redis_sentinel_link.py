@@ -65,6 +65,12 @@ class Instance:
         self.vote_epoch = 0
 
     @property
+    def name(self) -> str:
+        """A fellow sentinel goes by its id, once it has told it."""
+        known = self.kind == "sentinel" and self.run_id
+        return known or f"{self.address[0]}:{self.address[1]}"
+
+    @property
     def down(self) -> bool:
         return self.down_since_ms > 0
 
@@ -114,6 +120,19 @@ class Instance:
         if self.conn is not None and self.up:
             self.pending.append(then)
             self.conn.send(encode_command([word.encode() for word in words]))
+
+    def point(self, at: Address | None) -> None:
+        """Have this Redis follow another, or nobody."""
+        target = ["NO", "ONE"] if at is None else [at[0], str(at[1])]
+        for words in (
+            ["MULTI"],
+            ["SLAVEOF", *target],
+            ["CONFIG", "REWRITE"],
+            ["CLIENT", "KILL", "TYPE", "normal"],
+            ["CLIENT", "KILL", "TYPE", "pubsub"],
+            ["EXEC"],
+        ):
+            self.send(words)
 
     # Liveness
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from harness.sim.servers.redis_engine import NS_PER_MS
 from harness.sim.servers.redis_protocol import Reply
-from harness.sim.servers.redis_sentinel_link import INFO_MS, PING_MS, Address, Instance, info_fields, replicas_in
+from harness.sim.servers.redis_sentinel_choice import Durable, best_replica, favourite, votes_of
+from harness.sim.servers.redis_sentinel_link import INFO_MS, Address, Instance, info_fields, replicas_in
+from harness.sim.servers.redis_state import NS_PER_MS
 from harness.sim.service import ServiceHost
 
 ASK_MS = 1000
@@ -24,18 +25,6 @@ DESYNC_MS = 1000
 ELECTION_MS = 10_000
 CONVERT_AFTER_MS = 4 * HELLO_MS
 OPINION_MS = 5 * ASK_MS
-
-
-class Durable:
-    """What a sentinel writes to its file: it survives a kill."""
-
-    def __init__(self, primary: Address) -> None:
-        self.primary = primary
-        self.replicas: list[Address] = []
-        self.config_epoch = 0
-        self.current_epoch = 0
-        self.leader: str | None = None
-        self.leader_epoch = 0
 
 
 class Monitor:
@@ -66,6 +55,7 @@ class Monitor:
         self.last_hello_ms = 0
         self.failover_start_ms = 0
         self._watch(kept.primary, kept.replicas)
+        self.event("+monitor", f"{self._describe(self.primary)} quorum {quorum}")
         self._tick()
 
     def now_ms(self) -> int:
@@ -88,15 +78,17 @@ class Monitor:
         self.promoted: Instance | None = None
         self.forced = False
 
-    def _enter(self, state: str) -> None:
+    def _enter(self, state: str, about: Instance | None = None) -> None:
+        """The real one announces a state with what it is about, and two states not at all."""
         self.state, self.state_since_ms = state, self.now_ms()
-        self.event("+failover-state-" + state, self._describe(self.primary))
+        if about is not None:
+            self.event("+failover-state-" + state, self._describe(about))
 
     def _describe(self, found: Instance) -> str:
-        text = f"{found.kind} {found.address[0]} {found.address[0]} {found.address[1]}"
+        primary = f"{self.name} {self.primary.address[0]} {self.primary.address[1]}"
         if found.kind == "master":
-            return f"master {self.name} {found.address[0]} {found.address[1]}"
-        return f"{text} @ {self.name} {self.primary.address[0]} {self.primary.address[1]}"
+            return "master " + primary
+        return f"{found.kind} {found.name} {found.address[0]} {found.address[1]} @ {primary}"
 
     # The timer
 
@@ -141,7 +133,10 @@ class Monitor:
         fields = info_fields(reply)
         if "role" not in fields:
             return
+        life = found.run_id
         found.learn(fields)
+        if life not in ("", found.run_id):
+            self.event("+reboot", self._describe(found))
         if found is self.primary and found.role == "master":
             for address in replicas_in(fields):
                 self._add_replica(address)
@@ -162,20 +157,22 @@ class Monitor:
         if found is self.promoted and self.state == "wait-promotion":
             self.kept.config_epoch = self.failover_epoch
             self.event("+promoted-slave", self._describe(found))
-            self._enter("reconf-slaves")
+            self._enter("reconf-slaves", self.primary)
             self._say_hello(at_once=True)
         elif found is not self.promoted and self._settled(found, found.role_since_ms, CONVERT_AFTER_MS):
-            self._point(found, self.primary.address)
+            found.point(self.primary.address)
             self.event("+convert-to-slave", self._describe(found))
 
     def _check_follows(self, found: Instance) -> None:
         if found.reconfigured == "sent" and self.promoted and found.follows == self.promoted.address:
             found.reconfigured = "inprog"
+            self.event("+slave-reconf-inprog", self._describe(found))
         if found.reconfigured == "inprog" and found.link_up:
             found.reconfigured = "done"
+            self.event("+slave-reconf-done", self._describe(found))
         wrong = found.follows != self.primary.address and self.state == "none"
         if wrong and self._settled(found, found.follows_since_ms, self.failover_timeout_ms):
-            self._point(found, self.primary.address)
+            found.point(self.primary.address)
             self.event("+fix-slave-config", self._describe(found))
 
     def _settled(self, found: Instance, since_ms: int, wait_ms: int) -> bool:
@@ -184,18 +181,6 @@ class Monitor:
         sane = self.primary.role == "master" and not self.primary.down and now - self.primary.info_ms < 2 * INFO_MS
         quiet = not found.down and now - found.last_down_ms > wait_ms
         return sane and quiet and now - since_ms > wait_ms
-
-    def _point(self, found: Instance, at: Address | None) -> None:
-        target = ["NO", "ONE"] if at is None else [at[0], str(at[1])]
-        for words in (
-            ["MULTI"],
-            ["SLAVEOF", *target],
-            ["CONFIG", "REWRITE"],
-            ["CLIENT", "KILL", "TYPE", "normal"],
-            ["CLIENT", "KILL", "TYPE", "pubsub"],
-            ["EXEC"],
-        ):
-            found.send(words)
 
     # Down
 
@@ -235,18 +220,24 @@ class Monitor:
         down, leader, epoch = reply
         peer.says_down, peer.said_ms = down == 1, self.now_ms()
         if isinstance(leader, bytes) and leader != b"*" and isinstance(epoch, int):
+            if epoch != peer.vote_epoch:
+                self.host.log(f"{peer.name} voted for {leader.decode()} {epoch}")
             peer.vote, peer.vote_epoch = leader.decode(), epoch
 
     def is_down(self, address: Address) -> bool:
         """Asked by a fellow sentinel."""
         return not self.tilt_since_ms and address == self.primary.address and self.primary.down
 
+    def _see_epoch(self, epoch: int) -> None:
+        if epoch > self.kept.current_epoch:
+            self.kept.current_epoch = epoch
+            self.event("+new-epoch", str(epoch))
+
     def vote(self, epoch: int, candidate: str) -> tuple[str | None, int]:
         """The first candidate of a new epoch gets this sentinel's vote, and keeps it."""
         kept = self.kept
-        kept.current_epoch = max(kept.current_epoch, epoch)
-        if kept.leader_epoch < epoch and kept.current_epoch <= epoch:
-            kept.leader, kept.leader_epoch = candidate, kept.current_epoch
+        self._see_epoch(epoch)
+        if kept.vote(epoch, candidate):
             self.event("+vote-for-leader", f"{candidate} {kept.leader_epoch}")
             if candidate != self.my_id:
                 self.failover_start_ms = self.now_ms() + self.host.rng.randrange(DESYNC_MS)
@@ -254,15 +245,11 @@ class Monitor:
 
     def _leader(self) -> str | None:
         """Who has an absolute majority of all sentinels, and the quorum, in this epoch."""
-        votes: dict[str, int] = {}
-        for peer in self.peers:
-            if peer.vote is not None and peer.vote_epoch == self.kept.current_epoch:
-                votes[peer.vote] = votes.get(peer.vote, 0) + 1
-        favourite = max(votes, key=lambda who: votes[who]) if votes else self.my_id
-        mine, epoch = self.vote(self.failover_epoch, favourite)
+        votes = votes_of(self.peers, self.kept.current_epoch)
+        mine, epoch = self.vote(self.failover_epoch, favourite(votes) or self.my_id)
         if mine is not None and epoch == self.failover_epoch:
             votes[mine] = votes.get(mine, 0) + 1
-        winner = max(votes, key=lambda who: votes[who]) if votes else None
+        winner = favourite(votes)
         needed = max((len(self.peers) + 1) // 2 + 1, self.quorum)
         return winner if winner is not None and votes[winner] >= needed else None
 
@@ -287,10 +274,9 @@ class Monitor:
             self._ask_peers()
 
     def start_failover(self, forced: bool = False) -> None:
-        self.kept.current_epoch += 1
+        self._see_epoch(self.kept.current_epoch + 1)
         self.failover_epoch = self.kept.current_epoch
         self.forced = forced
-        self.event("+new-epoch", str(self.failover_epoch))
         self.event("+try-failover", self._describe(self.primary))
         self.failover_start_ms = self.now_ms() + self.host.rng.randrange(DESYNC_MS)
         self._enter("wait-start")
@@ -304,9 +290,12 @@ class Monitor:
         leader = self._leader()
         if leader == self.my_id or self.forced:
             self.event("+elected-leader", self._describe(self.primary))
-            self._enter("select-slave")
+            self._enter("select-slave", self.primary)
         elif self.now_ms() - self.failover_start_ms > min(ELECTION_MS, self.failover_timeout_ms):
             self._abort("not-elected")
+
+    def best_replica(self) -> Instance | None:
+        return best_replica(self.primary, self.replicas.values())
 
     def _select(self) -> None:
         self.promoted = self.best_replica()
@@ -314,20 +303,7 @@ class Monitor:
             self._abort("no-good-slave")
             return
         self.event("+selected-slave", self._describe(self.promoted))
-        self._enter("send-slaveof-noone")
-
-    def best_replica(self) -> Instance | None:
-        """By priority, replication offset, name; none that is silent, down, or too far behind."""
-        now = self.now_ms()
-        fresh_ms = 5 * PING_MS if self.primary.down else 3 * INFO_MS
-        behind_ms = 10 * self.down_after_ms + (now - self.primary.down_since_ms if self.primary.down else 0)
-        good = [
-            found
-            for found in self.replicas.values()
-            if found.up and not found.down and found.priority and now - found.last_answer_ms <= 5 * PING_MS
-            if now - found.info_ms <= fresh_ms and found.link_down_ms <= behind_ms
-        ]
-        return min(good, key=lambda found: (found.priority, -found.offset, found.address), default=None)
+        self._enter("send-slaveof-noone", self.promoted)
 
     def _timed_out(self) -> bool:
         if self.now_ms() - self.state_since_ms <= self.failover_timeout_ms:
@@ -338,8 +314,8 @@ class Monitor:
     def _promote(self) -> None:
         assert self.promoted is not None
         if self.promoted.up:
-            self._point(self.promoted, None)
-            self._enter("wait-promotion")
+            self.promoted.point(None)
+            self._enter("wait-promotion", self.promoted)
         else:
             self._timed_out()
 
@@ -355,10 +331,12 @@ class Monitor:
         busy = any(found.reconfigured in ("sent", "inprog") for found in others)
         for found in others:
             if not found.reconfigured and found.up and (late or not busy):
-                self._point(found, self.promoted.address)
+                found.point(self.promoted.address)
                 found.reconfigured, busy = "sent", True
                 self.event("+slave-reconf-sent", self._describe(found))
         if late or all(found.reconfigured == "done" for found in others):
+            if late:
+                self.event("+failover-end-for-timeout", self._describe(self.primary))
             self.event("+failover-end", self._describe(self.primary))
             self._enter("update-config")
 
@@ -374,6 +352,8 @@ class Monitor:
             found.hang_up()
         self.kept.primary, self.kept.replicas = new, [*replicas, *([old] if old != new else [])]
         self._watch(self.kept.primary, self.kept.replicas)
+        for replica in self.replicas.values():
+            self.event("+slave", self._describe(replica))
 
     # Hello
 
@@ -385,14 +365,18 @@ class Monitor:
         host, port = self.current_primary
         words = [str(self.kept.current_epoch), self.name, host, str(port), str(self.kept.config_epoch)]
         for peer in self.peers:
-            peer.send(["SENTINEL", "hello", self.my_id, *words])
+            peer.send(["SENTINEL", "hello", self.host.name, self.my_id, *words])
 
-    def hear_hello(self, current_epoch: int, primary: Address, config_epoch: int) -> None:
-        kept = self.kept
-        kept.current_epoch = max(kept.current_epoch, current_epoch)
-        if config_epoch > kept.config_epoch:
-            kept.config_epoch = config_epoch
+    def hear_hello(self, host: str, run_id: str, current_epoch: int, primary: Address, config_epoch: int) -> None:
+        senders = [peer for peer in self.peers if peer.address[0] == host]
+        for peer in senders:
+            peer.run_id = run_id
+        self._see_epoch(current_epoch)
+        if config_epoch > self.kept.config_epoch:
+            self.kept.config_epoch = config_epoch
             if primary != self.primary.address:
+                for peer in senders:
+                    self.event("+config-update-from", self._describe(peer))
                 self._switch(primary)
 
     @property

@@ -12,7 +12,7 @@ from harness.sim.servers.redis_protocol import (
     Reply,
     wrong_arity,
 )
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     DENY_OOM,
     WRITE,
     Client,

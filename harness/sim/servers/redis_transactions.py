@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.sim.servers.redis_protocol import NULL_ARRAY, OK, Failure, Reply
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     NO_SCRIPT,
     OWN_EFFECTS,
     UNQUEUED,

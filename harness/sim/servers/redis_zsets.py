@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.sim.servers.redis_protocol import SYNTAX, Failure, Reply
-from harness.sim.servers.redis_session import (
+from harness.sim.servers.redis_state import (
     DENY_OOM,
     WRITE,
     Client,
