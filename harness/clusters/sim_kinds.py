@@ -51,7 +51,7 @@ def _redis(
         )
 
     servers.watch.append(watch)
-    servers.size[host.name] = lambda: sum(len(database.data) for database in server.databases)
+    servers.size[host.name] = server.size
     return server
 
 
