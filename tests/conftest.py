@@ -3,6 +3,7 @@ redis-server fails them: ``.ci/setup`` installs it."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -12,15 +13,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+import redis
 
 Address = tuple[str, int]
 LOOPBACK = "127.0.0.1"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+def _ports() -> Iterator[int]:
+    """Below the ports that the system gives to outgoing connections, and apart for each worker of a parallel run: what
+    was free a moment ago may be somebody else's now."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    yield from range(21_000 + 200 * worker, 21_200 + 200 * worker)
+
+
+PORTS = _ports()
 
 
 def _ask(port: int, command: str) -> str:
@@ -47,13 +53,13 @@ def _redis(folder: Path, *options: str) -> Iterator[int]:
     """A redis-server of our own; yields its port."""
     program = shutil.which("redis-server")
     assert program, "these tests need redis-server: run .ci/setup"
-    port = _free_port()
+    port = next(PORTS)
     home = folder / str(port)
     home.mkdir()
     basics = ["--port", str(port), "--bind", LOOPBACK, "--dir", str(home), "--save", ""]
     with subprocess.Popen([program, *options, *basics], stdout=subprocess.DEVNULL) as process:
         try:
-            _wait(port, "PING", "PONG")
+            _wait(port, "INFO server", f"process_id:{process.pid}\r")
             yield port
         finally:
             process.kill()
@@ -67,16 +73,28 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Addre
         yield tuple((LOOPBACK, stack.enter_context(_redis(folder))) for _ in range(5))
 
 
+def _await_acknowledgements(primary: int) -> None:
+    """A replica that is online may yet take a second until it acknowledges, and WAIT does not count it before."""
+    client = redis.Redis(LOOPBACK, primary)
+    for _ in range(20):
+        client.set("probe", "x")
+        if client.wait(2, 1000) == 2:
+            return
+    raise AssertionError("the replicas do not acknowledge writes")
+
+
 @pytest.fixture(scope="session")
 def real_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, ...]]:
     """A sentinel that watches a primary with two replicas."""
     folder = tmp_path_factory.mktemp("sentinel")
     with ExitStack() as stack:
-        primary = stack.enter_context(_redis(folder))
-        behind = ("--replicaof", f"{LOOPBACK} {primary}", "--repl-diskless-sync-delay", "0")
-        for _ in range(2):
-            stack.enter_context(_redis(folder, *behind))
-        _wait(primary, "INFO replication", "connected_slaves:2", "slave1:")
+        # Without this a primary waits 5 s for more replicas before it sends its data, and WAIT counts none until then.
+        at_once = ("--repl-diskless-sync-delay", "0")
+        primary = stack.enter_context(_redis(folder, *at_once))
+        of_primary = ("--replicaof", f"{LOOPBACK} {primary}")
+        replicas = [stack.enter_context(_redis(folder, *at_once, *of_primary)) for _ in range(2)]
+        _wait(primary, "INFO replication", *(f"port={port},state=online" for port in replicas))
+        _await_acknowledgements(primary)
         config = folder / "sentinel.conf"
         config.write_text(f"sentinel monitor mymaster {LOOPBACK} {primary} 1\n")
         sentinel = stack.enter_context(_redis(folder, str(config), "--sentinel"))
