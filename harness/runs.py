@@ -33,6 +33,7 @@ from .history import History, HistoryError, HistoryWriter
 from .nemesis import needs, refuse_overlap
 from .plan import FaultSpec, Plan, dump, load
 from .runner import Progress, Runner
+from .sim import patches
 from .store import HISTORY, PLAN, new_run, write_logs, write_results
 from .workloads.client import Workload
 from .workloads.resource import Resource
@@ -84,6 +85,8 @@ def complete(plan: Plan) -> Plan:
     """The plan with the cluster kind filled in; raises what stands in its way before anything is started."""
     if plan.cluster != "sim":
         raise EnvironmentLacking(f"this version has no {plan.cluster!r} clusters; use --cluster sim")
+    if not patches.SUPPORTED:
+        raise EnvironmentLacking(patches.NEEDS)
     lock = find_lock(plan.lock)
     find_workload(plan.workload)
     kind = plan.kind or lock.info.kinds[0]

@@ -105,10 +105,6 @@ class SimCluster:
     def hosts(self) -> list[_Machine]:
         return list(self._machines.values())
 
-    @property
-    def events(self) -> int:
-        return self._kernel.events
-
     def endpoints(self) -> Address:
         return self._servers.address
 

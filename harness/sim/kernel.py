@@ -177,7 +177,6 @@ class Kernel:
         self.heap: list[tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]] = []
         self.ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]] = deque()
         self.closing = False
-        self.events = 0
         self._seq = 0
         self._numbers = 0
         self._tasks: list[Task] = []
@@ -268,7 +267,6 @@ class Kernel:
                 self.now = max(self.now, at)
             else:
                 raise Deadlock("every task waits, and nothing is scheduled that could wake one")
-            self.events += 1
             if owner is None or owner.state == RUNNING:
                 fn(*args)
             elif owner.state == FROZEN:

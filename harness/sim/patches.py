@@ -39,6 +39,8 @@ _NODE: Final = 0x0242AC110002
 _UUID_EPOCH: Final = 0x01B21DD213814000
 _PID: Final = 4242
 Virtual = Callable[..., Any]
+SUPPORTED: Final = sys.version_info < (3, 13)
+NEEDS: Final = "the simulator needs CPython 3.11 or 3.12: 3.13 rebuilt the inside of threading, which it replaces"
 
 
 def _dispatch(real: Callable[..., Any], virtual: Virtual) -> Callable[..., Any]:
@@ -316,8 +318,8 @@ _depth = 0
 def virtual() -> Iterator[None]:
     """While inside, code on simulated hosts lives on virtual time. May be nested, to keep it between runs."""
     global _depth  # noqa: PLW0603 - there is one standard library in a process
-    if sys.version_info >= (3, 13):
-        raise RuntimeError("the simulator needs Python 3.11 or 3.12: threading was rebuilt in 3.13")
+    if not SUPPORTED:
+        raise RuntimeError(NEEDS)
     _depth += 1
     undo = _install() if _depth == 1 else []
     try:
