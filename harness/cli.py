@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -104,13 +106,23 @@ def _one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet:
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({reason})" if reason else ""
     console.print(f"cluster: {plan.cluster}, {plan.kind}, {plan.nodes} nodes{because}", soft_wrap=True)
-    with _progress(console, plan.lock) as progress:
+    # What a lock prints must not get between the lines of a result document.
+    with contextlib.redirect_stdout(sys.stderr), _progress(console, plan.lock) as progress:
         result = run(plan, store=out, command=command, reason=reason, progress=progress)
         progress(1.0, "writing the report")
         assert result.folder is not None
         run_report.write(result.folder)
-    print_result(result, json=json, quiet=quiet)
+    _printed(lambda: print_result(result, json=json, quiet=quiet))
     return result.exit_status
+
+
+def _printed(write: Callable[[], None]) -> None:
+    """Print, though nobody may listen any more (``| head``): the exit status is the verdict all the same."""
+    try:
+        write()
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # Rich turns the one into the other
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: bool) -> int:
@@ -118,14 +130,14 @@ def _many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: 
     plan = complete(plan)
     console = Console(stderr=True, quiet=json, highlight=False)
     outcomes: list[Outcome] = []
-    with _progress(console, plan.lock) as progress:
+    with contextlib.redirect_stdout(sys.stderr), _progress(console, plan.lock) as progress:
         for number in range(runs):
             progress(number / runs, f"run {number + 1} of {runs}")
             result = run(msgspec.structs.replace(plan, seed=plan.seed + number))
             if result.interrupted:
                 break
             outcomes.append(Outcome.of(result if result.valid is True else _keep(result, out, command, reason)))
-    print_tally(outcomes, runs, json=json)
+    _printed(lambda: print_tally(outcomes, runs, json=json))
     worst = max((badness(outcome.valid) for outcome in outcomes), default=badness(None))
     return UNKNOWN if worst == 0 and len(outcomes) < runs else (VALID, UNKNOWN, VIOLATION)[worst]
 
@@ -175,11 +187,13 @@ def report_command(given: Annotated[Path, typer.Argument(help="The folder of a r
         if not (folder / stores.RESULTS).exists():
             rejudge(folder)
         typer.echo(str(run_report.write(folder)))
-        _, cut = model.load_history(folder)
+        short = model.load(folder).interrupted
     except run_report.ReportError as error:
         raise UsageError(str(error)) from error
-    if cut:
-        typer.echo(f"harness: {folder / stores.HISTORY}: {cut}", err=True)
+    except OSError as error:
+        raise UsageError(f"cannot write the report: {error}") from error
+    if short:
+        typer.echo(f"harness: {folder / stores.HISTORY}: {short}", err=True)
         raise typer.Exit(UNKNOWN)
 
 
@@ -204,6 +218,10 @@ def main(arguments: list[str] | None = None) -> None:
     except HarnessError as error:
         typer.echo(f"harness: {error}", err=True)
         sys.exit(error.exit_status)
+    except Exception:  # noqa: BLE001 - a crash of ours must not look like a verdict
+        traceback.print_exc()
+        typer.echo("harness: an error of the harness itself, not a verdict; please report it", err=True)
+        sys.exit(UNKNOWN)
 
 
 if __name__ == "__main__":

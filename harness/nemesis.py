@@ -20,8 +20,8 @@ import msgspec
 
 from .clusters.base import Cluster
 from .discovery import classes, find
-from .errors import UsageError
-from .faults.base import Damage, Fault, Scene, Seen, multiples
+from .errors import UsageError, unknown_name
+from .faults.base import GROUPS, Damage, Fault, Scene, Seen, multiples
 from .history import NEMESIS, Op
 from .plan import FaultSpec, Plan
 from .recorder import Recorder
@@ -76,6 +76,26 @@ def refuse_overlap(spec: FaultSpec) -> None:
 
 
 _TAPS: Final = ("request", "reply")
+_CALLS: Final = ("acquire", "check", "extend", "read", "release", "take", "write")
+_ENDINGS: Final = ("invoke", "ok", "fail", "info")
+_TARGETS: Final = ("target", "client", "clients", "server", "servers")
+
+
+def refuse_unknown_words(spec: FaultSpec, hosts: list[str]) -> None:
+    """Events nobody causes and targets nobody is are refused before the run starts."""
+    kind, _, detail = (spec.on or "acquire").partition(":")
+    if kind not in (*_CALLS, *_TAPS):
+        raise unknown_name(f"event of fault {spec.fault!r}", kind, [*_CALLS, *_TAPS])
+    if kind in _CALLS and detail and detail not in _ENDINGS:
+        raise unknown_name(f"ending in the event {spec.on!r}", detail, _ENDINGS)
+    if kind in _TAPS and detail != detail.upper():
+        raise UsageError(f"fault {spec.fault!r}: commands are in capitals: {kind}:{detail.upper()}, got {spec.on!r}")
+    fault = build_fault(spec)
+    for target in (getattr(fault, name, "") for name in _TARGETS):
+        if target and target not in (*GROUPS, "resource"):
+            for name in target.split(","):
+                if name.strip() not in hosts:
+                    raise unknown_name(f"target of fault {spec.fault!r}", name.strip(), [*GROUPS, *hosts])
 
 
 @dataclass(slots=True)

@@ -18,6 +18,8 @@ from .errors import UsageError
 
 Discipline = Literal["trusting", "checking"]
 Fencing = Literal["on", "off", "cas"]
+LONGEST: Final = 1e8
+"""Three years: no duration is longer."""
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h)?\s*$")
 
@@ -100,6 +102,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def check(self) -> Plan:
         """The plan itself, or UsageError for a value that makes no sense."""
+        self._check_numbers()
+        for name, choices in (("discipline", get_args(Discipline)), ("fencing", get_args(Fencing))):
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         for name in ("ttl", "hold", "time_limit"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name} must be more than 0 seconds, got {getattr(self, name):g}")
@@ -109,21 +115,62 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         for name in ("nodes", "wait", "rest", "slack", "settle", "stagger"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative, got {getattr(self, name):g}")
+        for client, hold in self.holds.items():
+            if hold <= 0 or client not in [f"c{number}" for number in range(self.clients)]:
+                raise UsageError(
+                    f"holds: expected c0 to c{self.clients - 1} and more than 0 seconds, got {client} = {hold}"
+                )
         for spec in self.faults:
+            self._check_schedule(spec)
             if spec.on is None and (spec.at is None) == (spec.every is None):
                 raise UsageError(f"fault {spec.fault!r}: give one of 'at', 'every' and 'on'")
         return self
 
+    def _check_numbers(self) -> None:
+        """No duration may be infinite, absurd or no number at all."""
+        for name in ("ttl", "hold", "rest", "stagger", "wait", "time_limit", "settle", "slack"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not abs(value) <= LONGEST:
+                raise UsageError(f"{name} must be seconds, at most {LONGEST:g}, got {value!r}")
+
+    def _check_schedule(self, spec: FaultSpec) -> None:
+        least = {"at": 0.0, "every": 1e-3, "for": 0.0, "delay": 0.0, "nth": 1, "times": 1}
+        for name, low in least.items():
+            value = getattr(spec, "for_" if name == "for" else name)
+            if value is not None and not low <= value <= LONGEST:
+                raise UsageError(f"fault {spec.fault!r}: {name} must be from {low:g} to {LONGEST:g}, got {value:g}")
+        if spec.client is not None and not 0 <= spec.client < self.clients:
+            raise UsageError(f"fault {spec.fault!r}: client must be from 0 to {self.clients - 1}, got {spec.client}")
+
 
 _DURATIONS: Final = frozenset(
-    {"ttl", "hold", "rest", "wait", "time_limit", "settle", "slack", "stagger", "at", "every", "delay", "for"}
+    {
+        "ttl",
+        "hold",
+        "rest",
+        "wait",
+        "time_limit",
+        "settle",
+        "slack",
+        "stagger",
+        "at",
+        "every",
+        "delay",
+        "for",
+        "seconds",
+        "jitter",
+    }
 )
 
 
 def _with_seconds(value: Any, where: str, key: str = "") -> Any:
     """The same data with durations as floats."""
     if isinstance(value, dict):
-        return {name: _with_seconds(item, f"{where}.{name}" if where else name, name) for name, item in value.items()}
+        of_holds = key == "holds"
+        return {
+            name: _with_seconds(item, f"{where}.{name}" if where else name, "hold" if of_holds else name)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
         return [_with_seconds(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if key in _DURATIONS and not isinstance(value, bool):

@@ -98,13 +98,15 @@ class Runner:
 
     def _wait_until(self, seconds: float) -> None:
         """Sleep until ``seconds`` after the start, telling the progress, unless all clients are done before."""
+        until_ns = int(seconds * 1e9)
         while True:
-            now = (time.monotonic_ns() - self._began_ns) / 1e9
+            elapsed_ns = time.monotonic_ns() - self._began_ns
+            now = elapsed_ns / 1e9
             if self._progress is not None:
                 self._progress(now / self._plan.time_limit, f"{now:.1f} of {self._plan.time_limit:g} s")
-            if now >= seconds or all(join(0) for join in self._joins):
+            if elapsed_ns >= until_ns or all(join(0) for join in self._joins):
                 return
-            time.sleep(min(0.25, seconds - now))
+            time.sleep(min(0.25, (until_ns - elapsed_ns) / 1e9))
 
     def _launch(self, client: str) -> None:
         """Start the program of a client's host; a second start is a new process."""

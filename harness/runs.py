@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import shlex
 import signal
 import subprocess
 import threading
@@ -30,7 +31,7 @@ from .clusters.sim import SimCluster, abilities
 from .discovery import find
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
 from .history import History, HistoryError, HistoryWriter
-from .nemesis import needs, refuse_overlap
+from .nemesis import needs, refuse_overlap, refuse_unknown_words
 from .plan import FaultSpec, Plan, dump, load
 from .runner import Progress, Runner
 from .sim import patches
@@ -94,9 +95,11 @@ def complete(plan: Plan) -> Plan:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
     if kind not in sim_kinds.kinds():
         raise UsageError(f"there is no simulated cluster of kind {kind!r}; there are {', '.join(sim_kinds.kinds())}")
+    nodes = plan.nodes or sim_kinds.default_nodes(kind)
+    hosts = sim_kinds.host_names(kind, nodes, plan.clients)
     for spec in plan.faults:
         _refuse_impossible(spec, kind)
-    nodes = plan.nodes or sim_kinds.default_nodes(kind)
+        refuse_unknown_words(spec, hosts)
     return msgspec.structs.replace(plan, kind=kind, nodes=nodes)
 
 
@@ -168,7 +171,7 @@ def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, A
     document = {**_document(plan, history, verdicts), **about, "stats": _stats(history)}
     document["cluster"]["reason"] = reason
     if folder is not None:
-        document["replay"] = f"harness replay {folder}"
+        document["replay"] = shlex.join(["harness", "replay", str(folder)])
         write_results(folder, document)
     return Result(plan, history, verdicts, merge(verdicts), document, folder)
 
@@ -179,12 +182,21 @@ def _interrupts(cluster: Cluster) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    old = {number: signal.signal(number, lambda *_: cluster.interrupt()) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked = 0
+
+    def handler(*_: Any) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:  # a lock that computes without end never gives way: the second time it is interrupted itself
+            raise KeyboardInterrupt
+        cluster.interrupt()
+
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        for number, before in old.items():
+            signal.signal(number, before)
 
 
 def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dict[str, Any]:

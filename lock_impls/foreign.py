@@ -77,6 +77,10 @@ def load(spec: str) -> ForeignClass:
     missing = [name for name in ("acquire", "release") if not callable(getattr(cls, name, None))]
     if missing:
         raise UserLockError(f"{spec} is no lock: it has no method {' and no method '.join(missing)}")
+    for name in ("acquire", "release"):
+        method = getattr(cls, name)
+        if inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method):
+            raise UserLockError(f"{spec}: {name} is async or a generator; the lock must have a plain method")
     if not _opens_itself(cls):
         _chosen(cls)  # raises if the constructor cannot be filled in
     return ForeignClass(_describe(cls, spec), cls)
@@ -92,7 +96,7 @@ def _import(module_name: str, spec: str) -> ModuleType:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise UserLockError(f"{spec}: there is no module {error.name!r} (looked in {here} and sys.path)") from error
         raise UserLockError(f"{spec}: {module_name} imports {error.name!r}, which is not installed") from error
-    except Exception as error:  # the module is the user's: anything may come out of it
+    except (Exception, SystemExit) as error:  # the module is the user's: anything may come out of it
         raise UserLockError(f"{spec}: importing {module_name} failed: {type(error).__name__}: {error}") from error
 
 

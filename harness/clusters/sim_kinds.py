@@ -15,6 +15,7 @@ from .base import Address, Role
 
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
+SENTINELS: Final = 3
 SERVICE: Final = "mymaster"
 _COMMAND: Final = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z.]+)\r\n")
 MakeHost = Callable[[str, Role], Host]
@@ -65,7 +66,7 @@ def _independent(make: MakeHost, kind: str, nodes: int, options: dict[str, Any])
 
 def _sentinel(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
     hosts = [make(f"n{number + 1}", "server") for number in range(nodes)]
-    watchers = [make(f"s{number + 1}", "sentinel") for number in range(3)]
+    watchers = [make(f"s{number + 1}", "sentinel") for number in range(SENTINELS)]
     servers = Servers(Address(kind, tuple((host.name, SENTINEL_PORT) for host in watchers)))
     first = (hosts[0].name, REDIS_PORT)
     for host in hosts:
@@ -98,6 +99,12 @@ def kinds() -> list[str]:
 
 def default_nodes(kind: str) -> int:
     return _KINDS[kind][1]
+
+
+def host_names(kind: str, nodes: int, clients: int) -> list[str]:
+    """The names of all hosts of a cluster of this kind, before it is built."""
+    sentinels = [f"s{number + 1}" for number in range(SENTINELS)] if kind == "redis-sentinel" else []
+    return [f"n{number + 1}" for number in range(nodes)] + sentinels + [f"c{number}" for number in range(clients)]
 
 
 def build(kind: str, make: MakeHost, nodes: int, options: dict[str, Any]) -> Servers:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -76,6 +76,12 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def inject(self, scene: Scene) -> Damage:
         raise NotImplementedError
+
+
+GROUPS: Final = (
+    "one", "minority", "majority", "all", "servers", "sentinels", "clients", "primary", "replicas", "holder"
+)  # fmt: skip
+"""Targets named by intent; see :func:`targets`."""
 
 
 def targets(scene: Scene, target: str, default: Sequence[str]) -> list[str]:

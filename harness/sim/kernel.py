@@ -33,8 +33,8 @@ class Deadlock(Exception):
     """Every task waits and nothing will ever happen again."""
 
 
-class Closed(SystemExit):
-    """Thrown into tasks that are left when the simulation ends; like any SystemExit, it ends a thread in silence."""
+class Closed(BaseException):
+    """Thrown into tasks that are left when the simulation ends."""
 
 
 class Life:

@@ -13,6 +13,7 @@ import _threading_local
 import contextlib
 import datetime as datetime_module
 import itertools
+import math
 import os
 import queue
 import random
@@ -97,7 +98,7 @@ def _clock_gettime_ns(task: Task, clock: int) -> int:
 def _sleep(task: Task, seconds: float) -> None:
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")
-    deadline = task.kernel.now + int(seconds * SECOND)
+    deadline = task.kernel.now + math.ceil(seconds * SECOND)
     while task.park(deadline - task.kernel.now):
         """A stray wake-up: sleep on."""
 
@@ -312,6 +313,8 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 _depth = 0
+_ONE_AT_A_TIME: Final = threading.RLock()
+"""There is one standard library in a process: simulations in other threads wait for each other."""
 
 
 @contextlib.contextmanager
@@ -320,14 +323,15 @@ def virtual() -> Iterator[None]:
     global _depth  # noqa: PLW0603 - there is one standard library in a process
     if not SUPPORTED:
         raise RuntimeError(NEEDS)
-    _depth += 1
-    undo = _install() if _depth == 1 else []
-    try:
-        yield
-    finally:
-        _depth -= 1
-        for owner, name, original in undo:
-            setattr(owner, name, original)
+    with _ONE_AT_A_TIME:
+        _depth += 1
+        undo = _install() if _depth == 1 else []
+        try:
+            yield
+        finally:
+            _depth -= 1
+            for owner, name, original in undo:
+                setattr(owner, name, original)
 
 
 def _install() -> list[tuple[Any, str, Any]]:

@@ -5,13 +5,17 @@ This code runs where the client runs (on a simulated host, or in a container), s
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from ..history import OpType
 from .resource import Rejected, Request, ResourceClient, Token
+
+LONGEST: Final = 300
+"""Characters of an error that a history keeps."""
 
 
 class Grant(Protocol):
@@ -131,7 +135,9 @@ class Client:
         try:
             lock = self._lock(key)
             grant = lock.acquire(wait)
-        except Exception as error:  # noqa: BLE001 - whatever a lock raises is an outcome
+            if grant is not None:
+                _check_grant(grant)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a lock raises is an outcome
             self._raised("acquire", key, error)
             return None
         if grant is None:
@@ -150,7 +156,7 @@ class Client:
         ask = getattr(self._locks[key], "still_valid", None)
         try:
             valid = bool(ask()) if ask is not None else self._by_own_clock(key)
-        except Exception as error:  # noqa: BLE001
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             self._raised("check", key, error)
             return False
         self._leave("ok", "check", key, {"valid": valid})
@@ -164,7 +170,7 @@ class Client:
         self._enter("release", key)
         try:
             self._locks[key].release()
-        except Exception as error:  # noqa: BLE001
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             self._raised("release", key, error)
             return
         self._leave("ok", "release", key)
@@ -211,9 +217,9 @@ class Client:
     def _leave(self, type_: OpType, f: str, key: str, value: Any = None, error: str | None = None) -> None:
         self._entry(type_, f, key, value, error)
 
-    def _raised(self, f: str, key: str, error: Exception) -> None:
+    def _raised(self, f: str, key: str, error: BaseException) -> None:
         """Known not to have happened, or (whatever else was raised) unknown; then a new process carries on."""
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}"[:LONGEST].encode(errors="backslashreplace").decode()
         if isinstance(error, self._refused):
             self._leave("fail", f, key, error=text)
             return
@@ -234,3 +240,12 @@ class Client:
             node=self.node,
         )
         self._checkpoint()
+
+
+def _check_grant(grant: Grant) -> None:
+    """A lock may be anybody's: what it grants must be what a history can hold. Raises TypeError."""
+    if not isinstance(grant.fence, int | str | None) or isinstance(grant.fence, bool):
+        raise TypeError(f"a fence must be an int, a str or None, got {type(grant.fence).__name__}")
+    valid = grant.valid_for
+    if valid is not None and not (isinstance(valid, int | float) and math.isfinite(valid)):
+        raise TypeError(f"valid_for must be seconds or None, got {valid!r}")

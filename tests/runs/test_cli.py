@@ -35,6 +35,24 @@ class NoAcquire:
 class Raises(MyLock):
     def acquire(self, timeout: float) -> bool:
         raise RuntimeError("out of order")
+
+class Exits(MyLock):
+    def acquire(self, timeout: float) -> bool:
+        raise SystemExit(0)
+
+class Prints(MyLock):
+    def acquire(self, timeout: float) -> bool:
+        print("hello")
+        return super().acquire(timeout)
+
+class Async(MyLock):
+    async def acquire(self, timeout: float) -> bool:
+        return True
+
+class OddGrant(MyLock):
+    def acquire(self, timeout: float):
+        from lock_impls.base import Grant
+        return Grant(fence=1.5, valid_for=float("nan"))
 """
 
 
@@ -102,11 +120,39 @@ def test_a_lock_that_only_raises_proves_nothing(capsys: pytest.CaptureFixture[st
     assert any("RuntimeError: out of order" in error for error in history.error if error)
 
 
+@pytest.mark.parametrize("lock", ["Exits", "OddGrant"])
+def test_what_a_lock_does_is_never_the_exit_status(lock: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", f"mylock_cli:{lock}", "--time-limit", "3s", "--json") in (1, 3)
+    document = json.loads(capsys.readouterr().out)
+    assert document["checkers"]["mutual-exclusion"]["valid"] is None
+    assert document["stats"]["acquires_ok"] == 0
+
+
+def test_a_lock_that_prints_does_not_spoil_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "mylock_cli:Prints", "--time-limit", "3s", "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["valid"] is True
+    assert "hello" in said.err
+
+
+@pytest.mark.parametrize("durations", [("2.2", "10.1s"), ("0.7", "10.1s"), ("2", "3.3333333333s")])
+def test_durations_that_are_no_round_numbers(durations: tuple[str, str]) -> None:
+    assert harness("run", "redis-token", "--ttl", durations[0], "--time-limit", durations[1], "--quiet") == 0
+
+
+def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = f"{sys.executable} -m harness.cli run redis-token --time-limit 3s | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         (["redlok"], 2, "no lock is called 'redlok'; did you mean redlock"),
         (["mylock_cli:NoAcquire"], 2, "mylock_cli:NoAcquire is no lock: it has no method acquire"),
+        (["mylock_cli:Async"], 2, "acquire is async or a generator"),
         (["mylock_cli:MyLok"], 2, "no class called 'MyLok'; did you mean MyLock?"),
         (["nomodule:X"], 2, "there is no module 'nomodule'"),
         (["redlock", "--ttl", "-1s"], 2, "ttl must be more than 0 seconds, got -1"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.nemesis import build_fault, default_specs, fault_names, refuse_overlap
+from harness.nemesis import build_fault, default_specs, fault_names, refuse_overlap, refuse_unknown_words
 from harness.plan import FaultSpec, Plan, decode, dump, load, seconds
 
 FULL = Plan(
@@ -55,6 +55,13 @@ def test_durations_in_toml(tmp_path: Path) -> None:
         ({"lock": "x", "rest": -0.5}, "rest must not be negative, got -0.5"),
         ({"lock": "x", "colour": 1}, "unknown field `colour`"),
         ({"lock": "x", "discipline": "brave"}, "discipline must be one of trusting, checking, got 'brave'"),
+        ({"lock": "x", "ttl": float("nan")}, "ttl must be seconds, at most 1e.08, got nan"),
+        ({"lock": "x", "time_limit": float("inf")}, "time_limit must be seconds, at most 1e.08, got inf"),
+        ({"lock": "x", "holds": {"c9": 1.0}}, "holds: expected c0 to c4 and more than 0 seconds, got c9 = 1"),
+        ({"lock": "x", "faults": [{"fault": "kill", "every": 0}]}, "fault 'kill': every must be from 0.001"),
+        ({"lock": "x", "faults": [{"fault": "kill", "at": float("nan")}]}, "fault 'kill': at must be from 0"),
+        ({"lock": "x", "faults": [{"fault": "kill", "on": "read", "nth": 0}]}, "fault 'kill': nth must be from 1"),
+        ({"lock": "x", "faults": [{"fault": "kill", "on": "read", "client": 5}]}, "client must be from 0 to 4, got 5"),
         ({"lock": "x", "faults": [{"fault": "kill"}]}, "fault 'kill': give one of 'at', 'every' and 'on'"),
         ({"lock": "x", "faults": [{"fault": "kill", "every": 2, "at": 1}]}, "give one of 'at', 'every' and 'on'"),
         ({"lock": "x", "faults": [{"fault": "kill", "every": "x"}]}, r"faults\[0\].every: expected a duration"),
@@ -112,3 +119,42 @@ def test_a_fault_that_would_strike_while_it_lasts_is_refused(spec: FaultSpec, fi
     else:
         with pytest.raises(UsageError, match="fault 'kill' would strike again while it lasts: give 'for'"):
             refuse_overlap(spec)
+
+
+HOSTS = ["n1", "n2", "c0", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (FaultSpec("kill", on="aquire"), "unknown event of fault 'kill' 'aquire': did you mean acquire"),
+        (FaultSpec("kill", on="acquire:oks"), "unknown ending in the event 'acquire:oks' 'oks': did you mean ok"),
+        (FaultSpec("kill", on="reply:set"), "commands are in capitals: reply:SET, got 'reply:set'"),
+        (FaultSpec("kill", at=1, params={"target": "n1,n9"}), "unknown target of fault 'kill' 'n9': did you mean n"),
+        (
+            FaultSpec("latency", at=1, params={"servers": "al"}),
+            "target of fault 'latency' 'al': did you mean all",
+        ),
+    ],
+)
+def test_events_and_targets_that_do_not_exist_are_refused(spec: FaultSpec, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        refuse_unknown_words(spec, HOSTS)
+
+
+def test_events_and_targets_that_exist_are_not() -> None:
+    for spec in (
+        FaultSpec("kill", on="acquire", params={"target": "n1, n2"}),
+        FaultSpec("kill", on="release:info", params={"target": "majority"}),
+        FaultSpec("client-pause", on="reply:SET"),
+        FaultSpec("delayed-request", on="read", params={"server": "resource"}),
+        FaultSpec("clock-skew", every=1.0),
+    ):
+        refuse_unknown_words(spec, HOSTS)
+
+
+def test_durations_in_holds_and_params_may_be_text() -> None:
+    jump = {"fault": "clock-jump", "at": "1s", "params": {"seconds": "90s"}}
+    plan = decode({"lock": "x", "holds": {"c0": "300ms"}, "faults": [jump]})
+    assert plan.holds == {"c0": 0.3}
+    assert plan.faults[0].params == {"seconds": 90.0}
