@@ -157,6 +157,7 @@ class Nemesis:
         self._news: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._due: queue.PriorityQueue[_Due] = queue.PriorityQueue()
         self._active: list[_Active] = []
+        self._replaced: list[_Active] = []
         self._ids = 0
         self._struck: list[FaultSpec] = []
         self._numbers = 0
@@ -194,6 +195,8 @@ class Nemesis:
             observer.join()
         for active in reversed(self._active[:]):
             self._heal(active)
+        for active in self._replaced:  # it may have struck other hosts than the turn that took its place
+            active.damage.heal()
         for spec in self._plan.faults:
             if not any(spec is struck for struck in self._struck):
                 self._record_absence(spec)
@@ -282,6 +285,7 @@ class Nemesis:
         for active in [active for active in self._active if active.spec is spec and spec.for_ is None]:
             self._active.remove(active)
             active.healed = True
+            self._replaced.append(active)
             self._record("heal", active, Seen(True, {"superseded": True}, ""))
 
     def _observe(self, active: _Active) -> None:

@@ -138,6 +138,7 @@ class SimCluster:
 
     def launch(self, client: str, main: Callable[[Callable[[], None]], None]) -> Callable[[float], bool]:
         machine = self._machines[client]
+        machine.hang_wanted = machine.hung = False
         task: Task
 
         def checkpoint() -> None:

@@ -68,7 +68,6 @@ class ClientCrash(Fault, frozen=True):
     summary: ClassVar[str] = "a client that has just got the lock dies"
     needs: ClassVar[frozenset[str]] = frozenset({"kill"})
     disturbs: ClassVar[bool] = False
-    replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5}
 
     target: str = "holder"

@@ -43,6 +43,9 @@ class Host:
         self.lines: list[tuple[int, int, str]] = []
         """The log: true time and the host's wall clock, ns, and what programs wrote or what befell the machine."""
         self._lives = 0
+        self._pauses = 0
+        self._kills = 0
+        self._wiped = False
         self.life = self._new_life()
         network.hosts[name] = self
 
@@ -105,15 +108,20 @@ class Host:
         self.log(f"# clock set {offset_ns / SECOND:+.6f} s from true time, rate {rate:+g}")
 
     def pause(self) -> None:
+        """Freeze all processes; pauses count, and each needs its own resume."""
+        self._pauses += 1
         self.log("# paused")
         self.kernel.freeze(self.life)
 
     def resume(self) -> None:
-        self.log("# resumed")
-        self.kernel.thaw(self.life)
+        self._pauses = max(0, self._pauses - 1)
+        if not self._pauses:
+            self.log("# resumed")
+            self.kernel.thaw(self.life)
 
     def kill(self) -> None:
         """Kill all processes at once: streams break, memory is gone, nothing gets to clean up."""
+        self._kills += 1
         if not self.alive:
             return
         self.log("# killed")
@@ -139,10 +147,15 @@ class Host:
         return len(peers) + len(sockets)
 
     def start(self, *, wiped: bool) -> None:
-        """Start a killed host's services again, with or without their disks."""
-        if self.alive:
+        """Start a killed host's services, with or without their disks; kills count, and each needs its own start."""
+        self._kills = max(0, self._kills - 1)
+        self._wiped |= wiped
+        if self.alive or self._kills:
             return
+        wiped, self._wiped = self._wiped, False
         self.life = self._new_life()
+        if self._pauses:
+            self.kernel.freeze(self.life)
         self.log("# started" + (", its disk wiped" if wiped else ""))
         for service in self.services.values():
             service.start(self, wiped=wiped)

@@ -262,6 +262,9 @@ class Kernel:
         while not self._until:
             if ready:
                 owner, fn, args = ready.popleft()
+                if owner is not None and owner.state == FROZEN:  # due already: before all that comes while frozen
+                    owner.inbox.append((fn, args))
+                    continue
             elif heap:
                 at, _, owner, fn, args = heappop(heap)
                 self.now = max(self.now, at)
@@ -280,6 +283,6 @@ class Kernel:
         self.ready.clear()
         for task in self._tasks:
             if not task.dead:
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(Exception, Closed):
                     task.throw(Closed)
         self._tasks.clear()

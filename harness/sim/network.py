@@ -19,6 +19,8 @@ from .kernel import DEAD, FROZEN, MILLISECOND, RUNNING, SECOND, Kernel, Life
 from .service import Handler, Service
 
 RESEND: Final = 200 * MILLISECOND
+GIVE_UP: Final = 120 * SECOND
+"""No packet is sent again after a pause of this length."""
 RECONNECT: Final = SECOND
 BASE_LATENCY: Final = 100_000
 """One way, ns. With the jitter on top a round trip takes about 0.25 ms, as between two containers of one machine."""
@@ -91,7 +93,7 @@ class Link:
         ns = self._base_ns + int(self._random() * self._jitter_ns)
         if self._loss:
             resend = RESEND
-            while self._random() < self._loss:
+            while resend < GIVE_UP and self._random() < self._loss:
                 ns += resend
                 resend *= 2
         if self._rate != math.inf:

@@ -147,9 +147,8 @@ class SimSocket:
                 task.wake_at_once()
 
     def ended(self, *, reset: bool) -> None:
-        if reset:
+        if reset:  # what had arrived before can still be read, as on Linux
             self._error = errno.ECONNRESET
-            self._inbox = b""
         self._eof = True
         self._wake()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness import runs
 from harness.history import History
 from harness.plan import FaultSpec, Plan
 from harness.runs import run
@@ -138,3 +139,33 @@ def test_a_fault_whose_event_never_comes_is_said_to_have_failed() -> None:
     past = history(FaultSpec("client-pause", on="extend"))
     [op] = past.nemesis("inject")
     assert (op.type, op.error) == ("fail", "never struck: its event 'extend' (number 1) did not come")
+
+
+def test_all_clients_may_crash_and_come_back() -> None:
+    everybody = {"target": "clients", "restart": True}
+    past = history(
+        FaultSpec("client-crash", at=2.0, for_=2.0, params=everybody), FaultSpec("server-pause", at=6.0, for_=1.0)
+    )
+    assert [fault for _, fault, _ in strikes(past)] == ["client-crash", "server-pause"]
+    [back] = [op.time for op in past.nemesis("heal") if op.value["fault"] == "client-crash"]
+    assert back - past.origin >= 4_000_000_000
+    assert [op for op in past if op.f == "acquire" and op.type == "ok" and op.time > back]
+
+
+def test_clocks_that_a_later_turn_did_not_touch_are_healed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters: list[Any] = []
+    opened = runs.open_cluster
+    monkeypatch.setattr(runs, "open_cluster", lambda *args: clusters.append(opened(*args)) or clusters[-1])
+    jump = FaultSpec("clock-jump", every=4.0, params={"target": "one"})
+    past = run(Plan(lock="redlock", time_limit=20.0, faults=(jump,))).history
+    hit = sorted({op.value["hosts"][0] for op in past.nemesis("inject")})
+    assert len(hit) > 1, "several hosts were hit, one after the other"
+    assert [clusters[0].read_clock(host) for host in hit] == [0] * len(hit)
+
+
+def test_a_client_that_hung_and_crashed_works_again_after_its_restart() -> None:
+    past = history(
+        FaultSpec("client-hang", at=1.0, params={"target": "c0"}),
+        FaultSpec("client-crash", at=3.0, for_=1.0, params={"target": "c0", "restart": True}),
+    )
+    assert [op for op in past if op.node == "c0" and op.process >= 1_000_000 and op.type == "ok"]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.sim.kernel import Closed, Deadlock, Kernel
+from harness.sim.kernel import FROZEN, RUNNING, Closed, Deadlock, Kernel, Life
 from tests.sim.world import World
 
 
@@ -145,3 +145,55 @@ def test_generators_of_different_names_are_independent_and_seeded() -> None:
     assert Kernel(1).rng("x").random() == Kernel(1).rng("x").random()
     assert Kernel(1).rng("x").random() != Kernel(1).rng("y").random()
     assert Kernel(1).rng("x").random() != Kernel(2).rng("x").random()
+
+
+def test_what_was_due_when_a_host_froze_again_comes_before_what_came_later() -> None:
+    """Two pieces of a stream wait for a thaw; handling the first freezes the host again; a third arrives meanwhile."""
+    kernel = Kernel(1)
+    life = Life("n1", kernel.rng("x"))
+    log: list[str] = []
+
+    def receive(what: str) -> None:
+        log.append(what)
+        if what == "first":
+            kernel.freeze(life)
+
+    def later() -> None:
+        life.inbox.append((receive, ("third",)))
+        kernel.thaw(life)
+        kernel.later(1, None, kernel.finish)
+
+    kernel.freeze(life)
+    life.inbox += [(receive, ("first",)), (receive, ("second",))]
+    kernel.thaw(life)
+    kernel.later(10, None, later)
+    kernel.run()
+    assert log == ["first", "second", "third"]
+
+
+def test_an_interrupt_is_not_hidden_by_tasks_that_had_not_begun() -> None:
+    world = World()
+
+    def main() -> None:
+        world.a.spawn(lambda: None)
+        world.kernel.crash(KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        world.run(main)
+
+
+def test_pauses_and_kills_count() -> None:
+    world = World()
+    world.b.pause()
+    world.b.pause()
+    world.b.resume()
+    assert world.b.life.state == FROZEN
+    world.b.resume()
+    assert world.b.life.state == RUNNING
+    world.b.kill()
+    world.b.kill()
+    world.b.start(wiped=True)
+    assert not world.b.alive
+    world.b.start(wiped=False)
+    assert world.b.alive
+    assert world.echo.events[-1] == ("start", True), "somebody wiped the disk meanwhile"
