@@ -155,7 +155,12 @@ def test_all_clients_may_crash_and_come_back() -> None:
 def test_clocks_that_a_later_turn_did_not_touch_are_healed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters: list[Any] = []
     opened = runs.open_cluster
-    monkeypatch.setattr(runs, "open_cluster", lambda *args: clusters.append(opened(*args)) or clusters[-1])
+
+    def remember(*args: Any) -> Any:
+        clusters.append(opened(*args))
+        return clusters[-1]
+
+    monkeypatch.setattr(runs, "open_cluster", remember)
     jump = FaultSpec("clock-jump", every=4.0, params={"target": "one"})
     past = run(Plan(lock="redlock", time_limit=20.0, faults=(jump,))).history
     hit = sorted({op.value["hosts"][0] for op in past.nemesis("inject")})
