@@ -158,6 +158,7 @@ class Nemesis:
         self._due: queue.PriorityQueue[_Due] = queue.PriorityQueue()
         self._active: list[_Active] = []
         self._replaced: list[_Active] = []
+        self._error: Exception | None = None
         self._ids = 0
         self._struck: list[FaultSpec] = []
         self._numbers = 0
@@ -197,6 +198,8 @@ class Nemesis:
             self._heal(active)
         for active in self._replaced:  # it may have struck other hosts than the turn that took its place
             active.damage.heal()
+        if self._error is not None:
+            raise self._error
         for spec in self._plan.faults:
             if not any(spec is struck for struck in self._struck):
                 self._record_absence(spec)
@@ -215,7 +218,7 @@ class Nemesis:
                 due = self._due.get()
                 wait = (due.at - time.monotonic_ns()) / 1e9
                 if wait <= 0:
-                    due.act()
+                    self._try(due.act)
                     continue
                 self._due.put(due)
             try:
@@ -223,7 +226,14 @@ class Nemesis:
             except queue.Empty:
                 continue
             if act is not None:
-                act()
+                self._try(act)
+
+    def _try(self, act: Callable[[], None]) -> None:
+        """A fault that raises must not end the nemesis in silence: :meth:`stop` raises the first error again."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001
+            self._error = self._error or error
 
     def _later(self, at: int, act: Callable[[], None]) -> None:
         self._numbers += 1
@@ -289,8 +299,7 @@ class Nemesis:
             self._record("heal", active, Seen(True, {"superseded": True}, ""))
 
     def _observe(self, active: _Active) -> None:
-        seen = active.damage.observe()
-        self._record("inject", active, seen)
+        self._try(lambda: self._record("inject", active, active.damage.observe()))
 
     def _heal(self, active: _Active) -> None:
         if active.healed:

@@ -162,10 +162,17 @@ class SimCluster:
 
     def tap(self, tap: Tap | None) -> None:
         for watch in self._servers.watch:
-            watch(None if tap is None else lambda peer, command: tap("reply", peer, command))
+            watch(None if tap is None else self._on_reply(tap))
         for machine in self._machines.values():
             if machine.role == "client":
                 machine.host.on_send = None if tap is None else self._on_send(machine.name, tap)
+
+    def _on_reply(self, tap: Tap) -> Callable[[str, str], None]:
+        def on_reply(peer: str, command: str) -> None:
+            if peer in self._machines and self._machines[peer].role == "client":
+                tap("reply", peer, command)
+
+        return on_reply
 
     def _on_send(self, client: str, tap: Tap) -> Callable[[str, bytes], None]:
         def on_send(target: str, data: bytes) -> None:

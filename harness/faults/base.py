@@ -7,8 +7,8 @@ cluster, and whether it excuses a lock from being available. Its damage undoes i
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Final
@@ -116,11 +116,18 @@ def targets(scene: Scene, target: str, default: Sequence[str]) -> list[str]:
 
 def probe(cluster: Cluster, links: Sequence[tuple[str, str]], timeout: float = PROBE) -> dict[str, float | None]:
     """Round trips in seconds across links, all at once; None where nothing came back within ``timeout``."""
-    if not links:
-        return {}
-    with ThreadPoolExecutor(len(links)) as pool:
-        trips = pool.map(lambda link: cluster.reaches(link[0], link[1], timeout), links)
-        return {f"{source}>{target}": trip for (source, target), trip in zip(links, trips, strict=True)}
+    trips: dict[str, float | None] = {f"{source}>{target}": None for source, target in links}
+
+    def ask(source: str, target: str) -> None:
+        trips[f"{source}>{target}"] = cluster.reaches(source, target, timeout)
+
+    # Not a pool: its start-up holds a lock of the whole process while it waits.
+    threads = [threading.Thread(target=ask, args=link, daemon=True) for link in links]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return trips
 
 
 def _primary(scene: Scene, servers: list[str]) -> list[str]:

@@ -13,6 +13,8 @@ from harness.clusters.base import names
 from harness.errors import UsageError
 from harness.faults.base import targets
 from harness.nemesis import fault_class, fault_names
+from harness.plan import FaultSpec, Plan
+from harness.runs import run
 from harness.sim.network import Snare
 from tests.clusters.bench import chatter, make, on, scene, strike
 
@@ -179,6 +181,14 @@ def test_failover_moves_the_primary_and_an_isolated_one_still_takes_writes() -> 
         return seen.facts["primary_before"], seen.effective, both, sorted(after), cluster.primary() != "n1"
 
     assert on(cluster, main) == ("n1", True, [True, True], [b"master", b"slave", b"slave"], True)
+
+
+def test_two_partitions_at_once_are_observed_without_waiting_for_each_other_for_ever() -> None:
+    kinds = ("partition-halves", "partition-node", "partition-clients")
+    result = run(
+        Plan(lock="redlock", time_limit=12.0, faults=tuple(FaultSpec(kind, at=3.0, for_=2.0) for kind in kinds))
+    )
+    assert result.verdicts["faults"].valid is True, result.document["summary"]
 
 
 def test_targets_are_resolved_by_intent() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness import runs
+from harness.faults.pause import ServerPause
 from harness.history import History
 from harness.plan import FaultSpec, Plan
 from harness.runs import run
@@ -174,3 +175,12 @@ def test_a_client_that_hung_and_crashed_works_again_after_its_restart() -> None:
         FaultSpec("client-crash", at=3.0, for_=1.0, params={"target": "c0", "restart": True}),
     )
     assert [op for op in past if op.node == "c0" and op.process >= 1_000_000 and op.type == "ok"]
+
+
+def test_a_fault_that_raises_ends_the_run_and_not_only_the_nemesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, scene: object) -> None:
+        raise RuntimeError("a fault of the fault")
+
+    monkeypatch.setattr(ServerPause, "inject", broken)
+    with pytest.raises(RuntimeError, match="a fault of the fault"):
+        history(FaultSpec("server-pause", at=1.0, for_=1.0))
