@@ -40,7 +40,7 @@ class Closed(BaseException):
 class Life:
     """One incarnation of a host, from start to kill. ``state`` is RUNNING, FROZEN or DEAD."""
 
-    __slots__ = ("backlog", "inbox", "name", "rng", "state", "tasks")
+    __slots__ = ("backlog", "inbox", "name", "rng", "state")
 
     def __init__(self, name: str, rng: Random) -> None:
         self.name = name
@@ -50,7 +50,6 @@ class Life:
         """What the machine's network stack received while its processes were frozen: handled first on thaw."""
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Timers that ran out while frozen."""
-        self.tasks: dict[Task, None] = {}
 
 
 class Timer:
@@ -99,7 +98,6 @@ class Task(greenlet):
         except BaseException as error:  # noqa: BLE001 - a task's crash ends the whole simulation, which raises it
             self.kernel.crash(error)
         finally:
-            self.life.tasks.pop(self, None)
             for call in self.on_exit:
                 call()
 
@@ -209,7 +207,6 @@ class Kernel:
         """Start a task on a host; it first runs when the present one waits."""
         task = Task(self, host, life, fn, args)
         self._tasks.append(task)
-        life.tasks[task] = None
         self.ready.append((life, task.switch, ()))
         return task
 

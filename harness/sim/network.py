@@ -112,14 +112,13 @@ class Sink(Protocol):
 class Channel:
     """One direction of a stream: keeps order, and holds back what a cut link cannot carry."""
 
-    __slots__ = ("_last", "_link", "_network", "_stalled", "_stalled_at", "closed", "sink")
+    __slots__ = ("_last", "_link", "_network", "_stalled", "closed", "sink")
 
     def __init__(self, network: Network, link: Link) -> None:
         self._network = network
         self._link = link
         self._last = 0
         self._stalled: list[tuple[Callable[..., None], tuple[Any, ...], int]] = []
-        self._stalled_at = 0
         self.sink: Sink | None = None
         self.closed = False
 
@@ -155,7 +154,6 @@ class Channel:
 
     def _stall(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
         if not self._stalled:
-            self._stalled_at = self._network.kernel.now
             self._network.kernel.later(RESEND, None, self._resend, RESEND)
         self._stalled.append((fn, args, size))
 
