@@ -103,9 +103,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def check(self) -> Plan:
         """The plan itself, or UsageError for a value that makes no sense."""
         self._check_numbers()
-        for name, choices in (("discipline", get_args(Discipline)), ("fencing", get_args(Fencing))):
-            if getattr(self, name) not in choices:
-                raise UsageError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        _check_choices({"discipline": self.discipline, "fencing": self.fencing})
         for name in ("ttl", "hold", "time_limit"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name} must be more than 0 seconds, got {getattr(self, name):g}")
@@ -181,11 +179,16 @@ def _with_seconds(value: Any, where: str, key: str = "") -> Any:
     return value
 
 
+def _check_choices(data: dict[str, Any]) -> None:
+    """Say what there is to choose from, before msgspec says less."""
+    for name, choices in (("discipline", get_args(Discipline)), ("fencing", get_args(Fencing))):
+        if name in data and data[name] not in choices:
+            raise UsageError(f"{name} must be one of {', '.join(choices)}, got {data[name]!r}")
+
+
 def decode(data: dict[str, Any]) -> Plan:
     """A plan from parsed TOML or JSON; UsageError names the key at fault and what was expected."""
-    for name, choices in (("discipline", get_args(Discipline)), ("fencing", get_args(Fencing))):
-        if data.get(name, choices[0]) not in choices:
-            raise UsageError(f"{name} must be one of {', '.join(choices)}, got {data[name]!r}")
+    _check_choices(data)
     try:
         return msgspec.convert(_with_seconds(data, ""), Plan).check()
     except msgspec.ValidationError as error:
