@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import redis
 
+from harness import client_program
 from harness.clusters.sim import SimCluster
 from harness.plan import Plan
 from harness.runs import run
@@ -83,13 +84,21 @@ def bare_rate() -> float:
 def simulated_rate() -> float:
     """Commands a second of the same calls from 5 simulated clients, each to a server of its own."""
     resource = Resource("off", {}).answer
-    cluster = SimCluster(kind="redis-independent", nodes=5, clients=CLIENTS, seed=0, resource=resource, options={})
+    cluster = SimCluster(
+        kind="redis-independent",
+        nodes=5,
+        clients=CLIENTS,
+        seed=0,
+        resource=resource,
+        options={},
+        program=client_program.run,
+    )
 
     def client_main(number: int) -> Callable[[Callable[[], None]], None]:
         return lambda _: _lock_commands(redis.Redis(host=f"n{number + 1}", socket_timeout=1.0), COMMANDS)
 
     def control() -> None:
-        joins = [cluster.launch(f"c{number}", client_main(number)) for number in range(CLIENTS)]
+        joins = [cluster.spawn(f"c{number}", client_main(number)) for number in range(CLIENTS)]
         for join in joins:
             join(3600)
 

@@ -152,6 +152,12 @@ class History(Sequence[Op]):
         """The entries no client made, of the kinds ``fs`` or all."""
         return [self[i] for i, p in enumerate(self.process) if p == NEMESIS and (not fs or self.f[i] in fs)]
 
+    def in_order(self) -> History:
+        """The entries by time, numbered anew; entries of one time keep their order. Clients in containers are heard
+        one after the other, so what is recorded as it comes may be a little out of order."""
+        order = sorted(range(len(self)), key=self.time.__getitem__)
+        return History(msgspec.structs.replace(self[old], index=new) for new, old in enumerate(order))
+
     def save(self, path: Path) -> None:
         """Write JSON lines, one entry a line (gzip if the name ends in ``.gz``)."""
         with HistoryWriter(path) as writer:

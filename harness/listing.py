@@ -11,11 +11,11 @@ import checkers.catalogue
 from lock_impls import catalogue
 from lock_impls.base import LockInfo, LockLookupError
 
+from .client_program import WORKLOADS
 from .clusters import sim_kinds
 from .discovery import classes
 from .errors import UsageError, unknown_name
 from .nemesis import FAULTS
-from .runs import WORKLOADS
 
 SAFETY = {
     "E": "saves double work; two holders are possible and nothing notices",

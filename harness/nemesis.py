@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from .client_program import event
 from .clusters.base import Cluster
 from .discovery import classes, find
 from .errors import UsageError, unknown_name
@@ -243,7 +244,7 @@ class Nemesis:
 
     def _on_op(self, op: Op) -> None:
         if op.process != NEMESIS:
-            self._on_event(op.f if op.type == "ok" else f"{op.f}:{op.type}", op.node, op.node)
+            self._on_event(event(op.f, op.type), op.node, op.node)
 
     def _on_event(self, event: str, client: str | None, node: str | None) -> None:
         now, _ = self._cluster.clock()
@@ -263,7 +264,14 @@ class Nemesis:
     # Faults.
 
     def _strike(self, spec: FaultSpec, fault: Fault, client: str | None) -> None:
-        """Inject now; observe and heal later, from the nemesis' own threads."""
+        """Inject now; observe and heal later, from the nemesis' own threads.
+
+        Nobody records meanwhile: what clients do before and after the fault stands before and after it in the history.
+        """
+        with self._recorder.lock:
+            self._inject(spec, fault, client)
+
+    def _inject(self, spec: FaultSpec, fault: Fault, client: str | None) -> None:
         if self._stopped or self._cluster.clock()[0] >= self._until:
             return
         scene = Scene(self._cluster, self._rng, self._plan.ttl, client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,9 @@ Listener = Callable[[Op], None]
 
 
 class Recorder:
-    """Appends to ``history`` and to the file behind ``writer``. ``clock`` gives (monotonic ns, true wall clock ns)."""
+    """Appends to ``history`` and to the file behind ``writer``. ``clock`` gives (monotonic ns, true wall clock ns).
+
+    Safe to use from several threads; whoever holds ``lock`` keeps the others from recording."""
 
     def __init__(self, writer: HistoryWriter | None, clock: Callable[[], tuple[int, int]]) -> None:
         self.history = History()
@@ -19,6 +22,8 @@ class Recorder:
         self._writer = writer
         self._clock = clock
         self._closed = False
+        # A listener may record in its turn: a fault that strikes on an event is an entry after it.
+        self.lock = threading.RLock()
 
     def record(
         self,
@@ -34,14 +39,15 @@ class Recorder:
         node: str | None = None,
     ) -> None:
         """Append one entry and tell the listeners."""
-        if self._closed:
-            return
-        op = Op(len(self.history), time, wall, process, type_, f, key, value, error, node)
-        self.history.append(op)
-        if self._writer is not None:
-            self._writer.write(op)
-        for listen in self.listeners:
-            listen(op)
+        with self.lock:
+            if self._closed:
+                return
+            op = Op(len(self.history), time, wall, process, type_, f, key, value, error, node)
+            self.history.append(op)
+            if self._writer is not None:
+                self._writer.write(op)
+            for listen in self.listeners:
+                listen(op)
 
     def nemesis(
         self, f: str, value: Any, *, type_: OpType = "info", error: str | None = None, node: str | None = None
@@ -52,6 +58,7 @@ class Recorder:
 
     def close(self) -> None:
         """End the history; what clients still say while they are torn down is not part of it."""
-        self._closed = True
-        if self._writer is not None:
-            self._writer.close()
+        with self.lock:
+            self._closed = True
+            if self._writer is not None:
+                self._writer.close()

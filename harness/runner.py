@@ -7,20 +7,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from lock_impls.base import Endpoints, LockClass, LockError
-
+from .client_program import Job, find_workload
 from .clusters.base import Cluster, names
 from .history import HistoryWriter
 from .nemesis import Nemesis
 from .plan import Plan
 from .recorder import Recorder
-from .workloads.client import Client, Workload
-from .workloads.resource import ResourceClient
 
 GRACE: Final = 5.0
 """Seconds after the time limit (and a ttl) in which clients may finish their last section."""
-GENERATION: Final = 1_000_000
-"""Process numbers of a client's later lives start this much higher."""
 Progress = Callable[[float, str], None]
 """Called with the fraction done and what is going on."""
 
@@ -33,23 +28,17 @@ class Runner:
         plan: Plan,
         cluster: Cluster,
         *,
-        lock: LockClass,
-        workload: type[Workload],
         writer: HistoryWriter | None,
         progress: Progress | None,
     ) -> None:
         self._plan = plan
         self._cluster = cluster
         self._progress = progress
-        self._lock = lock
-        self._workload = workload
-        self._stock = workload.stock(plan, plan.time_limit)
+        self._stock = find_workload(plan.workload).stock(plan, plan.time_limit)
         self.recorder = Recorder(writer, cluster.clock)
         self._joins: list[Callable[[float], bool]] = []
         self._generations: dict[str, int] = {}
         self._began_ns = 0
-        address = cluster.endpoints()
-        self._endpoints = Endpoints(address.kind, address.addresses)
 
     def run(self) -> None:
         """Everything between the first and the last entry. An interrupt ends it early, and says so in the history."""
@@ -111,25 +100,15 @@ class Runner:
     def _launch(self, client: str) -> None:
         """Start the program of a client's host; a second start is a new process."""
         generation = self._generations[client] = self._generations.get(client, -1) + 1
-        number = int(client.removeprefix("c")) + generation * GENERATION
-
-        def main(checkpoint: Callable[[], None]) -> None:
-            time.sleep(0.0 if generation else self._plan.stagger * number)
-            self._workload.run(self._client(client, number, checkpoint))
-
-        self._joins.append(self._cluster.launch(client, main))
-
-    def _client(self, node: str, number: int, checkpoint: Callable[[], None]) -> Client:
-        plan = self._plan
-        return Client(
-            node=node,
-            process=number,
-            settings=plan,
-            open_lock=lambda key: self._lock.open(self._endpoints, key, plan.ttl, **plan.lock_options),
-            refused=LockError,
-            resource=ResourceClient(self._cluster.resource()),
-            record=self.recorder.record,
-            deadline_ns=self._began_ns + int(plan.time_limit * 1e9),
-            rng=Random(f"{plan.seed}/client/{node}/{number}"),
-            checkpoint=checkpoint,
+        address = self._cluster.endpoints()
+        job = Job(
+            plan=self._plan,
+            node=client,
+            generation=generation,
+            kind=address.kind,
+            addresses=address.addresses,
+            resource=self._cluster.resource(),
+            began_ns=self._began_ns,
+            stops=tuple(spec.on for spec in self._plan.faults if spec.on is not None),
         )
+        self._joins.append(self._cluster.launch(client, job, self.recorder.record))

@@ -21,14 +21,12 @@ import msgspec
 
 import checkers.catalogue
 from checkers.base import Verdict, merge, run_all
-from lock_impls import catalogue
-from lock_impls.base import LockClass, LockLookupError
 
-from . import story
+from . import client_program, story
+from .client_program import find_lock, find_workload
 from .clusters import sim_kinds
 from .clusters.base import Cluster
 from .clusters.sim import SimCluster, abilities
-from .discovery import find
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
 from .history import History, HistoryError, HistoryWriter
 from .nemesis import needs, refuse_overlap, refuse_unknown_words
@@ -36,10 +34,8 @@ from .plan import FaultSpec, Plan, dump, load
 from .runner import Progress, Runner
 from .sim import patches
 from .store import HISTORY, PLAN, new_run, write_logs, write_results
-from .workloads.client import Workload
 from .workloads.resource import Resource
 
-WORKLOADS: Final = "harness.workloads"
 SCHEMA: Final = 1
 
 
@@ -66,20 +62,6 @@ class Result:
     @property
     def exit_status(self) -> int:
         return {True: VALID, False: VIOLATION, None: UNKNOWN}[self.valid]
-
-
-def find_lock(name: str) -> LockClass:
-    """A lock of the catalogue, or ``package.module:Class``; raises UsageError."""
-    try:
-        return catalogue.resolve(name)
-    except LockLookupError as error:
-        raise UsageError(str(error)) from error
-
-
-def find_workload(name: str) -> type[Workload]:
-    """The workload called ``name``; raises UsageError."""
-    found: type[Workload] = find("workload", WORKLOADS, "run", name)
-    return found
 
 
 def complete(plan: Plan) -> Plan:
@@ -114,8 +96,9 @@ def _refuse_impossible(spec: FaultSpec, kind: str) -> None:
         )
 
 
-def open_cluster(plan: Plan, stock: dict[str, int]) -> Cluster:
+def open_cluster(plan: Plan) -> Cluster:
     """The cluster a plan asks for."""
+    stock = find_workload(plan.workload).stock(plan, plan.time_limit)
     return SimCluster(
         kind=plan.kind,
         nodes=plan.nodes,
@@ -123,6 +106,7 @@ def open_cluster(plan: Plan, stock: dict[str, int]) -> Cluster:
         seed=plan.seed,
         resource=Resource(plan.fencing, stock).answer,
         options=plan.server_options,
+        program=client_program.run,
     )
 
 
@@ -135,14 +119,13 @@ def run(
     the plan cannot be run.
     """
     plan = complete(plan.check())
-    lock, workload = find_lock(plan.lock), find_workload(plan.workload)
-    cluster = open_cluster(plan, workload.stock(plan, plan.time_limit))
+    cluster = open_cluster(plan)
     started = datetime.now(UTC)
     folder = None if store is None else new_run(store, plan.lock, plan.seed, started)
     if folder is not None:
         (folder / PLAN).write_text(dump(plan), encoding="utf-8")
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
-    runner = Runner(plan, cluster, lock=lock, workload=workload, writer=writer, progress=progress)
+    runner = Runner(plan, cluster, writer=writer, progress=progress)
     real = time.monotonic()
     with _interrupts(cluster):
         runner.run()

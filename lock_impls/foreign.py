@@ -70,10 +70,7 @@ class ForeignClass:
 
 def load(spec: str) -> ForeignClass:
     """The class named ``package.module:Class``; raises :class:`UserLockError` if it is no lock that can be opened."""
-    module_name, _, class_name = spec.partition(":")
-    if not module_name or not class_name:
-        raise UserLockError(f"{spec!r} is not of the form package.module:Class")
-    cls = _class_of(_import(module_name, spec), class_name, spec)
+    cls = load_class(spec)
     missing = [name for name in ("acquire", "release") if not callable(getattr(cls, name, None))]
     if missing:
         raise UserLockError(f"{spec} is no lock: it has no method {' and no method '.join(missing)}")
@@ -84,6 +81,14 @@ def load(spec: str) -> ForeignClass:
     if not _opens_itself(cls):
         _chosen(cls)  # raises if the constructor cannot be filled in
     return ForeignClass(_describe(cls, spec), cls)
+
+
+def load_class(spec: str) -> type:
+    """Any class named ``package.module:Class``, also from the working directory; raises :class:`UserLockError`."""
+    module_name, _, class_name = spec.partition(":")
+    if not module_name or not class_name:
+        raise UserLockError(f"{spec!r} is not of the form package.module:Class")
+    return _class_of(_import(module_name, spec), class_name, spec)
 
 
 def _import(module_name: str, spec: str) -> ModuleType:

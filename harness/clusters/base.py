@@ -14,6 +14,14 @@ Role = Literal["server", "sentinel", "client"]
 State = Literal["running", "paused", "dead"]
 Tap = Callable[[str, str, str], None]
 """Called with (``"request"`` or ``"reply"``, client host, command name) at the moment it happens."""
+Record = Callable[..., None]
+"""Takes the fields of one history entry by name; see harness.recorder.Recorder.record."""
+Checkpoint = Callable[[], None]
+"""A client calls it after each entry: the place where a fault on an event takes hold of it."""
+Program = Callable[[Any, Record, Checkpoint], None]
+"""What runs on a client's host, given its job; see harness.client_program.run."""
+Links = Sequence[tuple[str, str]]
+"""(source, target) pairs: one direction each."""
 
 
 class Host(Protocol):
@@ -86,9 +94,9 @@ class Cluster(Protocol):
 
     # Clients.
 
-    def launch(self, client: str, main: Callable[[Callable[[], None]], None]) -> Callable[[float], bool]:
-        """Run ``main(checkpoint)`` on a client's host; returns ``join(timeout) -> done``. The client calls
-        ``checkpoint`` after each entry of its history, which is where a fault on an event takes hold of it."""
+    def launch(self, client: str, job: Any, record: Record) -> Callable[[float], bool]:
+        """Run the client program with ``job`` (a :class:`harness.client_program.Job`) on a client's host, and give
+        ``record`` each entry of its history; returns ``join(timeout seconds) -> done``."""
 
     def tap(self, tap: Tap | None) -> None:
         """Be told of each command between clients and servers."""
@@ -121,16 +129,16 @@ class Cluster(Protocol):
 
     # Network.
 
-    def cut(self, source: str, target: str) -> None:
-        """Stop packets in one direction; cuts count, and each needs its own mend."""
+    def cut(self, links: Links) -> None:
+        """Stop packets on all of these at once; cuts of a link count, and each needs its own mend."""
 
-    def mend(self, source: str, target: str) -> None: ...
+    def mend(self, links: Links) -> None: ...
 
     def reaches(self, source: str, target: str, timeout: float, /) -> float | None:
         """Round trip in seconds from one host to another, None if nothing came back in time."""
 
-    def shape(self, source: str, target: str, shape: Shape) -> Callable[[], None]:
-        """Shape a link, on top of what shapes it already; returns what takes this shape away, however often called."""
+    def shape(self, links: Links, shape: Shape) -> Callable[[], None]:
+        """Shape links, on top of what shapes them already; returns what takes this away, however often called."""
 
     def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
         """Lose (or, with ``delay``, hold back) the next data on this link that contains ``needle``."""

@@ -15,7 +15,7 @@ from ..sim.network import Network, Snare, Weight
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
 from . import sim_kinds
-from .base import Address, Role, Shape, State, Tap
+from .base import Address, Checkpoint, Links, Program, Record, Role, Shape, State, Tap
 
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
@@ -84,8 +84,10 @@ class SimCluster:
         seed: int,
         resource: Callable[[bytes], bytes],
         options: dict[str, Any],
+        program: Program,
     ) -> None:
         self.kind = kind
+        self._program = program
         self.abilities = abilities(kind)
         self._kernel = Kernel(seed)
         self._network = Network(self._kernel)
@@ -136,7 +138,11 @@ class SimCluster:
     def interrupt(self) -> None:
         self._kernel.crash(KeyboardInterrupt())
 
-    def launch(self, client: str, main: Callable[[Callable[[], None]], None]) -> Callable[[float], bool]:
+    def launch(self, client: str, job: Any, record: Record) -> Callable[[float], bool]:
+        return self.spawn(client, lambda checkpoint: self._program(job, record, checkpoint))
+
+    def spawn(self, client: str, main: Callable[[Checkpoint], None]) -> Callable[[float], bool]:
+        """Run any code on a client's host: only here, where all hosts are in one process."""
         machine = self._machines[client]
         machine.hang_wanted = machine.hung = False
         task: Task
@@ -225,12 +231,14 @@ class SimCluster:
 
     # Network.
 
-    def cut(self, source: str, target: str) -> None:
-        self._network.link(source, target).cuts += 1
+    def cut(self, links: Links) -> None:
+        for source, target in links:
+            self._network.link(source, target).cuts += 1
 
-    def mend(self, source: str, target: str) -> None:
-        link = self._network.link(source, target)
-        link.cuts = max(0, link.cuts - 1)
+    def mend(self, links: Links) -> None:
+        for source, target in links:
+            link = self._network.link(source, target)
+            link.cuts = max(0, link.cuts - 1)
 
     def reaches(self, source: str, target: str, timeout: float) -> float | None:
         began = self._kernel.now
@@ -238,13 +246,19 @@ class SimCluster:
         self._network.ping(source, target, answered.set)
         return (self._kernel.now - began) / SECOND if answered.wait(timeout) else None
 
-    def shape(self, source: str, target: str, shape: Shape) -> Callable[[], None]:
-        link = self._network.link(source, target)
+    def shape(self, links: Links, shape: Shape) -> Callable[[], None]:
         weight = Weight(
             round(shape.latency * SECOND), round(shape.jitter * SECOND), shape.loss, shape.rate or float("inf")
         )
-        link.burden(weight)
-        return lambda: link.relieve(weight)
+        shaped = [self._network.link(source, target) for source, target in links]
+        for link in shaped:
+            link.burden(weight)
+
+        def undo() -> None:
+            for link in shaped:
+                link.relieve(weight)
+
+        return undo
 
     def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
         snare = Snare(needle, -1 if delay is None else round(delay * SECOND))

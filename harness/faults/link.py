@@ -6,10 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ..clusters.base import Facts, Shape
+from ..clusters.base import Facts, Links, Shape
 from .base import PROBE, Damage, Fault, Scene, Seen, probe, targets
 
-Links = list[tuple[str, str]]
 CATCH: Final = 10.0
 """Seconds within which a message to lose or to hold back must have come by."""
 
@@ -24,7 +23,7 @@ def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
     """Shape links; the effect is a probe that takes at least ``slower`` seconds more, or is lost."""
     cluster = scene.cluster
     hosts = sorted({host for link in links for host in link})
-    undo = [cluster.shape(source, target, shape) for source, target in links]
+    undo = cluster.shape(links, shape)
     sample = links[:4]
 
     def observe() -> Seen:
@@ -33,8 +32,7 @@ def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
         return Seen(effective, {"probe": trips}, f"round trips of {slower:g} s and more, or none")
 
     def heal() -> Facts:
-        for call in undo:
-            call()
+        undo()
         return {"probe": probe(cluster, sample)}
 
     return Damage(hosts, observe, heal)

@@ -44,8 +44,7 @@ def bridge(servers: Sequence[str]) -> Links:
 
 def _cut(scene: Scene, links: Links, hosts: list[str]) -> Damage:
     cluster = scene.cluster
-    for source, target in links:
-        cluster.cut(source, target)
+    cluster.cut(links)
     sample = links[:: max(1, len(links) // 4)][:4]
     mended = False
 
@@ -58,8 +57,7 @@ def _cut(scene: Scene, links: Links, hosts: list[str]) -> Damage:
         nonlocal mended
         if not mended:
             mended = True
-            for source, target in links:
-                cluster.mend(source, target)
+            cluster.mend(links)
         return {"probe": probe(cluster, sample)}
 
     return Damage(hosts, observe, heal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
-from ..clusters.base import Cluster, Facts
+from ..clusters.base import Cluster, Facts, Links
 from .base import Damage, Fault, Scene, Seen, targets
 
 
@@ -132,10 +132,9 @@ class Failover(Fault, frozen=True):
             cluster.pause(old)
             return lambda: _resume(cluster, old)
         others = [host for host in scene.hosts("server") + scene.hosts("sentinel") if host != old]
-        for other in others:
-            cluster.cut(old, other)
-            cluster.cut(other, old)
-        return lambda: _mend(cluster, old, others)
+        links = [link for other in others for link in ((old, other), (other, old))]
+        cluster.cut(links)
+        return lambda: _mend(cluster, old, links)
 
 
 def _start(cluster: Cluster, host: str) -> Facts:
@@ -148,10 +147,8 @@ def _resume(cluster: Cluster, host: str) -> Facts:
     return {"state": {host: cluster.state(host)}}
 
 
-def _mend(cluster: Cluster, host: str, others: list[str]) -> Facts:
-    for other in others:
-        cluster.mend(host, other)
-        cluster.mend(other, host)
+def _mend(cluster: Cluster, host: str, links: Links) -> Facts:
+    cluster.mend(links)
     return {"mended": [host]}
 
 

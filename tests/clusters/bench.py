@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import redis
 
+from harness import client_program
 from harness.clusters.base import Cluster, names
 from harness.clusters.sim import SimCluster
 from harness.faults.base import Scene, Seen
@@ -23,7 +24,13 @@ TTL = 2.0
 def make(kind: str = "redis-independent", *, clients: int = 3, seed: int = 0, **options: Any) -> SimCluster:
     """A cluster that has not been started."""
     return SimCluster(
-        kind=kind, nodes=0, clients=clients, seed=seed, resource=Resource("off", {}).answer, options=options
+        kind=kind,
+        nodes=0,
+        clients=clients,
+        seed=seed,
+        resource=Resource("off", {}).answer,
+        options=options,
+        program=client_program.run,
     )
 
 
@@ -34,7 +41,7 @@ def on(cluster: Cluster, main: Callable[[], Any]) -> Any:
     return got[0]
 
 
-def chatter(cluster: Cluster) -> None:
+def chatter(cluster: SimCluster) -> None:
     """Each client sets and reads a key of its own on each server, ten times a second, for ever."""
     addresses = cluster.endpoints().addresses if cluster.kind != "redis-sentinel" else (("n1", 6379),)
 
@@ -53,14 +60,14 @@ def chatter(cluster: Cluster) -> None:
         return talk
 
     for name in names(cluster.hosts, "client"):
-        cluster.launch(name, main(name))
+        cluster.spawn(name, main(name))
 
 
 def scene(cluster: Cluster, client: str = "c0") -> Scene:
     return Scene(cluster, Random(1), TTL, client)
 
 
-def strike(cluster: Cluster, fault: str, params: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
+def strike(cluster: SimCluster, fault: str, params: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
     """Inject among chatting clients, observe, wait, heal: what was seen, and what the heal found."""
 
     def main() -> tuple[Seen, dict[str, Any]]:

@@ -111,7 +111,7 @@ def ask(server: str = "n1", timeout: float = 0.3) -> str:
 def as_client(cluster: Any, main: Callable[[], Any]) -> Any:
     """Run ``main`` on host c0 and wait for what it returns."""
     got: list[Any] = []
-    join = cluster.launch("c0", lambda checkpoint: got.append(main()))
+    join = cluster.spawn("c0", lambda checkpoint: got.append(main()))
     assert join(60)
     return got[0]
 

@@ -15,7 +15,7 @@ def on_a_simulated_client(lock: LockClass, prop: conformance.Property, kind: str
     def main() -> None:
         address = cluster.endpoints()
         where = Endpoints(address.kind, address.addresses)
-        assert cluster.launch("c0", lambda checkpoint: prop(lock, where))(600)
+        assert cluster.spawn("c0", lambda checkpoint: prop(lock, where))(600)
 
     on(cluster, main)
 
