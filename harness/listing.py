@@ -12,7 +12,7 @@ from lock_impls import catalogue
 from lock_impls.base import LockInfo, LockLookupError
 
 from .client_program import WORKLOADS
-from .clusters import sim_kinds
+from .clusters import kinds
 from .discovery import classes
 from .errors import UsageError, unknown_name
 from .nemesis import FAULTS
@@ -46,7 +46,7 @@ def _checkers() -> list[tuple[str, str]]:
 
 
 def _kinds() -> list[tuple[str, str]]:
-    return [(kind, f"{sim_kinds.default_nodes(kind)} nodes unless told otherwise") for kind in sim_kinds.kinds()]
+    return [(kind, f"{kinds.default_nodes(kind)} nodes unless told otherwise") for kind in kinds.kinds()]
 
 
 LISTS: dict[str, Callable[[], list[tuple[str, str]]]] = {

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import msgspec
-import tomli_w
 
 from .errors import UsageError
 
@@ -211,4 +210,6 @@ def load(path: Path) -> Plan:
 
 def dump(plan: Plan) -> str:
     """The plan as TOML, defaults left out."""
+    import tomli_w  # clients in containers read plans, and do not have it
+
     return tomli_w.dumps(msgspec.to_builtins(plan))

@@ -24,7 +24,7 @@ from checkers.base import Verdict, merge, run_all
 
 from . import client_program, story
 from .client_program import find_lock, find_workload
-from .clusters import sim_kinds
+from .clusters import kinds
 from .clusters.base import Cluster
 from .clusters.sim import SimCluster, abilities
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
@@ -75,10 +75,10 @@ def complete(plan: Plan) -> Plan:
     kind = plan.kind or lock.info.kinds[0]
     if kind not in lock.info.kinds:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
-    if kind not in sim_kinds.kinds():
-        raise UsageError(f"there is no simulated cluster of kind {kind!r}; there are {', '.join(sim_kinds.kinds())}")
-    nodes = plan.nodes or sim_kinds.default_nodes(kind)
-    hosts = sim_kinds.host_names(kind, nodes, plan.clients)
+    if kind not in kinds.kinds():
+        raise UsageError(f"there is no simulated cluster of kind {kind!r}; there are {', '.join(kinds.kinds())}")
+    nodes = plan.nodes or kinds.default_nodes(kind)
+    hosts = kinds.host_names(kind, nodes, plan.clients)
     for spec in plan.faults:
         _refuse_impossible(spec, kind)
         refuse_unknown_words(spec, hosts)

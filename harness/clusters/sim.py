@@ -14,7 +14,7 @@ from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from ..sim.network import Network, Snare, Weight
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
-from . import sim_kinds
+from . import kinds, sim_kinds
 from .base import Address, Checkpoint, Links, Program, Record, Role, Shape, State, Tap
 
 CONTROL: Final = "control"
@@ -94,9 +94,9 @@ class SimCluster:
         self._control = Host(self._network, CONTROL)
         self._machines: dict[str, _Machine] = {}
         Host(self._network, RESOURCE).install(_LineService(resource))
-        self._servers = sim_kinds.build(kind, self._make, nodes, options)
-        for number in range(clients):
-            self._make(f"c{number}", "client")
+        self._servers = sim_kinds.build(kind, self._make, nodes or kinds.default_nodes(kind), options)
+        for name in kinds.clients(clients):
+            self._make(name, "client")
 
     def _make(self, name: str, role: Role) -> Host:
         host = Host(self._network, name)

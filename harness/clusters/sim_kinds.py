@@ -12,11 +12,9 @@ from ..sim.hosts import Host
 from ..sim.servers.redis import RedisServer
 from ..sim.servers.redis_sentinel import SentinelServer
 from .base import Address, Role
+from .kinds import DOWN_AFTER_MS, FAILOVER_TIMEOUT_MS, QUORUM, REDIS_PORT, SENTINEL_PORT, SERVICE, sentinels
+from .kinds import servers as server_names
 
-REDIS_PORT: Final = 6379
-SENTINEL_PORT: Final = 26379
-SENTINELS: Final = 3
-SERVICE: Final = "mymaster"
 _COMMAND: Final = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z.]+)\r\n")
 MakeHost = Callable[[str, Role], Host]
 OnReply = Callable[[str, str], None]
@@ -57,7 +55,7 @@ def _redis(
 
 
 def _independent(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
-    hosts = [make(f"n{number + 1}", "server") for number in range(nodes)]
+    hosts = [make(name, "server") for name in server_names(nodes)]
     servers = Servers(Address(kind, tuple((host.name, REDIS_PORT) for host in hosts)))
     for host in hosts:
         _redis(servers, host, options)
@@ -65,49 +63,42 @@ def _independent(make: MakeHost, kind: str, nodes: int, options: dict[str, Any])
 
 
 def _sentinel(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
-    hosts = [make(f"n{number + 1}", "server") for number in range(nodes)]
-    watchers = [make(f"s{number + 1}", "sentinel") for number in range(SENTINELS)]
+    hosts = [make(name, "server") for name in server_names(nodes)]
+    watchers = [make(name, "sentinel") for name in sentinels(kind)]
     servers = Servers(Address(kind, tuple((host.name, SENTINEL_PORT) for host in watchers)))
     first = (hosts[0].name, REDIS_PORT)
     for host in hosts:
         _redis(servers, host, options, None if host is hosts[0] else first)
-    sentinels = []
+    programs = []
     for host in watchers:
         peers = [(other.name, SENTINEL_PORT) for other in watchers if other is not host]
-        sentinel = SentinelServer(port=SENTINEL_PORT, name=SERVICE, primary=first, quorum=2, peers=peers)
+        sentinel = SentinelServer(
+            port=SENTINEL_PORT,
+            name=SERVICE,
+            primary=first,
+            quorum=QUORUM,
+            peers=peers,
+            down_after_ms=DOWN_AFTER_MS,
+            failover_timeout_ms=FAILOVER_TIMEOUT_MS,
+        )
         host.install(sentinel)
-        sentinels.append(sentinel)
+        programs.append(sentinel)
 
     def primary() -> str | None:
-        named = [sentinel.primary_host for sentinel in sentinels]
+        named = [sentinel.primary_host for sentinel in programs]
         return max(named, key=named.count)
 
     servers.primary = primary
     return servers
 
 
-_KINDS: Final[dict[str, tuple[Callable[[MakeHost, str, int, dict[str, Any]], Servers], int]]] = {
-    "redis-single": (_independent, 1),
-    "redis-independent": (_independent, 5),
-    "redis-sentinel": (_sentinel, 3),
+_BUILDERS: Final[dict[str, Callable[[MakeHost, str, int, dict[str, Any]], Servers]]] = {
+    "redis-single": _independent,
+    "redis-independent": _independent,
+    "redis-sentinel": _sentinel,
 }
 
 
-def kinds() -> list[str]:
-    return sorted(_KINDS)
-
-
-def default_nodes(kind: str) -> int:
-    return _KINDS[kind][1]
-
-
-def host_names(kind: str, nodes: int, clients: int) -> list[str]:
-    """The names of all hosts of a cluster of this kind, before it is built."""
-    sentinels = [f"s{number + 1}" for number in range(SENTINELS)] if kind == "redis-sentinel" else []
-    return [f"n{number + 1}" for number in range(nodes)] + sentinels + [f"c{number}" for number in range(clients)]
-
-
 def build(kind: str, make: MakeHost, nodes: int, options: dict[str, Any]) -> Servers:
-    """Make the hosts of a cluster kind and start their programs; ``nodes`` 0 means the kind's own number."""
-    builder, default = _KINDS[kind]
-    return builder(make, kind, nodes or default, options)
+    """Make the hosts of a cluster kind and start their programs."""
+    return _BUILDERS[kind](make, kind, nodes, options)

@@ -1,0 +1,141 @@
+"""Programs in containers, talked to over their stdin and stdout, a line at a time.
+
+Faults of networks do not touch this way, and what is sent to a paused program waits in its pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+HEADER: Final = struct.Struct(">BxxxL")
+"""Before each piece of output: which stream (1 stdout, 2 stderr) and how many bytes (Docker Engine API, "attach")."""
+STDERR: Final = 2
+
+
+class Channel:
+    """One program: its stdin, and a thread that reads what it writes. ``on_end`` is called when it is gone."""
+
+    def __init__(self, raw: Any, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._raw = raw  # keeps the connection open
+        self._socket: socket.socket = raw._sock
+        self._socket.settimeout(None)
+        self._on_line = on_line
+        self._on_end = on_end
+        self._sending = threading.Lock()
+        self.errors: list[str] = []
+        """What it wrote to stderr, the last lines of it."""
+        self._thread = threading.Thread(target=self._read, name="channel", daemon=True)
+        self._thread.start()
+
+    def send(self, line: bytes) -> None:
+        """Raises OSError if the program is gone."""
+        with self._sending:
+            self._socket.sendall(line + b"\n")
+
+    def close(self) -> None:
+        """End its stdin and stop listening."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(2)
+        with contextlib.suppress(OSError):
+            self._raw.close()
+
+    def _read(self) -> None:
+        rests = {1: b"", STDERR: b""}
+        try:
+            with self._socket.makefile("rb", buffering=1 << 16) as stream:
+                while len(header := stream.read(HEADER.size)) == HEADER.size:
+                    which, size = HEADER.unpack(header)
+                    *lines, rests[which] = (rests[which] + stream.read(size)).split(b"\n")
+                    for line in lines:
+                        self._take(which, line)
+        except OSError:
+            pass  # closed from this side: no more lines are wanted
+        finally:
+            self._on_end()
+
+    def _take(self, which: int, line: bytes) -> None:
+        if which == STDERR:
+            self.errors = [*self.errors[-19:], line.decode(errors="replace")]
+        else:
+            self._on_line(line)
+
+
+class Unanswered(Exception):
+    """A program did not answer in time, or is gone."""
+
+
+class Refused(Exception):
+    """A program answered with an error."""
+
+
+class Conversation:
+    """Requests and answers as JSON lines, ``{"id": 7, "op": ...}`` and ``{"id": 7, "ok": ...}`` or ``"error"``; lines
+    without ``id`` go to ``on_event``."""
+
+    def __init__(self, start: Callable[..., Channel], on_event: Callable[[dict[str, Any]], None]) -> None:
+        self._on_event = on_event
+        self._decode = msgspec.json.Decoder(dict[str, Any]).decode
+        self._encode = msgspec.json.Encoder().encode
+        self._waiting: dict[int, Future[Any]] = {}
+        self._numbers = count(1)
+        self.ended = threading.Event()
+        self._channel = start(self._line, on_end=self._end)
+
+    def ask(self, op: str, *, timeout: float = 10.0, **fields: Any) -> Any:
+        """The answer to a request; raises :class:`Unanswered` or :class:`Refused`."""
+        number = next(self._numbers)
+        future: Future[Any] = Future()
+        self._waiting[number] = future
+        try:
+            self.tell(op, id=number, **fields)
+            return future.result(timeout)
+        except FutureTimeout as error:
+            raise Unanswered(f"no answer to {op!r} within {timeout:g} s{self._said()}") from error
+        finally:
+            self._waiting.pop(number, None)
+
+    def tell(self, op: str, **fields: Any) -> None:
+        """Send what is not answered; raises :class:`Unanswered` if nobody is there."""
+        if self.ended.is_set():
+            raise Unanswered(f"{op!r}: the program has ended{self._said()}")
+        try:
+            self._channel.send(self._encode({"op": op, **fields}))
+        except OSError as error:
+            raise Unanswered(f"{op!r}: {error}{self._said()}") from error
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _said(self) -> str:
+        channel = getattr(self, "_channel", None)
+        return f"; it said: {' | '.join(channel.errors[-3:])}" if channel and channel.errors else ""
+
+    def _line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        answer = self._decode(line)
+        future = self._waiting.get(answer.get("id", 0))
+        if future is None:
+            self._on_event(answer)
+        elif "error" in answer:
+            future.set_exception(Refused(answer["error"]))
+        else:
+            future.set_result(answer.get("ok"))
+
+    def _end(self) -> None:
+        self.ended.set()
+        for future in list(self._waiting.values()):
+            if not future.done():
+                future.set_exception(Unanswered(f"the program has ended{self._said()}"))
+        self._on_event({"ended": True})

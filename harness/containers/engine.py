@@ -1,0 +1,230 @@
+"""The Docker engine: containers and networks of one run, labelled with it, so that everything can be found and removed
+even after the harness itself was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+
+from ..errors import EnvironmentLacking
+from .channel import Channel
+
+RUN: Final = "io.lock-harness.run"
+"""Label of everything that a run made; its value is the run's id."""
+OWNER: Final = "io.lock-harness.owner"
+"""Label: the process that made it (see :func:`_myself`), or ``user`` for a cluster left running by hand."""
+HOST: Final = "io.lock-harness.host"
+ROLE: Final = "io.lock-harness.role"
+KIND: Final = "io.lock-harness.kind"
+BY_HAND: Final = "user"
+AT_ONCE: Final = 4
+"""Containers started at the same time: a start is mostly CPU, and more than this makes two cores no faster."""
+INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
+
+
+def connect() -> docker.DockerClient:
+    """The engine that DOCKER_HOST (or the usual socket) names; raises EnvironmentLacking if none answers."""
+    try:
+        client = docker.from_env(timeout=60, max_pool_size=64)
+        client.ping()
+    except DockerException as error:
+        raise EnvironmentLacking(f"no Docker engine answers ({_brief(error)}): {INSTALL}") from error
+    return client
+
+
+def answers() -> bool:
+    """Is there an engine?"""
+    try:
+        connect().close()
+    except EnvironmentLacking:
+        return False
+    return True
+
+
+def _brief(error: BaseException) -> str:
+    text = str(error)
+    return text if len(text) <= 160 else f"{text[:160]}..."
+
+
+def _myself(pid: int | None = None) -> str:
+    """A process, named so that a later one with the same number is told apart: its number and its start time."""
+    pid = os.getpid() if pid is None else pid
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return f"{pid}:{stat.rpartition(')')[2].split()[19]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A running container. ``pid`` is that of its idle first process, as the engine's machine numbers it; what a host
+    of the cluster really runs is started with :meth:`start`, so that it can die and come back while the container's
+    network stays."""
+
+    client: docker.DockerClient
+    id: str
+    pid: int
+    ip: str
+
+    def start(
+        self,
+        command: list[str],
+        on_line: Callable[[bytes], None],
+        *,
+        on_end: Callable[[], None] = lambda: None,
+        environment: dict[str, str] | None = None,
+    ) -> Channel:
+        """Run a program in it; ``on_line`` gets each line that it writes."""
+        api = self.client.api
+        made = api.exec_create(self.id, command, stdin=True, environment=environment or {})
+        return Channel(api.exec_start(made["Id"], socket=True), on_line, on_end)
+
+    def run(self, command: list[str], *, privileged: bool = False) -> str:
+        """Run a program to its end and return what it wrote; raises RuntimeError if it failed."""
+        api = self.client.api
+        made = api.exec_create(self.id, command, privileged=privileged)
+        output: bytes = api.exec_start(made["Id"])
+        status = api.exec_inspect(made["Id"])["ExitCode"]
+        if status != 0:
+            raise RuntimeError(f"{' '.join(command)} failed with {status}: {output.decode(errors='replace').strip()}")
+        return output.decode(errors="replace")
+
+    def pause(self) -> None:
+        self.client.api.pause(self.id)
+
+    def unpause(self) -> None:
+        """Harmless if it is not paused."""
+        with contextlib.suppress(APIError):
+            self.client.api.unpause(self.id)
+
+
+class Deployment:
+    """The containers and the internal network of one run."""
+
+    def __init__(self, client: docker.DockerClient, kind: str, *, by_hand: bool = False) -> None:
+        self.client = client
+        self.id = secrets.token_hex(4)
+        self._labels = {RUN: self.id, KIND: kind, OWNER: BY_HAND if by_hand else _myself()}
+        self._network = f"lock-harness-{self.id}"
+
+    def open(self) -> None:
+        """Make the network: internal, so that nothing on it reaches anything but itself and this machine."""
+        self.client.networks.create(self._network, driver="bridge", internal=True, labels=self._labels)
+
+    def box(
+        self, host: str, image: str, role: str, *, within: Box | None = None, command: list[str] | None = None,
+        **options: Any,
+    ) -> Box:  # fmt: skip
+        """Start a container that idles (or runs ``command``), on the network or ``within`` another one's network.
+
+        ``options`` are those of the SDK's ``containers.run``.
+        """
+        joined = {"network_mode": f"container:{within.id}"} if within else {"network": self._network, "hostname": host}
+        settings: dict[str, Any] = {
+            "entrypoint": [],
+            "name": f"{self._network}-{host}",
+            "labels": {**self._labels, HOST: host, ROLE: role},
+            "log_config": {"type": "none"},
+            **joined,
+            **options,
+        }
+        container = self.client.containers.create(image, command or ["sleep", "infinity"], **settings)
+        container.start()
+        container.reload()
+        networks = container.attrs["NetworkSettings"]["Networks"]
+        ip = within.ip if within is not None else next(iter(networks.values()))["IPAddress"]
+        return Box(self.client, container.attrs["Id"], container.attrs["State"]["Pid"], ip)
+
+    def close(self) -> None:
+        """Remove everything that this run made."""
+        remove(self.client, [self.id])
+
+
+def in_parallel(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Call all of them, a few at a time; the results in order. The first error is raised when all have ended."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = [pool.submit(call) for call in calls]
+    return [future.result() for future in futures]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A cluster that the engine holds: ``hosts`` are (name, role, state, address), ``alive`` whether its owner is."""
+
+    id: str
+    kind: str
+    by_hand: bool
+    alive: bool
+    hosts: tuple[tuple[str, str, str, str], ...]
+
+
+def found(client: docker.DockerClient) -> list[Found]:
+    """All clusters of ours, by id; also what is left of one."""
+    runs: dict[str, dict[str, Any]] = {}
+    for thing in (*_containers(client), *_networks(client)):
+        labels = thing.attrs.get("Labels") or thing.attrs["Config"]["Labels"]
+        about = runs.setdefault(labels[RUN], {"labels": labels, "hosts": []})
+        if HOST in labels:
+            networks = thing.attrs["NetworkSettings"]["Networks"]
+            address = next((network["IPAddress"] for network in networks.values()), "")
+            about["hosts"].append((labels[HOST], labels[ROLE], thing.status, address))
+    return [
+        Found(
+            run,
+            about["labels"].get(KIND, ""),
+            about["labels"].get(OWNER) == BY_HAND,
+            _alive(about["labels"].get(OWNER, "")),
+            tuple(sorted(about["hosts"])),
+        )
+        for run, about in sorted(runs.items())
+    ]
+
+
+def _alive(owner: str) -> bool:
+    if owner == BY_HAND:
+        return True
+    pid = owner.partition(":")[0]
+    return pid.isdigit() and _myself(int(pid)) == owner
+
+
+def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
+    """Remove all containers, networks and volumes of these runs; returns their names."""
+    wanted = set(runs)
+    gone: list[str] = []
+
+    def kill(container: Any) -> None:
+        with contextlib.suppress(NotFound):
+            container.remove(force=True, v=True)
+            gone.append(container.name)
+
+    in_parallel([partial(kill, box) for box in _containers(client) if box.labels.get(RUN) in wanted])
+    for network in _networks(client):
+        if network.attrs["Labels"].get(RUN) in wanted:
+            with contextlib.suppress(NotFound):
+                network.remove()
+                gone.append(network.name)
+    for volume in client.volumes.list(filters={"label": RUN}):
+        if (volume.attrs["Labels"] or {}).get(RUN) in wanted:
+            with contextlib.suppress(NotFound):
+                volume.remove(force=True)
+                gone.append(volume.name)
+    return gone
+
+
+def _containers(client: docker.DockerClient) -> list[Any]:
+    return list(client.containers.list(all=True, filters={"label": RUN}, ignore_removed=True))
+
+
+def _networks(client: docker.DockerClient) -> list[Any]:
+    return list(client.networks.list(filters={"label": RUN}))
