@@ -1,0 +1,295 @@
+"""Requests in, answers out: newline-delimited JSON.
+
+``{"id": 7, "op": "ping", ...}`` is answered by ``{"id": 7, "ok": value}`` or ``{"id": 7, "error": "text"}``. Each
+request has a thread of its own, so that a ping that waits holds up no kill; answers come in the order they are ready. A
+caller that wants an order waits for the answer. Keys of answers are text, as JSON will have it: process ids too.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from . import network, processes
+from .namespaces import NamespaceError
+from .nfqueue import QueueError, Shape
+
+T = TypeVar("T")
+PATIENCE: Final = 5.0
+"""Seconds that requests under way get to end when no more come."""
+SHAPE_KEYS: Final = ("delay", "jitter", "loss", "rate", "reorder")
+
+
+class RequestError(Exception):
+    """A request that cannot be understood; says which argument, what it was and what was expected."""
+
+
+class OperationError(Exception):
+    """What failed in an operation on several processes; the rest of it was done."""
+
+
+PLAIN_ERRORS: Final = (
+    RequestError,
+    OperationError,
+    NamespaceError,
+    QueueError,
+    network.FilterError,
+    processes.ProcessError,
+)
+"""Errors whose text says it all; others are named by their class too."""
+
+
+class Arguments:
+    """Arguments of a request, checked as they are taken."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def _take(self, name: str, expected: str, read: Callable[[Any], T]) -> T:
+        if name not in self._values:
+            raise RequestError(f"{name} is missing, expected {expected}")
+        value = self._values[name]
+        try:
+            return read(value)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise RequestError(f"{name}: got {json.dumps(value)[:200]}, expected {expected}") from error
+
+    def pid(self, name: str = "pid") -> int:
+        return self._take(name, "a process id", _pid)
+
+    def pids(self) -> list[int]:
+        return self._take("pids", "a list of process ids", lambda value: [_pid(each) for each in _list(value)])
+
+    def whole(self, name: str) -> int:
+        return self._take(name, "a whole number", _whole)
+
+    def number(self, name: str) -> float:
+        return self._take(name, "a number", _number)
+
+    def seconds(self, name: str) -> float:
+        return self._take(name, "seconds above 0", _positive)
+
+    def text(self, name: str) -> str:
+        return self._take(name, "text", _text)
+
+    def address(self) -> str:
+        return self._take("address", "an IPv4 address", _address)
+
+    def addresses(self) -> list[tuple[str, int]]:
+        return self._take("addresses", "a list of [IPv4 address, port]", _ends)
+
+    def scripts(self) -> dict[int, str]:
+        return self._take("scripts", "an object of process id to nft script", _scripts)
+
+    def sources(self) -> dict[str, Shape]:
+        return self._take("sources", f"an object of IPv4 address to {{{', '.join(SHAPE_KEYS)}}}", _shapes)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _pid(value: Any) -> int:
+    if _whole(value) <= 0:
+        raise ValueError
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise TypeError
+    return value
+
+
+def _positive(value: Any) -> float:
+    if _number(value) <= 0:
+        raise ValueError
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _address(value: Any) -> str:
+    return str(ipaddress.IPv4Address(_text(value)))
+
+
+def _ends(value: Any) -> list[tuple[str, int]]:
+    return [(_address(address), _whole(port)) for address, port in map(_list, _list(value))]
+
+
+def _scripts(value: Any) -> dict[int, str]:
+    return {_pid(int(pid)): _text(script) for pid, script in value.items()}
+
+
+def _shapes(value: Any) -> dict[str, Shape]:
+    return {_address(source): _shape(settings) for source, settings in value.items()}
+
+
+def _shape(settings: Any) -> Shape:
+    if set(settings) - set(SHAPE_KEYS):
+        raise ValueError
+    delay, jitter, loss = (_number(settings.get(key, 0)) for key in ("delay", "jitter", "loss"))
+    rate, reorder = settings.get("rate"), settings.get("reorder", False)
+    if not isinstance(reorder, bool):
+        raise TypeError
+    return Shape(delay, jitter, loss, None if rate is None else _number(rate), reorder)
+
+
+class Operations:
+    """What can be asked for; ``table`` says by which name."""
+
+    def __init__(self) -> None:
+        self._networks = network.Networks()
+        self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
+            "filter": self._filter,
+            "ping": self._ping,
+            "connections": self._connections,
+            "shape": self._shape,
+            "members": self._members,
+            "kill": self._kill,
+            "states": self._states,
+            "clock": self._clock,
+            "offset": self._offset,
+        }
+
+    def close(self) -> list[str]:
+        """Let packets pass in all networks; returns what went wrong."""
+        return self._networks.close()
+
+    def _filter(self, given: Arguments) -> None:
+        """Run each script in the network of its process; those that can be run are, also when others fail."""
+        failed = []
+        for pid, script in given.scripts().items():
+            try:
+                self._networks.of(pid).filter(script)
+            except (NamespaceError, network.FilterError) as error:
+                failed.append(str(error))
+        if failed:
+            raise OperationError("; ".join(failed))
+
+    def _ping(self, given: Arguments) -> float | None:
+        pid, address, timeout = given.pid(), given.address(), given.seconds("timeout")
+        return self._networks.of(pid).ping(address, timeout)
+
+    def _connections(self, given: Arguments) -> int:
+        return network.connections(given.pid(), given.addresses())
+
+    def _shape(self, given: Arguments) -> None:
+        pid, sources, seed = given.pid(), given.sources(), given.whole("seed")
+        self._networks.of(pid).shape(sources, seed)
+
+    def _members(self, given: Arguments) -> list[int]:
+        return processes.members(given.pid())
+
+    def _kill(self, given: Arguments) -> dict[int, list[int]]:
+        """All processes of several containers at once, but the first of each; per container those killed."""
+        pids = given.pids()
+        with ThreadPoolExecutor(max(1, len(pids))) as pool:
+            return dict(zip(pids, pool.map(processes.kill, pids), strict=True))
+
+    def _states(self, given: Arguments) -> dict[int, str]:
+        return processes.states(given.pid())
+
+    def _clock(self, given: Arguments) -> dict[int, list[int]]:
+        """Move the clocks of all processes of containers but the first of each; per container those moved."""
+        # Late: a helper without this module, or on a machine it does not know, can do all else.
+        from . import vdso
+
+        pids, offset_ns, rate = given.pids(), given.whole("offset_ns"), given.number("rate")
+        moved: dict[int, list[int]] = {pid: [] for pid in pids}
+        failed = []
+        for pid in pids:
+            for member in processes.members(pid):
+                try:
+                    vdso.move(member, offset_ns, rate)
+                except vdso.ClockError as error:
+                    if processes.runs(member):
+                        failed.append(f"process {member}: {error}")
+                else:
+                    moved[pid].append(member)
+        if failed:
+            raise OperationError("; ".join(failed))
+        return moved
+
+    def _offset(self, given: Arguments) -> int:
+        """How far the clock of a container's youngest process is ahead, ns."""
+        from . import vdso
+
+        pid = given.pid()
+        members = processes.members(pid)
+        if not members:
+            raise OperationError(f"container of process {pid}: no process but the first, so no clock to read")
+        return vdso.offset(members[-1])
+
+
+class Server:
+    """Answers requests, each in a thread of its own, until there are no more."""
+
+    def __init__(self, operations: Operations, write: Callable[[str], object]) -> None:
+        """:param write: sends a line that ends in a newline; called by one thread at a time."""
+        self._operations = operations
+        self._write = write
+        self._writing = threading.Lock()
+
+    def serve(self, requests: Iterable[bytes]) -> None:
+        """Says that it is ready, then answers. When no more come, waits at most PATIENCE seconds for the rest."""
+        self._send({"ready": True})
+        threads: list[threading.Thread] = []
+        for line in requests:
+            threads = [thread for thread in threads if thread.is_alive()]
+            thread = threading.Thread(target=self._handle, args=(line,), daemon=True)
+            threads.append(thread)
+            thread.start()
+        deadline = time.monotonic() + PATIENCE
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _handle(self, line: bytes) -> None:
+        number: object = None
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise RequestError(f"got {json.dumps(request)[:200]}, expected an object with id and op")
+            number = request.get("id")
+            answer = {"id": number, "ok": self._do(request)}
+        except PLAIN_ERRORS as error:
+            answer = {"id": number, "error": str(error)}
+        except Exception as error:  # noqa: BLE001 - somebody waits for an answer, whatever went wrong
+            answer = {"id": number, "error": f"{type(error).__name__}: {error}"}
+        self._send(answer)
+
+    def _do(self, request: Mapping[str, Any]) -> object:
+        name = request.get("op")
+        operation = self._operations.table.get(name) if isinstance(name, str) else None
+        if operation is None:
+            raise RequestError(f"op: got {json.dumps(name)}, expected one of {', '.join(self._operations.table)}")
+        try:
+            return operation(Arguments(request))
+        except RequestError as error:
+            raise RequestError(f"{name}: {error}") from error
+
+    def _send(self, answer: Mapping[str, object]) -> None:
+        line = json.dumps(answer) + "\n"
+        with self._writing:
+            try:
+                self._write(line)
+            except BrokenPipeError:
+                return  # Nobody listens; the end of the requests comes next.
