@@ -25,7 +25,7 @@ from .listing import listing, show_lock
 from .nemesis import default_specs
 from .plan import FaultSpec, Plan
 from .runner import Progress as Report
-from .runs import Result, complete, rejudge, run
+from .runs import BACKENDS, Result, choose, complete, rejudge, run
 from .terminal import Outcome, print_result, print_tally
 
 app = typer.Typer(
@@ -34,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )  # fmt: skip
 DEFAULTS = Plan(lock="")
-AUTO = "this version has no docker clusters yet"
+AUTO = "auto"
 
 
 def _duration(text: str) -> float:
@@ -51,7 +51,8 @@ Duration = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", h
 def run_command(
     lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
     nemesis: Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")] = "none",
-    cluster: Annotated[str, typer.Option(help="auto, sim or docker.")] = "auto",
+    cluster: Annotated[str, typer.Option(help="auto (docker where an engine answers), sim or docker.")] = AUTO,
+    image: Annotated[str, typer.Option(help="On docker: the servers' image, such as redis:7.4.")] = "",
     topology: Annotated[str, typer.Option(help="single, independent or sentinel; the lock's own by default.")] = "",
     workload: Annotated[str, typer.Option(help="See 'harness list workloads'.")] = DEFAULTS.workload,
     clients: int = DEFAULTS.clients,
@@ -72,14 +73,13 @@ def run_command(
     plan = plans.decode(
         {
             "lock": lock,
-            "cluster": _backend(cluster),
             "kind": f"redis-{topology}" if topology else "",
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
         }
     )
-    plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)))
-    reason = AUTO if cluster == "auto" else ""
+    plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)), image=image)
+    plan, reason = _on(plan, cluster)
     if runs < 1:
         raise UsageError(f"runs must be at least 1, got {runs}")
     command = shlex.join(["harness", *sys.argv[1:]])
@@ -88,10 +88,13 @@ def run_command(
     raise typer.Exit(_one(plan, out, command, reason, json=json, quiet=quiet))
 
 
-def _backend(cluster: str) -> str:
-    if cluster not in ("auto", "sim", "docker"):
-        raise UsageError(f"--cluster must be auto, sim or docker, got {cluster!r}")
-    return "sim" if cluster == "auto" else cluster
+def _on(plan: Plan, cluster: str) -> tuple[Plan, str]:
+    """The plan completed for a cluster, and why this one."""
+    if cluster not in (AUTO, *BACKENDS):
+        raise UsageError(f"--cluster must be one of {', '.join([AUTO, *BACKENDS])}, got {cluster!r}")
+    if cluster == AUTO:
+        return choose(plan)
+    return complete(msgspec.structs.replace(plan, cluster=cluster)), ""
 
 
 def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
@@ -102,7 +105,6 @@ def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
 def _one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet: bool) -> int:
     from reports import run_report
 
-    plan = complete(plan)
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({reason})" if reason else ""
     console.print(f"cluster: {plan.cluster}, {plan.kind}, {plan.nodes} nodes{because}", soft_wrap=True)
@@ -126,14 +128,16 @@ def _printed(write: Callable[[], None]) -> None:
 
 
 def _many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: bool) -> int:
-    """Consecutive seeds; the runs that are not valid are kept, with a report of each."""
-    plan = complete(plan)
+    """Consecutive seeds; the runs that are not valid are kept, with a report of each. What does not happen a second
+    time in the same way is kept from the first."""
+    store = out if plan.cluster == "docker" else None
     console = Console(stderr=True, quiet=json, highlight=False)
     outcomes: list[Outcome] = []
     with contextlib.redirect_stdout(sys.stderr), _progress(console, plan.lock) as progress:
         for number in range(runs):
             progress(number / runs, f"run {number + 1} of {runs}")
-            result = run(msgspec.structs.replace(plan, seed=plan.seed + number))
+            seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
+            result = run(seeded, store=store, command=command, reason=reason)
             if result.interrupted:
                 break
             outcomes.append(Outcome.of(result if result.valid is True else _keep(result, out, command, reason)))
@@ -143,10 +147,10 @@ def _many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: 
 
 
 def _keep(result: Result, out: Path, command: str, reason: str) -> Result:
-    """The same run again, stored: same seed, same bytes."""
+    """The run with its report; on the simulator it is run again for that: same seed, same bytes."""
     from reports import run_report
 
-    kept = run(result.plan, store=out, command=command, reason=reason)
+    kept = result if result.folder is not None else run(result.plan, store=out, command=command, reason=reason)
     assert kept.folder is not None
     run_report.write(kept.folder)
     return kept
@@ -167,6 +171,7 @@ def _progress(console: Console, title: str) -> Iterator[Report]:
 @app.command("replay")
 def replay_command(
     given: Annotated[Path, typer.Argument(help="The folder of a run, or a plan.toml.", metavar="FILE|RUN")],
+    cluster: Annotated[str, typer.Option(help="Run it on another cluster: auto, sim or docker.")] = "",
     out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
     json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
@@ -174,7 +179,9 @@ def replay_command(
     """Repeat a stored run, or run a plan: on the simulator the history is the same, byte for byte."""
     path = given / stores.PLAN if given.is_dir() else given
     command = shlex.join(["harness", *sys.argv[1:]])
-    raise typer.Exit(_one(plans.load(path), out, command, "", json=json, quiet=quiet))
+    plan = plans.load(path)
+    plan, reason = _on(plan, cluster or plan.cluster)
+    raise typer.Exit(_one(plan, out, command, reason, json=json, quiet=quiet))
 
 
 @app.command("report")
@@ -195,6 +202,14 @@ def report_command(given: Annotated[Path, typer.Argument(help="The folder of a r
     if short:
         typer.echo(f"harness: {folder / stores.HISTORY}: {short}", err=True)
         raise typer.Exit(UNKNOWN)
+
+
+@app.command("doctor")
+def doctor_command() -> None:
+    """Say what this machine has for real clusters, what it lacks, and the command that installs it."""
+    from .doctor import doctor
+
+    raise typer.Exit(doctor(Console(highlight=False)))
 
 
 @app.command("list")

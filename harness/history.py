@@ -14,6 +14,7 @@ import gzip
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import le
 from pathlib import Path
 from typing import IO, Any, Final, Literal, overload
 
@@ -155,6 +156,8 @@ class History(Sequence[Op]):
     def in_order(self) -> History:
         """The entries by time, numbered anew; entries of one time keep their order. Clients in containers are heard
         one after the other, so what is recorded as it comes may be a little out of order."""
+        if all(map(le, self.time, self.time[1:])):
+            return self
         order = sorted(range(len(self)), key=self.time.__getitem__)
         return History(msgspec.structs.replace(self[old], index=new) for new, old in enumerate(order))
 

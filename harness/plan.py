@@ -67,6 +67,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     title: str = ""
     cluster: str = "sim"
     kind: str = ""
+    image: str = ""
+    """On real clusters: the image that the servers run in; their own if nothing is said."""
     nodes: int = 0
     clients: int = 5
     keys: int = 1
@@ -119,8 +121,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
                 )
         for spec in self.faults:
             self._check_schedule(spec)
-            if spec.on is None and (spec.at is None) == (spec.every is None):
+            if (spec.on is None and (spec.at is None) == (spec.every is None)) or (spec.on and spec.at is not None):
                 raise UsageError(f"fault {spec.fault!r}: give one of 'at', 'every' and 'on'")
+            _refuse_idle_words(spec)
         return self
 
     def _check_numbers(self) -> None:
@@ -138,6 +141,15 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
                 raise UsageError(f"fault {spec.fault!r}: {name} must be from {low:g} to {LONGEST:g}, got {value:g}")
         if spec.client is not None and not 0 <= spec.client < self.clients:
             raise UsageError(f"fault {spec.fault!r}: client must be from 0 to {self.clients - 1}, got {spec.client}")
+
+
+def _refuse_idle_words(spec: FaultSpec) -> None:
+    """What speaks of an event means nothing at a time, and a plan must not say what is not done."""
+    defaults = {"client": None, "node": None, "nth": 1, "times": 1, "delay": 0.0}
+    idle = [name for name, default in defaults.items() if getattr(spec, name) != default]
+    if spec.on is None and idle:
+        when = "at" if spec.at is not None else "every"
+        raise UsageError(f"fault {spec.fault!r}: {', '.join(idle)} go with an event ('on'), not with {when!r}")
 
 
 _DURATIONS: Final = frozenset(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import shlex
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -24,9 +25,9 @@ from checkers.base import Verdict, merge, run_all
 
 from . import client_program, story
 from .client_program import find_lock, find_workload
-from .clusters import kinds
+from .clusters import docker_kinds, kinds, sim
 from .clusters.base import Cluster
-from .clusters.sim import SimCluster, abilities
+from .clusters.sim import SimCluster
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
 from .history import History, HistoryError, HistoryWriter
 from .nemesis import needs, refuse_overlap, refuse_unknown_words
@@ -37,6 +38,9 @@ from .store import HISTORY, PLAN, new_run, write_logs, write_results
 from .workloads.resource import Resource
 
 SCHEMA: Final = 1
+SOCKET: Final = "/var/run/docker.sock"
+BACKENDS: Final = {"sim": sim.abilities, "docker": docker_kinds.abilities}
+"""What faults may do to a cluster of a kind, by backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,9 @@ class Result:
 
 def complete(plan: Plan) -> Plan:
     """The plan with the cluster kind filled in; raises what stands in its way before anything is started."""
-    if plan.cluster != "sim":
-        raise EnvironmentLacking(f"this version has no {plan.cluster!r} clusters; use --cluster sim")
-    if not patches.SUPPORTED:
+    if plan.cluster not in BACKENDS:
+        raise UsageError(f"cluster must be one of {', '.join(BACKENDS)}, got {plan.cluster!r}")
+    if plan.cluster == "sim" and not patches.SUPPORTED:
         raise EnvironmentLacking(patches.NEEDS)
     lock = find_lock(plan.lock)
     find_workload(plan.workload)
@@ -76,29 +80,55 @@ def complete(plan: Plan) -> Plan:
     if kind not in lock.info.kinds:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
     if kind not in kinds.kinds():
-        raise UsageError(f"there is no simulated cluster of kind {kind!r}; there are {', '.join(kinds.kinds())}")
+        raise UsageError(f"there is no cluster of kind {kind!r}; there are {', '.join(kinds.kinds())}")
+    if plan.image and plan.cluster != "docker":
+        raise UsageError("an image is for real servers: --image goes with --cluster docker")
     nodes = plan.nodes or kinds.default_nodes(kind)
     hosts = kinds.host_names(kind, nodes, plan.clients)
     for spec in plan.faults:
-        _refuse_impossible(spec, kind)
+        _refuse_impossible(spec, plan.cluster, kind)
         refuse_unknown_words(spec, hosts)
     return msgspec.structs.replace(plan, kind=kind, nodes=nodes)
 
 
-def _refuse_impossible(spec: FaultSpec, kind: str) -> None:
+def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
     """Say before the run what a cluster cannot do, instead of skipping it in silence."""
     refuse_overlap(spec)
-    missing = sorted(needs(spec) - abilities(kind))
+    able = BACKENDS[backend](kind)
+    missing = sorted(needs(spec) - able)
     if missing:
         raise UsageError(
-            f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {kind} cluster cannot do; "
-            f"it can: {', '.join(sorted(abilities(kind)))}"
+            f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {kind} cluster on {backend} cannot do; "
+            f"it can: {', '.join(sorted(able))}"
         )
 
 
-def open_cluster(plan: Plan) -> Cluster:
-    """The cluster a plan asks for."""
+def choose(plan: Plan) -> tuple[Plan, str]:
+    """The plan on docker where an engine answers and the plan can be run there, else on the simulator; and why."""
+    try:
+        missing = _no_engine()
+        real = complete(msgspec.structs.replace(plan, cluster="docker"))
+    except UsageError as error:
+        missing = str(error)
+    if not missing:
+        return real, "a Docker engine answers"
+    return complete(msgspec.structs.replace(plan, cluster="sim")), missing
+
+
+def _no_engine() -> str:
+    """Why there is no engine, or nothing. Asked without the SDK first, which takes its time to load."""
+    if "DOCKER_HOST" not in os.environ and not Path(SOCKET).exists():
+        return "no Docker engine here"
+    from .containers.engine import answers
+
+    return "" if answers() else "no Docker engine answers"
+
+
+def open_cluster(plan: Plan, report: Callable[[str], None] = lambda line: None) -> Cluster:  # noqa: ARG005
+    """The cluster a plan asks for; ``report`` is told what its start is at."""
     stock = find_workload(plan.workload).stock(plan, plan.time_limit)
+    if plan.cluster == "docker":
+        return _docker_cluster(plan, stock, report)
     return SimCluster(
         kind=plan.kind,
         nodes=plan.nodes,
@@ -107,6 +137,29 @@ def open_cluster(plan: Plan) -> Cluster:
         resource=Resource(plan.fencing, stock).answer,
         options=plan.server_options,
         program=client_program.run,
+    )
+
+
+def _docker_cluster(plan: Plan, stock: dict[str, int], report: Callable[[str], None]) -> Cluster:
+    from .clusters.docker import Clients, DockerCluster
+    from .containers.requirements import requirements_of
+
+    asked = [requirements_of(name) for name in (plan.lock, plan.workload)]
+    folders = {folder for _, folder in asked if folder is not None}
+    if len(folders) > 1:
+        raise UsageError(f"lock and workload must come from one folder, got {' and '.join(sorted(map(str, folders)))}")
+    return DockerCluster(
+        kind=plan.kind,
+        nodes=plan.nodes,
+        clients=Clients(
+            plan.clients, tuple(sorted({name for names, _ in asked for name in names})), next(iter(folders), None)
+        ),
+        seed=plan.seed,
+        resource=msgspec.json.encode({"fencing": plan.fencing, "stock": stock}).decode(),
+        options=plan.server_options,
+        needs=frozenset(need for spec in plan.faults for need in needs(spec)),
+        image=plan.image,
+        report=report,
     )
 
 
@@ -119,7 +172,7 @@ def run(
     the plan cannot be run.
     """
     plan = complete(plan.check())
-    cluster = open_cluster(plan)
+    cluster = open_cluster(plan, lambda line: progress(0.0, line) if progress is not None else None)
     started = datetime.now(UTC)
     folder = None if store is None else new_run(store, plan.lock, plan.seed, started)
     if folder is not None:
@@ -130,14 +183,18 @@ def run(
     with _interrupts(cluster):
         runner.run()
     real = time.monotonic() - real
+    recorded = runner.recorder.history
+    history = recorded.in_order()
     if folder is not None:
-        write_logs(folder, cluster.logs(runner.recorder.history.origin))
+        if history is not recorded:
+            history.save(folder / HISTORY)
+        write_logs(folder, cluster.logs(history.origin))
     about = {
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "command": command,
         "real_seconds": round(real, 3),
     }
-    return _judge(plan, runner.recorder.history, folder, about, reason)
+    return _judge(plan, history, folder, about, reason)
 
 
 def rejudge(folder: Path) -> Result:
@@ -146,7 +203,7 @@ def rejudge(folder: Path) -> Result:
         history, _ = History.salvage(folder / HISTORY)
     except HistoryError as error:
         raise UsageError(str(error)) from error
-    return _judge(complete(load(folder / PLAN)), history, folder, {})
+    return _judge(complete(load(folder / PLAN)), history.in_order(), folder, {})
 
 
 def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, Any], reason: str = "") -> Result:

@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import count
 from typing import Any, Final
@@ -92,18 +92,26 @@ class Conversation:
         self.ended = threading.Event()
         self._channel = start(self._line, on_end=self._end)
 
-    def ask(self, op: str, *, timeout: float = 10.0, **fields: Any) -> Any:
-        """The answer to a request; raises :class:`Unanswered` or :class:`Refused`."""
+    def request(self, op: str, **fields: Any) -> Future[Any]:
+        """Send a request; the future's exception is :class:`Unanswered` or :class:`Refused`."""
         number = next(self._numbers)
         future: Future[Any] = Future()
+        future.add_done_callback(lambda _: self._waiting.pop(number, None))
         self._waiting[number] = future
         try:
             self.tell(op, id=number, **fields)
-            return future.result(timeout)
+        except Unanswered as error:
+            future.set_exception(error)
+        return future
+
+    def ask(self, op: str, *, patience: float = 10.0, **fields: Any) -> Any:
+        """The answer to a request; raises :class:`Unanswered` or :class:`Refused`."""
+        future = self.request(op, **fields)
+        try:
+            return future.result(patience)
         except FutureTimeout as error:
-            raise Unanswered(f"no answer to {op!r} within {timeout:g} s{self._said()}") from error
-        finally:
-            self._waiting.pop(number, None)
+            future.cancel()
+            raise Unanswered(f"no answer to {op!r} within {patience:g} s{self._said()}") from error
 
     def tell(self, op: str, **fields: Any) -> None:
         """Send what is not answered; raises :class:`Unanswered` if nobody is there."""
@@ -125,17 +133,21 @@ class Conversation:
         if not line.strip():
             return
         answer = self._decode(line)
-        future = self._waiting.get(answer.get("id", 0))
-        if future is None:
+        if "id" not in answer:
             self._on_event(answer)
-        elif "error" in answer:
-            future.set_exception(Refused(answer["error"]))
-        else:
-            future.set_result(answer.get("ok"))
+            return
+        future = self._waiting.get(answer["id"])
+        if future is None:
+            return
+        with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+            if "error" in answer:
+                future.set_exception(Refused(answer["error"]))
+            else:
+                future.set_result(answer.get("ok"))
 
     def _end(self) -> None:
         self.ended.set()
         for future in list(self._waiting.values()):
-            if not future.done():
+            with contextlib.suppress(InvalidStateError):
                 future.set_exception(Unanswered(f"the program has ended{self._said()}"))
         self._on_event({"ended": True})

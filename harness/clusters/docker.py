@@ -1,0 +1,370 @@
+"""The real cluster: servers and clients in containers, on real time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from ..containers.channel import Refused, Unanswered
+from ..containers.engine import Box, Deployment, connect, in_parallel
+from ..containers.helper import Helper
+from ..containers.images import Images
+from . import kinds
+from .base import Address, Links, Record, Shape, Snare, State, Tap
+from .docker_hosts import Client, Entries, Server
+from .docker_kinds import RedisServers, abilities
+from .docker_network import Wires
+
+RESOURCE: Final = "resource"
+RESOURCE_PORT: Final = 7000
+ANSWER: Final = 0.5
+"""Seconds in which a program that is not paused answers."""
+REVIVAL: Final = 5.0
+"""Seconds in which a server that was started answers."""
+PROXIED: Final = frozenset({"shape", "swallow", "reset"})
+"""Abilities that need a proxy before each client."""
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """What clients need beside their job: ``requirements`` are distributions of a user's lock, ``source`` is a folder
+    with a user's modules."""
+
+    count: int
+    requirements: tuple[str, ...] = ()
+    source: Path | None = None
+
+
+@dataclass(slots=True)
+class _Clock:
+    """How a host's wall clock was set: ns ahead, s gained a second, and when (monotonic ns)."""
+
+    offset_ns: int
+    rate: float
+    since_ns: int = field(default_factory=time.monotonic_ns)
+
+    def now(self) -> int:
+        return self.offset_ns + round(self.rate * (time.monotonic_ns() - self.since_ns))
+
+
+class DockerCluster:
+    """See :class:`harness.clusters.base.Cluster`. ``needs`` are the abilities that the plan's faults ask for: what is
+    expensive (a proxy before each client) is only there if it is needed. ``resource`` is the configuration of
+    :mod:`harness.workloads.resource_server`, ``image`` a reference that stands in for the servers' own image."""
+
+    backend = "docker"
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        nodes: int,
+        clients: Clients,
+        seed: int,
+        resource: str,
+        options: Mapping[str, Any],
+        needs: frozenset[str],
+        image: str = "",
+        report: Report = lambda line: None,  # noqa: ARG005
+        by_hand: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.abilities = abilities(kind)
+        self.servers = RedisServers(kind, nodes or kinds.default_nodes(kind), options)
+        self.deployment = Deployment(connect(), kind, by_hand=by_hand)
+        self._clients = clients
+        self._seed = seed
+        self._resource_config = resource
+        self._proxied = bool(needs & PROXIED)
+        self._image = image
+        self._report = report
+        self._entries: Entries = Entries()
+        self._hosts: dict[str, Server | Client] = {}
+        self._boxes: dict[str, Box] = {}
+        self._clocks: dict[str, _Clock] = {}
+        self._pauses: Counter[str] = Counter()
+        self._kills: Counter[str] = Counter()
+        self._wiped: set[str] = set()
+        self._closing = contextlib.ExitStack()
+        self._error: Exception | None = None
+
+    # Life.
+
+    @property
+    def hosts(self) -> list[Server | Client]:
+        return list(self._hosts.values())
+
+    def run(self, main: Callable[[], None]) -> None:
+        try:
+            self.start_all()
+            main()
+        finally:
+            self.stop_all()
+        if self._error is not None:
+            raise self._error
+        for host in self._hosts.values():
+            if isinstance(host, Client) and host.failure:
+                raise RuntimeError(host.failure)
+
+    def start_all(self) -> None:
+        """Everything up to servers that know each other and clients that wait for a job."""
+        images = Images(self.deployment.client, self._report)
+        client_image = images.client(self._clients.requirements)
+        server_image = images.ensure(self._image) if self._image else images.redis()
+        proxy_image = images.toxiproxy() if self._proxied else ""
+        self._report("starting containers")
+        self._closing.callback(self.deployment.close)
+        self.deployment.open()
+        names = kinds.clients(self._clients.count)
+        make = self.deployment.box
+        boxes = in_parallel(
+            [
+                partial(make, RESOURCE, client_image, RESOURCE),
+                *(partial(make, name, server_image, role, tmpfs={"/data": "mode=777"})
+                  for name, role in self.servers.roles.items()),
+                *(partial(make, name, client_image, "client", volumes=self._volumes()) for name in names),
+                partial(Helper, self.deployment, client_image),
+            ]
+        )  # fmt: skip
+        self._helper: Helper = boxes.pop()
+        self._closing.callback(self._helper.close)
+        self._boxes = dict(zip([RESOURCE, *self.servers.roles, *names], boxes, strict=True))
+        self.servers.addresses.update({name: self._boxes[name].ip for name in self.servers.roles})
+        self._start_resource()
+        self._start_clients(names)
+        self._start_servers()
+        proxies = self._proxies(proxy_image, names) if self._proxied else {}
+        self._wires = Wires(self._helper, self._boxes, proxies, self._seed)
+        for name in names:
+            self._client(name).conversation.ask("ping", patience=REVIVAL)
+        self._report("")
+
+    def _proxies(self, image: str, names: list[str]) -> Any:
+        from ..containers.sidecar import open_links
+
+        return open_links(self.deployment, image, self._helper, self._ends(names))
+
+    def _volumes(self) -> dict[str, dict[str, str]]:
+        return {str(self._clients.source): {"bind": "/user", "mode": "ro"}} if self._clients.source else {}
+
+    def _ends(self, clients: list[str]) -> Mapping[str, tuple[Box, dict[str, tuple[str, int]]]]:
+        """Each client's box, and the addresses of whom it talks to."""
+        peers = {name: (self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles}
+        return {name: (self._boxes[name], {**peers, RESOURCE: self.resource()}) for name in clients}
+
+    def _start_resource(self) -> None:
+        ready = threading.Event()
+        command = ["python3", "-m", "harness.workloads.resource_server", str(RESOURCE_PORT), self._resource_config]
+        channel = self._boxes[RESOURCE].start(command, lambda _: ready.set())
+        self._closing.callback(channel.close)
+        if not ready.wait(REVIVAL * 2):
+            raise RuntimeError(f"the resource does not start: {' | '.join(channel.errors)}")
+
+    def _start_clients(self, names: list[str]) -> None:
+        environment = {"PYTHONPATH": "/user"} if self._clients.source else {}
+        self._dispatcher = threading.Thread(target=self._dispatch, name="entries", daemon=True)
+        self._dispatcher.start()
+        self._closing.callback(self._end_dispatch)
+        for name in names:
+            client = self._hosts[name] = Client(name, self._boxes[name], self._entries, environment)
+            self._closing.callback(client.close)
+            client.start()
+
+    def _start_servers(self) -> None:
+        clients, self._hosts = self._hosts, {}
+        for name, role in self.servers.roles.items():
+            server = self._hosts[name] = Server(name, role, self._boxes[name])
+            self._closing.callback(server.close)
+        self._hosts.update(clients)
+        for stage in self.servers.stages:
+            for name in stage:
+                self._server(name).start(*self.servers.program(name))
+            self.servers.await_stage(stage)
+
+    def stop_all(self) -> None:
+        """Remove everything, however far the start got."""
+        self._report("removing containers")
+        for name in sorted(+self._pauses):  # what is frozen cannot be ended
+            self._boxes[name].unpause()
+        self._closing.close()
+        self._report("")
+
+    def _dispatch(self) -> None:
+        """Record what clients tell, one after the other; a fault on an event strikes in this thread."""
+        while (take := self._entries.get()) is not None:
+            try:
+                take()
+            except Exception as error:  # noqa: BLE001 - raised again when the run is over
+                self._error = self._error or error
+
+    def _end_dispatch(self) -> None:
+        self._entries.put(None)
+        self._dispatcher.join()
+
+    def interrupt(self) -> None:
+        raise KeyboardInterrupt
+
+    # The cluster as clients and recorders see it.
+
+    def endpoints(self) -> Address:
+        return self.servers.address()
+
+    def resource(self) -> tuple[str, int]:
+        return self._boxes[RESOURCE].ip, RESOURCE_PORT
+
+    def clock(self) -> tuple[int, int]:
+        return time.monotonic_ns(), time.time_ns()
+
+    def logs(self, origin_ns: int) -> dict[str, str]:
+        return {name: "".join(self._dated(server, origin_ns)) for name, server in self._hosts.items()
+                if isinstance(server, Server)}  # fmt: skip
+
+    @staticmethod
+    def _dated(server: Server, origin_ns: int) -> Iterator[str]:
+        """The server's own clock stands in each line already."""
+        for at, line in list(server.lines):
+            yield f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n"
+
+    def launch(self, client: str, job: Any, record: Record) -> Callable[[float], bool]:
+        return self._client(client).launch(job, record)
+
+    def tap(self, tap: Tap | None) -> None:
+        """Not among the abilities: nobody reads along between clients and servers."""
+        if tap is not None:
+            raise NotImplementedError("a real cluster does not report single commands")
+
+    # Processes.
+
+    def pause(self, host: str) -> None:
+        self._pauses[host] += 1
+        if self._pauses[host] == 1:
+            self._boxes[host].pause()
+
+    def resume(self, host: str) -> None:
+        if self._pauses[host] == 1:
+            self._boxes[host].unpause()
+        self._pauses[host] = max(0, self._pauses[host] - 1)
+
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        self._kills[host] += not for_good
+        self._helper.kill([self._boxes[host]])
+
+    def start(self, host: str, *, wiped: bool) -> None:
+        """Start a dead host's program, and give it its wall clock again: a new process begins with true time. Between
+        its start and that pass some milliseconds, in which a server may read its data."""
+        self._kills[host] = max(0, self._kills[host] - 1)
+        if wiped:
+            self._wiped.add(host)
+        if self._kills[host] == 0:
+            self._revive(host, wiped=host in self._wiped)
+            self._wiped.discard(host)
+
+    def _revive(self, host: str, *, wiped: bool) -> None:
+        target = self._hosts[host]
+        if isinstance(target, Client):
+            target.start()
+            with contextlib.suppress(Unanswered):
+                target.conversation.ask("ping", patience=REVIVAL)
+        else:
+            command, environment = self.servers.program(host)
+            target.start(command, {**environment, "WIPE": "yes" if wiped else ""})
+            self._await_answer(host)
+        if host in self._clocks:
+            self._helper.move_clocks([self._boxes[host]], self._clocks[host].now(), self._clocks[host].rate)
+
+    def _await_answer(self, host: str) -> None:
+        deadline = time.monotonic() + REVIVAL
+        while not self.servers.answers(host) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def hang(self, host: str) -> None:
+        self._client(host).conversation.tell("hang")
+
+    def hung(self, host: str) -> bool:
+        return self._client(host).hung
+
+    def state(self, host: str) -> State:
+        if self._works(host):
+            return "running"
+        return "paused" if self._helper.alive(self._boxes[host]) else "dead"
+
+    def _works(self, host: str) -> bool:
+        if isinstance(self._hosts[host], Server):
+            return self.servers.answers(host)
+        try:
+            self._client(host).conversation.ask("ping", patience=ANSWER)
+        except (Unanswered, Refused):
+            return False
+        return True
+
+    def size(self, host: str) -> int | None:
+        return self.servers.size(host)
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
+        clock = self._clocks[host] = _Clock(round(offset * 1e9), rate)
+        self._helper.move_clocks([self._boxes[host]], clock.offset_ns, rate)
+
+    def read_clock(self, host: str) -> int:
+        """As the host's own program reads it; from its memory where it does not answer, because it is paused."""
+        read = self.servers.clock(host) if isinstance(self._hosts[host], Server) else self._client_clock(host)
+        return self._helper.clock(self._boxes[host]) if read is None else read
+
+    def _client_clock(self, host: str) -> int | None:
+        try:
+            mono, wall = self._client(host).conversation.ask("clock", patience=ANSWER)
+        except (Unanswered, Refused):
+            return None
+        now, true = self.clock()
+        return int(wall - (true - (now - mono)))
+
+    # Network.
+
+    def cut(self, links: Links) -> None:
+        self._wires.cut(links)
+
+    def mend(self, links: Links) -> None:
+        self._wires.mend(links)
+
+    def reaches(self, source: str, target: str, timeout: float) -> float | None:
+        if self._wires.shaped_by_proxy(source, target):
+            client = self._wires.end_with_proxy(source, target)
+            assert client is not None
+            server = target if client == source else source
+            port = RESOURCE_PORT if server == RESOURCE else self.servers.port(server)
+            return self._helper.knock(self._boxes[client], self._boxes[server].ip, port, timeout)
+        return self._helper.ping(self._boxes[source], self._boxes[target].ip, timeout)
+
+    def shape(self, links: Links, shape: Shape) -> Callable[[], None]:
+        return self._wires.shape(links, shape)
+
+    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
+        return self._wires.snare(source, target, needle, delay)
+
+    def break_streams(self, host: str) -> int:
+        peers = [(self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles]
+        count = self._helper.connections(self._boxes[host], peers)
+        self._wires.reset(host)
+        return count
+
+    def primary(self) -> str | None:
+        return self.servers.primary()
+
+    def _client(self, name: str) -> Client:
+        host = self._hosts[name]
+        assert isinstance(host, Client), name
+        return host
+
+    def _server(self, name: str) -> Server:
+        host = self._hosts[name]
+        assert isinstance(host, Server), name
+        return host

@@ -1,0 +1,120 @@
+"""Hosts of a real cluster: a container, and the program in it that can die and come back."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from ..containers.channel import Channel, Conversation, Refused, Unanswered
+from ..containers.engine import Box
+from .base import Record, Role
+
+AGENT: Final = ["python3", "-m", "harness.client_agent"]
+Entries = queue.SimpleQueue[Callable[[], None] | None]
+"""What clients tell, to be recorded one after the other by one thread."""
+
+
+class Server:
+    """A host with a server or a sentinel on it; keeps the lines that it writes, with their times of arrival."""
+
+    def __init__(self, name: str, role: Role, box: Box) -> None:
+        self.name = name
+        self.role = role
+        self.box = box
+        self.address = box.ip
+        self.lines: list[tuple[int, str]] = []
+        self._channel: Channel | None = None
+
+    def start(self, command: list[str], environment: Mapping[str, str]) -> None:
+        self._channel = self.box.start(command, self._hear, environment=dict(environment))
+
+    def _hear(self, line: bytes) -> None:
+        self.lines.append((time.monotonic_ns(), line.decode(errors="replace").rstrip("\r")))
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+
+class Client:
+    """A host with the client program on it."""
+
+    role: Role = "client"
+
+    def __init__(self, name: str, box: Box, entries: Entries, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self.box = box
+        self.address = box.ip
+        self.failure: str | None = None
+        """Why the client program ended, where it should not have."""
+        self._entries = entries
+        self._environment = dict(environment)
+        self._hung = threading.Event()
+        self._record: Record | None = None
+        self._conversation: Conversation | None = None
+
+    def start(self) -> None:
+        """Start the client program, which then waits for its job."""
+        self._hung.clear()
+        self._conversation = Conversation(
+            lambda on_line, on_end: self.box.start(AGENT, on_line, on_end=on_end, environment=self._environment),
+            self._on_event,
+        )
+
+    @property
+    def conversation(self) -> Conversation:
+        assert self._conversation is not None, f"{self.name} was never started"
+        return self._conversation
+
+    @property
+    def hung(self) -> bool:
+        return self._hung.is_set()
+
+    def launch(self, job: Any, record: Record) -> Callable[[float], bool]:
+        self._record = record
+        return self._joined(self.conversation.request("run", job=job))
+
+    def _joined(self, loop: Future[Any]) -> Callable[[float], bool]:
+        loop.add_done_callback(self._note_failure)
+
+        def join(timeout: float) -> bool:
+            deadline = time.monotonic() + timeout
+            while not (loop.done() or self.hung):
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.02)
+            return True
+
+        return join
+
+    def _note_failure(self, loop: Future[Any]) -> None:
+        """A program that was killed is no failure; one that raised is."""
+        if not loop.cancelled() and isinstance(loop.exception(), Refused):
+            self.failure = f"the client program on {self.name} failed: {loop.exception()}"
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if event.get("hung"):
+            self._hung.set()
+        if "entry" in event and self._record is not None:
+            record, conversation = self._record, self._conversation
+
+            def take() -> None:
+                record(**event["entry"])
+                if event.get("waits") and conversation is not None:
+                    _go(conversation)
+
+            self._entries.put(take)
+
+    def close(self) -> None:
+        if self._conversation is not None:
+            self._conversation.close()
+
+
+def _go(conversation: Conversation) -> None:
+    with contextlib.suppress(Unanswered):  # the fault that the client waited for may have killed it
+        conversation.tell("go")

@@ -1,0 +1,153 @@
+"""What faults have done to the links of a real cluster, and how it is put into effect.
+
+Cuts and losses are nftables rules in the network namespace of the host that would receive the packets. Links between
+clients and servers are shaped by Toxiproxy, links between servers by packets that wait in a queue (NFQUEUE).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..containers.engine import Box
+from ..containers.helper import Helper
+from .base import Links, Shape, Snare
+
+TABLE: Final = "lock_harness"
+_PARTS: Final = 10_000
+"""Of a chance: nftables draws whole numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weight:
+    links: frozenset[tuple[str, str]]
+    shape: Shape
+
+
+class Wires:
+    """``boxes`` by host name; ``proxies`` by client, where clients have them."""
+
+    def __init__(self, helper: Helper, boxes: Mapping[str, Box], proxies: Mapping[str, Any], seed: int) -> None:
+        self._helper = helper
+        self._boxes = boxes
+        self._proxies = proxies
+        self._seed = seed
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._weights: list[_Weight] = []
+        self._proxied: set[frozenset[str]] = set()
+        self._lock = threading.RLock()
+
+    def cut(self, links: Links) -> None:
+        with self._lock:
+            self._cuts.update(links)
+            self._filter({target for _, target in links})
+
+    def mend(self, links: Links) -> None:
+        with self._lock:
+            self._cuts.subtract(links)
+            self._cuts = +self._cuts
+            self._filter({target for _, target in links})
+
+    def shape(self, links: Links, shape: Shape) -> Callable[[], None]:
+        """See :meth:`harness.clusters.base.Cluster.shape`."""
+        weight = _Weight(frozenset(links), shape)
+        timed = Shape(shape.latency, shape.jitter, 0.0, shape.rate)
+        undo = [self._proxy(*link, timed) for link in links if timed != Shape() and self.end_with_proxy(*link)]
+        with self._lock:
+            self._weights.append(weight)
+            self._put_on(weight)
+
+        def relieve() -> None:
+            with self._lock:
+                if weight not in self._weights:
+                    return
+                self._weights.remove(weight)
+                self._put_on(weight)
+            for call in undo:
+                call()
+
+        return relieve
+
+    def snare(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
+        """Lie in wait for one message between a client and a server."""
+        client = self.end_with_proxy(source, target)
+        if client is None:
+            raise ValueError(f"no proxy between {source} and {target}")
+        server, direction = (target, "request") if client == source else (source, "reply")
+        snare: Snare = self._proxies[client].snare(server, direction, needle, delay)
+        return snare
+
+    def reset(self, client: str) -> None:
+        """Reset all connections of a client."""
+        self._proxies[client].reset()
+
+    def shaped_by_proxy(self, source: str, target: str) -> bool:
+        """Has a proxy shaped this link, so that only data that passes it tells the truth?"""
+        return frozenset((source, target)) in self._proxied
+
+    def end_with_proxy(self, source: str, target: str) -> str | None:
+        """The client of a link, if it has a proxy for it."""
+        return next((end for end in (source, target) if end in self._proxies), None)
+
+    def _proxy(self, source: str, target: str, shape: Shape) -> Callable[[], None]:
+        client = self.end_with_proxy(source, target)
+        assert client is not None
+        server, direction = (target, "request") if client == source else (source, "reply")
+        self._proxied.add(frozenset((source, target)))
+        undo: Callable[[], None] = self._proxies[client].shape(
+            server, direction, latency=shape.latency, jitter=shape.jitter, rate=shape.rate
+        )
+        return undo
+
+    def _put_on(self, weight: _Weight) -> None:
+        targets = {target for _, target in weight.links}
+        if weight.shape.loss:
+            self._filter(targets)
+        if (weight.shape.latency, weight.shape.jitter, weight.shape.rate) != (0.0, 0.0, None):
+            for target in targets:
+                self._delay(target, {source for source, end in weight.links if end == target})
+
+    def _filter(self, targets: set[str]) -> None:
+        self._helper.filter({self._boxes[target]: self._rules(target) for target in sorted(targets)})
+
+    def _rules(self, target: str) -> str:
+        """The whole table of a host, which takes the place of the last one in one step."""
+        cut = sorted(self._boxes[source].ip for source, end in self._cuts if end == target)
+        rules = [f"ip saddr {{ {', '.join(cut)} }} drop"] if cut else []
+        for weight in self._weights:
+            sources = sorted(source for source, end in weight.links if end == target and weight.shape.loss)
+            if sources:
+                addresses = ", ".join(self._boxes[source].ip for source in sources)
+                chance = f"numgen random mod {_PARTS} < {round(weight.shape.loss * _PARTS)}"
+                rules.append(f"ip saddr {{ {addresses} }} {chance} drop")
+        fresh = f"table inet {TABLE} {{}}\ndelete table inet {TABLE}\n"
+        if not rules:
+            return fresh
+        # Before connection tracking, like packets that never arrived.
+        hook = "type filter hook prerouting priority -300; policy accept;"
+        lines = "\n".join([f"table inet {TABLE} {{", "chain arrivals {", hook, *rules, "}", "}"])
+        return f"{fresh}{lines}\n"
+
+    def _delay(self, target: str, sources: set[str]) -> None:
+        """Queue packets from servers to servers."""
+        if not any(self.end_with_proxy(source, target) is None for source in sources):
+            return
+        wanted: dict[str, dict[str, Any]] = {}
+        for source in {source for weight in self._weights for source, end in weight.links if end == target}:
+            if self.end_with_proxy(source, target) is None:
+                wanted[self._boxes[source].ip] = self._sum(source, target)
+        self._helper.delay(self._boxes[target], wanted, self._seed)
+
+    def _sum(self, source: str, target: str) -> dict[str, Any]:
+        shapes = [weight.shape for weight in self._weights if (source, target) in weight.links]
+        rates = [shape.rate for shape in shapes if shape.rate is not None]
+        return {
+            "delay": sum(shape.latency for shape in shapes),
+            "jitter": sum(shape.jitter for shape in shapes),
+            "loss": 0.0,
+            "rate": min(rates, default=None),
+            "reorder": False,
+        }
