@@ -15,6 +15,8 @@ OPTIONS: Final[dict[str, Any]] = {
     "cap_drop": ["ALL"],
     "cap_add": ["NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_PTRACE", "KILL"],
 }
+PROXY_USER: Final = 65533
+"""Whom a client's proxy runs as: how its connections are told from the client's own."""
 
 
 class Helper:
@@ -36,9 +38,15 @@ class Helper:
         trip: float | None = self._ask("ping", pid=source.pid, address=address, timeout=timeout, wait=timeout + 5)
         return trip
 
+    def knock(self, source: Box, address: str, port: int, timeout: float) -> float | None:
+        """Seconds until a Redis server answers ``PING``, through whatever is in the way; None if it does not."""
+        fields = {"address": address, "port": port, "timeout": timeout}
+        trip: float | None = self._ask("knock", pid=source.pid, wait=2 * timeout + 5, **fields)
+        return trip
+
     def connections(self, box: Box, addresses: list[tuple[str, int]]) -> int:
-        """How many connections a box has to these addresses."""
-        count: int = self._ask("connections", pid=box.pid, addresses=addresses)
+        """How many connections a box's client has to these addresses; its proxy's own do not count."""
+        count: int = self._ask("connections", pid=box.pid, addresses=addresses, without_user=PROXY_USER)
         return count
 
     def delay(self, box: Box, sources: dict[str, dict[str, Any]], seed: int) -> None:

@@ -112,6 +112,23 @@ class Network:
                 # answer that says so.
                 return None
 
+    def knock(self, address: str, port: int, timeout: float) -> float | None:
+        """Seconds until a Redis server (or sentinel) answers ``PING``, on a new connection; None if it does not in
+        time. What a proxy does to data is seen by data only: a proxy answers no ping.
+
+        :raises OSError: ``address`` is no IPv4 address.
+        """
+        socket.inet_aton(address)
+        with self.namespace.call(_tcp) as sock:
+            sock.settimeout(timeout)
+            try:
+                sock.connect((address, port))
+                start = time.monotonic()
+                sock.sendall(b"PING\r\n")
+                return time.monotonic() - start if sock.recv(16) else None
+            except OSError:
+                return None
+
     def shape(self, shapes: Mapping[str, Shape], seed: int) -> None:
         """Packets that arrive from these addresses fare so from now on, and all others pass; see ``Queue.shape``.
 
@@ -174,6 +191,10 @@ def _icmp() -> socket.socket:
     return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
 
 
+def _tcp() -> socket.socket:
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+
 def _checksum(data: bytes) -> int:
     """RFC 1071, of an even number of bytes."""
     total: int = sum(struct.unpack(f">{len(data) // 2}H", data))
@@ -201,8 +222,9 @@ def _echo(sock: socket.socket, timeout: float) -> float | None:
     return None
 
 
-def connections(pid: int, addresses: Iterable[tuple[str, int]]) -> int:
-    """Established TCP connections of the network that a process lives in, to these addresses and ports.
+def connections(pid: int, addresses: Iterable[tuple[str, int]], without_user: int = -1) -> int:
+    """Established TCP connections of the network that a process lives in, to these addresses and ports; not those of
+    the user ``without_user`` (a proxy has connections of its own to the same servers).
 
     :raises NamespaceError: there is no such process.
     :raises OSError: an address is not IPv4.
@@ -211,7 +233,8 @@ def connections(pid: int, addresses: Iterable[tuple[str, int]]) -> int:
     # Java and Go speak IPv4 through IPv6 sockets.
     lines = [line for table in ("tcp", "tcp6") for line in _table(pid, table)]
     fields = [line.split() for line in lines]
-    return [_remote(field[2]) in wanted for field in fields if field[3] == ESTABLISHED].count(True)
+    mine = [field for field in fields if field[3] == ESTABLISHED and int(field[7]) != without_user]
+    return [_remote(field[2]) in wanted for field in mine].count(True)
 
 
 def _table(pid: int, table: str) -> list[str]:

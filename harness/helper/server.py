@@ -69,6 +69,9 @@ class Arguments:
     def whole(self, name: str) -> int:
         return self._take(name, "a whole number", _whole)
 
+    def whole_or(self, name: str, default: int) -> int:
+        return self.whole(name) if name in self._values else default
+
     def number(self, name: str) -> float:
         return self._take(name, "a number", _number)
 
@@ -161,6 +164,7 @@ class Operations:
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
             "filter": self._filter,
             "ping": self._ping,
+            "knock": self._knock,
             "connections": self._connections,
             "shape": self._shape,
             "members": self._members,
@@ -189,8 +193,12 @@ class Operations:
         pid, address, timeout = given.pid(), given.address(), given.seconds("timeout")
         return self._networks.of(pid).ping(address, timeout)
 
+    def _knock(self, given: Arguments) -> float | None:
+        pid, address, port, timeout = given.pid(), given.address(), given.whole("port"), given.seconds("timeout")
+        return self._networks.of(pid).knock(address, port, timeout)
+
     def _connections(self, given: Arguments) -> int:
-        return network.connections(given.pid(), given.addresses())
+        return network.connections(given.pid(), given.addresses(), given.whole_or("without_user", -1))
 
     def _shape(self, given: Arguments) -> None:
         pid, sources, seed = given.pid(), given.sources(), given.whole("seed")
