@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from checkers.base import badness
 
+from . import cluster_cli
 from . import plan as plans
 from . import store as stores
 from .errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
@@ -33,6 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )  # fmt: skip
+app.add_typer(cluster_cli.app, name="cluster")
 DEFAULTS = Plan(lock="")
 AUTO = "auto"
 

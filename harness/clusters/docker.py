@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..containers.channel import Refused, Unanswered
 from ..containers.engine import Box, Deployment, connect, in_parallel
@@ -81,7 +81,9 @@ class DockerCluster:
         self.servers = RedisServers(kind, nodes or kinds.default_nodes(kind), options)
         self.deployment = Deployment(connect(), kind, by_hand=by_hand)
         self._clients = clients
+        self._names = kinds.clients(clients.count)
         self._seed = seed
+        self._by_hand = by_hand
         self._resource_config = resource
         self._proxied = bool(needs & PROXIED)
         self._image = image
@@ -117,48 +119,56 @@ class DockerCluster:
     def start_all(self) -> None:
         """Everything up to servers that know each other and clients that wait for a job."""
         images = Images(self.deployment.client, self._report)
-        client_image = images.client(self._clients.requirements)
+        client_image = images.client(self._clients.requirements) if self._clients.count else ""
         server_image = images.ensure(self._image) if self._image else images.redis()
         proxy_image = images.toxiproxy() if self._proxied else ""
         self._report("starting containers")
         self._closing.callback(self.deployment.close)
         self.deployment.open()
-        names = kinds.clients(self._clients.count)
-        make = self.deployment.box
-        boxes = in_parallel(
-            [
-                partial(make, RESOURCE, client_image, RESOURCE),
-                *(partial(make, name, server_image, role, tmpfs={"/data": "mode=777"})
-                  for name, role in self.servers.roles.items()),
-                *(partial(make, name, client_image, "client", volumes=self._volumes()) for name in names),
-                partial(Helper, self.deployment, client_image),
-            ]
-        )  # fmt: skip
-        self._helper: Helper = boxes.pop()
-        self._closing.callback(self._helper.close)
-        self._boxes = dict(zip([RESOURCE, *self.servers.roles, *names], boxes, strict=True))
-        self.servers.addresses.update({name: self._boxes[name].ip for name in self.servers.roles})
+        self._open_boxes(server_image, client_image)
+        if not self._clients.count:
+            self._start_servers()
+            return
         self._start_resource()
-        self._start_clients(names)
+        self._start_clients()
         self._start_servers()
-        proxies = self._proxies(proxy_image, names) if self._proxied else {}
-        self._wires = Wires(self._helper, self._boxes, proxies, self._seed)
-        for name in names:
+        self._wires = Wires(self._helper, self._boxes, self._proxies(proxy_image), self._seed)
+        for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
         self._report("")
 
-    def _proxies(self, image: str, names: list[str]) -> Any:
+    def _open_boxes(self, server_image: str, client_image: str) -> None:
+        """Start all containers, a few at a time; nothing runs in them yet."""
+        make = self.deployment.box
+        calls: dict[str, Callable[[], Any]] = {
+            name: partial(make, name, server_image, role, tmpfs={"/data": "mode=777"})
+            for name, role in self.servers.roles.items()
+        }
+        if self._clients.count:
+            calls[RESOURCE] = partial(make, RESOURCE, client_image, RESOURCE)
+            for name in self._names:
+                calls[name] = partial(make, name, client_image, "client", volumes=self._volumes())
+            calls["helper"] = partial(Helper, self.deployment, client_image)
+        self._boxes = dict(zip(calls, in_parallel(calls.values()), strict=True))
+        if self._clients.count:
+            self._helper: Helper = cast(Helper, self._boxes.pop("helper"))
+            self._closing.callback(self._helper.close)
+        self.servers.addresses.update({name: self._boxes[name].ip for name in self.servers.roles})
+
+    def _proxies(self, image: str) -> Any:
+        if not self._proxied:
+            return {}
         from ..containers.sidecar import open_links
 
-        return open_links(self.deployment, image, self._helper, self._ends(names))
+        return open_links(self.deployment, image, self._helper, self._ends())
 
     def _volumes(self) -> dict[str, dict[str, str]]:
         return {str(self._clients.source): {"bind": "/user", "mode": "ro"}} if self._clients.source else {}
 
-    def _ends(self, clients: list[str]) -> Mapping[str, tuple[Box, dict[str, tuple[str, int]]]]:
+    def _ends(self) -> Mapping[str, tuple[Box, dict[str, tuple[str, int]]]]:
         """Each client's box, and the addresses of whom it talks to."""
         peers = {name: (self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles}
-        return {name: (self._boxes[name], {**peers, RESOURCE: self.resource()}) for name in clients}
+        return {name: (self._boxes[name], {**peers, RESOURCE: self.resource()}) for name in self._names}
 
     def _start_resource(self) -> None:
         ready = threading.Event()
@@ -168,12 +178,12 @@ class DockerCluster:
         if not ready.wait(REVIVAL * 2):
             raise RuntimeError(f"the resource does not start: {' | '.join(channel.errors)}")
 
-    def _start_clients(self, names: list[str]) -> None:
+    def _start_clients(self) -> None:
         environment = {"PYTHONPATH": "/user"} if self._clients.source else {}
         self._dispatcher = threading.Thread(target=self._dispatch, name="entries", daemon=True)
         self._dispatcher.start()
         self._closing.callback(self._end_dispatch)
-        for name in names:
+        for name in self._names:
             client = self._hosts[name] = Client(name, self._boxes[name], self._entries, environment)
             self._closing.callback(client.close)
             client.start()
@@ -186,7 +196,7 @@ class DockerCluster:
         self._hosts.update(clients)
         for stage in self.servers.stages:
             for name in stage:
-                self._server(name).start(*self.servers.program(name))
+                self._server(name).start(*self.servers.program(name), stays=self._by_hand)
             self.servers.await_stage(stage)
 
     def stop_all(self) -> None:

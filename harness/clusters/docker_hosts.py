@@ -30,7 +30,11 @@ class Server:
         self.lines: list[tuple[int, str]] = []
         self._channel: Channel | None = None
 
-    def start(self, command: list[str], environment: Mapping[str, str]) -> None:
+    def start(self, command: list[str], environment: Mapping[str, str], *, stays: bool = False) -> None:
+        """Start its program; one that ``stays`` goes on when this process is gone, and is not heard."""
+        if stays:
+            self.box.leave(command, dict(environment))
+            return
         self._channel = self.box.start(command, self._hear, environment=dict(environment))
 
     def _hear(self, line: bytes) -> None:

@@ -90,6 +90,11 @@ class Box:
         made = api.exec_create(self.id, command, stdin=True, environment=environment or {})
         return Channel(api.exec_start(made["Id"], socket=True), on_line, on_end)
 
+    def leave(self, command: list[str], environment: dict[str, str]) -> None:
+        """Run a program that goes on when this process is gone; nobody hears it."""
+        api = self.client.api
+        api.exec_start(api.exec_create(self.id, command, environment=environment)["Id"], detach=True)
+
     def run(self, command: list[str], *, privileged: bool = False) -> str:
         """Run a program to its end and return what it wrote; raises RuntimeError if it failed."""
         api = self.client.api
@@ -204,6 +209,9 @@ def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
     gone: list[str] = []
 
     def kill(container: Any) -> None:
+        if container.status == "paused":  # what is frozen cannot be ended
+            with contextlib.suppress(APIError):
+                container.unpause()
         with contextlib.suppress(NotFound):
             container.remove(force=True, v=True)
             gone.append(container.name)
