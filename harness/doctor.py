@@ -1,0 +1,202 @@
+"""What this machine has of what runs on real containers need, and the command that installs what it lacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import docker
+from docker.errors import DockerException
+from requests.exceptions import RequestException
+from rich.console import Console
+from rich.table import Table
+
+from .containers import base_image
+from .containers.images import GO, Images, Recipe, context_folder
+from .errors import MISSING, VALID, EnvironmentLacking
+
+State = Literal["ok", "missing", "optional"]
+
+PATIENCE_S: Final = 5.0
+"""For any one question to the engine, and so for its question to the registry."""
+OLDEST_API: Final = (1, 40)
+"""Docker 19.03; older engines are not known to work."""
+COLOURS: Final = {"ok": "green", "missing": "red", "optional": "yellow"}
+NEWER_GO: Final = "apt-get install -t bookworm-backports golang-go"
+"""Debian 12's own is 1.19."""
+QUEUE: Final = Path("/proc/net/netfilter/nfnetlink_queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``missing`` stops runs on docker; ``optional`` is not there and does not;
+    ``install`` is the command that mends it, empty where there is nothing to mend."""
+
+    name: str
+    state: State
+    seen: str
+    install: str = ""
+
+
+def doctor(console: Console) -> int:
+    """Print the findings; the exit status is 0 if runs on docker have all they need, else 4."""
+    findings = examine()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("what", no_wrap=True)
+    table.add_column("seen", overflow="fold")
+    for finding in findings:
+        table.add_row(f"[{COLOURS[finding.state]}]{finding.state}[/]", finding.name, finding.seen)
+    console.print(table)
+    for finding in findings:
+        if finding.install:
+            # Not in the table: a command broken over two lines cannot be copied.
+            console.print(f"{finding.name}: {finding.install}", soft_wrap=True, markup=False, highlight=False)
+    lacking = any(finding.state == "missing" for finding in findings)
+    console.print("runs on docker: " + ("not until what is missing is there" if lacking else "ready"))
+    return MISSING if lacking else VALID
+
+
+def examine() -> list[Finding]:
+    """All findings, in the order in which one thing needs another. Changes nothing, and takes a few seconds at most."""
+    findings = [_python(), _sdk()]
+    try:
+        engine = docker.from_env(timeout=int(PATIENCE_S))
+        try:
+            return [*findings, *_with_engine(engine, engine.version())]
+        finally:
+            engine.close()
+    except (DockerException, RequestException) as error:
+        return [*findings, _no_engine(error)]
+
+
+def _python() -> Finding:
+    seen = platform.python_version()
+    if importlib.util.find_spec("pip") is None:
+        return Finding("Python", "missing", f"{seen}, without pip", f"{sys.executable} -m ensurepip")
+    return Finding("Python", "ok", seen)
+
+
+def _sdk() -> Finding:
+    return Finding("Docker SDK", "ok", metadata.version("docker"))
+
+
+def _no_engine(error: Exception) -> Finding:
+    where = os.environ.get("DOCKER_HOST", "its default socket")
+    seen = f"none answers at {where}: {base_image.explanation(error)}"
+    if "Permission denied" in str(error):
+        return Finding("Docker engine", "missing", seen, "usermod -aG docker $USER, then log in again")
+    install = "apt-get install docker.io"
+    if "DOCKER_HOST" in os.environ:
+        install += ", or point DOCKER_HOST to an engine that runs"
+    return Finding("Docker engine", "missing", seen, install)
+
+
+def _with_engine(engine: docker.DockerClient, version: dict[str, Any]) -> Iterator[Finding]:
+    yield _engine(version)
+    yield _clocks(version)
+    yield _queue()
+    registry = _registry(engine)
+    yield registry
+    here = next((name for name in (base_image.PUBLISHED, base_image.OWN) if base_image.present(engine, name)), None)
+    can_make = shutil.which("debootstrap", path=base_image.PROGRAMS) is not None and os.geteuid() == 0
+    yield _base(here, registry.state == "ok", can_make)
+    yield from _images(Images(engine), here)
+
+
+def _engine(version: dict[str, Any]) -> Finding:
+    api = str(version.get("ApiVersion", "0.0"))
+    where = os.environ.get("DOCKER_HOST", "its default socket")
+    seen = f"{version.get('Version')}, API {api}, {version.get('Os')}/{version.get('Arch')}, at {where}"
+    if tuple(map(int, api.split("."))) < OLDEST_API:
+        return Finding("Docker engine", "missing", f"{seen}: too old", "apt-get install docker.io")
+    return Finding("Docker engine", "ok", seen)
+
+
+def _clocks(version: dict[str, Any]) -> Finding:
+    """Clock faults write machine code into the processes of containers."""
+    kernel, arch = version.get("KernelVersion", ""), version.get("Arch", "")
+    if arch in ("amd64", "x86_64"):
+        return Finding("clock faults", "ok", f"kernel {kernel}, {arch}")
+    return Finding("clock faults", "optional", f"need an x86-64 engine; this is {arch or 'unknown'}, kernel {kernel}")
+
+
+def _queue() -> Finding:
+    if not os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
+        return Finding("latency between hosts", "optional", "not looked at: the engine is on another machine")
+    if QUEUE.exists():
+        return Finding("latency between hosts", "ok", "NFQUEUE is in the kernel")
+    seen = f"{QUEUE} is not there; the kernel may load NFQUEUE on first use"
+    return Finding("latency between hosts", "optional", seen, "modprobe nfnetlink_queue")
+
+
+def _registry(engine: docker.DockerClient) -> Finding:
+    """Asks for the base image's description, which is what a pull begins with, and pulls nothing."""
+    try:
+        engine.images.get_registry_data(base_image.PUBLISHED)
+    except (DockerException, RequestException) as error:
+        return Finding("registry", "optional", f"{base_image.PUBLISHED}: {base_image.explanation(error)}")
+    return Finding("registry", "ok", f"{base_image.PUBLISHED} can be pulled")
+
+
+def _base(here: str | None, can_pull: bool, can_make: bool) -> Finding:
+    name = "base image"
+    if here:
+        return Finding(name, "ok", f"{here} is here")
+    if can_pull:
+        return Finding(name, "ok", f"{base_image.PUBLISHED} will be pulled on first use")
+    if can_make:
+        return Finding(name, "ok", f"{base_image.OWN} will be made by debootstrap on first use, which takes 30 s")
+    if os.geteuid() != 0:
+        return Finding(
+            name, "missing", "neither here nor to be pulled, and debootstrap needs root", "run once with sudo"
+        )
+    return Finding(name, "missing", "neither here nor to be pulled, and debootstrap is not there", base_image.INSTALL)
+
+
+def _images(images: Images, base: str | None) -> Iterator[Finding]:
+    # Without a base there can be no tag to look for, and asking would make the base.
+    recipes = {"redis": images.redis_recipe, "client": images.client_recipe} if base else {}
+    for name in ("redis", "client"):
+        try:
+            present = images.present(recipes[name]()) if recipes else False
+        except EnvironmentLacking as error:
+            yield Finding(f"{name} image", "missing", str(error))
+            continue
+        yield Finding(f"{name} image", "ok", "is here" if present else "will be built on first use")
+    try:
+        yield _toxiproxy(images, images.toxiproxy_recipe())
+    except EnvironmentLacking as error:
+        yield Finding("toxiproxy image", "missing", str(error))
+
+
+def _toxiproxy(images: Images, recipe: Recipe) -> Finding:
+    name = "toxiproxy image"
+    if images.present(recipe):
+        return Finding(name, "ok", "is here")
+    go = _go_version()
+    if go is None:
+        return Finding(name, "missing", "is compiled here, and Go is not installed", GO)
+    wanted = re.search(r"^go (\d+)\.(\d+)", (context_folder("toxiproxy") / "go.mod").read_text(), re.MULTILINE)
+    if wanted and go < (need := (int(wanted[1]), int(wanted[2]))):
+        return Finding(name, "missing", f"needs Go {need[0]}.{need[1]}, and this is {go[0]}.{go[1]}", NEWER_GO)
+    return Finding(name, "ok", f"will be compiled on first use by Go {go[0]}.{go[1]}")
+
+
+def _go_version() -> tuple[int, int] | None:
+    program = shutil.which("go")
+    if program is None:
+        return None
+    said = subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else None
