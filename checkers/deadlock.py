@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from checkers.base import Json, Verdict, Violation, conclude
+from checkers.faults import unhealed
 from checkers.mutual_exclusion import too_few
 from checkers.stuck import UNCLEAN, Stretches, Stuck
 from checkers.view import NONE, SECOND, view
@@ -28,7 +29,7 @@ class Deadlock:
             history,
             violations,
             fine="no key stayed taken after its holder had gone",
-            doubts=(too_few(stretches.holds),),
+            doubts=(unhealed(history), too_few(stretches.holds)),
             stats={"holds": len(stretches.holds)},
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.history import History
+from harness.history import History, Op
 
 FOR_EVER: Final = 2**62
 STILL: Final = frozenset({"client-pause"})
@@ -27,23 +28,40 @@ class Fault:
 
 
 def faults(history: History) -> list[Fault]:
-    """Every fault, by the time of its injection. One that was not observed counts: it may have had its effect."""
+    """Every fault, by the time of its injection. One that was not observed counts: it may have had its effect.
+
+    One whose heal did not work lasts for ever, and from then on it disturbs whatever it was meant to: nobody asked for
+    a lock that is available then.
+    """
     begun: dict[Any, tuple[int, dict[str, Any]]] = {}
-    ended: dict[Any, int] = {}
+    ended: dict[Any, tuple[int, bool]] = {}
     for op in history.nemesis("inject", "heal"):
         value = op.value or {}
         number = value.get("id")
         if op.f == "heal":
-            ended[number] = op.time
+            ended[number] = (op.time, op.type != "fail")
         elif number not in begun or op.type == "invoke":
             begun[number] = (op.time, value)
-    return [
-        Fault(
-            str(value.get("fault")),
-            frozenset(value.get("hosts") or ()),
-            bool(value.get("disturbs", True)),
-            time,
-            ended.get(number, FOR_EVER),
-        )
-        for number, (time, value) in begun.items()
-    ]
+    return [fault for number, one in begun.items() for fault in _lasting(*one, *ended.get(number, (FOR_EVER, True)))]
+
+
+def _lasting(time: int, value: dict[str, Any], ended: int, undone: bool) -> Iterator[Fault]:
+    name, hosts = str(value.get("fault")), frozenset(value.get("hosts") or ())
+    disturbs = bool(value.get("disturbs", True))
+    yield Fault(name, hosts, disturbs, time, ended if undone else FOR_EVER)
+    if not undone and not disturbs:
+        yield Fault(name, hosts, True, ended, FOR_EVER)
+
+
+def unhealed(history: History) -> str | None:
+    """A doubt about all that is said of availability: which heal did not work, None if all did."""
+    last = {(op.value or {}).get("id"): op for op in history.nemesis("heal")}
+    return next((not_undone(op) for op in last.values() if op.type == "fail"), None)
+
+
+def not_undone(heal: Op) -> str:
+    return f"{titled(heal.value or {})} was healed in vain: {heal.error or 'it was not seen to be undone'}"
+
+
+def titled(value: dict[str, Any]) -> str:
+    return f"{value.get('fault')} on {', '.join(value.get('hosts') or ['no host'])}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from checkers.base import Json, Verdict, Violation, conclude
 from checkers.deadlock import report, stated
-from checkers.faults import STILL
+from checkers.faults import STILL, unhealed
 from checkers.holds import Hold
 from checkers.mutual_exclusion import too_few
 from checkers.stuck import Stretches
@@ -37,7 +37,7 @@ class Liveness:
             history,
             violations,
             fine="every key that was asked for was granted in time",
-            doubts=(too_few(stretches.holds),),
+            doubts=(unhealed(history), too_few(stretches.holds)),
             stats=_stats(stretches),
         )
 

@@ -2,7 +2,8 @@
 
 It runs as threads of the cluster's control side. A fault on an event is injected at once, in the middle of the
 client's step that caused the event, so that it falls between exactly the two steps that the story needs; it is
-observed afterwards.
+observed afterwards. On real clusters that step is in a thread of its own: what the threads share is only touched
+under the recorder's lock, or by the nemesis' own thread until that has ended.
 """
 
 from __future__ import annotations
@@ -20,83 +21,35 @@ import msgspec
 
 from .client_program import event
 from .clusters.base import Cluster
-from .discovery import classes, find
-from .errors import UsageError, unknown_name
-from .faults.base import GROUPS, Damage, Fault, Scene, Seen, multiples
+from .fault_specs import (
+    FAULTS,
+    build_fault,
+    default_specs,
+    fault_class,
+    fault_names,
+    needs,
+    refuse_overlap,
+    refuse_unknown_words,
+)
+from .faults.base import Damage, Fault, Scene, Seen
+from .faults.clocks import Clocks
 from .history import NEMESIS, Op
 from .plan import FaultSpec, Plan
 from .recorder import Recorder
 
-FAULTS: Final = "harness.faults"
-
-
-def fault_names() -> list[str]:
-    return list(classes(FAULTS, "inject"))
-
-
-def fault_class(name: str) -> type[Fault]:
-    """The fault called ``name``; UsageError with the nearest names."""
-    found: type[Fault] = find("nemesis", FAULTS, "inject", name)
-    return found
-
-
-def default_specs(name: str, ttl: float) -> list[FaultSpec]:
-    """When ``name`` (and what comes with it) strikes if a user only names it; none for the fault that never does."""
-    fault = fault_class(name)
-    schedules = [{"fault": name, **fault.schedule}, *fault.companions] if fault.schedule else []
-    return [
-        msgspec.convert({key: multiples(value, ttl) for key, value in schedule.items()}, FaultSpec)
-        for schedule in schedules
-    ]
-
-
-def build_fault(spec: FaultSpec) -> Fault:
-    """The fault with its parameters; UsageError names a parameter it does not have."""
-    try:
-        return msgspec.convert(spec.params, fault_class(spec.fault))
-    except msgspec.ValidationError as error:
-        raise UsageError(f"fault {spec.fault!r}, params: {error}") from error
-
-
-def needs(spec: FaultSpec) -> set[str]:
-    """What a cluster must be able to do for this fault at this moment."""
-    tapped = spec.on is not None and spec.on.split(":")[0] in _TAPS
-    return set(build_fault(spec).needs) | ({"tap"} if tapped else set())
-
-
-def refuse_overlap(spec: FaultSpec) -> None:
-    """A fault that comes again must be over by then, or be of the kind whose next turn takes the place of the last."""
-    again = spec.every is not None or spec.times > 1
-    if not again or fault_class(spec.fault).replaces:
-        return
-    if spec.for_ is None or spec.for_ > (spec.every or 0.0):
-        raise UsageError(
-            f"fault {spec.fault!r} would strike again while it lasts: give 'for', and 'every' at least as long "
-            f"(got for = {spec.for_}, every = {spec.every})"
-        )
-
-
-_TAPS: Final = ("request", "reply")
-_CALLS: Final = ("acquire", "check", "extend", "read", "release", "take", "write")
-_ENDINGS: Final = ("invoke", "ok", "fail", "info")
-_TARGETS: Final = ("target", "client", "clients", "server", "servers")
-
-
-def refuse_unknown_words(spec: FaultSpec, hosts: list[str]) -> None:
-    """Events nobody causes and targets nobody is are refused before the run starts."""
-    kind, _, detail = (spec.on or "acquire").partition(":")
-    if kind not in (*_CALLS, *_TAPS):
-        raise unknown_name(f"event of fault {spec.fault!r}", kind, [*_CALLS, *_TAPS])
-    if kind in _CALLS and detail and detail not in _ENDINGS:
-        raise unknown_name(f"ending in the event {spec.on!r}", detail, _ENDINGS)
-    if kind in _TAPS and detail != detail.upper():
-        raise UsageError(f"fault {spec.fault!r}: commands are in capitals: {kind}:{detail.upper()}, got {spec.on!r}")
-    fault = build_fault(spec)
-    for target in (getattr(fault, name, "") for name in _TARGETS):
-        if target and target not in (*GROUPS, "resource"):
-            for name in target.split(","):
-                if name.strip() not in hosts:
-                    raise unknown_name(f"target of fault {spec.fault!r}", name.strip(), [*GROUPS, *hosts])
+__all__ = [
+    "FAULTS",
+    "Nemesis",
+    "build_fault",
+    "default_specs",
+    "fault_class",
+    "fault_names",
+    "needs",
+    "refuse_overlap",
+    "refuse_unknown_words",
+]
+HEALS_WITHIN: Final = 5.0
+"""Seconds after its undoing in which a fault must be seen to be undone: servers take time to come back."""
 
 
 @dataclass(slots=True)
@@ -124,14 +77,20 @@ class _Trigger:
         return True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Active:
-    """A fault that has struck and is not healed."""
+    """A fault that has struck and is not healed; ``over`` says so to those who wait for its effect."""
 
     id: int
     spec: FaultSpec
+    fault: Fault
     damage: Damage
-    healed: bool = False
+    over: threading.Event
+
+
+def _may_mask(other: _Active, healed: _Active, seen: Seen) -> bool:
+    """May what was seen be another fault's doing? Probes cross links between hosts that no fault names."""
+    return "probe" in seen.facts or not set(other.damage.hosts).isdisjoint(healed.damage.hosts)
 
 
 @dataclass(order=True, slots=True)
@@ -158,14 +117,15 @@ class Nemesis:
         self._news: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._due: queue.PriorityQueue[_Due] = queue.PriorityQueue()
         self._active: list[_Active] = []
-        self._replaced: list[_Active] = []
+        self._masked: list[_Active] = []
+        self._clocks = Clocks()
         self._error: Exception | None = None
         self._ids = 0
         self._struck: list[FaultSpec] = []
         self._numbers = 0
         self._stopped = False
         self._until = 0
-        self._observers: list[threading.Thread] = []
+        self._watchers: list[threading.Thread] = []
 
     # Life.
 
@@ -179,26 +139,28 @@ class Nemesis:
                 self._later(now + int((first or 0.0) * 1e9), partial(self._strike_on_time, spec))
         self._recorder.listeners.append(self._on_op)
         if any("tap" in needs(trigger.spec) for trigger in self._triggers):
-            self._cluster.tap(lambda phase, client, command: self._on_event(f"{phase}:{command}", client, None))
+            self._cluster.tap(self._on_command)
         self._thread = threading.Thread(target=self._work, name="nemesis", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Strike no more, heal everything, and wait until what was injected has been observed."""
-        self._stopped = True
+        """Strike no more, undo everything at once, and then wait until all that was done and undone has been seen."""
+        with self._recorder.lock:  # whatever strikes before this has left its news, and nothing strikes after
+            self._stopped = True
         self._cluster.tap(None)
         self._news.put(None)
         self._thread.join()
         while not self._news.empty():
             late = self._news.get()
             if late is not None:
-                late()
-        for observer in self._observers:
-            observer.join()
-        for active in reversed(self._active[:]):
-            self._heal(active)
-        for active in self._replaced:  # it may have struck other hosts than the turn that took its place
-            active.damage.heal()
+                self._try(late)
+        for active in reversed(self._at_work()):
+            self._try(partial(self._heal, active))
+        for watcher in self._watchers:
+            watcher.join()
+        masked, self._masked = self._masked, []
+        for active in masked:  # nothing is at work any more that could be mistaken for it
+            self._try(partial(self._see_healed, active, again=True))
         if self._error is not None:
             raise self._error
         for spec in self._plan.faults:
@@ -210,7 +172,7 @@ class Nemesis:
         value = {"id": self._ids, "fault": spec.fault, "hosts": [], "observed": {}}
         self._ids += 1
         awaited = f"its event {spec.on!r} (number {spec.nth})" if spec.on else "its time"
-        self._recorder.nemesis("inject", value, type_="fail", error=f"never struck: {awaited} did not come")
+        self._recorder.nemesis("inject", value, type_="fail", error=f"never struck: {awaited} did not come in time")
 
     def _work(self) -> None:
         while not self._stopped:
@@ -246,15 +208,19 @@ class Nemesis:
         if op.process != NEMESIS:
             self._on_event(event(op.f, op.type), op.node, op.node)
 
+    def _on_command(self, phase: str, client: str, server: str, command: str) -> None:
+        self._on_event(f"{phase}:{command}", client, server)
+
     def _on_event(self, event: str, client: str | None, node: str | None) -> None:
-        now, _ = self._cluster.clock()
-        for trigger in self._triggers:
-            if trigger.matches(event, client, node, now):
-                if trigger.spec.delay:
-                    strike = partial(self._strike, trigger.spec, trigger.fault, client)
-                    self._news.put(partial(self._later, now + int(trigger.spec.delay * 1e9), strike))
-                else:
-                    self._strike(trigger.spec, trigger.fault, client)
+        with self._recorder.lock:  # events come from several threads, and a trigger counts
+            now, _ = self._cluster.clock()
+            for trigger in self._triggers:
+                if trigger.matches(event, client, node, now):
+                    if trigger.spec.delay:
+                        strike = partial(self._strike, trigger.spec, trigger.fault, client)
+                        self._news.put(partial(self._later, now + int(trigger.spec.delay * 1e9), strike))
+                    else:
+                        self._try(partial(self._strike, trigger.spec, trigger.fault, client))
 
     def _strike_on_time(self, spec: FaultSpec) -> None:
         if spec.every is not None:
@@ -272,9 +238,11 @@ class Nemesis:
             self._inject(spec, fault, client)
 
     def _inject(self, spec: FaultSpec, fault: Fault, client: str | None) -> None:
-        if self._stopped or self._cluster.clock()[0] >= self._until:
+        if self._stopped or self._cluster.clock()[0] + int(fault.takes * 1e9) > self._until:
             return
-        scene = Scene(self._cluster, self._rng, self._plan.ttl, client)
+        over = threading.Event()
+        schedule = next(number for number, one in enumerate(self._plan.faults) if one is spec)
+        scene = Scene(self._cluster, self._rng, self._plan.ttl, client, over, self._clocks, schedule)
         number = self._ids
         self._ids += 1
         damage = fault.inject(scene)
@@ -286,38 +254,69 @@ class Nemesis:
         for host in damage.crashed:
             self._recorder.nemesis("crash", {"host": host}, node=host)
         now, _ = self._cluster.clock()
-        active = _Active(number, spec, damage)
+        active = _Active(number, spec, fault, damage, over)
         self._news.put(lambda: self._follow(active, now))
 
     def _follow(self, active: _Active, struck: int) -> None:
-        self._supersede(active.spec)
-        self._active.append(active)
-        observer = threading.Thread(target=self._observe, args=(active,), name=f"observer-{active.id}", daemon=True)
-        self._observers.append(observer)
-        observer.start()
+        if active.fault.replaces:
+            self._supersede(active.spec)
+        with self._recorder.lock:
+            self._active.append(active)
+        self._watch(partial(self._observe, active), f"observer-{active.id}")
         if active.spec.for_ is not None:
-            self._later(struck + int(active.spec.for_ * 1e9), lambda: self._heal(active))
+            self._later(struck + int(active.spec.for_ * 1e9), partial(self._heal, active))
 
     def _supersede(self, spec: FaultSpec) -> None:
-        """A fault whose next turn takes its place is over when that comes; there is nothing to undo."""
-        for active in [active for active in self._active if active.spec is spec and spec.for_ is None]:
-            self._active.remove(active)
-            active.healed = True
-            self._replaced.append(active)
+        """A fault whose next turn takes its place is over when that comes; what is left of it is the next one's."""
+        for active in [active for active in self._at_work() if active.spec is spec]:
+            self._undo(active)
             self._record("heal", active, Seen(True, {"superseded": True}, ""))
 
     def _observe(self, active: _Active) -> None:
-        self._try(lambda: self._record("inject", active, active.damage.observe()))
+        self._record("inject", active, active.damage.observe())
 
     def _heal(self, active: _Active) -> None:
-        if active.healed:
+        """Undo now; see to it later, in a thread of its own: the next heal must not wait for it."""
+        if active not in self._at_work():
             return
-        active.healed = True
-        self._active.remove(active)
-        facts = active.damage.heal()
+        self._undo(active)
         for host in active.damage.restarted:
             self._relaunch(host)
-        self._record("heal", active, Seen(True, facts, ""))
+        self._watch(partial(self._see_healed, active), f"healer-{active.id}")
+
+    def _undo(self, active: _Active) -> None:
+        with self._recorder.lock:
+            self._active.remove(active)
+        active.over.set()
+        active.damage.heal()
+
+    def _see_healed(self, active: _Active, *, again: bool = False) -> None:
+        """Look until it is seen to be undone. What another fault may be the cause of is looked at ``again`` when all
+        are healed; that is an entry only if it is bad news."""
+        deadline = time.monotonic() + HEALS_WITHIN
+        while True:
+            others = self._at_work()
+            seen = active.damage.healed()
+            others += [other for other in self._at_work() if other not in others]
+            masks = [other.spec.fault for other in others if _may_mask(other, active, seen)]
+            if seen.effective or masks or time.monotonic() >= deadline:
+                break
+            time.sleep(0.1)
+        if masks and not seen.effective:
+            with self._recorder.lock:
+                self._masked.append(active)
+            seen = Seen(True, {**seen.facts, "at_work": masks}, seen.expected)
+        if not (again and seen.effective):
+            self._record("heal", active, seen)
+
+    def _at_work(self) -> list[_Active]:
+        with self._recorder.lock:
+            return list(self._active)
+
+    def _watch(self, look: Callable[[], None], name: str) -> None:
+        watcher = threading.Thread(target=self._try, args=(look,), name=name, daemon=True)
+        self._watchers.append(watcher)
+        watcher.start()
 
     def _record(self, f: str, active: _Active, seen: Seen) -> None:
         value: dict[str, Any] = {
@@ -326,5 +325,6 @@ class Nemesis:
             "hosts": active.damage.hosts,
             "observed": seen.facts,
         }
-        error = None if seen.effective else f"no effect seen; expected {seen.expected}"
+        what = "not undone" if f == "heal" else "no effect seen"
+        error = None if seen.effective else f"{what}; expected {seen.expected}"
         self._recorder.nemesis(f, value, type_="ok" if seen.effective else "fail", error=error)

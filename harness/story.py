@@ -42,6 +42,8 @@ def fault_records(history: History) -> list[FaultRecord]:
     healed: dict[int, Any] = {}
     for op in history.nemesis("inject", "heal"):
         into = healed if op.f == "heal" else begun if op.type == "invoke" else seen
+        if into is healed:  # of two the later counts: it was looked at again
+            into[op.value["id"]] = op
         into.setdefault(op.value["id"], op)
         begun.setdefault(op.value["id"], op)
     return [_record(number, op, seen.get(number), healed.get(number)) for number, op in begun.items()]
@@ -57,7 +59,7 @@ def _record(number: int, op: Any, seen: Any, healed: Any) -> FaultRecord:
         tuple(op.value["hosts"]),
         op.value.get("params", {}),
         op.time,
-        None if healed is None else healed.time,
+        None if healed is None or healed.type == "fail" else healed.time,
         seen is not None and seen.type == "ok",
         observed,
         None if seen is None else seen.error,
@@ -113,14 +115,17 @@ def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
     acting = [*(fault for fault in lasting if fault.fault not in again), *struck][-SHOWN_FAULTS:]
     if not acting:
         return "No fault was at work." if not faults else "No fault was at work just then."
-    return _sentence("; ".join(describe(fault, origin) for fault in acting))
+    return _sentence("; ".join(describe(fault, origin, until) for fault in acting))
 
 
-def describe(fault: FaultRecord, origin: int) -> str:
-    """One fault as a clause: who, what, when."""
+def describe(fault: FaultRecord, origin: int, moment: int) -> str:
+    """One fault as a clause, as it was seen to be: who, what, when; what came of it after ``moment`` (ns) is not told
+    yet."""
     at = f"{(fault.injected_ns - origin) / 1e9:.3f} s"
     facts = fault.observed
     who = _names(fault.hosts)
+    if not fault.seen:
+        return f"{fault.fault} struck {who or 'nobody'} at {at}, and was not seen to have an effect"
     if "moved_ns" in facts:
         moves = [f"{host} {ns / 1e9:+.3f} s" for host, ns in facts["moved_ns"].items()]
         return f"the wall clocks jumped at {at} ({', '.join(moves)})"
@@ -129,8 +134,9 @@ def describe(fault: FaultRecord, origin: int) -> str:
     if "primary_after" in facts:
         return f"the primary moved from {facts['primary_before']} to {facts['primary_after']} after {at}"
     if "keys_before" in facts:
-        wiped = facts.get("after_heal", {}).get("wiped")
-        return f"{who} had been killed at {at}" + (" and had come back without data" if wiped else "")
+        back = fault.healed_ns is not None and fault.healed_ns <= moment
+        empty = facts.get("after_heal", {}).get("wiped") if back else None
+        return f"{who} had been killed at {at}" + (f", and {_names(empty)} had come back without data" if empty else "")
     if "cut" in facts:
         apart = _names(sorted({host for link in facts["cut"] for host in link.split(">")} - set(fault.hosts)))
         return f"{who} had been cut from {apart or 'each other'} at {at}"

@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 
 Role = Literal["server", "sentinel", "client"]
 State = Literal["running", "paused", "dead"]
-Tap = Callable[[str, str, str], None]
-"""Called with (``"request"`` or ``"reply"``, client host, command name) at the moment it happens."""
+Tap = Callable[[str, str, str, str], None]
+"""Called with (``"request"`` or ``"reply"``, client host, server host, command name) at the moment it happens."""
 Record = Callable[..., None]
 """Takes the fields of one history entry by name; see harness.recorder.Recorder.record."""
 Checkpoint = Callable[[], None]
@@ -105,7 +105,10 @@ class Cluster(Protocol):
 
     def pause(self, host: str) -> None: ...
     def resume(self, host: str) -> None: ...
-    def kill(self, host: str) -> None: ...
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        """Kills count, and each needs its own start, except one ``for_good``: nobody will start the host for its
+        sake."""
+
     def start(self, host: str, *, wiped: bool) -> None: ...
     def hang(self, host: str) -> None:
         """Stop the client's own thread at its next checkpoint; its other threads go on."""
@@ -155,6 +158,13 @@ class Cluster(Protocol):
 def names(hosts: Sequence[Host], role: Role) -> list[str]:
     """Host names of one role, in order."""
     return [host.name for host in hosts if host.role == role]
+
+
+def role_of(name: str) -> Role:
+    """The role of a host, by its name, for when there is no cluster yet: servers are n1, n2 ..., sentinels s1 ...,
+    clients c0 ..."""
+    roles: dict[str, Role] = {"n": "server", "s": "sentinel", "c": "client"}
+    return roles[name[0]]
 
 
 Facts = dict[str, Any]

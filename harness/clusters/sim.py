@@ -167,16 +167,16 @@ class SimCluster:
         return join
 
     def tap(self, tap: Tap | None) -> None:
-        for watch in self._servers.watch:
-            watch(None if tap is None else self._on_reply(tap))
+        for server, watch in self._servers.watch.items():
+            watch(None if tap is None else self._on_reply(server, tap))
         for machine in self._machines.values():
             if machine.role == "client":
                 machine.host.on_send = None if tap is None else self._on_send(machine.name, tap)
 
-    def _on_reply(self, tap: Tap) -> Callable[[str, str], None]:
+    def _on_reply(self, server: str, tap: Tap) -> Callable[[str, str], None]:
         def on_reply(peer: str, command: str) -> None:
             if peer in self._machines and self._machines[peer].role == "client":
-                tap("reply", peer, command)
+                tap("reply", peer, server, command)
 
         return on_reply
 
@@ -184,7 +184,7 @@ class SimCluster:
         def on_send(target: str, data: bytes) -> None:
             if target in self._machines:
                 for command in sim_kinds.commands(data):
-                    tap("request", client, command)
+                    tap("request", client, target, command)
 
         return on_send
 
@@ -196,8 +196,8 @@ class SimCluster:
     def resume(self, host: str) -> None:
         self._machines[host].host.resume()
 
-    def kill(self, host: str) -> None:
-        self._machines[host].host.kill()
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        self._machines[host].host.kill(for_good=for_good)
 
     def start(self, host: str, *, wiped: bool) -> None:
         self._machines[host].host.start(wiped=wiped)

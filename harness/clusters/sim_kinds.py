@@ -26,7 +26,7 @@ class Servers:
 
     address: Address
     primary: Callable[[], str | None] = lambda: None
-    watch: list[Callable[[OnReply | None], None]] = field(default_factory=list)
+    watch: dict[str, Callable[[OnReply | None], None]] = field(default_factory=dict)
     size: dict[str, Callable[[], int]] = field(default_factory=dict)
 
 
@@ -49,7 +49,7 @@ def _redis(
             None if on_reply is None else lambda peer, args: on_reply(peer, args[0].decode(errors="replace").upper())
         )
 
-    servers.watch.append(watch)
+    servers.watch[host.name] = watch
     servers.size[host.name] = server.size
     return server
 

@@ -1,46 +1,69 @@
-"""Faults of wall clocks. Monotonic clocks are never touched, as on a real machine whose time is set."""
+"""Faults of wall clocks. Monotonic clocks are never touched, as on a real machine whose time is set.
+
+Offsets and rates of different faults add up on a host, and each is taken away by itself. A fault that comes again
+takes over what its earlier turns have left, also on hosts that it does not choose this time: those clocks stay as they
+are, are among the ``hosts`` of the new turn, and are put right when that is healed. So a turn that was superseded has
+nothing left to undo, and whatever is wrong with a clock belongs to a fault that has not been healed.
+"""
 
 from __future__ import annotations
 
-import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from ..clusters.base import Cluster, Facts
+from ..clusters.base import Cluster
 from .base import Damage, Fault, Scene, Seen, targets
+from .clocks import Clocks, Shift
 
-TOLERANCE_NS = 5_000_000
-
-
-def _offsets(cluster: Cluster, hosts: list[str]) -> dict[str, int]:
-    return {host: cluster.read_clock(host) for host in hosts}
+TOLERANCE_NS: Final = 5_000_000
 
 
-def _set(scene: Scene, wanted: dict[str, float], rate: float = 0.0) -> Damage:
-    """Put clocks to offsets from true time, and read them back."""
-    cluster = scene.cluster
-    before = _offsets(cluster, list(wanted))
-    for host, offset in wanted.items():
-        cluster.set_clock(host, offset, rate)
+def _read(cluster: Cluster, clocks: Clocks, hosts: list[str]) -> tuple[dict[str, int], list[str]]:
+    """How far clocks are ahead of true time, ns, and which of them are not where the faults at work have put them."""
+    now: dict[str, int] = {}
+    wrong: list[str] = []
+    for host in hosts:
+        bounds = [clocks.expected(host, cluster.clock()[0])]
+        now[host] = cluster.read_clock(host)
+        bounds.append(clocks.expected(host, cluster.clock()[0]))  # a clock that drifts does so while it is read
+        if not min(bounds) - TOLERANCE_NS <= now[host] <= max(bounds) + TOLERANCE_NS:
+            wrong.append(host)
+    return now, wrong
+
+
+def _shift(scene: Scene, shifts: dict[str, Shift], rate: float = 0.0) -> Damage:
+    """Move clocks, and read them back. With a ``rate``, wait until it can be told from none."""
+    cluster, clocks = scene.cluster, scene.clocks
+    began, _ = cluster.clock()
+    before = {host: clocks.expected(host, began) for host in shifts}
+    mine = {**shifts, **{host: old for host, old in clocks.of(scene.schedule).items() if host not in shifts}}
+    clocks.take_over(cluster, scene.schedule, mine)
+    intended = {host: clocks.expected(host, began) - before[host] for host in shifts}
 
     def observe() -> Seen:
-        now = _offsets(cluster, list(wanted))
-        moved = {host: now[host] - before[host] for host in wanted}
-        intended = {host: int(offset * 1e9) - before[host] for host, offset in wanted.items()}
-        effective = any(abs(ns) > TOLERANCE_NS for ns in moved.values()) and all(
-            abs(moved[host] - intended[host]) <= TOLERANCE_NS + abs(rate) * 1e9 for host in wanted
-        )
+        if rate:
+            scene.over.wait(max(0.2, 3 * TOLERANCE_NS / 1e9 / abs(rate)))
+        now, wrong = _read(cluster, clocks, list(shifts))
+        moved = {host: now[host] - before[host] for host in shifts}
+        effective = not wrong and any(abs(ns) > TOLERANCE_NS for ns in moved.values())
+        if rate:
+            expected = f"each clock to gain {rate:g} s a second"
+            return Seen(effective, {"gained_ns": moved, "rate": rate}, expected)
         return Seen(effective, {"clock_ns": now, "moved_ns": moved}, f"clocks moved by {intended} ns")
 
-    def heal() -> Facts:
-        for host in wanted:
-            cluster.set_clock(host, 0.0)
-        return {"clock_ns": _offsets(cluster, list(wanted))}
+    def healed() -> Seen:
+        now, wrong = _read(cluster, clocks, list(mine))
+        return Seen(not wrong, {"clock_ns": now}, f"the clocks of {', '.join(wrong)} without what this fault had added")
 
-    return Damage(list(wanted), observe, heal)
+    return Damage(list(mine), observe, lambda: clocks.take_away(cluster, scene.schedule, mine), healed)
+
+
+def _to(offset: float) -> Shift:
+    return Shift(round(offset * 1e9))
 
 
 class ClockJump(Fault, frozen=True):
-    """One jump by ``by`` ttls (or ``seconds``, if given), forward or back."""
+    """One jump by ``by`` ttls (or ``seconds``, if given), forward or back; each turn jumps from where the last has
+    left the clock."""
 
     name: ClassVar[str] = "clock-jump"
     summary: ClassVar[str] = "the wall clock of a majority of servers jumps forward once"
@@ -56,7 +79,10 @@ class ClockJump(Fault, frozen=True):
     def inject(self, scene: Scene) -> Damage:
         jump = self.by * scene.ttl if self.seconds is None else self.seconds
         hosts = targets(scene, self.target, scene.hosts("server"))
-        return _set(scene, {host: scene.cluster.read_clock(host) / 1e9 + jump for host in hosts})
+        now, _ = scene.cluster.clock()
+        before = scene.clocks.of(scene.schedule)
+        offsets = {host: before[host].at(now) if host in before else 0 for host in hosts}
+        return _shift(scene, {host: _to(jump + offset / 1e9) for host, offset in offsets.items()})
 
 
 class ClockSkew(Fault, frozen=True):
@@ -78,7 +104,7 @@ class ClockSkew(Fault, frozen=True):
     def inject(self, scene: Scene) -> Damage:
         servers = scene.hosts("server")
         chosen = targets(scene, self.target, servers) if self.target else self._some(scene, servers)
-        return _set(scene, {host: scene.rng.uniform(-self.most, self.most) * scene.ttl for host in chosen})
+        return _shift(scene, {host: _to(scene.rng.uniform(-self.most, self.most) * scene.ttl) for host in chosen})
 
     def _some(self, scene: Scene, servers: list[str]) -> list[str]:
         return sorted(scene.rng.sample(servers, scene.rng.randint(1, len(servers))))
@@ -102,7 +128,7 @@ class ClockOffset(Fault, frozen=True):
     def inject(self, scene: Scene) -> Damage:
         everyone = scene.hosts("server") + scene.hosts("client")
         hosts = targets(scene, self.target, everyone) if self.target else everyone
-        return _set(scene, {host: self._offset(scene) for host in hosts})
+        return _shift(scene, {host: _to(self._offset(scene)) for host in hosts})
 
     def _offset(self, scene: Scene) -> float:
         if self.seconds is not None:
@@ -125,26 +151,11 @@ class ClockDrift(Fault, frozen=True):
     target: str = "majority"
 
     def inject(self, scene: Scene) -> Damage:
-        cluster = scene.cluster
         hosts = targets(scene, self.target, scene.hosts("server"))
-        began, _ = cluster.clock()
-        before = _offsets(cluster, hosts)
-        for host in hosts:
-            cluster.set_clock(host, before[host] / 1e9, self.rate)
-
-        def observe() -> Seen:
-            time.sleep(0.2)
-            gained = {host: cluster.read_clock(host) - before[host] for host in hosts}
-            expected = int((cluster.clock()[0] - began) * self.rate)
-            effective = all(abs(ns - expected) <= TOLERANCE_NS for ns in gained.values())
-            return Seen(effective, {"gained_ns": gained, "rate": self.rate}, f"each clock gained {expected} ns")
-
-        def heal() -> Facts:
-            for host in hosts:
-                cluster.set_clock(host, 0.0)
-            return {"clock_ns": _offsets(cluster, hosts)}
-
-        return Damage(hosts, observe, heal)
+        now, _ = scene.cluster.clock()
+        before = scene.clocks.of(scene.schedule)
+        offsets = {host: before[host].at(now) if host in before else 0 for host in hosts}
+        return _shift(scene, {host: Shift(offset, self.rate, now) for host, offset in offsets.items()}, self.rate)
 
 
 class ClockStrobe(Fault, frozen=True):
@@ -162,5 +173,5 @@ class ClockStrobe(Fault, frozen=True):
 
     def inject(self, scene: Scene) -> Damage:
         hosts = targets(scene, self.target, scene.hosts("server"))
-        ahead = {host: scene.cluster.read_clock(host) > TOLERANCE_NS for host in hosts}
-        return _set(scene, {host: 0.0 if ahead[host] else self.by * scene.ttl for host in hosts})
+        ahead = {host for host, shift in scene.clocks.of(scene.schedule).items() if shift.offset_ns > TOLERANCE_NS}
+        return _shift(scene, {host: _to(0.0 if host in ahead else self.by * scene.ttl) for host in hosts})

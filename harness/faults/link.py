@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ..clusters.base import Facts, Links, Shape
-from .base import PROBE, Damage, Fault, Scene, Seen, probe, targets
+from ..clusters.base import Links, Shape
+from .base import PROBE, Damage, Fault, Scene, Seen, answered, probe, targets
 
 CATCH: Final = 10.0
 """Seconds within which a message to lose or to hold back must have come by."""
+NORMAL: Final = 0.1
+"""A round trip in less, in seconds, is that of a link with nothing on it."""
+PROBES: Final = 20
 
 
 def _ends(scene: Scene, clients: str, servers: str) -> Links:
@@ -31,11 +35,7 @@ def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
         effective = any(trip is None or trip >= slower for trip in trips.values())
         return Seen(effective, {"probe": trips}, f"round trips of {slower:g} s and more, or none")
 
-    def heal() -> Facts:
-        undo()
-        return {"probe": probe(cluster, sample)}
-
-    return Damage(hosts, observe, heal)
+    return Damage(hosts, observe, undo, lambda: answered(cluster, sample, max(slower, NORMAL)))
 
 
 class Latency(Fault, frozen=True):
@@ -91,11 +91,14 @@ class PacketLoss(Fault, frozen=True):
         damage = _shape(scene, links, Shape(loss=self.loss), 0.1)
 
         def observe() -> Seen:
-            trips = [cluster.reaches(*links[n % len(links)], PROBE) for n in range(20)]
-            late = sum(trip is None or trip > 0.1 for trip in trips)
-            return Seen(late > 0, {"probes": len(trips), "late": late}, "some of 20 probes late or lost")
+            sent = late = 0
+            while sent < PROBES and not scene.over.is_set():
+                trip = cluster.reaches(*links[sent % len(links)], PROBE)
+                sent += 1
+                late += trip is None or trip > 0.1
+            return Seen(late > 0, {"probes": sent, "late": late}, f"some of {PROBES} probes late or lost")
 
-        return Damage(damage.hosts, observe, damage.heal)
+        return dataclasses.replace(damage, observe=observe)
 
 
 class ConnectionReset(Fault, frozen=True):
@@ -116,12 +119,13 @@ class ConnectionReset(Fault, frozen=True):
         def observe() -> Seen:
             return Seen(sum(broken.values()) > 0, {"broken": broken}, "at least one connection to reset")
 
-        return Damage(hosts, observe, dict)
+        return Damage(hosts, observe, lambda: None)
 
 
 class _OneMessage(Fault, frozen=True):
     needs: ClassVar[frozenset[str]] = frozenset({"swallow"})
     replaces: ClassVar[bool] = True
+    takes: ClassVar[float] = 1.0
 
     client: str = "holder"
     server: str = "servers"
@@ -139,14 +143,14 @@ class _OneMessage(Fault, frozen=True):
         def observe() -> Seen:
             deadline = time.monotonic() + CATCH
             while not any(rule.used for rule in rules) and time.monotonic() < deadline:
-                time.sleep(0.02)
+                if scene.over.wait(0.02):
+                    break
             used = sum(rule.used for rule in rules)
             return Seen(used > 0, {"messages": used, "delay": delay}, f"one {direction} caught")
 
-        def heal() -> Facts:
+        def heal() -> None:
             for rule in rules:
                 rule.cancel()
-            return {}
 
         return Damage(sorted({*some, *far}), observe, heal)
 

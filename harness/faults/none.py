@@ -17,4 +17,4 @@ class NoFault(Fault, frozen=True):
 
     def inject(self, scene: Scene) -> Damage:
         del scene
-        return Damage([], lambda: Seen(True, {}, "nothing"), dict)
+        return Damage([], lambda: Seen(True, {}, "nothing"), lambda: None)

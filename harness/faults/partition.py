@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from ..clusters.base import Facts
-from .base import Damage, Fault, Scene, Seen, probe, targets
+from .base import Damage, Fault, Scene, Seen, answered, once, probe, targets
 
 Links = list[tuple[str, str]]
 
@@ -46,21 +45,13 @@ def _cut(scene: Scene, links: Links, hosts: list[str]) -> Damage:
     cluster = scene.cluster
     cluster.cut(links)
     sample = links[:: max(1, len(links) // 4)][:4]
-    mended = False
 
     def observe() -> Seen:
         answers = probe(cluster, sample)
         silent = bool(answers) and all(trip is None for trip in answers.values())
         return Seen(silent, {"cut": [f"{a}>{b}" for a, b in links], "probe": answers}, "no answer across the cut")
 
-    def heal() -> Facts:
-        nonlocal mended
-        if not mended:
-            mended = True
-            cluster.mend(links)
-        return {"probe": probe(cluster, sample)}
-
-    return Damage(hosts, observe, heal)
+    return Damage(hosts, observe, once(lambda: cluster.mend(links)), lambda: answered(cluster, sample))
 
 
 class _Partition(Fault, frozen=True):

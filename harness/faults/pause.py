@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar, Final
 
-from ..clusters.base import Facts
-from .base import Damage, Fault, Scene, Seen, targets
+from ..clusters.base import Cluster, Role
+from .base import Damage, Fault, Scene, Seen, once, targets
 
 PATIENCE: Final = 2.0
 """Seconds within which a client takes its next step, where it can hang."""
@@ -21,12 +21,17 @@ def _pause(scene: Scene, hosts: list[str]) -> Damage:
         states = {host: cluster.state(host) for host in hosts}
         return Seen(all(state == "paused" for state in states.values()), {"state": states}, "all of them paused")
 
-    def heal() -> Facts:
+    def heal() -> None:
         for host in hosts:
             cluster.resume(host)
-        return {"state": {host: cluster.state(host) for host in hosts}}
 
-    return Damage(hosts, observe, heal)
+    return Damage(hosts, observe, once(heal), lambda: not_paused(cluster, hosts))
+
+
+def not_paused(cluster: Cluster, hosts: list[str]) -> Seen:
+    """What is seen of hosts that have been told to go on: one that has died meanwhile is not paused either."""
+    states = {host: cluster.state(host) for host in hosts}
+    return Seen("paused" not in states.values(), {"state": states}, "none of them paused")
 
 
 class ClientPause(Fault, frozen=True):
@@ -38,6 +43,7 @@ class ClientPause(Fault, frozen=True):
     disturbs: ClassVar[bool] = False
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3, "times": 1000, "every": "3 ttl", "for": "1.5 ttl"}
 
+    roles: ClassVar[tuple[Role, ...]] = ("client",)
     target: str = "holder"
 
     def inject(self, scene: Scene) -> Damage:
@@ -52,6 +58,7 @@ class ServerPause(Fault, frozen=True):
     needs: ClassVar[frozenset[str]] = frozenset({"pause"})
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "1.5 ttl"}
 
+    roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel")
     target: str = "minority"
 
     def inject(self, scene: Scene) -> Damage:
@@ -68,6 +75,7 @@ class ClientHang(Fault, frozen=True):
     replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3}
 
+    roles: ClassVar[tuple[Role, ...]] = ("client",)
     target: str = "holder"
 
     def inject(self, scene: Scene) -> Damage:
@@ -83,4 +91,4 @@ class ClientHang(Fault, frozen=True):
             hung = {host: cluster.hung(host) for host in hosts}
             return Seen(all(hung.values()), {"hung": hung}, "the worker blocked at its next step")
 
-        return Damage(hosts, observe, dict)
+        return Damage(hosts, observe, lambda: None)

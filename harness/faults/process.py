@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from ..clusters.base import Cluster, Facts, Links
-from .base import Damage, Fault, Scene, Seen, targets
+from ..clusters.base import Cluster, Role
+from .base import Damage, Fault, Scene, Seen, answered, once, targets
+from .partition import between
+from .pause import not_paused
 
 
 def _kill_servers(scene: Scene, hosts: list[str], *, wiped: bool) -> Damage:
@@ -20,17 +24,25 @@ def _kill_servers(scene: Scene, hosts: list[str], *, wiped: bool) -> Damage:
         dead = all(state == "dead" for state in states.values())
         return Seen(dead, {"state": states, "keys_before": sizes}, "all of them dead")
 
-    def heal() -> Facts:
-        for host in hosts:
-            cluster.start(host, wiped=wiped)
-        return {
-            "state": {host: cluster.state(host) for host in hosts},
-            "wiped": wiped,
-            "keys_before": sizes,
-            "keys_after": {host: cluster.size(host) for host in hosts},
-        }
+    def healed() -> Seen:
+        after = {host: cluster.size(host) for host in hosts}
+        found = running(cluster, hosts)
+        # Seen, not believed: servers without persistence come back empty from a plain kill, too.
+        lost = [host for host in hosts if sizes[host] and after[host] == 0]
+        return replace(found, facts={**found.facts, "keys_before": sizes, "keys_after": after, "wiped": lost})
 
-    return Damage(hosts, observe, heal)
+    return Damage(hosts, observe, once(lambda: _start(cluster, hosts, wiped=wiped)), healed)
+
+
+def _start(cluster: Cluster, hosts: list[str], *, wiped: bool) -> None:
+    for host in hosts:
+        cluster.start(host, wiped=wiped)
+
+
+def running(cluster: Cluster, hosts: list[str]) -> Seen:
+    """What is seen of hosts that should be up again."""
+    states = {host: cluster.state(host) for host in hosts}
+    return Seen(all(state == "running" for state in states.values()), {"state": states}, "all of them running")
 
 
 class Kill(Fault, frozen=True):
@@ -41,6 +53,7 @@ class Kill(Fault, frozen=True):
     needs: ClassVar[frozenset[str]] = frozenset({"kill"})
     schedule: ClassVar[dict[str, Any]] = {"every": "3 ttl", "for": "0.5 ttl"}
 
+    roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel")
     target: str = "minority"
 
     def inject(self, scene: Scene) -> Damage:
@@ -55,6 +68,7 @@ class KillAmnesia(Fault, frozen=True):
     needs: ClassVar[frozenset[str]] = frozenset({"kill"})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.02}
 
+    roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel")
     target: str = "majority"
 
     def inject(self, scene: Scene) -> Damage:
@@ -70,6 +84,7 @@ class ClientCrash(Fault, frozen=True):
     disturbs: ClassVar[bool] = False
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5}
 
+    roles: ClassVar[tuple[Role, ...]] = ("client",)
     target: str = "holder"
     restart: bool = False
 
@@ -77,19 +92,16 @@ class ClientCrash(Fault, frozen=True):
         cluster = scene.cluster
         hosts = targets(scene, self.target, scene.hosts("client"))
         for host in hosts:
-            cluster.kill(host)
+            cluster.kill(host, for_good=not self.restart)
 
         def observe() -> Seen:
             states = {host: cluster.state(host) for host in hosts}
             return Seen(all(state == "dead" for state in states.values()), {"state": states}, "the client dead")
 
-        def heal() -> Facts:
-            if self.restart:
-                for host in hosts:
-                    cluster.start(host, wiped=True)
-            return {"state": {host: cluster.state(host) for host in hosts}}
-
-        return Damage(hosts, observe, heal, crashed=hosts, restarted=hosts if self.restart else [])
+        if not self.restart:
+            return Damage(hosts, observe, lambda: None, crashed=hosts)
+        heal = once(lambda: _start(cluster, hosts, wiped=True))
+        return Damage(hosts, observe, heal, lambda: running(cluster, hosts), crashed=hosts, restarted=hosts)
 
 
 class Failover(Fault, frozen=True):
@@ -107,55 +119,42 @@ class Failover(Fault, frozen=True):
         {"fault": "partition-replicas", "on": "acquire:invoke", "times": 1000, "every": 15.0, "for": 6.0},
     )
 
+    takes: ClassVar[float] = 3.0
+
     how: str = "kill"
     patience: float = 8.0
 
     def inject(self, scene: Scene) -> Damage:
         cluster = scene.cluster
         old = cluster.primary() or scene.hosts("server")[0]
-        undo = self._strike(cluster, old, scene)
+        heal, healed = self._strike(cluster, old, scene)
         began, _ = cluster.clock()
 
         def observe() -> Seen:
-            new = _await_new_primary(cluster, old, self.patience)
+            new = _await_new_primary(scene, old, self.patience)
             took = (cluster.clock()[0] - began) / 1e9
             facts = {"primary_before": old, "primary_after": new, "seconds": round(took, 3)}
             return Seen(new not in (None, old), facts, "another primary")
 
-        return Damage([old], observe, undo)
+        return Damage([old], observe, once(heal), healed)
 
-    def _strike(self, cluster: Cluster, old: str, scene: Scene) -> Any:
+    def _strike(self, cluster: Cluster, old: str, scene: Scene) -> tuple[Callable[[], None], Callable[[], Seen]]:
         if self.how == "kill":
             cluster.kill(old)
-            return lambda: _start(cluster, old)
+            return lambda: cluster.start(old, wiped=False), lambda: running(cluster, [old])
         if self.how == "pause":
             cluster.pause(old)
-            return lambda: _resume(cluster, old)
+            return lambda: cluster.resume(old), lambda: not_paused(cluster, [old])
         others = [host for host in scene.hosts("server") + scene.hosts("sentinel") if host != old]
-        links = [link for other in others for link in ((old, other), (other, old))]
+        links = between([old], others)
         cluster.cut(links)
-        return lambda: _mend(cluster, old, links)
+        return lambda: cluster.mend(links), lambda: answered(cluster, links[:4])
 
 
-def _start(cluster: Cluster, host: str) -> Facts:
-    cluster.start(host, wiped=False)
-    return {"state": {host: cluster.state(host)}}
-
-
-def _resume(cluster: Cluster, host: str) -> Facts:
-    cluster.resume(host)
-    return {"state": {host: cluster.state(host)}}
-
-
-def _mend(cluster: Cluster, host: str, links: Links) -> Facts:
-    cluster.mend(links)
-    return {"mended": [host]}
-
-
-def _await_new_primary(cluster: Cluster, old: str, patience: float) -> str | None:
+def _await_new_primary(scene: Scene, old: str, patience: float) -> str | None:
     deadline = time.monotonic() + patience
     while True:
-        now = cluster.primary()
-        if now not in (None, old) or time.monotonic() >= deadline:
+        now = scene.cluster.primary()
+        if now not in (None, old) or time.monotonic() >= deadline or scene.over.is_set():
             return now
-        time.sleep(0.05)
+        scene.over.wait(0.05)

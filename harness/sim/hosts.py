@@ -119,9 +119,10 @@ class Host:
             self.log("# resumed")
             self.kernel.thaw(self.life)
 
-    def kill(self) -> None:
-        """Kill all processes at once: streams break, memory is gone, nothing gets to clean up."""
-        self._kills += 1
+    def kill(self, *, for_good: bool = False) -> None:
+        """Kill all processes at once: streams break, memory is gone, nothing gets to clean up. ``for_good``: no start
+        will come for this kill's sake, so the next start for another's brings the host back."""
+        self._kills += not for_good
         if not self.alive:
             return
         self.log("# killed")
@@ -149,8 +150,10 @@ class Host:
     def start(self, *, wiped: bool) -> None:
         """Start a killed host's services, with or without their disks; kills count, and each needs its own start."""
         self._kills = max(0, self._kills - 1)
+        if self.alive:
+            return
         self._wiped |= wiped
-        if self.alive or self._kills:
+        if self._kills:
             return
         wiped, self._wiped = self._wiped, False
         self.life = self._new_life()

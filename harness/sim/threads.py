@@ -6,6 +6,7 @@ on these.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def _timeout_ns(blocking: bool, timeout: float) -> int | None:
         return None
     if timeout < 0:
         raise ValueError("timeout value must be a non-negative number")
-    return int(timeout * SECOND)
+    return math.ceil(timeout * SECOND)  # as CPython does: who wakes early by a nanosecond would have to spin
 
 
 class SimLock:

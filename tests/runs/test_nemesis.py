@@ -139,7 +139,7 @@ def test_a_tolerated_fault_excuses_nothing() -> None:
 def test_a_fault_whose_event_never_comes_is_said_to_have_failed() -> None:
     past = history(FaultSpec("client-pause", on="extend"))
     [op] = past.nemesis("inject")
-    assert (op.type, op.error) == ("fail", "never struck: its event 'extend' (number 1) did not come")
+    assert (op.type, op.error) == ("fail", "never struck: its event 'extend' (number 1) did not come in time")
 
 
 def test_all_clients_may_crash_and_come_back() -> None:

@@ -64,6 +64,12 @@ def test_durations_in_toml(tmp_path: Path) -> None:
         ({"lock": "x", "faults": [{"fault": "kill", "on": "read", "client": 5}]}, "client must be from 0 to 4, got 5"),
         ({"lock": "x", "faults": [{"fault": "kill"}]}, "fault 'kill': give one of 'at', 'every' and 'on'"),
         ({"lock": "x", "faults": [{"fault": "kill", "every": 2, "at": 1}]}, "give one of 'at', 'every' and 'on'"),
+        ({"lock": "x", "faults": [{"fault": "kill", "on": "read", "at": 1}]}, "give one of 'at', 'every' and 'on'"),
+        (
+            {"lock": "x", "faults": [{"fault": "kill", "at": 1, "client": 0, "node": "n1", "nth": 2, "times": 3}]},
+            r"fault 'kill': client, node, nth, times go with an event \('on'\), not with 'at'",
+        ),
+        ({"lock": "x", "faults": [{"fault": "kill", "every": 1, "delay": 1}]}, r"delay go with an event .*, not with"),
         ({"lock": "x", "faults": [{"fault": "kill", "every": "x"}]}, r"faults\[0\].every: expected a duration"),
     ],
 )
@@ -135,6 +141,18 @@ HOSTS = ["n1", "n2", "c0", "c1"]
             FaultSpec("latency", at=1, params={"servers": "al"}),
             "target of fault 'latency' 'al': did you mean all",
         ),
+        (
+            FaultSpec("client-pause", at=1, params={"target": "n1"}),
+            "fault 'client-pause' strikes clients, and target 'n1' names servers",
+        ),
+        (
+            FaultSpec("kill", at=1, params={"target": "n1, c0"}),
+            "fault 'kill' strikes servers or sentinels, and target 'n1, c0' names clients",
+        ),
+        (FaultSpec("server-pause", on="acquire", params={"target": "holder"}), "target 'holder' names clients"),
+        (FaultSpec("client-crash", at=1, params={"target": "servers"}), "target 'servers' names servers"),
+        (FaultSpec("kill", on="reply:SET", node="n7"), r"node of fault 'kill' \(a server for this event\) 'n7'"),
+        (FaultSpec("kill", on="acquire", node="n1"), r"node of fault 'kill' \(a client for this event\) 'n1'"),
     ],
 )
 def test_events_and_targets_that_do_not_exist_are_refused(spec: FaultSpec, message: str) -> None:
@@ -146,7 +164,9 @@ def test_events_and_targets_that_exist_are_not() -> None:
     for spec in (
         FaultSpec("kill", on="acquire", params={"target": "n1, n2"}),
         FaultSpec("kill", on="release:info", params={"target": "majority"}),
-        FaultSpec("client-pause", on="reply:SET"),
+        FaultSpec("client-pause", on="reply:SET", node="n2"),
+        FaultSpec("client-pause", on="read", node="c1", params={"target": "c0"}),
+        FaultSpec("clock-jump", at=1, params={"target": "c0"}),
         FaultSpec("delayed-request", on="read", params={"server": "resource"}),
         FaultSpec("clock-skew", every=1.0),
     ):

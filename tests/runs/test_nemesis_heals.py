@@ -1,0 +1,302 @@
+"""Heals come when they are due, whatever else is looked at; they are seen to, and one in vain is no heal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from checkers.faults import FOR_EVER, faults
+from harness.clusters.sim import SimCluster
+from harness.faults.base import Damage, Scene
+from harness.faults.clocks import Clocks
+from harness.history import History, Op
+from harness.nemesis import Nemesis, fault_class
+from harness.plan import FaultSpec, Plan
+from harness.recorder import Recorder
+from harness.runs import Result, run
+from harness.story import fault_records, tell
+from tests.clusters.bench import make, on
+
+
+def of(*specs: FaultSpec, **more: Any) -> Result:
+    return run(Plan(**{"lock": "redis-token", "faults": specs, "time_limit": 12.0, **more}))
+
+
+def entries(history: History, f: str) -> list[tuple[float, str, str]]:
+    """(seconds since the start, fault, type)."""
+    return [(round((op.time - history.origin) / 1e9, 3), op.value["fault"], op.type) for op in history.nemesis(f)]
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, Any]]:
+    """(virtual seconds since the first call, method, host) of what undoes something on a simulated cluster."""
+    calls: list[tuple[float, str, Any]] = []
+
+    def log(name: str) -> None:
+        real = getattr(SimCluster, name)
+
+        def logging(self: SimCluster, *args: Any, **kwargs: Any) -> Any:
+            calls.append((self.clock()[0] / 1e9 - 1000.5, name, args[0]))
+            return real(self, *args, **kwargs)
+
+        monkeypatch.setattr(SimCluster, name, logging)
+
+    for name in ("resume", "mend", "start"):
+        log(name)
+    return calls
+
+
+# At the end.
+
+
+def test_everything_is_undone_when_the_run_begins_to_settle(logged: list[tuple[float, str, Any]]) -> None:
+    """Though a message to lose never comes by, which takes ten seconds to be sure of."""
+    result = of(
+        FaultSpec("lost-reply", on="acquire", nth=3, params={"containing": "never sent"}),
+        FaultSpec("server-pause", at=7.0),
+    )
+    assert [(round(at, 3), name) for at, name, _ in logged] == [(8.0, "resume")]
+    [(_, _, ended), (healed, _, _)] = [e for e in entries(result.history, "inject") if e[1] == "lost-reply"][1:] + [
+        e for e in entries(result.history, "heal") if e[1] == "server-pause"
+    ]
+    assert ended == "fail", "nothing was lost, and it says so at the end"
+    assert healed == pytest.approx(8.0, abs=0.01)
+    assert max(op.time for op in result.history.nemesis("inject", "heal")) - result.history.origin < 8_500_000_000
+
+
+def test_a_failover_that_has_no_time_to_be_seen_is_not_begun() -> None:
+    spec = FaultSpec("failover", at=7.0, for_=6.0)
+    result = of(spec, lock="redis-token", kind="redis-sentinel")
+    [op] = result.history.nemesis("inject")
+    assert (op.type, op.error) == ("fail", "never struck: its time did not come in time")
+
+
+def test_nothing_strikes_after_the_stop() -> None:
+    """Threads that are about to strike when the nemesis stops do so before it heals, or not at all."""
+    result = of(*(FaultSpec("server-pause", at=8.0 - 0.6 + n / 20, for_=9.0) for n in range(12)))
+    struck = {op.value["id"] for op in result.history.nemesis("inject") if op.type == "invoke"}
+    assert struck
+    assert struck == {op.value["id"] for op in result.history.nemesis("heal")}
+
+
+# In time.
+
+
+def test_a_heal_does_not_wait_for_another_that_is_looked_at(logged: list[tuple[float, str, Any]]) -> None:
+    """Four partitions of one server end one after the other; probes across those that last answer nothing."""
+    node = {"target": "n1"}
+    of(*(FaultSpec("partition-node", at=1.0, for_=1.0 + n / 20, params=node) for n in range(4)))
+    assert [round(at, 3) for at, name, _ in logged if name == "mend"] == [2.0, 2.05, 2.1, 2.15]
+
+
+def test_a_heal_hidden_by_another_fault_is_looked_at_again_and_fine() -> None:
+    node = {"target": "n1"}
+    short, long = (FaultSpec("partition-node", at=1.0, for_=at, params=node) for at in (1.0, 3.0))
+    result = of(short, long)
+    assert [type_ for _, _, type_ in entries(result.history, "heal")] == ["ok", "ok"]
+    assert result.history.nemesis("heal")[0].value["observed"]["at_work"] == ["partition-node"]
+    assert result.verdicts["faults"].valid is True
+
+
+# In vain.
+
+
+@pytest.mark.parametrize(
+    ("method", "spec", "expected"),
+    [
+        ("mend", FaultSpec("partition-node", at=2.0, for_=1.0), "answers within 0.3 s on every link"),
+        ("resume", FaultSpec("server-pause", at=2.0, for_=1.0), "none of them paused"),
+        ("start", FaultSpec("kill", at=2.0, for_=1.0), "all of them running"),
+    ],
+)
+def test_a_heal_in_vain_fails_and_makes_the_run_unknown(
+    method: str, spec: FaultSpec, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimCluster, method, lambda *args, **kwargs: None)
+    result = of(spec, time_limit=20.0)
+    [heal] = result.history.nemesis("heal")
+    assert (heal.type, heal.error) == ("fail", f"not undone; expected {expected}")
+    assert result.valid is None, "the lock is not blamed for a cluster that stays broken"
+    assert "was healed in vain" in result.document["summary"]
+    assert {name for name, verdict in result.verdicts.items() if verdict.valid is None} >= {"faults", "liveness"}
+    [record] = fault_records(result.history)
+    assert record.healed_ns is None
+
+
+def test_a_clock_that_stays_wrong_is_seen_to() -> None:
+    cluster = make()
+
+    def main() -> tuple[Any, Any]:
+        damage = struck(cluster, "clock-jump", Scene(cluster, Random(1), 2.0), target="n1", seconds=3.0)
+        cluster.set_clock = lambda *args, **kwargs: None  # type: ignore[method-assign]
+        damage.heal()
+        return damage.healed(), cluster.read_clock("n1")
+
+    seen, offset = on(cluster, main)
+    assert (seen.effective, offset) == (False, 3_000_000_000)
+
+
+def test_after_a_heal_in_vain_a_tolerated_fault_excuses() -> None:
+    history = History()
+    value = {"id": 0, "fault": "server-pause", "hosts": ["n1"], "disturbs": False}
+    for index, (at, f, type_) in enumerate([(10, "inject", "invoke"), (11, "inject", "ok"), (20, "heal", "fail")]):
+        history.append(Op(index, at, at, -1, type_, f, None, value, None, None))  # type: ignore[arg-type]
+    found = [(fault.disturbs, fault.from_ns, fault.until_ns) for fault in faults(history)]
+    assert found == [(False, 10, FOR_EVER), (True, 20, FOR_EVER)]
+
+
+# What is left.
+
+
+def set_on(server: str) -> None:
+    redis.Redis(host=server).set("k", "v")
+
+
+def struck(cluster: SimCluster, name: str, scene: Scene, **params: Any) -> Damage:
+    damage = msgspec.convert(params, fault_class(name)).inject(scene)
+    assert damage.observe().effective
+    return damage
+
+
+def test_healing_one_clock_fault_leaves_the_others_as_they_were() -> None:
+    cluster = make()
+
+    def main() -> list[int]:
+        clocks = Clocks()
+        scenes = [Scene(cluster, Random(1), 2.0, clocks=clocks, schedule=number) for number in range(3)]
+        offset = struck(cluster, "clock-offset", scenes[0], target="n1", seconds=5.0)
+        drift = struck(cluster, "clock-drift", scenes[1], target="n1", rate=0.5)
+        time.sleep(1.8)
+        jump = struck(cluster, "clock-jump", scenes[2], target="n1", seconds=-20.0)
+        seen = [round(cluster.read_clock("n1") / 1e8)]
+        for damage in (jump, offset, drift):
+            damage.heal()
+            assert damage.healed().effective
+            seen.append(round(cluster.read_clock("n1") / 1e8))
+        return seen
+
+    assert on(cluster, main) == [-140, 60, 10, 0], "in tenths of a second"
+
+
+def test_a_superseded_clock_fault_has_nothing_left_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any time the hosts of the faults that are not healed are all those whose clocks are wrong."""
+    wrong: list[tuple[int, set[str]]] = []
+    real = SimCluster.set_clock
+
+    def set_clock(self: SimCluster, host: str, *args: Any) -> None:
+        real(self, host, *args)
+        servers = [machine.name for machine in self.hosts if machine.role == "server"]
+        wrong.append((self.clock()[0], {name for name in servers if self.read_clock(name)}))
+
+    monkeypatch.setattr(SimCluster, "set_clock", set_clock)
+    result = of(
+        FaultSpec("clock-jump", every=1.5, params={"target": "one", "by": 0.1}), lock="redlock", time_limit=20.0
+    )
+    lasting = [fault for fault in fault_records(result.history) if fault.seen]
+    assert len({host for _, hosts in wrong for host in hosts}) > 2
+    for at, hosts in wrong:
+        named = {h for f in lasting if f.injected_ns <= at and (f.healed_ns or at) >= at for h in f.hosts}
+        assert hosts <= named
+    assert wrong[-1][1] == set()
+    assert all(op.type == "ok" for op in result.history.nemesis("heal"))
+
+
+def test_a_superseded_trap_for_a_message_is_taken_away() -> None:
+    """The first turn waits for a message that never comes; when the second takes its place it is given up."""
+    result = of(FaultSpec("lost-reply", every=3.0, params={"containing": "never sent"}))
+    assert [(at, type_) for at, _, type_ in entries(result.history, "inject") if type_ != "invoke"] == [
+        (6.0, "fail"), (8.0, "fail"),
+    ]  # fmt: skip
+
+
+def test_what_a_restart_has_lost_is_observed_and_not_believed() -> None:
+    """Asked for its data, a server without persistence comes back empty."""
+    kill = FaultSpec("kill", on="acquire", nth=4, for_=0.1, params={"target": "n1"})
+    for persistence, lost in (("no", ["n1"]), ("always", [])):
+        result = of(kill, server_options={"persistence": persistence}, hold=0.5)
+        [heal] = result.history.nemesis("heal")
+        assert heal.value["observed"]["wiped"] == lost, persistence
+
+
+def test_a_server_has_not_come_back_before_it_has() -> None:
+    """The violation is told with what was known by then."""
+    result = of(FaultSpec("kill-amnesia", on="acquire", nth=4, for_=0.02, params={"target": "n1"}), hold=0.5)
+    assert "n1 had come back without data" in result.document["summary"]
+    history = result.history
+    late = [msgspec.structs.replace(op, time=history.time[-1]) if op.f == "heal" else op for op in history]
+    moved = History()
+    for op in sorted(late, key=lambda op: op.time):
+        moved.append(msgspec.structs.replace(op, index=len(moved)))
+    told = tell(result.plan, moved, result.verdicts)
+    assert "n1 had been killed" in told
+    assert "come back" not in told
+
+
+def test_a_client_that_crashed_for_good_can_be_restarted_by_a_later_fault() -> None:
+    result = of(
+        FaultSpec("client-crash", at=1.0, for_=0.5, params={"target": "c0"}),
+        FaultSpec("client-crash", at=3.0, for_=1.0, params={"target": "c0", "restart": True}),
+    )
+    assert result.verdicts["faults"].valid is True
+    assert [op for op in result.history if op.node == "c0" and op.process >= 1_000_000 and op.type == "ok"]
+
+
+def test_a_wipe_of_a_live_host_is_forgotten() -> None:
+    cluster = make()
+
+    def main() -> int | None:
+        cluster.spawn("c0", lambda checkpoint: set_on("n1"))(5)
+        cluster.start("n1", wiped=True)
+        cluster.kill("n1")
+        cluster.start("n1", wiped=False)
+        return cluster.size("n1")
+
+    assert on(cluster, main) == 1
+
+
+# Whose doing.
+
+
+def test_a_command_is_narrowed_to_a_server() -> None:
+    """Of a lock that asks five servers, the fault waits for the third."""
+    for event in ("request:SET", "reply:SET"):
+        result = of(FaultSpec("client-crash", on=event, client=0, node="n3"), lock="redlock")
+        assert len(result.history.nemesis("crash")) == 1
+    taps: list[tuple[str, ...]] = []
+    cluster = make()
+
+    def main() -> None:
+        cluster.tap(lambda *told: taps.append(told))
+        cluster.spawn("c0", lambda checkpoint: set_on("n3"))(5)
+
+    on(cluster, main)
+    assert ("request", "c0", "n3", "SET") in taps
+    assert ("reply", "c0", "n3", "SET") in taps
+
+
+def test_events_of_several_threads_are_counted_one_by_one() -> None:
+    """What a trigger counts is only touched under the recorder's lock."""
+    cluster = make()
+    recorder = Recorder(None, cluster.clock)
+    plan = Plan(lock="redlock", faults=(FaultSpec("client-pause", on="reply:SET", nth=10**6),))
+    nemesis = Nemesis(plan, cluster, recorder, Random(1), lambda host: None)
+
+    def tell_often() -> None:
+        for _ in range(2000):
+            nemesis._on_command("reply", "c0", "n1", "SET")
+
+    threads = [threading.Thread(target=tell_often) for _ in range(4)]
+    with recorder.lock:
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        assert nemesis._triggers[0].seen == 0
+    for thread in threads:
+        thread.join()
+    assert nemesis._triggers[0].seen == 8000
