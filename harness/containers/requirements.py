@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ..errors import UsageError
-from .wheelhouse import DISTRIBUTION, LIBRARIES, PACKAGES, origin, required
+from .wheelhouse import DISTRIBUTION, LIBRARIES, PACKAGES, origin
 
 PRESENT = frozenset({DISTRIBUTION, *LIBRARIES})
 """What every client image has."""
@@ -22,7 +22,7 @@ def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
 
     A catalogue name needs neither. For ``package.module:Class`` of an installed distribution, that distribution. For
     plain source (of the working directory, or anywhere on ``sys.path``, or installed in editable mode) the folder above
-    its top-level package or module, and the distributions that the source, or its editable distribution, asks for.
+    its top-level package or module, and the distributions that the source imports.
 
     Raises:
         UsageError: there is no such module.
@@ -36,8 +36,7 @@ def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
         return _new((installed.name,)), None
     folder = _folder_of(top, lock)
     imported = {name for found in _imported(module, folder) if (name := _name_of(found))}
-    declared = {name for name in required(installed) if _is_installed(name)} if installed else set()
-    return _new((*imported, *declared)), folder
+    return _new(tuple(imported)), folder
 
 
 def _new(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,10 +57,6 @@ def _owners() -> Mapping[str, list[str]]:
 def _name_of(top: str) -> str | None:
     found = _distribution_of(top)
     return found.name if found else None
-
-
-def _is_installed(name: str) -> bool:
-    return any(True for _ in metadata.distributions(name=name))
 
 
 def _folder_of(top: str, lock: str) -> Path:

@@ -118,11 +118,11 @@ def _closure(names: Sequence[str]) -> list[metadata.Distribution]:
             continue
         if distribution.name not in {*found, DISTRIBUTION}:
             found[distribution.name] = distribution
-            wanted += [(name, False) for name in required(distribution)]
+            wanted += [(name, False) for name in _required(distribution)]
     return list(found.values())
 
 
-def required(distribution: metadata.Distribution) -> tuple[str, ...]:
+def _required(distribution: metadata.Distribution) -> tuple[str, ...]:
     """Names of what a distribution requires, extras left out."""
     lines = [line for line in distribution.requires or [] if "extra ==" not in line]
     return tuple(match[0] for line in lines if (match := re.match(r"[\w.-]+", line)))
@@ -195,7 +195,9 @@ def _collect(wanted: Sequence[str], folder: Path) -> None:
 def _for_image(wheel: Path, folder: Path) -> None:
     """Replace a wheel compiled for this machine's Python by the published one for the image's."""
     name, release, *_, python, abi, _ = wheel.stem.split("-")
-    if abi == "none" or (abi == "abi3" and python <= f"cp{IMAGE_PYTHON.replace('.', '')}"):
+    minor = int(IMAGE_PYTHON.partition(".")[2])
+    stable = abi == "abi3" and any(int(since) <= minor for since in re.findall(r"cp3(\d+)", python))
+    if abi == "none" or stable:
         return
     target = ("--python-version", IMAGE_PYTHON, "--implementation", "cp", "--only-binary", ":all:")
     _pip("download", "--no-deps", "--dest", str(folder), *target, f"{name}=={release}")

@@ -1,0 +1,33 @@
+"""An engine that is none."""
+
+from __future__ import annotations
+
+from docker.errors import APIError, ImageNotFound
+
+from harness.containers.images import Images
+
+
+class FakeImage:
+    id = "sha256:base"
+
+
+class FakeEngine:
+    """An engine that has some images and whose registry has none."""
+
+    def __init__(self, *here: str) -> None:
+        self.here = set(here)
+        self.pulled: list[str] = []
+        self.images = self
+
+    def get(self, reference: str) -> FakeImage:
+        if reference not in self.here:
+            raise ImageNotFound("no such image")
+        return FakeImage()
+
+    def pull(self, reference: str) -> None:
+        self.pulled.append(reference)
+        raise APIError("500", explanation="dial tcp: lookup: no such host")
+
+
+def images_of(*here: str) -> Images:
+    return Images(FakeEngine(*here))  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+"""Doctor: what it says is missing, and its exit status."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness import doctor
+from harness.containers import base_image, images
+from harness.errors import MISSING, VALID
+from tests.containers.fakes import images_of
+
+
+def told(monkeypatch: pytest.MonkeyPatch, address: str) -> tuple[int, str]:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    console = Console(file=io.StringIO(), width=80)
+    status = doctor.doctor(console)
+    assert isinstance(console.file, io.StringIO)
+    return status, console.file.getvalue()
+
+
+def test_doctor_without_an_engine_names_the_command_that_installs_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    status, text = told(monkeypatch, f"unix://{tmp_path}/nobody.sock")
+    assert status == MISSING
+    assert "Docker engine: apt-get install docker.io" in text
+    assert "No such file or directory" in text
+    assert "not until" in text
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "ssh://nobody@127.0.0.1"])
+def test_doctor_survives_any_docker_host(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    assert told(monkeypatch, address)[0] == MISSING
+
+
+@pytest.mark.parametrize(
+    ("here", "pull", "make", "state", "install"),
+    [
+        (base_image.OWN, False, False, "ok", ""),
+        (None, True, False, "ok", ""),
+        (None, False, True, "ok", ""),
+        (None, False, False, "missing", "debootstrap"),
+    ],
+)
+def test_doctor_on_the_base(
+    monkeypatch: pytest.MonkeyPatch, here: str | None, pull: bool, make: bool, state: str, install: str
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    found = doctor._base(here, pull, make)
+    assert (found.state, install in found.install) == (state, True)
+
+
+def test_doctor_says_which_go_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = images_of()
+    monkeypatch.setattr(doctor, "_go_version", lambda: None)
+    assert doctor._toxiproxy(made, made.toxiproxy_recipe()).install == images.GO
+    monkeypatch.setattr(doctor, "_go_version", lambda: (1, 2))
+    assert "this is 1.2" in doctor._toxiproxy(made, made.toxiproxy_recipe()).seen
+    monkeypatch.setattr(doctor, "_go_version", lambda: (9, 0))
+    assert doctor._toxiproxy(made, made.toxiproxy_recipe()).state == "ok"
+
+
+@pytest.mark.docker
+def test_doctor_with_an_engine_is_content() -> None:
+    text = io.StringIO()
+    assert doctor.doctor(Console(file=text, width=200)) == VALID, text.getvalue()

@@ -1,0 +1,123 @@
+"""What a user's lock needs in its container, and where the base image's packages come from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.containers.base_image import Source, apt_sources, debian_archives
+from harness.containers.requirements import requirements_of
+from harness.errors import UsageError
+
+# What a user's lock needs
+
+
+@pytest.mark.parametrize(
+    ("lock", "names"),
+    [
+        ("redlock", ()),
+        ("redis-set-ex", ()),
+        ("lock_impls.redlock:Redlock", ()),
+        ("redis.lock:Lock", ()),
+        ("pottery:Redlock", ("pottery",)),
+        ("redis_lock:Lock", ("python-redis-lock",)),
+        ("redlock:RedLock", ("redlock-py",)),
+    ],
+)
+def test_locks_of_installed_distributions(lock: str, names: tuple[str, ...]) -> None:
+    assert requirements_of(lock) == (names, None)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory of a user's, and ``sys.path`` as it was afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path.resolve()
+    sys.path_importer_cache.pop(str(tmp_path), None)
+
+
+def test_a_lock_in_the_working_directory(here: Path) -> None:
+    (here / "my_lock_of_mine.py").write_text("import json, redis\nfrom lock_impls.base import Grant\nclass Mine: ...\n")
+    assert requirements_of("my_lock_of_mine:Mine") == ((), here)
+
+
+def test_what_a_user_s_source_imports_is_required_also_through_its_other_files(here: Path) -> None:
+    package = here / "locks_of_mine"
+    (package / "deep").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "deep" / "__init__.py").write_text("from .. import helper\n")
+    (package / "deep" / "lock.py").write_text("class Mine: ...\n")
+    (package / "helper.py").write_text("def late():\n    import redis_lock.signals\n")
+    (package / "unused.py").write_text("import pottery\n")
+    assert requirements_of("locks_of_mine.deep.lock:Mine") == (("python-redis-lock",), here)
+
+
+def test_a_lock_that_is_nowhere(here: Path) -> None:
+    with pytest.raises(UsageError, match="there is no module 'no_such_module'"):
+        requirements_of("no_such_module.lock:Lock")
+    with pytest.raises(UsageError, match="part of Python itself"):
+        requirements_of("threading:Lock")
+
+
+# Where packages come from
+
+DEB822 = """\
+# URIs: http://snapshot.example/debian/2020
+Types: deb deb-src
+URIs: http://mirror.example/debian
+Suites: bookworm
+ bookworm-updates
+Components: main contrib
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+Enabled: no
+URIs: http://off.example/debian
+Suites: bookworm
+Components: main
+"""
+
+
+def apt(folder: Path, **files: str) -> tuple[Source, ...]:
+    (folder / "sources.list.d").mkdir()
+    for name, text in files.items():
+        path = name.replace("_", ".")
+        (folder / ("" if path == "sources.list" else "sources.list.d") / path).write_text(text)
+    return apt_sources(folder)
+
+
+def test_apt_sources_in_both_formats(tmp_path: Path) -> None:
+    lines = (
+        "# deb http://no.example/debian bookworm main\n"
+        "deb [ arch=amd64 signed-by=/k ] http://other.example/apt stable main # tools\n"
+        "deb-src http://mirror.example/debian bookworm main\n"
+    )
+    found = apt(tmp_path, sources_list=lines, debian_sources=DEB822)
+    assert [source.line for source in found] == [
+        "deb http://other.example/apt stable main",
+        "deb http://mirror.example/debian bookworm main contrib",
+        "deb http://mirror.example/debian bookworm-updates main contrib",
+        "deb http://mirror.example/debian-security bookworm-security main",
+    ]
+    assert [source.line.split()[2:] for source in debian_archives(found)] == [
+        ["bookworm", "main"],
+        ["bookworm-security", "main"],
+        ["bookworm-updates", "main"],
+    ]
+
+
+def test_another_debian_s_mirror_serves_and_another_distribution_s_does_not() -> None:
+    trixie = Source("http://mirror.example/debian/", "trixie", ("main",))
+    other = Source("http://mirror.example/ubuntu", "noble", ("main", "universe"))
+    disc = Source("cdrom:[Debian 12]/", "bookworm", ("main",))
+    assert [source.suite for source in debian_archives([other, trixie])] == ["bookworm", "bookworm-updates"]
+    assert debian_archives([other, disc]) == ()
