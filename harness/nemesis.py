@@ -171,8 +171,9 @@ class Nemesis:
         """A fault that was asked for and never struck: the run proves nothing about it."""
         value = {"id": self._ids, "fault": spec.fault, "hosts": [], "observed": {}}
         self._ids += 1
-        awaited = f"its event {spec.on!r} (number {spec.nth})" if spec.on else "its time"
-        self._recorder.nemesis("inject", value, type_="fail", error=f"never struck: {awaited} did not come in time")
+        late = f"its event {spec.on!r} (number {spec.nth}) did not come in time"
+        why = late if spec.on else "its time came too late"
+        self._recorder.nemesis("inject", value, type_="fail", error=f"never struck: {why}")
 
     def _work(self) -> None:
         while not self._stopped:

@@ -30,8 +30,8 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
+from . import pools, threads
 from . import select as sim_select
-from . import threads
 from .kernel import BOOT, SECOND, Closed, Task
 from .sockets import SimSocket
 
@@ -310,6 +310,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield uuid, "_generate_time_safe", _dispatch(uuid._generate_time_safe, _uuid_time)  # type: ignore[attr-defined]
     yield random.Random, "seed", _seed
     yield from _module_random()
+    yield from pools.replacements()
 
 
 _depth = 0
@@ -330,6 +331,7 @@ def virtual() -> Iterator[None]:
             yield
         finally:
             _depth -= 1
+            pools.forget()
             for owner, name, original in undo:
                 setattr(owner, name, original)
 

@@ -74,7 +74,7 @@ def test_a_failover_that_has_no_time_to_be_seen_is_not_begun() -> None:
     spec = FaultSpec("failover", at=7.0, for_=6.0)
     result = of(spec, lock="redis-token", kind="redis-sentinel")
     [op] = result.history.nemesis("inject")
-    assert (op.type, op.error) == ("fail", "never struck: its time did not come in time")
+    assert (op.type, op.error) == ("fail", "never struck: its time came too late")
 
 
 def test_nothing_strikes_after_the_stop() -> None:
