@@ -37,10 +37,10 @@ type trap struct {
 //
 // One toxic has any number of traps and is meant to stay for as long as its proxy, as the first of its direction:
 // Toxiproxy, told to remove a toxic, wants its data at once, and it loses track of a half-closed connection (a message
-// is held, its sender gone) when it removes a toxic in front of one that still holds data. So traps are set and disarmed by
-// updates of the toxic: {"attributes": {"set": {"NAME": {"needle": ..., "delay": ..., "count": 1}}}} and
-// {"attributes": {"disarm": ["NAME"]}}. A message that is held stays held when its trap is disarmed. If the toxic
-// is removed all the same, what it holds is delivered at once.
+// is held, its sender gone) when it removes a toxic in front of one that still holds data. So traps are set and
+// disarmed by updates of the toxic: {"attributes": {"set": {"NAME": {"needle": ..., "delay": ..., "count": 1}}}} and
+// {"attributes": {"disarm": ["NAME"]}}. A message that is held stays held when its trap is disarmed. If the toxic is
+// removed all the same, what it holds is delivered at once.
 //
 // Read back, the attributes are {"traps": {"NAME": {..., "used": 0}}, "held": 0}; a disarmed trap is there until the
 // next one is set.
