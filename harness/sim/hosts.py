@@ -42,7 +42,7 @@ class Host:
         self._rate_since = BOOT
         self.lines: list[tuple[int, int, str]] = []
         """The log: true time and the host's wall clock, ns, and what programs wrote or what befell the machine."""
-        self._lives = 0
+        self.lives = 0
         self._pauses = 0
         self._kills = 0
         self._wiped = False
@@ -50,8 +50,8 @@ class Host:
         network.hosts[name] = self
 
     def _new_life(self) -> Life:
-        self._lives += 1
-        return Life(self.name, self.kernel.rng(f"host/{self.name}/{self._lives}"))
+        self.lives += 1
+        return Life(self.name, self.kernel.rng(f"host/{self.name}/{self.lives}"))
 
     # What programs on the host ask for (the rest of ServiceHost).
 
@@ -77,7 +77,7 @@ class Host:
     def dial(self, host: str, port: int, handler: Handler) -> Conn:
         """Open a stream for a service of this host; the handler is told how it went."""
         peer = Peer(handler, self, None, host)
-        self.network.connect(self.name, host, port, peer, peer.dialled)
+        peer.attempt = self.network.connect(self.name, host, port, peer, peer.dialled)
         return peer
 
     # Programs.

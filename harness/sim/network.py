@@ -2,103 +2,29 @@
 
 What stands for TCP: bytes arrive in order or not at all. A cut or a lost packet is seen as a stall: the bytes are sent
 again after 0.2 s, 0.6 s, 1.4 s ... (RFC 6298's doubling time-out from 200 ms, as Linux does it) until one attempt gets
-through, so a stream that was silent for a long outage comes back some time *after* the heal. Connecting repeats at 1 s,
-3 s, 7 s. Abstracted: windows, acknowledgements, bandwidth shared between streams.
+through, so a stream that was silent for a long outage comes back some time *after* the heal. What is on its way when a
+cut comes is lost like what is sent later: a packet needs a whole link at both of its ends. Connecting repeats at 1 s,
+3 s, 7 s, until the client gives up. Abstracted: windows, acknowledgements, bandwidth shared between streams.
 """
 
 from __future__ import annotations
 
-import math
+from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from heapq import heappush
-from random import Random
+from operator import itemgetter
 from typing import Any, Final, Protocol
 
-from .kernel import DEAD, FROZEN, MILLISECOND, RUNNING, SECOND, Kernel, Life
+from .kernel import DEAD, FROZEN, RUNNING, SECOND, Kernel, Life
+from .links import LOST, RESEND, Link, Snare, Weight
 from .service import Handler, Service
 
-RESEND: Final = 200 * MILLISECOND
-GIVE_UP: Final = 120 * SECOND
-"""No packet is sent again after a pause of this length."""
+__all__ = ["LOST", "Attempt", "Channel", "Link", "Network", "Peer", "Snare", "Weight"]
+
 RECONNECT: Final = SECOND
-BASE_LATENCY: Final = 100_000
-"""One way, ns. With the jitter on top a round trip takes about 0.25 ms, as between two containers of one machine."""
-BASE_JITTER: Final = 50_000
-
-
-LOST: Final = -1
-
-
-@dataclass(slots=True)
-class Snare:
-    """Catches one piece of data that contains ``needle`` and delays it by ``hold_ns``; :data:`LOST` means for ever."""
-
-    needle: bytes
-    hold_ns: int
-    used: bool = False
-    armed: bool = True
-
-    def catch(self, data: bytes) -> bool:
-        if not self.armed or self.used or self.needle not in data:
-            return False
-        self.used = True
-        return True
-
-    def cancel(self) -> None:
-        self.armed = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Weight:
-    """What a fault puts on a link: time in ns, ``loss`` 0 to 1, bytes a second."""
-
-    latency_ns: int = 0
-    jitter_ns: int = 0
-    loss: float = 0.0
-    bytes_per_second: float = math.inf
-
-
-class Link:
-    """One direction between two hosts. ``cuts`` counts the partitions that cut it: it carries nothing until all are
-    mended. Weights add up: times are summed, losses are independent, the slowest rate counts."""
-
-    __slots__ = ("_base_ns", "_jitter_ns", "_loss", "_random", "_rate", "_weights", "cuts", "snares")
-
-    def __init__(self, rng: Random) -> None:
-        self.cuts = 0
-        self.snares: list[Snare] = []
-        self._random = rng.random
-        self._weights: list[Weight] = []
-        self._weigh()
-
-    def burden(self, weight: Weight) -> None:
-        self._weights.append(weight)
-        self._weigh()
-
-    def relieve(self, weight: Weight) -> None:
-        """Take a weight away; harmless if it is not there."""
-        self._weights = [other for other in self._weights if other is not weight]
-        self._weigh()
-
-    def _weigh(self) -> None:
-        weights = self._weights
-        self._base_ns = BASE_LATENCY + sum(weight.latency_ns for weight in weights)
-        self._jitter_ns = BASE_JITTER + sum(weight.jitter_ns for weight in weights)
-        self._loss = 1 - math.prod(1 - weight.loss for weight in weights)
-        self._rate = min((weight.bytes_per_second for weight in weights), default=math.inf)
-
-    def delay(self, size: int) -> int:
-        """How long the next ``size`` bytes take, ns."""
-        ns = self._base_ns + int(self._random() * self._jitter_ns)
-        if self._loss:
-            resend = RESEND
-            while resend < GIVE_UP and self._random() < self._loss:
-                ns += resend
-                resend *= 2
-        if self._rate != math.inf:
-            ns += int(size / self._rate * SECOND)
-        return ns
+OUT_OF_TURN: Final = -1
+"""The number of a reset: it waits for nothing."""
 
 
 class Sink(Protocol):
@@ -110,34 +36,48 @@ class Sink(Protocol):
 
 
 class Channel:
-    """One direction of a stream: keeps order, and holds back what a cut link cannot carry."""
+    """One direction of a stream: keeps order, and sends again what a cut link has not carried.
 
-    __slots__ = ("_last", "_link", "_network", "_stalled", "closed", "sink")
+    Packets are numbered; what arrives before its turn waits for the ones that were lost.
+    """
+
+    __slots__ = ("_early", "_expected", "_last", "_link", "_lost", "_network", "_number", "closed", "sink")
 
     def __init__(self, network: Network, link: Link) -> None:
         self._network = network
         self._link = link
         self._last = 0
-        self._stalled: list[tuple[Callable[..., None], tuple[Any, ...], int]] = []
+        self._number = 0
+        self._expected = 0
+        self._lost: list[tuple[int, Callable[..., None], tuple[Any, ...], int]] = []
+        self._early: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
         self.sink: Sink | None = None
         self.closed = False
 
     def send(self, data: bytes) -> None:
         if not self.closed:
-            self._transmit(self._deliver, (data,), len(data))
+            self._number += 1
+            self._transmit(self._number - 1, self._deliver, (data,), len(data))
 
     def end(self, *, reset: bool) -> None:
         """Close in order after what was sent, or (``reset``) at once: what had not left the host is lost."""
-        if not self.closed:
-            self.closed = True
-            if reset:
-                self._stalled.clear()
-            self._transmit(self._finish, (reset,), 0)
+        if self.closed:
+            return
+        self.closed = True
+        if reset:
+            self._lost.clear()
+            self.refuse()
+        else:
+            self._transmit(self._number, self._finish, (False,), 0)
 
-    def _transmit(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+    def refuse(self) -> None:
+        """Tell the other end that nobody is here, whatever it still waits for."""
+        self._transmit(OUT_OF_TURN, self._finish, (True,), 0)
+
+    def _transmit(self, number: int, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
         link = self._link
-        if self._stalled or link.cuts:
-            self._stall(fn, args, size)
+        if self._lost or link.cuts:
+            self._lose(number, fn, args, size)
             return
         kernel = self._network.kernel
         at = kernel.now + link.delay(size)
@@ -145,33 +85,50 @@ class Channel:
             snare = next((snare for snare in link.snares if snare.catch(args[0])), None)
             if snare is not None:
                 link.snares.remove(snare)
-                if snare.hold_ns == LOST:
-                    return
-                at += snare.hold_ns
+                if snare.hold_ns == LOST:  # its turn comes, and brings nothing
+                    args = (b"",)
+                else:
+                    at += snare.hold_ns
         at = max(at, self._last)
         self._last = at
-        heappush(kernel.heap, (at, kernel.next_seq(), None, fn, args))
+        heappush(kernel.heap, (at, kernel.next_seq(), None, self._arrive, (number, fn, args, size)))
 
-    def _stall(self, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
-        if not self._stalled:
+    def _arrive(self, number: int, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+        if self._link.cuts:
+            self._lose(number, fn, args, size)
+        elif number == self._expected:
+            self._expected += 1
+            fn(*args)
+            while self._early and (after := self._early.pop(self._expected, None)) is not None:
+                self._expected += 1
+                after[0](*after[1])
+        elif number == OUT_OF_TURN:
+            fn(*args)
+        else:
+            self._early[number] = (fn, args)
+
+    def _lose(self, number: int, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+        if not self._lost:
             self._network.kernel.later(RESEND, None, self._resend, RESEND)
-        self._stalled.append((fn, args, size))
+        insort(self._lost, (number, fn, args, size), key=itemgetter(0))
 
     def _resend(self, waited: int) -> None:
         if self._link.cuts:
             self._network.kernel.later(2 * waited, None, self._resend, 2 * waited)
             return
-        stalled, self._stalled = self._stalled, []
-        for fn, args, size in stalled:
-            self._transmit(fn, args, size)
+        lost, self._lost = self._lost, []
+        for packet in lost:
+            self._transmit(*packet)
 
     def _deliver(self, data: bytes) -> None:
-        if self.sink is not None:
+        if self.sink is not None and data:
             self.sink.arrived(data)
 
     def _finish(self, reset: bool) -> None:
         if self.sink is not None:
             self.sink.ended(reset=reset)
+            if reset:
+                self.sink = None
 
 
 class Machine(Protocol):
@@ -187,7 +144,7 @@ class Peer:
     """A service's end of a stream (:class:`~harness.sim.service.Conn`): calls back, and waits while its host is
     frozen."""
 
-    __slots__ = ("_handler", "_life", "_machine", "_out", "_up", "peer", "session")
+    __slots__ = ("_handler", "_life", "_machine", "_out", "_up", "attempt", "peer", "session")
 
     def __init__(self, handler: Handler, machine: Machine, out: Channel | None, peer: str) -> None:
         self._handler = handler
@@ -195,6 +152,7 @@ class Peer:
         self._life = machine.life
         self._out = out
         self._up = True
+        self.attempt: Attempt | None = None
         self.peer = peer
         self.session: Any = None
         machine.peers[self] = None
@@ -217,6 +175,8 @@ class Peer:
         if self._up:
             self._up = False
             self._machine.peers.pop(self, None)
+            if self.attempt is not None:
+                self.attempt.cancel()
             if self._out is not None:
                 self._out.end(reset=reset)
 
@@ -236,8 +196,7 @@ class Peer:
 
     def arrived(self, data: bytes) -> None:
         if self._life.state == RUNNING:
-            if self._up:
-                self._handler.received(self, data)
+            self._received(data)
         else:
             self._call(self._received, data)
 
@@ -253,6 +212,8 @@ class Peer:
     def _received(self, data: bytes) -> None:
         if self._up:
             self._handler.received(self, data)
+        elif self._out is not None:  # closed at this end: the kernel answers what still comes with a reset
+            self._out.refuse()
 
     def _closed(self) -> None:
         if self._up:
@@ -288,39 +249,85 @@ class Network:
 
         def answer() -> None:
             host = self.hosts.get(target)
-            if host is not None and host.life.state != DEAD and not back.cuts:
-                self.kernel.later(back.delay(64), None, done)
+            if host is not None and host.life.state != DEAD and not (there.cuts or back.cuts):
+                self.kernel.later(back.delay(64), None, answered)
+
+        def answered() -> None:
+            if not back.cuts:
+                done()
 
         if not there.cuts:
             self.kernel.later(there.delay(64), None, answer)
 
-    def connect(self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None]) -> None:
+    def connect(
+        self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None]
+    ) -> Attempt:
         """Open a stream from ``source``; ``done`` is called with the outgoing channel, or None if refused.
 
         ``end`` receives what comes back. While a link is cut, nothing is called and the attempt is repeated.
         """
-        self._knock(source, target, port, end, done, RECONNECT)
+        attempt = Attempt(self, source, target, port, end, done)
+        attempt.knock(RECONNECT)
+        return attempt
 
-    def _knock(
-        self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None], wait: int
+
+class Attempt:
+    """A connection that is being opened, until it is or nobody wants it any more."""
+
+    def __init__(
+        self,
+        network: Network,
+        source: str,
+        target: str,
+        port: int,
+        end: Sink,
+        done: Callable[[Channel | None], None],
     ) -> None:
-        there, back = self.link(source, target), self.link(target, source)
-        if there.cuts or back.cuts:
-            self.kernel.later(wait, None, self._knock, source, target, port, end, done, 2 * wait)
-            return
-        trip = there.delay(0)
-        self.kernel.later(trip, None, self._welcome, source, target, port, end, done)
+        self._network = network
+        self._ends = (source, target)
+        self._port = port
+        self._end = end
+        self._done = done
+        self._there = network.link(source, target)
+        self._back = network.link(target, source)
+        self._wanted = True
 
-    def _welcome(self, source: str, target: str, port: int, end: Sink, done: Callable[[Channel | None], None]) -> None:
-        host = self.hosts.get(target)
-        service = None if host is None or host.life.state == DEAD else host.services.get(port)
-        answer = self.link(target, source).delay(0)
-        if host is None or service is None:
-            self.kernel.later(answer, None, done, None)
+    def cancel(self) -> None:
+        """Knock no more. Whoever has heard the last knock still opens, and is told then that it was for nothing."""
+        self._wanted = False
+
+    def knock(self, wait: int) -> None:
+        if not self._wanted:
             return
-        there, back = self.channel(source, target), self.channel(target, source)
-        back.sink = end
-        peer = Peer(service, host, back, source)
-        there.sink = peer
-        peer.welcome()
-        self.kernel.later(answer, None, done, there)
+        if self._there.cuts or self._back.cuts:
+            self._again(self.knock, wait)
+        else:
+            self._network.kernel.later(self._there.delay(0), None, self._heard, wait)
+
+    def _again(self, step: Callable[[int], None], wait: int) -> None:
+        self._network.kernel.later(wait, None, step, 2 * wait)
+
+    def _heard(self, wait: int) -> None:
+        """At the other end: accept or refuse, if the knock has not been lost on its way."""
+        if self._there.cuts:
+            self._again(self.knock, wait)
+            return
+        network, (source, target) = self._network, self._ends
+        host = network.hosts.get(target)
+        service = None if host is None or host.life.state == DEAD else host.services.get(self._port)
+        opened = None
+        if host is not None and service is not None:
+            opened, back = network.channel(source, target), network.channel(target, source)
+            back.sink = self._end
+            opened.sink = peer = Peer(service, host, back, source)
+            peer.welcome()
+        self._answer(opened, wait)
+
+    def _answer(self, opened: Channel | None, wait: int) -> None:
+        self._network.kernel.later(self._back.delay(0), None, self._answered, opened, wait)
+
+    def _answered(self, opened: Channel | None, wait: int) -> None:
+        if self._back.cuts:  # lost on its way: the other end repeats it, or refuses the next knock
+            self._again(partial(self._answer, opened), wait)
+        else:
+            self._done(opened)

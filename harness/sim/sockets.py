@@ -16,7 +16,7 @@ from greenlet import getcurrent
 
 from .hosts import Host
 from .kernel import RUNNING, SECOND, Task
-from .network import Channel
+from .network import Attempt, Channel
 
 _FIRST_FD: Final = 1 << 20
 """Descriptors of simulated sockets start here, far from any that the operating system hands out."""
@@ -46,6 +46,8 @@ class SimSocket:
         self._waiters: dict[Task, None] = {}
         self._peer: tuple[str, int] | None = None
         self._pending = False
+        self._attempt: Attempt | None = None
+        self._broken = False
         self._kernel = task.kernel
         self._host.sockets[self] = None
 
@@ -62,7 +64,7 @@ class SimSocket:
         if host not in self._host.network.hosts:
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         self._pending = True
-        self._host.network.connect(self._host.name, host, port, self, self._connected)
+        self._attempt = self._host.network.connect(self._host.name, host, port, self, self._connected)
         if self._timeout == 0:
             raise BlockingIOError(errno.EINPROGRESS, os.strerror(errno.EINPROGRESS))
         while self._pending:
@@ -96,7 +98,7 @@ class SimSocket:
 
     def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002
         out = self._out
-        if self._error is not None or out is None or self._shut:
+        if self._error is not None or out is None or self._shut or self._broken or out.closed:
             self._raise_error()
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         host = self._host
@@ -148,7 +150,9 @@ class SimSocket:
 
     def ended(self, *, reset: bool) -> None:
         if reset:  # what had arrived before can still be read, as on Linux
-            self._error = errno.ECONNRESET
+            self._broken = True
+            if not self._eof:  # after an orderly end a reader sees only that, and a writer EPIPE
+                self._error = errno.ECONNRESET
         self._eof = True
         self._wake()
 
@@ -201,10 +205,12 @@ class SimSocket:
 
     def _abort(self) -> None:
         self._shut = True
+        if self._attempt is not None:
+            self._attempt.cancel()
 
     def abandon(self) -> None:
         """The process died: the other end sees a reset."""
-        self._shut = True
+        self._abort()
         if self._out is not None:
             self._out.end(reset=True)
 
@@ -227,7 +233,7 @@ class SimSocket:
         if self._fd == -1:
             return
         self._fd = -1
-        self._shut = True
+        self._abort()
         self._host.sockets.pop(self, None)
         if self._out is not None and not self._kernel.closing:
             self._out.end(reset=False)

@@ -205,3 +205,154 @@ def test_breaking_streams_resets_both_ends() -> None:
 
     assert world.run(main) == [1]
     assert world.echo.events[-1] == ("closed", "a")
+
+
+# A cut that comes while something is on its way.
+
+
+@pytest.mark.parametrize(("source", "target", "executed"), [("a", "b", False), ("b", "a", True)])
+def test_what_is_on_its_way_when_a_cut_comes_is_lost_and_sent_again(source: str, target: str, executed: bool) -> None:
+    world = World()
+    link = world.network.link(source, target)
+    link.burden(Weight(latency_ns=50_000_000))
+
+    def main() -> tuple[bool, bytes, float]:
+        sock = socket.create_connection(("b", 7), timeout=10)
+        sock.sendall(b"x")
+        time.sleep(0.02)
+        link.cuts += 1
+        time.sleep(0.1)
+        seen = b"x" in world.echo.events
+        link.cuts -= 1
+        healed = time.monotonic()
+        return seen, sock.recv(10), time.monotonic() - healed
+
+    [(seen, answer, after)] = world.run(main)
+    assert (seen, answer) == (executed, b"X")
+    assert 0.1 < after < 0.3, "sent again 0.2 s after it was lost"
+
+
+def test_order_is_kept_across_losses_and_what_follows_them() -> None:
+    """Some packets are lost on their way, others sent during the cut, and others overtake the ones sent again."""
+    world = World(seed=5)
+    link = world.network.link("a", "b")
+    link.burden(Weight(latency_ns=30_000_000, jitter_ns=10_000_000))
+
+    def main() -> bytes:
+        with socket.create_connection(("b", 7)) as sock:
+            for number in range(300):
+                if number % 50 == 20:
+                    link.cuts += 1
+                if number % 50 == 40:
+                    link.cuts -= 1
+                sock.sendall(b"%04d" % number)
+                time.sleep(0.007)
+            data = b""
+            while len(data) < 1200:
+                data += sock.recv(65536)
+            return data
+
+    assert world.run(main) == [b"".join(b"%04d" % number for number in range(300))]
+
+
+def test_a_ping_on_its_way_does_not_pass_a_cut() -> None:
+    world = World()
+    world.network.link("b", "a").burden(Weight(latency_ns=50_000_000))
+    answers: list[str] = []
+
+    def main() -> None:
+        for cut in (False, True):
+            world.network.ping("a", "b", lambda: answers.append("pong"))
+            time.sleep(0.02)
+            world.network.link("b", "a").cuts += cut
+            time.sleep(0.2)
+
+    world.run(main)
+    assert answers == ["pong"]
+
+
+def test_connecting_whose_knock_or_answer_is_lost_on_its_way_knocks_again() -> None:
+    for source, target in (("a", "b"), ("b", "a")):
+        world = World()
+        link = world.network.link(source, target)
+        link.burden(Weight(latency_ns=50_000_000))
+
+        def main(world: World = world, link: Link = link) -> float:
+            def flicker() -> None:
+                link.cuts += 1
+                world.kernel.later(100_000_000, None, setattr, link, "cuts", 0)
+
+            world.kernel.later(20_000_000, None, flicker)
+            began = time.monotonic()
+            socket.create_connection(("b", 7), timeout=5).close()
+            return time.monotonic() - began
+
+        [took] = world.run(main)
+        assert 1.0 < took < 1.2, "the first knock is repeated after a second"
+
+
+# Connections that are over.
+
+
+def test_a_connect_that_timed_out_knocks_no_more() -> None:
+    world = World()
+    link = world.network.link("a", "b")
+    link.cuts += 1
+
+    def main() -> None:
+        with pytest.raises(TimeoutError):
+            socket.create_connection(("b", 7), timeout=0.5)
+        waiting = socket.socket()
+        waiting.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            waiting.connect(("b", 7))
+        waiting.close()
+        link.cuts -= 1
+        time.sleep(10)
+
+    world.run(main)
+    assert world.echo.events == [("start", True)], "nobody hears of clients that have given up"
+
+
+def test_sending_after_a_reset_fails() -> None:
+    """As on Linux: the first call says so, later ones find a broken pipe, and readers the end."""
+    world = World()
+
+    def main() -> list[str]:
+        said = []
+        for reader in (False, True):
+            sock = socket.create_connection(("b", 7), timeout=1)
+            world.b.break_streams({"a"})
+            time.sleep(0.01)
+            if reader:
+                with pytest.raises(ConnectionResetError):
+                    sock.recv(10)
+            for _ in range(2):
+                try:
+                    sock.sendall(b"lost")
+                    said.append("sent")
+                except OSError as error:
+                    said.append(type(error).__name__)
+            assert sock.recv(10) == b""
+        return said
+
+    assert world.run(main) == [["ConnectionResetError", "BrokenPipeError", "BrokenPipeError", "BrokenPipeError"]]
+    assert b"lost" not in world.echo.events
+
+
+def test_sending_to_an_end_that_has_closed_is_answered_with_a_reset() -> None:
+    world = World()
+
+    def main() -> list[str]:
+        sock = socket.create_connection(("b", 7), timeout=1)
+        time.sleep(0.01)
+        next(iter(world.b.peers)).close()
+        time.sleep(0.01)
+        said = [repr(sock.recv(10))]
+        sock.sendall(b"into the void")
+        time.sleep(0.01)
+        with pytest.raises(BrokenPipeError):
+            sock.sendall(b"again")
+        return [*said, repr(sock.recv(10))]
+
+    assert world.run(main) == [["b''", "b''"]]
