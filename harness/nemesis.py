@@ -247,6 +247,8 @@ class Nemesis:
         number = self._ids
         self._ids += 1
         damage = fault.inject(scene)
+        if spec.for_ == 0.0:  # before the client that caused it takes its next step
+            damage.heal()
         self._struck.append(spec)
         params = msgspec.to_builtins(fault)
         disturbs = fault.disturbs and not spec.tolerated

@@ -42,7 +42,8 @@ class FaultSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     ``"reply:SET"`` (a server has executed it, and the answer is about to leave). ``client`` and ``node`` narrow the
     event to one client (number) or host (of a call: the client's; of a command: the server's), ``nth`` to its n-th
     occurrence, ``times`` says how often the trigger fires, ``every`` beside ``on`` how long it rests between. ``delay``
-    puts time between the event and the fault. ``for_`` is how long it lasts; without it, until the run settles.
+    puts time between the event and the fault. ``for_`` is how long it lasts (0: it is undone before the client that
+    caused the event takes its next step); without it, until the run settles.
     """
 
     fault: str

@@ -119,6 +119,9 @@ class Cluster(Protocol):
     def state(self, host: str) -> State:
         """Found out by giving the host something to do, not by asking whether it was paused."""
 
+    def life(self, host: str) -> int | None:
+        """Which life of its program a host lives, None if it is dead: another number after each kill and start."""
+
     def size(self, host: str) -> int | None:
         """How many keys a server holds, None if it cannot say."""
 

@@ -18,6 +18,7 @@ from ..containers.helper import Helper
 from ..containers.images import Images
 from . import kinds
 from .base import Address, Links, Record, Shape, Snare, State, Tap
+from .docker_disks import WithDisks
 from .docker_hosts import Client, Entries, Server
 from .docker_kinds import RedisServers, abilities
 from .docker_network import Wires
@@ -55,7 +56,7 @@ class _Clock:
         return self.offset_ns + round(self.rate * (time.monotonic_ns() - self.since_ns))
 
 
-class DockerCluster:
+class DockerCluster(WithDisks):
     """See :class:`harness.clusters.base.Cluster`. ``needs`` are the abilities that the plan's faults ask for: what is
     expensive (a proxy before each client) is only there if it is needed. ``resource`` is the configuration of
     :mod:`harness.workloads.resource_server`, ``image`` a reference that stands in for the servers' own image."""
@@ -86,6 +87,7 @@ class DockerCluster:
         self._by_hand = by_hand
         self._resource_config = resource
         self._proxied = bool(needs & PROXIED)
+        self._disked = "disk" in needs
         self._image = image
         self._report = report
         self._entries: Entries = Entries()
@@ -148,11 +150,13 @@ class DockerCluster:
             calls[RESOURCE] = partial(make, RESOURCE, client_image, RESOURCE)
             for name in self._names:
                 calls[name] = partial(make, name, client_image, "client", volumes=self._volumes())
-            calls["helper"] = partial(Helper, self.deployment, client_image)
+            calls["helper"] = partial(Helper, self.deployment, client_image, disks=self._disked)
         self._boxes = dict(zip(calls, in_parallel(calls.values()), strict=True))
         if self._clients.count:
             self._helper: Helper = cast(Helper, self._boxes.pop("helper"))
             self._closing.callback(self._helper.close)
+            if self._disked:
+                self._open_disks(self.servers.data_hosts)
         self.servers.addresses.update({name: self._boxes[name].ip for name in self.servers.roles})
 
     def _proxies(self, image: str) -> Any:
@@ -191,12 +195,16 @@ class DockerCluster:
     def _start_servers(self) -> None:
         clients, self._hosts = self._hosts, {}
         for name, role in self.servers.roles.items():
-            server = self._hosts[name] = Server(name, role, self._boxes[name])
+            server = self._hosts[name] = Server(name, role, self._boxes[name], self.servers.program(name))
             self._closing.callback(server.close)
         self._hosts.update(clients)
         for stage in self.servers.stages:
-            for name in stage:
-                self._server(name).start(*self.servers.program(name), stays=self._by_hand)
+            for server in map(self._server, stage):
+                if self._by_hand:
+                    server.leave()
+                else:
+                    server.stand_by(self._helper.spare)
+                    server.start(wiped=True, spare=self._helper.spare)
             self.servers.await_stage(stage)
 
     def stop_all(self) -> None:
@@ -265,11 +273,9 @@ class DockerCluster:
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
         self._kills[host] += not for_good
-        self._helper.kill([self._boxes[host]])
+        self._helper.kill(self._boxes[host], self._boxes[host].unpause if self._pauses[host] else lambda: None)
 
     def start(self, host: str, *, wiped: bool) -> None:
-        """Start a dead host's program, and give it its wall clock again: a new process begins with true time. Between
-        its start and that pass some milliseconds, in which a server may read its data."""
         self._kills[host] = max(0, self._kills[host] - 1)
         if wiped:
             self._wiped.add(host)
@@ -278,22 +284,26 @@ class DockerCluster:
             self._wiped.discard(host)
 
     def _revive(self, host: str, *, wiped: bool) -> None:
+        """Start a host's program, and give it its wall clock again: a new process begins with true time. Between its
+        start and that pass some milliseconds, in which a server may read its data."""
         target = self._hosts[host]
-        if isinstance(target, Client):
-            target.start()
+        if isinstance(target, Server):
+            self._restore_power(host)
+            target.start(wiped=wiped, spare=self._helper.spare)
+            if host in self._clocks:
+                threading.Thread(target=self._set_again, args=(host,), daemon=True).start()
+            return
+        target.start()
+        if host in self._clocks:
             with contextlib.suppress(Unanswered):
                 target.conversation.ask("ping", patience=REVIVAL)
-        else:
-            command, environment = self.servers.program(host)
-            target.start(command, {**environment, "WIPE": "yes" if wiped else ""})
-            self._await_answer(host)
-        if host in self._clocks:
-            self._helper.move_clocks([self._boxes[host]], self._clocks[host].now(), self._clocks[host].rate)
+            self._move_clock(host)
 
-    def _await_answer(self, host: str) -> None:
+    def _set_again(self, host: str) -> None:
         deadline = time.monotonic() + REVIVAL
         while not self.servers.answers(host) and time.monotonic() < deadline:
-            time.sleep(0.005)
+            time.sleep(0.002)
+        self._move_clock(host)
 
     def hang(self, host: str) -> None:
         self._client(host).conversation.tell("hang")
@@ -304,7 +314,7 @@ class DockerCluster:
     def state(self, host: str) -> State:
         if self._works(host):
             return "running"
-        return "paused" if self._helper.alive(self._boxes[host]) else "dead"
+        return "paused" if self.life(host) is not None else "dead"
 
     def _works(self, host: str) -> bool:
         if isinstance(self._hosts[host], Server):
@@ -315,14 +325,21 @@ class DockerCluster:
             return False
         return True
 
+    def life(self, host: str) -> int | None:
+        return min(self._helper.members(self._boxes[host]), default=None)
+
     def size(self, host: str) -> int | None:
         return self.servers.size(host)
 
     # Clocks.
 
     def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
-        clock = self._clocks[host] = _Clock(round(offset * 1e9), rate)
-        self._helper.move_clocks([self._boxes[host]], clock.offset_ns, rate)
+        self._clocks[host] = _Clock(round(offset * 1e9), rate)
+        self._move_clock(host)
+
+    def _move_clock(self, host: str) -> None:
+        clock = self._clocks[host]
+        self._helper.move_clocks([self._boxes[host]], clock.now(), clock.rate)
 
     def read_clock(self, host: str) -> int:
         """As the host's own program reads it; from its memory where it does not answer, because it is paused."""

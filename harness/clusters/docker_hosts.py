@@ -14,35 +14,56 @@ from ..containers.channel import Channel, Conversation, Refused, Unanswered
 from ..containers.engine import Box
 from .base import Record, Role
 
+STANDBY: Final = ["sh", "-c", 'read -r how || exit; [ "$how" = kept ] || rm -rf /data/*; exec "$@"', "standby"]
 AGENT: Final = ["python3", "-m", "harness.client_agent"]
 Entries = queue.SimpleQueue[Callable[[], None] | None]
 """What clients tell, to be recorded one after the other by one thread."""
 
 
 class Server:
-    """A host with a server or a sentinel on it; keeps the lines that it writes, with their times of arrival."""
+    """A host with a server or a sentinel on it; keeps the lines that it writes, with their times of arrival.
 
-    def __init__(self, name: str, role: Role, box: Box) -> None:
+    A start must be quick, or what is lost by a restart is not missed: a shell stands by in the container and becomes
+    the program when it is told to.
+    """
+
+    def __init__(self, name: str, role: Role, box: Box, program: tuple[list[str], dict[str, str]]) -> None:
         self.name = name
         self.role = role
         self.box = box
         self.address = box.ip
         self.lines: list[tuple[int, str]] = []
-        self._channel: Channel | None = None
+        self._command, self._environment = program
+        self._running: Channel | None = None
+        self._next: Channel | None = None
+        self._lock = threading.Lock()
 
-    def start(self, command: list[str], environment: Mapping[str, str], *, stays: bool = False) -> None:
-        """Start its program; one that ``stays`` goes on when this process is gone, and is not heard."""
-        if stays:
-            self.box.leave(command, dict(environment))
-            return
-        self._channel = self.box.start(command, self._hear, environment=dict(environment))
+    def stand_by(self, spare: Callable[[Box, list[int]], None]) -> None:
+        """Get the next program ready; ``spare`` is told which process must not be taken for the host's own."""
+        with self._lock:
+            self._next = self.box.start([*STANDBY, *self._command], self._hear, environment=self._environment)
+            spare(self.box, [self._next.pid()])
+
+    def start(self, *, wiped: bool, spare: Callable[[Box, list[int]], None]) -> None:
+        """Run the program; ``wiped`` without what an earlier one has left."""
+        with self._lock:
+            assert self._next is not None, f"nothing stands by on {self.name}"
+            spare(self.box, [])
+            self._next.send(b"wiped" if wiped else b"kept")
+            self._running = self._next
+        threading.Thread(target=self.stand_by, args=(spare,), daemon=True).start()
+
+    def leave(self) -> None:
+        """Run the program so that it goes on when this process is gone; it is not heard."""
+        self.box.leave(self._command, self._environment)
 
     def _hear(self, line: bytes) -> None:
         self.lines.append((time.monotonic_ns(), line.decode(errors="replace").rstrip("\r")))
 
     def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
+        for channel in (self._running, self._next):
+            if channel is not None:
+                channel.close()
 
 
 class Client:

@@ -34,18 +34,19 @@ START: Final = 20.0
 READINGS: Final = 5
 Addresses = Mapping[str, str]
 """Host name to IP address."""
+PERSISTENCE: Final = ("always", "everysec", "no")
+"""When a Redis syncs its log, the usual first; with ``no`` it keeps none."""
 _OPTIONS: Final = ("persistence", "maxmemory", "maxmemory_policy", "replica_priority")
 # Every start of a program: its configuration is written when it has none, that is at first and after a loss of data.
 _START: Final = """
-[ -z "$WIPE" ] || rm -rf /data/*
-[ -f /data/conf ] || printf "%s" "$CONF" > /data/conf
+[ -s /data/conf ] || printf "%s" "$CONF" > /data/conf
 exec "$@" /data/conf $FLAGS
 """
 
 
 def abilities(kind: str) -> frozenset[str]:
     """What faults may do to a real cluster of this kind."""
-    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset"}
+    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "disk", "evict"}
     return frozenset(common | ({"failover", "peers"} if kind == "redis-sentinel" else set()))
 
 
@@ -56,6 +57,11 @@ class RedisServers:
         for name in options:
             if name not in _OPTIONS:
                 raise UsageError(f"server_options: expected one of {', '.join(_OPTIONS)}, got {name!r}")
+        persistence = options.get("persistence", PERSISTENCE[0])
+        if persistence not in PERSISTENCE:
+            raise UsageError(
+                f"server_options: persistence must be one of {', '.join(PERSISTENCE)}, got {persistence!r}"
+            )
         self.kind = kind
         self.addresses: dict[str, str] = {}
         self.roles: dict[str, Role] = {
@@ -63,6 +69,12 @@ class RedisServers:
             **dict.fromkeys(sentinels(kind), "sentinel"),
         }
         self._options = options
+        self._sync = "always" if persistence == "no" else persistence
+
+    @property
+    def data_hosts(self) -> list[str]:
+        """Hosts that keep what clients write."""
+        return [name for name, role in self.roles.items() if role == "server"]
 
     @property
     def stages(self) -> list[list[str]]:
@@ -89,7 +101,7 @@ class RedisServers:
         options = self._options
         conf = [
             f"port {REDIS_PORT}", "bind 0.0.0.0", "protected-mode no", "dir /data", 'save ""',
-            f"appendonly {'no' if options.get('persistence') == 'no' else 'yes'}", "appendfsync always",
+            f"appendonly {'no' if options.get('persistence') == 'no' else 'yes'}", f"appendfsync {self._sync}",
             f"maxmemory {options.get('maxmemory', 0)}",
             f"maxmemory-policy {options.get('maxmemory_policy', 'noeviction')}",
             f"replica-priority {options.get('replica_priority', 100)}",
@@ -117,6 +129,7 @@ class RedisServers:
             socket_timeout=ASK,
             socket_connect_timeout=ASK,
             retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
         )
 
     def _ask(self, host: str, question: Callable[[redis.Redis], Any]) -> Any:

@@ -41,4 +41,3 @@ def clients(count: int) -> list[str]:
 def host_names(kind: str, nodes: int, count: int) -> list[str]:
     """The names of all hosts of a cluster of this kind with ``count`` clients, before it is built."""
     return [*servers(nodes), *sentinels(kind), *clients(count)]
-

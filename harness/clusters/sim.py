@@ -217,6 +217,10 @@ class SimCluster:
             return "running"
         return "paused" if life.state == FROZEN else "dead"
 
+    def life(self, host: str) -> int | None:
+        machine = self._machines[host].host
+        return machine.lives if machine.life.state != DEAD else None
+
     def size(self, host: str) -> int | None:
         ask = self._servers.size.get(host)
         return None if ask is None else ask()

@@ -23,9 +23,13 @@ STDERR: Final = 2
 
 
 class Channel:
-    """One program: its stdin, and a thread that reads what it writes. ``on_end`` is called when it is gone."""
+    """One program: its stdin, and a thread that reads what it writes. ``on_end`` is called when it is gone; ``pid``
+    finds out its number on the engine's machine."""
 
-    def __init__(self, raw: Any, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, raw: Any, on_line: Callable[[bytes], None], on_end: Callable[[], None], pid: Callable[[], int]
+    ) -> None:
+        self.pid = pid
         self._raw = raw  # keeps the connection open
         self._socket: socket.socket = raw._sock
         self._socket.settimeout(None)

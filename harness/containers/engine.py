@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -88,7 +89,18 @@ class Box:
         """Run a program in it; ``on_line`` gets each line that it writes."""
         api = self.client.api
         made = api.exec_create(self.id, command, stdin=True, environment=environment or {})
-        return Channel(api.exec_start(made["Id"], socket=True), on_line, on_end)
+        raw = api.exec_start(made["Id"], socket=True)
+        return Channel(raw, on_line, on_end, lambda: self._pid_of(made["Id"]))
+
+    def _pid_of(self, program: str) -> int:
+        """The engine does not tell before it has started; raises RuntimeError if it has ended already."""
+        while True:
+            about = self.client.api.exec_inspect(program)
+            if about["Pid"]:
+                return int(about["Pid"])
+            if about["ExitCode"] is not None:
+                raise RuntimeError(f"a program ended with {about['ExitCode']} before it was used")
+            time.sleep(0.002)
 
     def leave(self, command: list[str], environment: dict[str, str]) -> None:
         """Run a program that goes on when this process is gone; nobody hears it."""

@@ -5,6 +5,7 @@ It sees all processes of the machine (``--pid=host``) and has five capabilities;
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from .channel import Conversation, Unanswered
@@ -15,15 +16,25 @@ OPTIONS: Final[dict[str, Any]] = {
     "cap_drop": ["ALL"],
     "cap_add": ["NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_PTRACE", "KILL"],
 }
+PATIENCE: Final = 30.0
+"""Seconds; an answer is a matter of milliseconds."""
 PROXY_USER: Final = 65533
 """Whom a client's proxy runs as: how its connections are told from the client's own."""
+DISKS: Final[dict[str, Any]] = {
+    "cap_add": [*OPTIONS["cap_add"], "MKNOD", "SYS_CHROOT"],
+    "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"],
+    "security_opt": ["apparmor=unconfined"],
+    "tmpfs": {"/disks": ""},
+}
+"""Beside the rest, for a helper that makes disks: loop devices, and to mount them in other containers, which the
+AppArmor profile of Docker forbids even those who have the capabilities."""
 
 
 class Helper:
     """Requests to ``python -m harness.helper``; see :mod:`harness.helper.server`. Hosts are given by their boxes."""
 
-    def __init__(self, deployment: Deployment, image: str) -> None:
-        self._box = deployment.box("helper", image, "helper", **OPTIONS)
+    def __init__(self, deployment: Deployment, image: str, *, disks: bool = False) -> None:
+        self._box = deployment.box("helper", image, "helper", **{**OPTIONS, **(DISKS if disks else {})})
         self._conversation = Conversation(
             lambda on_line, on_end: self._box.start(["python3", "-m", "harness.helper"], on_line, on_end=on_end),
             lambda event: None,  # noqa: ARG005
@@ -53,14 +64,25 @@ class Helper:
         """What is done to packets that arrive at a box, by source address; an empty dict ends it."""
         self._ask("shape", pid=box.pid, sources=sources, seed=seed)
 
-    def kill(self, boxes: list[Box]) -> None:
-        """SIGKILL to everything in these boxes but their idle first process."""
-        self._ask("kill", pids=[box.pid for box in boxes])
+    def spare(self, box: Box, bystanders: list[int]) -> None:
+        """From now on only these processes of a box are left alone and not counted, beside its idle first one."""
+        self._ask("spare", pid=box.pid, pids=bystanders)
 
-    def alive(self, box: Box) -> bool:
-        """Does anything run in a box, beside its idle first process?"""
-        states: dict[str, str] = self._ask("states", pid=box.pid)
-        return any(state not in "ZX" for state in states.values())
+    def kill(self, box: Box, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """SIGKILL to everything in a box, and wait until it is gone. ``meanwhile`` is called when the signal is on its
+        way: a frozen process dies when it thaws."""
+        request = self._conversation.request("kill", pids=[box.pid])
+        meanwhile()
+        request.result(PATIENCE)
+
+    def members(self, box: Box) -> list[int]:
+        """The numbers of what runs in a box, beside its idle first process and those that are spared."""
+        members: list[int] = self._ask("members", pid=box.pid)
+        return members
+
+    def disk(self, op: str, box: Box | None = None, **fields: Any) -> Any:
+        """Do something to the disk of a box, or to all; see :class:`harness.helper.disks.Disks`."""
+        return self._ask(op, **({} if box is None else {"pid": box.pid}), **fields)
 
     def move_clocks(self, boxes: list[Box], offset_ns: int, rate: float) -> None:
         """From now on these boxes' wall clocks are ``offset_ns`` ahead of true time and gain ``rate`` s a second."""
@@ -74,7 +96,7 @@ class Helper:
     def close(self) -> None:
         self._conversation.close()
 
-    def _ask(self, op: str, *, wait: float = 30.0, **fields: Any) -> Any:
+    def _ask(self, op: str, *, wait: float = PATIENCE, **fields: Any) -> Any:
         try:
             return self._conversation.ask(op, patience=wait, **fields)
         except Unanswered as error:

@@ -16,13 +16,16 @@ from .pause import not_paused
 def _kill_servers(scene: Scene, hosts: list[str], *, wiped: bool) -> Damage:
     cluster = scene.cluster
     sizes = {host: cluster.size(host) for host in hosts}
+    lives = {host: cluster.life(host) for host in hosts}
     for host in hosts:
         cluster.kill(host)
 
     def observe() -> Seen:
         states = {host: cluster.state(host) for host in hosts}
-        dead = all(state == "dead" for state in states.values())
-        return Seen(dead, {"state": states, "keys_before": sizes}, "all of them dead")
+        # It may be back already: then it lives another life.
+        died = [host for host in hosts if states[host] == "dead" or cluster.life(host) not in (None, lives[host])]
+        facts = {"state": states, "died": died, "keys_before": sizes}
+        return Seen(died == hosts, facts, "all of them dead, or in another life")
 
     def healed() -> Seen:
         after = {host: cluster.size(host) for host in hosts}
@@ -66,7 +69,7 @@ class KillAmnesia(Fault, frozen=True):
     name: ClassVar[str] = "kill-amnesia"
     summary: ClassVar[str] = "a majority of the servers is killed and comes back at once, without its data"
     needs: ClassVar[frozenset[str]] = frozenset({"kill"})
-    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.02}
+    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.0}
 
     roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel")
     target: str = "majority"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,10 @@ PATIENCE: Final = 2.0
 """Seconds that killed processes get to disappear."""
 DEAD: Final = "ZX"
 """States of processes that only wait for a parent to take note of their end. proc(5)."""
+
+
+_spared: Final[dict[int, frozenset[int]]] = {}
+"""By container: processes that stand by to become what it runs."""
 
 
 class ProcessError(Exception):
@@ -37,13 +41,18 @@ def runs(pid: int) -> bool:
     return (state(pid) or "X") not in DEAD
 
 
+def spare(pid: int, bystanders: Iterable[int]) -> None:
+    """From now on these processes in the container of ``pid`` do not count: they are neither listed nor killed."""
+    _spared[pid] = frozenset(bystanders)
+
+
 def _inhabitants(pid: int) -> Iterator[int]:
     """All others in the PID namespace of ``pid``, ended ones too."""
     home = inode(pid, "pid")
     if home == inode("self", "pid"):
         raise NamespaceError(f"process {pid} is in no container: its PID namespace is the helper's own")
     for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == pid:
+        if not entry.name.isdigit() or int(entry.name) == pid or int(entry.name) in _spared.get(pid, ()):
             continue
         try:
             if inode(entry.name, "pid") == home:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from . import network, processes
+from . import disks, network, processes
 from .namespaces import NamespaceError
 from .nfqueue import QueueError, Shape
 
@@ -41,6 +41,7 @@ PLAIN_ERRORS: Final = (
     QueueError,
     network.FilterError,
     processes.ProcessError,
+    disks.DiskError,
 )
 """Errors whose text says it all; others are named by their class too."""
 
@@ -161,6 +162,7 @@ class Operations:
 
     def __init__(self) -> None:
         self._networks = network.Networks()
+        self._disks = disks.Disks()
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
             "filter": self._filter,
             "ping": self._ping,
@@ -168,15 +170,23 @@ class Operations:
             "connections": self._connections,
             "shape": self._shape,
             "members": self._members,
+            "spare": self._spare,
             "kill": self._kill,
             "states": self._states,
             "clock": self._clock,
             "offset": self._offset,
+            "make_disk": lambda given: self._disks.make(given.pid(), given.whole("size")),
+            "freeze": lambda given: self._disks.freeze(given.pid()),
+            "thaw": lambda given: self._disks.thaw(given.pid()),
+            "thaw_all": lambda _: self._disks.thaw_all(),
+            "hangs": lambda given: self._disks.hangs(given.pid(), given.seconds("timeout")),
+            "cut_power": lambda given: self._disks.cut_power(given.pid()),
+            "restore_power": lambda given: self._disks.restore_power(given.pid()),
         }
 
     def close(self) -> list[str]:
-        """Let packets pass in all networks; returns what went wrong."""
-        return self._networks.close()
+        """Let writers go on and packets pass everywhere; returns what went wrong."""
+        return self._disks.thaw_all() + self._networks.close()
 
     def _filter(self, given: Arguments) -> None:
         """Run each script in the network of its process; those that can be run are, also when others fail."""
@@ -207,11 +217,14 @@ class Operations:
     def _members(self, given: Arguments) -> list[int]:
         return processes.members(given.pid())
 
+    def _spare(self, given: Arguments) -> None:
+        processes.spare(given.pid(), given.pids())
+
     def _kill(self, given: Arguments) -> dict[int, list[int]]:
         """All processes of several containers at once, but the first of each; per container those killed."""
         pids = given.pids()
         with ThreadPoolExecutor(max(1, len(pids))) as pool:
-            return dict(zip(pids, pool.map(processes.kill, pids), strict=True))
+            return dict(zip(pids, pool.map(self._disks.kill, pids), strict=True))
 
     def _states(self, given: Arguments) -> dict[int, str]:
         return processes.states(given.pid())
