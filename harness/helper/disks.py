@@ -1,0 +1,346 @@
+"""A disk for a container, which can stall and lose power: an ext4 in a sparse file on a loop device.
+
+Mounted from here into the container's mount namespace, so that the container needs neither the device nor privileges.
+The loop device clears itself with its last user (LO_FLAGS_AUTOCLEAR): nothing is left of one when the helper and the
+container are gone, however they went. Constants are those of <linux/loop.h>, <linux/fs.h>, <linux/mount.h> and of
+fs/ext4/ext4.h; the system calls have the same numbers on all architectures.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import stat
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from . import processes
+
+IMAGES: Final = Path("/disks")
+"""A tmpfs: the machine's own disk, busy or slow, has no part in what is measured."""
+MOUNT_POINT: Final = "/data"
+PROBE: Final = ".lock-harness-probe"
+LOOP_CTL_GET_FREE: Final = 0x4C82
+LOOP_CONFIGURE: Final = 0x4C0A
+LOOP_CONFIG: Final = struct.Struct("=II 5Q 4I 64s 64s 32s 2Q 8Q")
+LO_FLAGS_AUTOCLEAR: Final = 4
+LOOP_MAJOR: Final = 7
+CONTROL: Final = (10, 237)
+FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
+EXT4_IOC_SHUTDOWN: Final = 0x8004587D
+NOLOGFLUSH: Final = 2
+"""Drop everything that has not reached the disk, the journal's last transactions too."""
+FSOPEN, FSCONFIG, FSMOUNT, MOVE_MOUNT = 430, 431, 432, 429
+SET_STRING, CMD_CREATE = 1, 6
+CLOEXEC: Final = 1
+MOVE_MOUNT_F_EMPTY_PATH: Final = 4
+AT_FDCWD: Final = -100
+CLONE_FS, CLONE_NEWNS = 0x200, 0x20000
+ATTEMPTS: Final = 20
+PATIENCE: Final = 2.0
+"""Seconds in which a disk whose users are dead can be unmounted."""
+
+
+class DiskError(Exception):
+    """A disk that cannot be made or treated as asked; says of which container, and why."""
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _call(number: int, what: str, *arguments: int | bytes | None) -> int:
+    # Each as wide as a register: ctypes would pass an int as 32 bits.
+    wide = [ctypes.c_long(each) if isinstance(each, int) else ctypes.c_char_p(each) for each in arguments]
+    return _checked(_libc().syscall(ctypes.c_long(number), *wide), what)
+
+
+def _node(path: Path, kind: int, major: int, minor: int) -> Path:
+    """A container's /dev has no loop devices."""
+    with suppress(FileExistsError):
+        os.mknod(path, kind | 0o600, os.makedev(major, minor))
+    return path
+
+
+def _attach(image: Path) -> tuple[int, Path]:
+    """Put a loop device under an image: the open device, which keeps it, and its path. It may take more than one try,
+    since others take loop devices too."""
+    control = os.open(_node(Path("/dev/loop-control"), stat.S_IFCHR, *CONTROL), os.O_RDWR | os.O_CLOEXEC)
+    file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for _ in range(ATTEMPTS):
+            number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
+            path = _node(Path(f"/dev/loop{number}"), stat.S_IFBLK, LOOP_MAJOR, number)
+            device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.ioctl(device, LOOP_CONFIGURE, _config(file, image.name))
+            except OSError as error:
+                os.close(device)
+                if error.errno != errno.EBUSY:
+                    raise
+            else:
+                return device, path
+        raise OSError(errno.EBUSY, f"no loop device to be had in {ATTEMPTS} tries")
+    finally:
+        os.close(file)
+        os.close(control)
+
+
+def _config(file: int, name: str) -> bytes:
+    """struct loop_config; the device's number and block size are the kernel's to choose."""
+    info = (0, 0, 0, 0, 0, 0, 0, 0, LO_FLAGS_AUTOCLEAR, name.encode(), b"", b"", 0, 0)
+    return LOOP_CONFIG.pack(file, 0, *info, *([0] * 8))
+
+
+def _filesystem(device: Path) -> int:
+    """The mounted file system, not yet anywhere in the tree; replays the journal."""
+    context = _call(FSOPEN, "fsopen", b"ext4", CLOEXEC)
+    try:
+        _call(FSCONFIG, "fsconfig", context, SET_STRING, b"source", str(device).encode(), 0)
+        _call(FSCONFIG, f"mounting {device}", context, CMD_CREATE, None, None, 0)
+        return _call(FSMOUNT, "fsmount", context, CLOEXEC, 0)
+    finally:
+        os.close(context)
+
+
+def _within(pid: int, what: Callable[[], None]) -> None:
+    """Call in the mount namespace of a process, in a thread that ends with it: what it enters it cannot leave."""
+    failed: list[OSError] = []
+
+    def enter() -> None:
+        try:
+            space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _checked(_libc().unshare(CLONE_FS), "unshare")  # setns(2): not while it shares root and cwd
+                _checked(_libc().setns(space, CLONE_NEWNS), "setns")
+            finally:
+                os.close(space)
+            what()
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=enter, name=f"mntns-{pid}")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+@dataclass(slots=True)
+class _Disk:
+    """``stopper`` is the directory's descriptor while it is frozen; ``stalled`` says that it should be, which a disk
+    without power is not."""
+
+    pid: int
+    device: int
+    path: Path
+    stopper: int | None = None
+    stalled: bool = False
+    powered: bool = True
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def open(self) -> int:
+        return os.open(f"/proc/{self.pid}/root{MOUNT_POINT}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def mount(self) -> None:
+        mounted = _filesystem(self.path)
+        try:
+            place = (AT_FDCWD, MOUNT_POINT.encode(), MOVE_MOUNT_F_EMPTY_PATH)
+            _within(self.pid, lambda: void(_call(MOVE_MOUNT, f"mounting on {MOUNT_POINT}", mounted, b"", *place)))
+        finally:
+            os.close(mounted)
+
+    def unmount(self) -> None:
+        """Not lazily: mounted again while it is in use, it would be the same file system, still without power."""
+
+        def detach() -> None:
+            deadline = time.monotonic() + PATIENCE
+            while _libc().umount2(MOUNT_POINT.encode(), 0):
+                number = ctypes.get_errno()
+                if number != errno.EBUSY or time.monotonic() >= deadline:
+                    raise OSError(number, f"unmounting {MOUNT_POINT}: {os.strerror(number)}")
+                time.sleep(0.002)
+
+        _within(self.pid, detach)
+
+    def freeze(self) -> None:
+        if self.stopper is None and self.powered:
+            directory = self.open()
+            try:
+                fcntl.ioctl(directory, FIFREEZE, 0)
+            except OSError:
+                os.close(directory)
+                raise
+            self.stopper = directory
+
+    def thaw(self) -> None:
+        if self.stopper is not None:
+            fcntl.ioctl(self.stopper, FITHAW, 0)
+            os.close(self.stopper)
+            self.stopper = None
+
+
+def void(_: object) -> None:
+    """For a lambda whose value nobody wants."""
+
+
+class Disks:
+    """The disks of this run, by the first process of their containers. All methods raise DiskError for a container
+    that has none, and where the kernel refuses."""
+
+    def __init__(self) -> None:
+        self._disks: dict[int, _Disk] = {}
+
+    def make(self, pid: int, size: int) -> None:
+        """Mount a new disk of ``size`` bytes on /data; everybody may write to it."""
+        image = IMAGES / f"lock-harness-{pid}"
+        try:
+            with image.open("wb") as file:
+                file.truncate(size)
+            command = ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", str(image)]
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            if made.returncode:
+                raise DiskError(f"container of process {pid}: mkfs.ext4: {made.stderr.strip()}")
+            disk = _Disk(pid, *_attach(image))
+            image.unlink()  # the loop device has it open
+            self._disks[pid] = disk
+            disk.mount()
+            directory = disk.open()
+            try:
+                os.fchmod(directory, 0o777)
+            finally:
+                os.close(directory)
+            self.sync(pid)
+        except OSError as error:
+            raise DiskError(f"container of process {pid}: no disk: {error}") from error
+
+    def sync(self, pid: int) -> None:
+        """Write everything to the disk."""
+        with self._using(pid) as disk:
+            directory = disk.open()
+            try:
+                _checked(_libc().syncfs(directory), "syncfs")
+            finally:
+                os.close(directory)
+
+    def freeze(self, pid: int) -> None:
+        """From now on whoever writes waits; what was written before is on the disk when this returns."""
+        with self._using(pid) as disk:
+            disk.stalled = True
+            disk.freeze()
+
+    def thaw(self, pid: int) -> None:
+        """Let writers go on."""
+        with self._using(pid) as disk:
+            disk.stalled = False
+            disk.thaw()
+
+    def cut_power(self, pid: int) -> None:
+        """The disk is gone for whoever uses it, and all that was not on it is lost."""
+        with self._using(pid) as disk:
+            if disk.powered:
+                directory = disk.open()
+                try:
+                    fcntl.ioctl(directory, EXT4_IOC_SHUTDOWN, struct.pack("=I", NOLOGFLUSH))
+                finally:
+                    os.close(directory)
+                disk.powered = False
+
+    def restore_power(self, pid: int) -> None:
+        """Mount again what is on the disk; its users must be dead. Harmless to a disk that has power."""
+        with self._using(pid) as disk:
+            if not disk.powered:
+                disk.unmount()
+                disk.mount()
+                disk.powered = True
+                if disk.stalled:
+                    disk.freeze()
+
+    def hangs(self, pid: int, timeout: float) -> bool:
+        """Does a write (and fsync) of a few bytes take longer than ``timeout`` seconds?"""
+        disk = self._of(pid)
+        done = threading.Event()
+
+        def write() -> None:
+            with suppress(OSError):  # an error is an answer: it does not hang
+                path = Path(f"/proc/{disk.pid}/root{MOUNT_POINT}/{PROBE}")
+                with path.open("wb") as file:
+                    file.write(b"probe")
+                    file.flush()
+                    os.fsync(file.fileno())
+                path.unlink()
+            done.set()
+
+        threading.Thread(target=write, name="probe", daemon=True).start()
+        return not done.wait(timeout)
+
+    def kill(self, pid: int) -> list[int]:
+        """As :func:`.processes.kill`, also where a frozen disk holds the dying: they get out with the signal already
+        upon them, so that a write that hung is made and nobody is told."""
+        disk = self._disks.get(pid)
+        if disk is None:
+            return processes.kill(pid)
+        with disk.lock:
+            if disk.stopper is None:
+                return processes.kill(pid)
+            for member in processes.members(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+            disk.thaw()
+            try:
+                return processes.kill(pid)
+            finally:
+                disk.freeze()
+
+    def thaw_all(self) -> list[str]:
+        """Nobody who hangs can be ended, nor a container with a frozen disk removed; returns what went wrong."""
+        wrong = []
+        for disk in self._disks.values():
+            try:
+                with disk.lock:
+                    disk.stalled = False
+                    disk.thaw()
+            except OSError as error:
+                wrong.append(f"disk of process {disk.pid}: {error}")
+        return wrong
+
+    def _of(self, pid: int) -> _Disk:
+        if pid not in self._disks:
+            raise DiskError(f"container of process {pid} has no disk of its own")
+        return self._disks[pid]
+
+    def _using(self, pid: int) -> _Using:
+        return _Using(self._of(pid))
+
+
+class _Using:
+    """One at a time, and system errors with the name of the container."""
+
+    def __init__(self, disk: _Disk) -> None:
+        self._disk = disk
+
+    def __enter__(self) -> _Disk:
+        self._disk.lock.acquire()
+        return self._disk
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        self._disk.lock.release()
+        if isinstance(error, OSError):
+            raise DiskError(f"container of process {self._disk.pid}, its disk: {error}") from error
