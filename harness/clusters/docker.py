@@ -16,6 +16,8 @@ from ..containers.channel import Refused, Unanswered
 from ..containers.engine import Box, Deployment, connect, in_parallel
 from ..containers.helper import Helper
 from ..containers.images import Images
+from ..containers.sidecar import open_links
+from ..containers.toxiproxy import Links as Proxies
 from . import kinds
 from .base import Address, Links, Record, Shape, Snare, State, Tap
 from .docker_disks import WithDisks
@@ -159,20 +161,16 @@ class DockerCluster(WithDisks):
                 self._open_disks(self.servers.data_hosts)
         self.servers.addresses.update({name: self._boxes[name].ip for name in self.servers.roles})
 
-    def _proxies(self, image: str) -> Any:
+    def _proxies(self, image: str) -> dict[str, Proxies]:
+        """A proxy before each client, where faults need one."""
         if not self._proxied:
             return {}
-        from ..containers.sidecar import open_links
-
-        return open_links(self.deployment, image, self._helper, self._ends())
+        clients = {name: self._boxes[name] for name in self._names}
+        peers = {name: (self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles}
+        return open_links(self.deployment, image, self._helper, clients, {**peers, RESOURCE: self.resource()})
 
     def _volumes(self) -> dict[str, dict[str, str]]:
         return {str(self._clients.source): {"bind": "/user", "mode": "ro"}} if self._clients.source else {}
-
-    def _ends(self) -> Mapping[str, tuple[Box, dict[str, tuple[str, int]]]]:
-        """Each client's box, and the addresses of whom it talks to."""
-        peers = {name: (self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles}
-        return {name: (self._boxes[name], {**peers, RESOURCE: self.resource()}) for name in self._names}
 
     def _start_resource(self) -> None:
         ready = threading.Event()

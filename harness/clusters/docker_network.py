@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from ..containers.engine import Box
 from ..containers.helper import Helper
+from ..containers.toxiproxy import Direction
+from ..containers.toxiproxy import Links as Proxies
 from .base import Links, Shape, Snare
 
 TABLE: Final = "lock_harness"
@@ -30,7 +32,7 @@ class _Weight:
 class Wires:
     """``boxes`` by host name; ``proxies`` by client, where clients have them."""
 
-    def __init__(self, helper: Helper, boxes: Mapping[str, Box], proxies: Mapping[str, Any], seed: int) -> None:
+    def __init__(self, helper: Helper, boxes: Mapping[str, Box], proxies: Mapping[str, Proxies], seed: int) -> None:
         self._helper = helper
         self._boxes = boxes
         self._proxies = proxies
@@ -73,12 +75,8 @@ class Wires:
 
     def snare(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
         """Lie in wait for one message between a client and a server."""
-        client = self.end_with_proxy(source, target)
-        if client is None:
-            raise ValueError(f"no proxy between {source} and {target}")
-        server, direction = (target, "request") if client == source else (source, "reply")
-        snare: Snare = self._proxies[client].snare(server, direction, needle, delay)
-        return snare
+        client, server, direction = self._through_proxy(source, target)
+        return self._proxies[client].snare(server, direction, needle, delay)
 
     def reset(self, client: str) -> None:
         """Reset all connections of a client."""
@@ -93,14 +91,16 @@ class Wires:
         return next((end for end in (source, target) if end in self._proxies), None)
 
     def _proxy(self, source: str, target: str, shape: Shape) -> Callable[[], None]:
-        client = self.end_with_proxy(source, target)
-        assert client is not None
-        server, direction = (target, "request") if client == source else (source, "reply")
+        client, server, direction = self._through_proxy(source, target)
         self._proxied.add(frozenset((source, target)))
-        undo: Callable[[], None] = self._proxies[client].shape(
-            server, direction, latency=shape.latency, jitter=shape.jitter, rate=shape.rate
-        )
-        return undo
+        return self._proxies[client].shape(server, direction, shape.latency, shape.jitter, shape.rate)
+
+    def _through_proxy(self, source: str, target: str) -> tuple[str, str, Direction]:
+        """The client, the other end, and which way that is."""
+        client = self.end_with_proxy(source, target)
+        if client is None:
+            raise ValueError(f"no proxy between {source} and {target}")
+        return (client, target, "request") if client == source else (client, source, "reply")
 
     def _put_on(self, weight: _Weight) -> None:
         targets = {target for _, target in weight.links}

@@ -21,6 +21,8 @@ from .nfqueue import Queue, QueueError, Shape
 
 ESTABLISHED: Final = "01"
 """TCP_ESTABLISHED in /proc/net/tcp, from <net/tcp_states.h>."""
+KNOCK: Final = b"PING " + b"x" * 57 + b"\r\n"
+"""As long as a ping of the simulator, so that a slow link is as slow. https://redis.io/docs/latest/commands/ping/"""
 ECHO_REPLY, ECHO_REQUEST = 0, 8
 """ICMP, RFC 792."""
 _ONE_AT_A_TIME: Final = threading.Lock()
@@ -113,8 +115,8 @@ class Network:
                 return None
 
     def knock(self, address: str, port: int, timeout: float) -> float | None:
-        """Seconds until a Redis server (or sentinel) answers ``PING``, on a new connection; None if it does not in
-        time. What a proxy does to data is seen by data only: a proxy answers no ping.
+        """Seconds until a Redis server (or sentinel) answers a ``PING`` of 64 bytes, on a new connection; None if it
+        does not in time. What a proxy does to data is seen by data only: a proxy answers no ping.
 
         :raises OSError: ``address`` is no IPv4 address.
         """
@@ -124,7 +126,7 @@ class Network:
             try:
                 sock.connect((address, port))
                 start = time.monotonic()
-                sock.sendall(b"PING\r\n")
+                sock.sendall(KNOCK)
                 return time.monotonic() - start if sock.recv(16) else None
             except OSError:
                 return None

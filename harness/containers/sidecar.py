@@ -1,0 +1,34 @@
+"""A proxy beside each client, in a container that shares the client's network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from .engine import Box, Deployment, in_parallel
+from .helper import Helper
+from .toxiproxy import Link, Links
+
+COMMAND: Final = ["/toxiproxy-server", "-host", "0.0.0.0"]
+FIRST_PORT: Final = 20_001
+"""Where it listens for connections to the first server; see :class:`.toxiproxy.Link`."""
+Peers = Mapping[str, tuple[str, int]]
+"""Whom a client talks to: address and port by name."""
+
+
+def open_links(
+    deployment: Deployment, image: str, helper: Helper, clients: Mapping[str, Box], peers: Peers
+) -> dict[str, Links]:
+    """Start a proxy beside each client and lead all its connections to ``peers`` through it."""
+
+    def start(client: str) -> Links:
+        deployment.box(f"{client}-proxy", image, "proxy", within=clients[client], command=COMMAND)
+        ends = [Link(name, *peers[name], FIRST_PORT + number) for number, name in enumerate(peers)]
+        links = Links(clients[client].ip, ends)
+        links.start()
+        return links
+
+    proxies = dict(zip(clients, in_parallel([partial(start, client) for client in clients]), strict=True))
+    helper.filter({clients[client]: links.redirects() for client, links in proxies.items()})
+    return proxies
