@@ -17,6 +17,12 @@ given its waiting time by name (``blocking_timeout timeout wait wait_s``), and `
 no waiting at all: ``blocking=False`` alone); one that cannot wait is called again and again. Its answer: a
 :class:`Grant` is passed on, anything else that is true is a grant without fence and validity, anything false means not
 acquired.
+
+Requests whose answers were lost are only counted on clients that the harness opened (the first two rows): a "not
+acquired" after one is reported as unknown, since redis-py may have sent the request twice. A class with an ``open`` of
+its own is expected to raise :class:`Indeterminate` itself. A class that opens its own connections (``servers``,
+``connection_list``) can be neither counted nor asked: its "not acquired" is taken at its word, and where it has
+swallowed a lost answer, its lock may seem to be stuck for a ttl.
 """
 
 from __future__ import annotations

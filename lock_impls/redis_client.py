@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Self
 
 import redis
+from redis.client import Pipeline
 from redis.exceptions import BusyLoadingError, ReadOnlyError
 from redis.sentinel import Sentinel
 
@@ -57,8 +58,25 @@ class Client(redis.Redis):
         try:
             return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            if not _is_an_answer(error):
-                self.unanswered += 1
+            self.unanswered += not _is_an_answer(error)
+            raise
+
+    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Pipeline:
+        pipeline = _CountedPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+        pipeline.counts_for = self
+        return pipeline
+
+
+class _CountedPipeline(Pipeline):
+    """redis-py's pipeline reads its answers itself; it is sent again as a whole, as single commands are."""
+
+    counts_for: Client
+
+    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
+        try:
+            return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            self.counts_for.unanswered += not _is_an_answer(error)
             raise
 
 

@@ -22,8 +22,9 @@ class Inventory:
 
     @staticmethod
     def stock(settings: Settings, duration: float) -> dict[str, int]:
-        """Enough items for the whole run, if every section sells one unit."""
-        return {f"i{n}": UNITS for n in range(math.ceil(duration / settings.hold / UNITS) + 1)}
+        """Enough items for the whole run, if every section sells one unit and is as short as the shortest hold."""
+        hold = min([settings.hold, *settings.holds.values()])
+        return {f"i{n}": UNITS for n in range(math.ceil(duration / hold / UNITS) + 1)}
 
     @staticmethod
     def run(client: Client) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError
+from redis.retry import Retry
 
 from lock_impls import redis_client
 from lock_impls.base import Indeterminate, LockError
@@ -300,6 +302,29 @@ def test_client_counts_lost_answers(monkeypatch: pytest.MonkeyPatch, error: Exce
     with pytest.raises(type(error)):
         client.parse_response(None, "SET")
     assert client.unanswered == counted
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+def test_client_counts_lost_answers_of_pipelines(monkeypatch: pytest.MonkeyPatch, transaction: bool) -> None:
+    class Silent:
+        """A connection that sends, and on which nothing comes back."""
+
+        retry = Retry(NoBackoff(), 0)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **kwargs: None
+
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            raise redis.TimeoutError("Timeout reading from socket")
+
+    client = Client()
+    monkeypatch.setattr(client.connection_pool, "get_connection", lambda *args, **kwargs: Silent())
+    monkeypatch.setattr(client.connection_pool, "release", lambda *args: None)
+    pipeline = client.pipeline(transaction)
+    pipeline.set("k", "v")
+    with pytest.raises(redis.TimeoutError):
+        pipeline.execute()
+    assert client.unanswered == 1
 
 
 def test_poll_tries_once_without_time_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from harness.plan import FaultSpec, Plan
 from harness.recorder import Recorder
 from harness.runs import Result, run
 from harness.story import fault_records, tell
+from harness.workloads.inventory import Inventory
 from tests.clusters.bench import make, on
 
 
@@ -300,3 +301,8 @@ def test_events_of_several_threads_are_counted_one_by_one() -> None:
     for thread in threads:
         thread.join()
     assert nemesis._triggers[0].seen == 8000
+
+
+def test_there_is_stock_for_the_quickest_client() -> None:
+    quick = Plan(lock="redis-token", hold=1.0, holds={"c0": 0.01})
+    assert sum(Inventory.stock(quick, 30.0).values()) >= 3000
