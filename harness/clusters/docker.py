@@ -272,6 +272,8 @@ class DockerCluster(WithDisks):
     def kill(self, host: str, *, for_good: bool = False) -> None:
         self._kills[host] += not for_good
         self._helper.kill(self._boxes[host], self._boxes[host].unpause if self._pauses[host] else lambda: None)
+        if isinstance(self._hosts[host], Server):
+            self._wires.refuse(host, self.servers.port(host))
 
     def start(self, host: str, *, wiped: bool) -> None:
         self._kills[host] = max(0, self._kills[host] - 1)
@@ -288,6 +290,7 @@ class DockerCluster(WithDisks):
         if isinstance(target, Server):
             self._restore_power(host)
             target.start(wiped=wiped, spare=self._helper.spare)
+            self._wires.refuse(host, None)
             if host in self._clocks:
                 threading.Thread(target=self._set_again, args=(host,), daemon=True).start()
             return

@@ -38,6 +38,7 @@ class Wires:
         self._proxies = proxies
         self._seed = seed
         self._cuts: Counter[tuple[str, str]] = Counter()
+        self._refused: dict[str, int] = {}
         self._weights: list[_Weight] = []
         self._proxied: set[frozenset[str]] = set()
         self._lock = threading.RLock()
@@ -45,13 +46,24 @@ class Wires:
     def cut(self, links: Links) -> None:
         with self._lock:
             self._cuts.update(links)
-            self._filter({target for _, target in links})
+            self._filter({end for link in links for end in link})
 
     def mend(self, links: Links) -> None:
         with self._lock:
             self._cuts.subtract(links)
             self._cuts = +self._cuts
-            self._filter({target for _, target in links})
+            self._filter({end for link in links for end in link})
+
+    def refuse(self, server: str, port: int | None) -> None:
+        """Where a proxy stands before a client, it would accept connections to a dead server, and deliver what the
+        client has long given up when the server is back: refuse them at the client. ``port`` None ends that."""
+        with self._lock:
+            if port is None:
+                self._refused.pop(server, None)
+            else:
+                self._refused[server] = port
+            if self._proxies:
+                self._filter(set(self._proxies))
 
     def shape(self, links: Links, shape: Shape) -> Callable[[], None]:
         """See :meth:`harness.clusters.base.Cluster.shape`."""
@@ -113,23 +125,36 @@ class Wires:
     def _filter(self, targets: set[str]) -> None:
         self._helper.filter({self._boxes[target]: self._rules(target) for target in sorted(targets)})
 
-    def _rules(self, target: str) -> str:
+    def _rules(self, host: str) -> str:
         """The whole table of a host, which takes the place of the last one in one step."""
-        cut = sorted(self._boxes[source].ip for source, end in self._cuts if end == target)
+        # Before connection tracking, like packets that never arrived; and before they are led to a proxy.
+        chains = {"prerouting": self._arrivals(host), "output": self._departures(host)}
+        lines = [f"table inet {TABLE} {{}}", f"delete table inet {TABLE}", f"table inet {TABLE} {{"]
+        for hook, rules in chains.items():
+            if rules:
+                lines += [f"chain {hook} {{", f"type filter hook {hook} priority -300; policy accept;", *rules, "}"]
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _arrivals(self, host: str) -> list[str]:
+        cut = sorted(self._boxes[source].ip for source, end in self._cuts if end == host)
         rules = [f"ip saddr {{ {', '.join(cut)} }} drop"] if cut else []
         for weight in self._weights:
-            sources = sorted(source for source, end in weight.links if end == target and weight.shape.loss)
+            sources = sorted(source for source, end in weight.links if end == host and weight.shape.loss)
             if sources:
                 addresses = ", ".join(self._boxes[source].ip for source in sources)
                 chance = f"numgen random mod {_PARTS} < {round(weight.shape.loss * _PARTS)}"
                 rules.append(f"ip saddr {{ {addresses} }} {chance} drop")
-        fresh = f"table inet {TABLE} {{}}\ndelete table inet {TABLE}\n"
-        if not rules:
-            return fresh
-        # Before connection tracking, like packets that never arrived.
-        hook = "type filter hook prerouting priority -300; policy accept;"
-        lines = "\n".join([f"table inet {TABLE} {{", "chain arrivals {", hook, *rules, "}", "}"])
-        return f"{fresh}{lines}\n"
+        return rules
+
+    def _departures(self, host: str) -> list[str]:
+        """A client with a proxy must not reach that either where it could not reach the server."""
+        if host not in self._proxies:
+            return []
+        cut = sorted(self._boxes[end].ip for source, end in self._cuts if source == host)
+        rules = [f"ip daddr {{ {', '.join(cut)} }} drop"] if cut else []
+        for server, port in sorted(self._refused.items()):
+            rules.append(f"ip daddr {self._boxes[server].ip} tcp dport {port} reject with tcp reset")
+        return rules
 
     def _delay(self, target: str, sources: set[str]) -> None:
         """Queue packets from servers to servers."""
