@@ -86,6 +86,17 @@ def test_nothing_strikes_after_the_stop() -> None:
     assert struck == {op.value["id"] for op in result.history.nemesis("heal")}
 
 
+@pytest.mark.timeout(30)
+def test_a_fault_that_strikes_in_a_servers_answer_waits_in_virtual_time() -> None:
+    """There is no thread then whose locks could be the simulation's: a real one would stop the world."""
+    lost = FaultSpec("lost-reply", on="reply:SET", client=0, params={"client": "c0", "containing": "never sent"})
+    drift = FaultSpec("clock-drift", on="reply:SET", client=0, params={"target": "n1"})
+    history = of(lost, drift).history
+    assert {(op.value["fault"], op.type) for op in history.nemesis("inject")} >= {
+        ("lost-reply", "fail"), ("clock-drift", "ok"),
+    }  # fmt: skip
+
+
 # In time.
 
 
