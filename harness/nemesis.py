@@ -31,7 +31,7 @@ from .fault_specs import (
     refuse_overlap,
     refuse_unknown_words,
 )
-from .faults.base import Damage, Fault, Over, Scene, Seen
+from .faults.base import Damage, Fault, Scene, Seen
 from .faults.clocks import Clocks
 from .history import NEMESIS, Op
 from .plan import FaultSpec, Plan
@@ -85,7 +85,7 @@ class _Active:
     spec: FaultSpec
     fault: Fault
     damage: Damage
-    over: Over
+    over: threading.Event
 
 
 def _may_mask(other: _Active, healed: _Active, seen: Seen) -> bool:
@@ -241,7 +241,7 @@ class Nemesis:
     def _inject(self, spec: FaultSpec, fault: Fault, client: str | None) -> None:
         if self._stopped or self._cluster.clock()[0] + int(fault.takes * 1e9) > self._until:
             return
-        over = Over()
+        over = threading.Event()
         schedule = next(number for number, one in enumerate(self._plan.faults) if one is spec)
         scene = Scene(self._cluster, self._rng, self._plan.ttl, client, over, self._clocks, schedule)
         number = self._ids

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -25,28 +24,6 @@ from .clocks import Clocks
 
 PROBE: float = 0.3
 """Seconds that a probe across the network may take."""
-POLL: Final = 0.02
-
-
-class Over:
-    """Says that a fault has been healed. Not an Event: on the simulator it may be made in the middle of a server's
-    answer, where no thread runs and locks are the operating system's."""
-
-    def __init__(self) -> None:
-        self._over = False
-
-    def set(self) -> None:
-        self._over = True
-
-    def is_set(self) -> bool:
-        return self._over
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until it is over, at most so long; True if it is."""
-        deadline = time.monotonic() + seconds
-        while not self._over and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(POLL, left))
-        return self._over
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +39,7 @@ class Scene:
     rng: Random
     ttl: float
     client: str | None = None
-    over: Over = field(default_factory=Over)
+    over: threading.Event = field(default_factory=threading.Event)
     clocks: Clocks = field(default_factory=Clocks)
     schedule: Hashable = field(default_factory=object)
 

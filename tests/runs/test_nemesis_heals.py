@@ -88,7 +88,7 @@ def test_nothing_strikes_after_the_stop() -> None:
 
 @pytest.mark.timeout(30)
 def test_a_fault_that_strikes_in_a_servers_answer_waits_in_virtual_time() -> None:
-    """There is no thread then whose locks could be the simulation's: a real one would stop the world."""
+    """There is no simulated thread then: what is made at that moment must not wait for real time."""
     lost = FaultSpec("lost-reply", on="reply:SET", client=0, params={"client": "c0", "containing": "never sent"})
     drift = FaultSpec("clock-drift", on="reply:SET", client=0, params={"target": "n1"})
     history = of(lost, drift).history
