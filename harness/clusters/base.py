@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 Role = Literal["server", "sentinel", "client"]
 State = Literal["running", "paused", "dead"]
+DiskState = Literal["works", "hangs", "fails"]
 Tap = Callable[[str, str, str, str], None]
 """Called with (``"request"`` or ``"reply"``, client host, server host, command name) at the moment it happens."""
 Record = Callable[..., None]
@@ -32,6 +33,10 @@ class Host(Protocol):
 
     @property
     def role(self) -> Role: ...
+
+    @property
+    def address(self) -> str:
+        """Where the others of the cluster reach it: a name or an IP address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,28 @@ class Cluster(Protocol):
 
     def size(self, host: str) -> int | None:
         """How many keys a server holds, None if it cannot say."""
+
+    # Disks and memory of servers.
+
+    def stall(self, host: str) -> None:
+        """Let nobody write to a server's disk; stalls count, and each needs its own end."""
+
+    def unstall(self, host: str) -> None: ...
+    def lose_power(self, host: str) -> None:
+        """A kill (which counts, and needs its start) that also loses what was not synced to the disk."""
+
+    def disk(self, host: str) -> DiskState:
+        """Found out by writing to it."""
+
+    def flood(self, host: str) -> Facts:
+        """Fill a server's memory until it evicts keys that were there before, and say what became of them; ends early
+        when it is drained meanwhile. Takes time. Floods count, and each needs its own drain."""
+
+    def drain(self, host: str) -> None:
+        """Take the flood away again, as far as the server answers."""
+
+    def flooded(self, host: str) -> bool | None:
+        """Is anything left of a flood? Tries once more to take away what should be gone. None if it does not answer."""
 
     # Clocks.
 

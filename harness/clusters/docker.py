@@ -24,6 +24,7 @@ from .docker_disks import WithDisks
 from .docker_hosts import Client, Entries, Server
 from .docker_kinds import RedisServers, abilities
 from .docker_network import Wires
+from .redis_flood import Flooding, Floods
 
 RESOURCE: Final = "resource"
 RESOURCE_PORT: Final = 7000
@@ -58,7 +59,7 @@ class _Clock:
         return self.offset_ns + round(self.rate * (time.monotonic_ns() - self.since_ns))
 
 
-class DockerCluster(WithDisks):
+class DockerCluster(WithDisks, Flooding):
     """See :class:`harness.clusters.base.Cluster`. ``needs`` are the abilities that the plan's faults ask for: what is
     expensive (a proxy before each client) is only there if it is needed. ``resource`` is the configuration of
     :mod:`harness.workloads.resource_server`, ``image`` a reference that stands in for the servers' own image."""
@@ -90,6 +91,7 @@ class DockerCluster(WithDisks):
         self._resource_config = resource
         self._proxied = bool(needs & PROXIED)
         self._disked = "disk" in needs
+        self._floods = Floods(lambda host: (self.servers.addresses[host], self.servers.port(host)))
         self._image = image
         self._report = report
         self._entries: Entries = Entries()

@@ -11,6 +11,7 @@ from typing import Final
 
 from ..containers.engine import Box
 from ..containers.helper import Helper
+from .base import DiskState
 
 SIZE: Final = 256 << 20
 """Bytes, as far as they are used: a Redis rewrites its log first when that has 64 MB."""
@@ -41,8 +42,9 @@ class Disks:
                 self._helper.disk("thaw", self._boxes[host])
             self._stalls[host] = max(0, self._stalls[host] - 1)
 
-    def stalled(self, host: str) -> bool:
-        return bool(self._helper.disk("hangs", self._boxes[host], timeout=PROBE))
+    def state(self, host: str) -> DiskState:
+        found: DiskState = self._helper.disk("attempt", self._boxes[host], timeout=PROBE)
+        return found
 
     def cut_power(self, host: str) -> None:
         self._helper.disk("cut_power", self._boxes[host])
@@ -78,8 +80,8 @@ class WithDisks:
     def unstall(self, host: str) -> None:
         self._with_disks().unstall(host)
 
-    def stalled(self, host: str) -> bool:
-        return self._with_disks().stalled(host)
+    def disk(self, host: str) -> DiskState:
+        return self._with_disks().state(host)
 
     def lose_power(self, host: str) -> None:
         """What the server still writes until it is killed, a millisecond later, fails."""

@@ -15,7 +15,8 @@ from ..sim.network import Network, Snare, Weight
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
 from . import kinds, sim_kinds
-from .base import Address, Checkpoint, Links, Program, Record, Role, Shape, State, Tap
+from .base import Address, Checkpoint, DiskState, Links, Program, Record, Role, Shape, State, Tap
+from .redis_flood import Flooding, Floods
 
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
@@ -66,11 +67,11 @@ def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
 
 def abilities(kind: str) -> frozenset[str]:
     """What faults may do to a simulated cluster of this kind."""
-    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap"}
+    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap", "evict"}
     return frozenset(common | ({"failover", "peers"} if kind == "redis-sentinel" else set()))
 
 
-class SimCluster:
+class SimCluster(Flooding):
     """See :class:`harness.clusters.base.Cluster`."""
 
     backend = "sim"
@@ -95,6 +96,7 @@ class SimCluster:
         self._machines: dict[str, _Machine] = {}
         Host(self._network, RESOURCE).install(_LineService(resource))
         self._servers = sim_kinds.build(kind, self._make, nodes or kinds.default_nodes(kind), options)
+        self._floods = Floods(lambda host: (host, kinds.REDIS_PORT))
         for name in kinds.clients(clients):
             self._make(name, "client")
 
@@ -224,6 +226,20 @@ class SimCluster:
     def size(self, host: str) -> int | None:
         ask = self._servers.size.get(host)
         return None if ask is None else ask()
+
+    # Disks: nothing is lost between a simulated server and its disk.
+
+    def stall(self, host: str) -> None:
+        raise NotImplementedError("a simulated server's disk does not stall")
+
+    def unstall(self, host: str) -> None:
+        raise NotImplementedError("a simulated server's disk does not stall")
+
+    def lose_power(self, host: str) -> None:
+        raise NotImplementedError("a simulated server's disk loses nothing")
+
+    def disk(self, host: str) -> DiskState:
+        raise NotImplementedError("a simulated server has no disk to write to")
 
     # Clocks.
 

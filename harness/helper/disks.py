@@ -273,23 +273,28 @@ class Disks:
                 if disk.stalled:
                     disk.freeze()
 
-    def hangs(self, pid: int, timeout: float) -> bool:
-        """Does a write (and fsync) of a few bytes take longer than ``timeout`` seconds?"""
-        disk = self._of(pid)
+    def attempt(self, pid: int, timeout: float) -> str:
+        """What becomes of a write (and fsync) of a few bytes: it ``works``, ``fails``, or ``hangs`` for ``timeout``
+        seconds at least."""
+        path = Path(f"/proc/{self._of(pid).pid}/root{MOUNT_POINT}/{PROBE}")
+        found = ["hangs"]
         done = threading.Event()
 
         def write() -> None:
-            with suppress(OSError):  # an error is an answer: it does not hang
-                path = Path(f"/proc/{disk.pid}/root{MOUNT_POINT}/{PROBE}")
+            try:
                 with path.open("wb") as file:
                     file.write(b"probe")
                     file.flush()
                     os.fsync(file.fileno())
                 path.unlink()
+                found[0] = "works"
+            except OSError:
+                found[0] = "fails"
             done.set()
 
         threading.Thread(target=write, name="probe", daemon=True).start()
-        return not done.wait(timeout)
+        done.wait(timeout)
+        return found[0]
 
     def kill(self, pid: int) -> list[int]:
         """As :func:`.processes.kill`, also where a frozen disk holds the dying: they get out with the signal already

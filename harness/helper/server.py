@@ -179,7 +179,7 @@ class Operations:
             "freeze": lambda given: self._disks.freeze(given.pid()),
             "thaw": lambda given: self._disks.thaw(given.pid()),
             "thaw_all": lambda _: self._disks.thaw_all(),
-            "hangs": lambda given: self._disks.hangs(given.pid(), given.seconds("timeout")),
+            "attempt": lambda given: self._disks.attempt(given.pid(), given.seconds("timeout")),
             "cut_power": lambda given: self._disks.cut_power(given.pid()),
             "restore_power": lambda given: self._disks.restore_power(given.pid()),
         }
