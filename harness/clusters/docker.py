@@ -288,6 +288,8 @@ class DockerCluster(WithDisks, Flooding):
     def _revive(self, host: str, *, wiped: bool) -> None:
         """Start a host's program, and give it its wall clock again: a new process begins with true time. Between its
         start and that pass some milliseconds, in which a server may read its data."""
+        if self.life(host) is not None:
+            return
         target = self._hosts[host]
         if isinstance(target, Server):
             self._restore_power(host)

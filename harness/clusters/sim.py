@@ -30,7 +30,7 @@ class _Machine:
 
     def __init__(self, host: Host, role: Role) -> None:
         self.host = host
-        self.name = host.name
+        self.name = self.address = host.name
         self.role = role
         self.hang_wanted = False
         self.hung = False

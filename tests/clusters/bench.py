@@ -1,28 +1,48 @@
-"""A cluster with idle or busy clients on it, for tests of the seam: what is written here knows no backend but
-by name."""
+"""Clusters with clients on them, for tests of the seam: what is written against this runs on the simulator and on
+containers alike."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
-import redis
 
 from harness import client_program
+from harness.client_program import Job
 from harness.clusters.base import Cluster, names
+from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker_kinds import abilities
+from harness.clusters.kinds import REDIS_PORT
 from harness.clusters.sim import SimCluster
-from harness.faults.base import Scene, Seen
+from harness.containers.requirements import requirements_of
+from harness.faults.base import Fault, Scene, Seen
 from harness.nemesis import fault_class
+from harness.plan import Plan
 from harness.workloads.resource import Resource
 
 TTL = 2.0
+TIMEOUT = 0.3
+HEALS_WITHIN = 15.0
+LOCK = "tests.clusters.programs:Commands"
+Main = Callable[[Cluster], Any]
+
+
+class Bench(Protocol):
+    """Runs ``main`` on the control side of a cluster of some kind with three clients, and returns what it returns."""
+
+    backend: str
+
+    def on(self, kind: str, main: Main) -> Any: ...
+
+    def abilities(self, kind: str) -> frozenset[str]: ...
 
 
 def make(kind: str = "redis-independent", *, clients: int = 3, seed: int = 0, **options: Any) -> SimCluster:
-    """A cluster that has not been started."""
+    """A simulated cluster that has not been started."""
     return SimCluster(
         kind=kind,
         nodes=0,
@@ -41,42 +61,137 @@ def on(cluster: Cluster, main: Callable[[], Any]) -> Any:
     return got[0]
 
 
-def chatter(cluster: SimCluster) -> None:
-    """Each client sets and reads a key of its own on each server, ten times a second, for ever."""
-    addresses = cluster.endpoints().addresses if cluster.kind != "redis-sentinel" else (("n1", 6379),)
+class SimBench:
+    """A new cluster each time: it costs nothing."""
 
-    def main(name: str) -> Callable[[Callable[[], None]], None]:
-        def talk(checkpoint: Callable[[], None]) -> None:
-            servers = [redis.Redis(host=host, port=port, socket_timeout=0.3) for host, port in addresses]
-            while True:
-                for server in servers:
-                    try:
-                        server.set(f"key-{name}", "x", px=60_000)
-                    except redis.RedisError:
-                        time.sleep(0.1)
-                checkpoint()
-                time.sleep(0.1)
+    backend = "sim"
 
-        return talk
+    def on(self, kind: str, main: Main) -> Any:
+        cluster = make(kind)
+        return on(cluster, lambda: main(cluster))
 
-    for name in names(cluster.hosts, "client"):
-        cluster.spawn(name, main(name))
+    def abilities(self, kind: str) -> frozenset[str]:
+        return make(kind).abilities
+
+
+class DockerBench:
+    """One cluster of each kind for all tests: what a test breaks, it mends."""
+
+    backend = "docker"
+
+    def __init__(self) -> None:
+        self._clusters: dict[str, DockerCluster] = {}
+        self._closing = ExitStack()
+
+    def on(self, kind: str, main: Main) -> Any:
+        return main(self._clusters.get(kind) or self._start(kind))
+
+    def _start(self, kind: str) -> DockerCluster:
+        requirements, source = requirements_of(LOCK)
+        cluster = DockerCluster(
+            kind=kind,
+            nodes=0,
+            clients=Clients(3, requirements, source),
+            seed=0,
+            resource='{"fencing": "off", "stock": {}}',
+            options={},
+            needs=abilities(kind),
+        )
+        self._closing.callback(cluster.stop_all)
+        cluster.start_all()
+        self._clusters[kind] = cluster
+        return cluster
+
+    def abilities(self, kind: str) -> frozenset[str]:
+        return abilities(kind)
+
+    def close(self) -> None:
+        self._closing.close()
+
+
+def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) -> Job:
+    hosts = {host.name: [host.address, REDIS_PORT] for host in cluster.hosts if host.role == "server"}
+    options = {"hosts": hosts, "commands": list(commands)}
+    plan = Plan(
+        lock=LOCK,
+        workload=f"tests.clusters.programs:{workload}",
+        ttl=TIMEOUT,
+        time_limit=1000.0,
+        lock_options=options,
+    )
+    address = cluster.endpoints()
+    return Job(
+        plan=plan,
+        node=client,
+        generation=0,
+        kind=address.kind,
+        addresses=address.addresses,
+        resource=cluster.resource(),
+        began_ns=time.monotonic_ns(),
+    )
+
+
+def ask(cluster: Cluster, *commands: str, client: str = "c0") -> list[str]:
+    """What a client gets: the server's answers to commands such as ``"n1 GET lock"``, or the kinds of errors."""
+    answers: list[str] = []
+
+    def record(**entry: Any) -> None:
+        if entry["type_"] == "ok":
+            answers.append(entry["value"]["fence"])
+        elif entry["type_"] != "invoke":
+            answers.append(entry["error"].split(": ")[1])  # Indeterminate: TimeoutError: ...
+
+    join = cluster.launch(client, _job(cluster, client, "Once", commands), record)
+    assert join(30)
+    deadline = time.monotonic() + 5
+    while len(answers) < len(commands) and time.monotonic() < deadline:  # a real one is heard a little later
+        time.sleep(0.01)
+    return answers
+
+
+class Chat:
+    """While it lasts, each client sets a key of its own on each server (or on the primary), ten times a second."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __enter__(self) -> None:
+        servers = names(self._cluster.hosts, "server")
+        talked_to = servers[:1] if self._cluster.kind == "redis-sentinel" else servers
+        commands = [f"{server} SET key-NODE x PX 60000" for server in talked_to]
+        for client in names(self._cluster.hosts, "client"):
+            self._cluster.launch(client, _job(self._cluster, client, "Chatter", commands), lambda **entry: None)
+
+    def __exit__(self, *exc: object) -> None:
+        for client in names(self._cluster.hosts, "client"):
+            self._cluster.kill(client)
+            self._cluster.start(client, wiped=False)
+
+
+def fault(name: str, **params: Any) -> Fault:
+    """A fault with these parameters."""
+    built: Fault = msgspec.convert(params, fault_class(name))
+    return built
 
 
 def scene(cluster: Cluster, client: str = "c0") -> Scene:
     return Scene(cluster, Random(1), TTL, client)
 
 
-def strike(cluster: SimCluster, fault: str, params: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
-    """Inject among chatting clients, observe, wait, heal: what was seen, and what the heal found."""
-
-    def main() -> tuple[Seen, dict[str, Any]]:
-        chatter(cluster)
+def strike(cluster: Cluster, name: str) -> tuple[Seen, Seen]:
+    """Inject among chatting clients, observe, wait, heal: what was seen of the fault, and of its heal in the end."""
+    with Chat(cluster):
         time.sleep(1)
-        damage = msgspec.convert(params or {}, fault_class(fault)).inject(scene(cluster))
+        damage = fault(name).inject(scene(cluster))
         seen = damage.observe()
         time.sleep(0.5)
-        return seen, damage.heal()
+        damage.heal()
+        return seen, until_healed(damage.healed)
 
-    found: tuple[Seen, dict[str, Any]] = on(cluster, main)
-    return found
+
+def until_healed(look: Callable[[], Seen]) -> Seen:
+    """What is seen in the end, as the nemesis looks for it."""
+    deadline = time.monotonic() + HEALS_WITHIN
+    while not (seen := look()).effective and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return seen

@@ -1,25 +1,27 @@
-"""Every fault takes effect, is seen to, and is undone; and one that does nothing is seen to have done nothing."""
+"""Every fault takes effect, is seen to, and is undone; and one that does nothing is seen to have done nothing. On the
+simulator and on containers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-import redis
 
-from harness.clusters.base import names
+from harness.clusters.base import Cluster, names
 from harness.errors import UsageError
 from harness.faults.base import targets
 from harness.nemesis import fault_class, fault_names
 from harness.plan import FaultSpec, Plan
 from harness.runs import run
-from harness.sim.network import Snare
-from tests.clusters.bench import chatter, make, on, scene, strike
+from tests.clusters.bench import Bench, Chat, ask, make, scene, strike, until_healed
+from tests.clusters.bench import fault as build
 
 SENTINEL = {"failover", "partition-replicas", "partition-ring", "partition-bridge"}
-FAULTS = [name for name in fault_names() if name != "none"]
+ELSEWHERE = {"disk-stall", "power-loss", "eviction"}
+"""Faults with a file of tests of their own."""
+FAULTS = [name for name in fault_names() if name != "none" and name not in ELSEWHERE]
 
 
 def kind_for(fault: str) -> str:
@@ -27,29 +29,30 @@ def kind_for(fault: str) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_takes_effect_and_heals(fault: str) -> None:
-    cluster = make(kind_for(fault))
-    seen, healed = strike(cluster, fault)
+def test_takes_effect_and_heals(fault: str, bench: Bench) -> None:
+    seen, healed = bench.on(kind_for(fault), lambda cluster: strike(cluster, fault))
     assert seen.effective, seen
     assert seen.facts
-    assert all(value in ("running", "dead") for value in healed.get("state", {}).values())
-    assert all(trip is not None for trip in healed.get("probe", {}).values())
-    assert not any(healed.get("clock_ns", {}).values())
+    assert healed.effective, healed
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_needs_only_what_it_says(fault: str) -> None:
-    assert fault_class(fault).needs <= make(kind_for(fault)).abilities
+def test_needs_only_what_it_says(fault: str, bench: Bench) -> None:
+    assert fault_class(fault).needs <= bench.abilities(kind_for(fault))
 
 
-class _Nothing(Snare):
+class _Nothing:
     """What a method that does nothing returns, whatever it should have returned."""
+
+    used = False
 
     def __call__(self) -> None: ...
 
+    def cancel(self) -> None: ...
+
 
 def _nothing(*args: Any, **kwargs: Any) -> Any:
-    return _Nothing(b"", 0)
+    return _Nothing()
 
 
 NO_OPS = [
@@ -83,104 +86,163 @@ NO_OPS = [
 
 
 @pytest.mark.parametrize(("fault", "method"), NO_OPS)
-def test_a_fault_that_does_nothing_is_seen_to(fault: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = make(kind_for(fault))
-    broken = (lambda host: 0) if method == "break_streams" else _nothing
-    monkeypatch.setattr(cluster, method, broken)
-    seen, _ = strike(cluster, fault)
-    assert not seen.effective, seen
+def test_a_fault_that_does_nothing_is_seen_to(
+    fault: str, method: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def struck(cluster: Cluster) -> bool:
+        with Chat(cluster):
+            time.sleep(1)
+            with monkeypatch.context() as patch:
+                patch.setattr(cluster, method, (lambda host: 0) if method == "break_streams" else _nothing)
+                damage = build(fault).inject(scene(cluster))
+                seen = damage.observe()
+            damage.heal()
+            return seen.effective
+
+    assert bench.on(kind_for(fault), struck) is False
 
 
 def test_every_fault_has_such_a_mutant() -> None:
     assert {fault for fault, _ in NO_OPS} == set(FAULTS)
 
 
-def ask(server: str = "n1", timeout: float = 0.3) -> str:
-    """What a client gets from a server: its answer, or the kind of error."""
-    try:
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
+def test_what_a_client_feels_of_each_fault_and_of_its_heal(bench: Bench) -> None:
+    def feel(cluster: Cluster, fault: str) -> list[list[str]]:
+        damage = build(fault, target="n1").inject(scene(cluster))
+        felt = ask(cluster, "n1 PING", "n2 PING")
+        damage.heal()
+        until_healed(damage.healed)
+        time.sleep(1)
+        return [felt, ask(cluster, "n1 PING", "n2 PING")]
 
-        with redis.Redis(host=server, socket_timeout=timeout, socket_connect_timeout=timeout,
-                         retry=Retry(NoBackoff(), 0)) as client:  # fmt: skip
-            return str(client.ping())
-    except redis.RedisError as error:
-        return type(error).__name__
-
-
-def as_client(cluster: Any, main: Callable[[], Any]) -> Any:
-    """Run ``main`` on host c0 and wait for what it returns."""
-    got: list[Any] = []
-    join = cluster.spawn("c0", lambda checkpoint: got.append(main()))
-    assert join(60)
-    return got[0]
+    healed = ["True", "True"]
+    for fault, error in (
+        ("server-pause", "TimeoutError"),
+        ("kill", "ConnectionError"),
+        ("partition-node", "TimeoutError"),
+        ("partition-oneway", "TimeoutError"),
+    ):
+        assert bench.on("redis-independent", partial(feel, fault=fault)) == [[error, "True"], healed], fault
 
 
-def test_what_a_client_feels_of_each_fault_and_of_its_heal() -> None:
-    cluster = make()
+@pytest.mark.parametrize(("fault", "kept"), [("kill", True), ("kill-amnesia", False)])
+def test_amnesia_loses_the_keys_and_a_plain_kill_does_not(fault: str, kept: bool, bench: Bench) -> None:
+    def size_after(cluster: Cluster) -> list[list[str]]:
+        before = ask(cluster, "n1 SET kept x PX 60000", "n1 EXISTS kept")
+        damage = build(fault, target="n1").inject(scene(cluster))
+        assert damage.observe().effective
+        damage.heal()
+        assert until_healed(damage.healed).effective
+        return [before, ask(cluster, "n1 EXISTS kept", "n1 DEL kept")]
 
-    def main() -> list[str]:
-        felt = []
-        for fault, params in (
-            ("server-pause", {"target": "n1"}),
-            ("kill", {"target": "n1"}),
-            ("partition-node", {"target": "n1"}),
-            ("partition-oneway", {"target": "n1"}),
-        ):
-            damage = fault_class(fault)(**params).inject(scene(cluster))
-            felt.append((fault, as_client(cluster, ask), as_client(cluster, lambda: ask("n2"))))
-            damage.heal()
-            time.sleep(4)
-            felt.append(("healed", as_client(cluster, ask), as_client(cluster, lambda: ask("n2"))))
-        return felt  # type: ignore[return-value]
-
-    healed = ("healed", "True", "True")
-    assert on(cluster, main) == [
-        ("server-pause", "TimeoutError", "True"), healed,
-        ("kill", "ConnectionError", "True"), healed,
-        ("partition-node", "TimeoutError", "True"), healed,
-        ("partition-oneway", "TimeoutError", "True"), healed,
-    ]  # fmt: skip
+    assert bench.on("redis-independent", size_after) == [["True", "1"], ["1", "1"] if kept else ["0", "0"]]
 
 
-def test_amnesia_loses_the_keys_and_a_plain_kill_does_not() -> None:
-    for fault, kept in (("kill", True), ("kill-amnesia", False)):
-        cluster = make()
-        seen, healed = strike(cluster, fault, {"target": "all"})
-        assert all(size > 0 for size in seen.facts["keys_before"].values())
-        assert all((size > 0) is kept for size in healed["keys_after"].values()), fault
-
-
-def test_a_clock_jump_expires_a_key_on_that_server_only() -> None:
-    cluster = make()
-
-    def main() -> list[int]:
-        def keys() -> list[int]:
-            return [redis.Redis(host=f"n{n}").exists("lock") for n in (1, 2)]
-
-        as_client(cluster, lambda: [redis.Redis(host=f"n{n}").set("lock", "x", px=2000) for n in (1, 2)])
-        fault_class("clock-jump")(target="n1", seconds=3.0).inject(scene(cluster))
-        found: list[int] = as_client(cluster, keys)
+def test_a_clock_jump_expires_a_key_on_that_server_only(bench: Bench) -> None:
+    def keys(cluster: Cluster) -> list[str]:
+        ask(cluster, "n1 SET lock x PX 2000", "n2 SET lock x PX 2000")
+        damage = build("clock-jump", target="n1", seconds=3.0).inject(scene(cluster))
+        found = ask(cluster, "n1 EXISTS lock", "n2 EXISTS lock")
+        damage.heal()
         return found
 
-    assert on(cluster, main) == [0, 1]
+    assert bench.on("redis-independent", keys) == ["0", "1"]
 
 
-def test_failover_moves_the_primary_and_an_isolated_one_still_takes_writes() -> None:
-    cluster = make("redis-sentinel")
+def test_a_clock_that_was_set_survives_a_restart_and_leaves_others_alone(bench: Bench) -> None:
+    def offsets(cluster: Cluster) -> list[int]:
+        for host in ("n1", "c1"):
+            cluster.set_clock(host, 100.0)
+            cluster.kill(host)
+            cluster.start(host, wiped=False)
+        time.sleep(1)
+        found = [round(cluster.read_clock(host) / 1e9) for host in ("n1", "c1", "n2", "c0")]
+        for host in ("n1", "c1"):
+            cluster.set_clock(host, 0.0)
+        return found
 
-    def main() -> tuple[Any, ...]:
-        damage = fault_class("failover")(how="isolate").inject(scene(cluster))
+    assert bench.on("redis-independent", offsets) == [100, 100, 0, 0]
+
+
+def test_the_machines_own_clock_is_untouched(bench: Bench) -> None:
+    def elapsed(cluster: Cluster) -> tuple[int, int]:
+        mono, wall = cluster.clock()
+        for host in names(cluster.hosts, "server"):
+            cluster.set_clock(host, 3600.0)
+        after_mono, after_wall = cluster.clock()
+        for host in names(cluster.hosts, "server"):
+            cluster.set_clock(host, 0.0)
+        return after_mono - mono, after_wall - wall
+
+    mono, wall = bench.on("redis-independent", elapsed)
+    assert abs(mono - wall) < 50_000_000
+
+
+def test_failover_moves_the_primary_and_an_isolated_one_still_takes_writes(bench: Bench) -> None:
+    def story(cluster: Cluster) -> tuple[Any, ...]:
+        old = cluster.primary()
+        damage = build("failover", how="isolate").inject(scene(cluster))
         seen = damage.observe()
-        both = as_client(
-            cluster, lambda: [redis.Redis(host=h).set("lock", "x", nx=True) for h in ("n1", str(cluster.primary()))]
-        )
+        new = cluster.primary()
+        both = ask(cluster, *(f"{host} SET lock x NX PX 60000" for host in (old, new)))
         damage.heal()
         time.sleep(15)
-        after = as_client(cluster, lambda: [redis.Redis(host=f"n{n}").role()[0] for n in (1, 2, 3)])
-        return seen.facts["primary_before"], seen.effective, both, sorted(after), cluster.primary() != "n1"
+        roles = ask(cluster, *(f"{host} INFO replication" for host in ("n1", "n2", "n3")))
+        primaries = sum("'role': 'master'" in role for role in roles)
+        return seen.facts["primary_before"] == old, seen.effective, both, primaries, cluster.primary() == new != old
 
-    assert on(cluster, main) == ("n1", True, [True, True], [b"master", b"slave", b"slave"], True)
+    assert bench.on("redis-sentinel", story) == (True, True, ["True", "True"], 1, True)
+
+
+def test_a_message_caught_is_one_message_and_the_right_one(bench: Bench) -> None:
+    """Lost on its way back: executed all the same. Held back on its way: executed later, when nobody expects it."""
+
+    def story(cluster: Cluster) -> list[Any]:
+        ask(cluster, "n1 DEL lost", "n1 DEL held")
+        snare = cluster.swallow("n1", "c0", b"OK", None)
+        lost = ask(cluster, "n1 GET other", "n1 SET lost x", "n1 EXISTS lost")
+        caught = snare.used
+        snare.cancel()
+        held = cluster.swallow("c0", "n1", b"held", 1.0)
+        late = [*ask(cluster, "n1 SET held x"), *ask(cluster, "n1 GET other")]
+        assert ask(cluster, "n2 PING") == ["True"]
+        time.sleep(1.5)
+        late += ask(cluster, "n1 EXISTS held")
+        held.cancel()
+        return [lost, caught, late, held.used]
+
+    found = bench.on("redis-independent", story)
+    assert found == [["None", "TimeoutError", "1"], True, ["TimeoutError", "None", "1"], True]
+
+
+def test_what_a_client_gave_up_is_not_delivered_after_a_cut(bench: Bench) -> None:
+    """A proxy on the way must not take what the network would not have taken."""
+
+    def story(cluster: Cluster) -> list[Any]:
+        ask(cluster, "n1 DEL late")
+        cluster.cut([("c0", "n1")])
+        gave_up = ask(cluster, "n1 SET late x")
+        cluster.mend([("c0", "n1")])
+        time.sleep(1)
+        return [gave_up, ask(cluster, "n1 EXISTS late")]
+
+    assert bench.on("redis-independent", story) == [["TimeoutError"], ["0"]]
+
+
+def test_latency_between_servers(bench: Bench) -> None:
+    def trips(cluster: Cluster) -> list[float]:
+        damage = build("latency", delay=0.05, jitter=0.02, clients="n1", servers="n2").inject(scene(cluster))
+        assert damage.observe().effective
+        slow = cluster.reaches("n1", "n2", 1.0)
+        damage.heal()
+        quick = cluster.reaches("n1", "n2", 1.0)
+        assert slow is not None
+        assert quick is not None
+        return [slow, quick]
+
+    slow, quick = bench.on("redis-sentinel", trips)
+    assert slow >= 0.1
+    assert quick < 0.05
 
 
 def test_two_partitions_at_once_are_observed_without_waiting_for_each_other_for_ever() -> None:
@@ -206,13 +268,13 @@ def test_targets_are_resolved_by_intent() -> None:
         targets(place, "n9", servers)
 
 
-def test_chatting_clients_reach_every_server() -> None:
+def test_chatting_clients_reach_every_server(bench: Bench) -> None:
     """The control of this file: with no fault, the keys are there."""
-    cluster = make()
 
-    def main() -> list[int | None]:
-        chatter(cluster)
-        time.sleep(2)
-        return [cluster.size(name) for name in names(cluster.hosts, "server")]
+    def sizes(cluster: Cluster) -> list[int | None]:
+        ask(cluster, *(f"n{number} FLUSHALL" for number in range(1, 6)))
+        with Chat(cluster):
+            time.sleep(2)
+            return [cluster.size(name) for name in names(cluster.hosts, "server")]
 
-    assert on(cluster, main) == [3] * 5
+    assert bench.on("redis-independent", sizes) == [3] * 5

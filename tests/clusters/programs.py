@@ -1,0 +1,73 @@
+"""What clients do in tests of clusters: a lock whose "acquire" is a Redis command, and workloads that call it. Clients
+in containers load this file by its name, as they would a user's."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from harness.workloads.client import Client
+from lock_impls.base import Endpoints, Grant
+
+
+class Commands:
+    """``key`` is ``"n1 SET lock x"``; the fence of the grant is what the server said."""
+
+    def __init__(self, address: tuple[str, int], command: list[str], timeout: float) -> None:
+        self._command = command
+        self._client = redis.Redis(
+            host=address[0],
+            port=address[1],
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+        )
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, *, hosts: dict[str, Any], commands: Any = ()) -> Self:
+        host, *command = key.split()
+        return cls(tuple(hosts[host]), command, ttl)
+
+    def acquire(self, timeout: float) -> Grant:
+        answer: Any = self._client.execute_command(*self._command)  # type: ignore[no-untyped-call]
+        return Grant(fence=str(answer))
+
+    def release(self) -> None: ...
+
+
+class Once:
+    """Each of the plan's commands, one after the other."""
+
+    name: ClassVar = "once"
+
+    @staticmethod
+    def stock(settings: Any, duration: float) -> dict[str, int]:
+        return {}
+
+    @staticmethod
+    def run(client: Client) -> None:
+        settings: Any = client.settings
+        for command in settings.lock_options["commands"]:
+            client.acquire(command)
+
+
+class Chatter:
+    """Sets a key of its own on each server, ten times a second, to the end."""
+
+    name: ClassVar = "chatter"
+
+    @staticmethod
+    def stock(settings: Any, duration: float) -> dict[str, int]:
+        return {}
+
+    @staticmethod
+    def run(client: Client) -> None:
+        settings: Any = client.settings
+        while not client.over():
+            for command in settings.lock_options["commands"]:
+                client.acquire(command.replace("NODE", client.node))
+            client.sleep(0.1)
