@@ -20,7 +20,9 @@ MAY: dict[str, tuple[str, ...]] = {
     "reports": ("harness.history", "checkers", "reports"),
     "harness.workloads": ("harness.history", "harness.workloads"),
     "harness.faults": ("harness.clusters.base", "harness.faults", *LEAVES),
-    "harness.clusters": ("harness.sim", "harness.clusters", *LEAVES),
+    "harness.clusters": ("harness.sim", "harness.containers", "harness.clusters", *LEAVES),
+    "harness.containers": ("harness.containers", *LEAVES),
+    "harness.helper": ("harness.helper",),
     "harness.sim": ("harness.sim",),
 }
 """Room to what it may import of ours; the rest of ``harness`` may import all."""

@@ -20,15 +20,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-import harness
-
 from ..errors import EnvironmentLacking
 
 Progress = Callable[[str], None]
 
 DISTRIBUTION: Final = "lock-harness"
 PACKAGES: Final = ("harness", "lock_impls", "checkers", "reports")
-ROOT: Final = Path(harness.__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
 """The checkout, or the site-packages that this is installed in."""
 
 LIBRARIES: Final = ("redis", "msgspec")
