@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,13 +20,15 @@ from .base import Facts
 
 ASK: Final = 0.5
 """Seconds that an answer may take."""
+DATABASE: Final = 15
+"""Of the entries. How many keys the flood itself has lost is then known without naming them all, and the rest of those
+evicted were somebody else's. To look for the lock's own key would tell nothing: a client may have taken it again."""
 PREFIX: Final = "lock-harness:cache:"
 ENTRY: Final = b"x" * 1024
 LIFE: Final = 60
 """Seconds until a cache entry expires."""
 ROOM: Final = 128 << 10
-"""Bytes left when the flood begins. Little, since each eviction takes one of all keys at random among those that were
-used in the same second; not nothing, or clients are refused for want of memory."""
+"""Bytes left when the flood begins: not nothing, or clients are refused for want of memory."""
 BATCH: Final = 50
 MOST: Final = 4000
 """Entries after which a flood gives up."""
@@ -98,20 +100,21 @@ class Floods:
             with self._lock:
                 self._settings.setdefault(host, {name: _text(found[name]) for name in SETTINGS})
         _remove_entries(client)  # of a flood before, which is not drained yet
-        keys, victims = _count(client)
+        info = _info(client)
+        keys, victims = _keys(info)
+        evicted_before = info["evicted_keys"]
         facts: Facts = {"entries": 0, "evicted": 0, "others": 0, "keys_before": keys, "keys_after": keys}
-        evicted_before = _info(client, "stats")["evicted_keys"]
         client.config_set("maxmemory-policy", POLICY)
-        client.config_set("maxmemory", _info(client, "memory")["used_memory"] + ROOM)
-        names: list[str] = []
-        while self._is_wanted(host) and facts["others"] < max(1, victims) and len(names) < MOST:
-            batch = [f"{PREFIX}{number}" for number in range(len(names), len(names) + BATCH)]
-            names += batch
-            facts["entries"] += _write(client, batch)
-            evicted, left, there = _look(client, names)
-            facts["evicted"] = evicted - evicted_before
+        client.config_set("maxmemory", info["used_memory"] + ROOM)
+        for first in range(0, MOST, BATCH):
+            if not self._is_wanted(host) or facts["others"] >= max(1, victims):
+                break
+            facts["entries"] += _write(client, range(first, first + BATCH))
+            info = _info(client)  # one moment's: what comes and goes between two questions would be miscounted
+            left = info.get(f"db{DATABASE}", {"keys": 0})["keys"]
+            facts["evicted"] = info["evicted_keys"] - evicted_before
             facts["others"] = facts["evicted"] - (facts["entries"] - left)
-            facts["keys_after"] = there - left
+            facts["keys_after"], _ = _keys(info)
         return facts
 
     def _is_wanted(self, host: str) -> bool:
@@ -140,7 +143,9 @@ class Floods:
     def _client(self, host: str) -> Iterator[redis.Redis]:
         address, port = self._address(host)
         retry = Retry(NoBackoff(), 0)
-        client = redis.Redis(host=address, port=port, socket_timeout=ASK, socket_connect_timeout=ASK, retry=retry)
+        client = redis.Redis(
+            host=address, port=port, db=DATABASE, socket_timeout=ASK, socket_connect_timeout=ASK, retry=retry
+        )
         try:
             yield client
         finally:
@@ -166,37 +171,23 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _info(client: redis.Redis, section: str) -> dict[str, Any]:
-    found: Any = client.info(section)
+def _info(client: redis.Redis) -> dict[str, Any]:
+    found: Any = client.info()
     return dict(found)
 
 
-def _count(client: redis.Redis) -> tuple[int, int]:
-    """Keys, and those of them that may be evicted: the policy takes only what expires."""
-    keys: dict[str, int] = _info(client, "keyspace").get("db0", {"keys": 0, "expires": 0})
-    return keys["keys"], keys["expires"]
+def _keys(info: dict[str, Any]) -> tuple[int, int]:
+    """Keys that are not the flood's, and those of them that may be evicted: the policy takes only what expires."""
+    others = [found for name, found in info.items() if name.startswith("db") and name != f"db{DATABASE}"]
+    return sum(found["keys"] for found in others), sum(found["expires"] for found in others)
 
 
-def _write(client: redis.Redis, names: Sequence[str]) -> int:
+def _write(client: redis.Redis, numbers: range) -> int:
     """How many entries were taken: a server without memory refuses some."""
     pipe = client.pipeline(transaction=False)
-    for name in names:
-        pipe.set(name, ENTRY, ex=LIFE)
+    for number in numbers:
+        pipe.set(f"{PREFIX}{number}", ENTRY, ex=LIFE)
     return sum(done is True for done in pipe.execute(raise_on_error=False))
-
-
-def _look(client: redis.Redis, names: Sequence[str]) -> tuple[int, int, int]:
-    """How many keys the server has evicted so far, how many of ``names`` it still has, and how many keys in all.
-
-    Counted, since to look for the keys that were there before tells nothing: clients may have taken their locks again.
-    In this order: what is evicted in between counts as an entry. Not in a transaction: without memory there is none.
-    """
-    pipe = client.pipeline(transaction=False)
-    pipe.info("stats")
-    pipe.exists(*names)
-    pipe.dbsize()
-    stats, left, there = pipe.execute()
-    return stats["evicted_keys"], left, there
 
 
 def _remove_entries(client: redis.Redis) -> None:

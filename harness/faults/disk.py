@@ -83,9 +83,9 @@ class PowerLoss(Fault, frozen=True):
                 cluster.start(host, wiped=False)
 
         def healed() -> Seen:
-            after = {host: cluster.size(host) for host in hosts}
             disks = {host: cluster.disk(host) for host in hosts}
             found = running(cluster, hosts)
+            after = {host: cluster.size(host) for host in hosts}
             lost = [host for host in hosts if before[host] and after[host] == 0]
             facts = {**found.facts, "disk": disks, "keys_before": before, "keys_after": after, "wiped": lost}
             return replace(found, effective=found.effective and "fails" not in disks.values(), facts=facts)
