@@ -347,9 +347,15 @@ class DockerCluster(WithDisks, Flooding):
         self._helper.move_clocks([self._boxes[host]], clock.now(), clock.rate)
 
     def read_clock(self, host: str) -> int:
-        """As the host's own program reads it; from its memory where it does not answer, because it is paused."""
+        """As the host's own program reads it; from its memory where it does not answer, because it is paused; and for a
+        dead one as it will be when it is started."""
         read = self.servers.clock(host) if isinstance(self._hosts[host], Server) else self._client_clock(host)
-        return self._helper.clock(self._boxes[host]) if read is None else read
+        if read is not None:
+            return read
+        try:
+            return self._helper.clock(self._boxes[host])
+        except Refused:
+            return self._clocks[host].now() if host in self._clocks else 0
 
     def _client_clock(self, host: str) -> int | None:
         try:

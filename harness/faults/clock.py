@@ -44,10 +44,12 @@ def _shift(scene: Scene, shifts: dict[str, Shift], rate: float = 0.0) -> Damage:
             scene.over.wait(max(0.2, 3 * TOLERANCE_NS / 1e9 / abs(rate)))
         now, wrong = _read(cluster, clocks, list(shifts))
         moved = {host: now[host] - before[host] for host in shifts}
+        # The others' too: whoever reads of a jump asks where the rest stood.
+        now |= {host: cluster.read_clock(host) for host in scene.hosts("server") if host not in shifts}
         effective = not wrong and any(abs(ns) > TOLERANCE_NS for ns in moved.values())
         if rate:
             expected = f"each clock to gain {rate:g} s a second"
-            return Seen(effective, {"gained_ns": moved, "rate": rate}, expected)
+            return Seen(effective, {"clock_ns": now, "gained_ns": moved, "rate": rate}, expected)
         return Seen(effective, {"clock_ns": now, "moved_ns": moved}, f"clocks moved by {intended} ns")
 
     def healed() -> Seen:
