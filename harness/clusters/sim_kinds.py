@@ -40,7 +40,7 @@ def _redis(
 ) -> RedisServer:
     try:
         server = RedisServer(port=REDIS_PORT, replica_of=replica_of, **options)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise UsageError(f"server_options: {error}") from error
     host.install(server)
 

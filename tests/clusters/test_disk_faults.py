@@ -1,0 +1,272 @@
+"""Disks of real servers that stall and lose power: what clients and files see of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker_kinds import RedisServers
+from harness.containers.engine import connect, found, remove
+from harness.errors import UsageError
+from harness.faults.base import Damage
+from harness.nemesis import default_specs
+from harness.plan import Plan
+from harness.runs import run
+from tests.clusters.bench import fault, make, scene, until_healed
+
+RUN = """
+from harness.nemesis import default_specs
+from harness.plan import Plan
+from harness.runs import run
+run(Plan(lock="redis-token", cluster="docker", time_limit=60.0, faults=tuple(default_specs("disk-stall", 1.0))))
+"""
+
+
+def start(persistence: str) -> DockerCluster:
+    cluster = DockerCluster(
+        kind="redis-single",
+        nodes=0,
+        clients=Clients(1),
+        seed=0,
+        resource='{"fencing": "off", "stock": {}}',
+        options={"persistence": persistence},
+        needs=frozenset({"disk"}),
+    )
+    try:
+        cluster.start_all()
+    except BaseException:
+        cluster.stop_all()
+        raise
+    return cluster
+
+
+@pytest.fixture(scope="module", params=["always", "everysec"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[DockerCluster]:
+    cluster = start(request.param)
+    yield cluster
+    cluster.stop_all()
+
+
+def client(cluster: DockerCluster, timeout: float = 5.0) -> redis.Redis:
+    return redis.Redis(cluster.servers.addresses["n1"], socket_timeout=timeout, decode_responses=True)
+
+
+def persistence(cluster: DockerCluster) -> str:
+    answer: Any = client(cluster).config_get("appendfsync")
+    return str(answer["appendfsync"])
+
+
+def inject(cluster: DockerCluster, name: str) -> Damage:
+    return fault(name).inject(scene(cluster))
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+class TestStall:
+    def test_a_write_hangs_and_is_applied_afterwards(self, cluster: DockerCluster) -> None:
+        damage = inject(cluster, "disk-stall")
+        seen = damage.observe()
+        assert seen.effective, seen
+        # A log that is synced once a second is written by the same thread as the answers, before them.
+        with pytest.raises(redis.TimeoutError):
+            client(cluster, 0.5).set("hung", "x")
+        assert damage.healed().effective is False
+        damage.heal()
+        assert until_healed(damage.healed).effective
+        assert client(cluster).get("hung") == "x"
+
+    def test_one_that_does_nothing_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster, "stall", lambda host: None)
+        assert inject(cluster, "disk-stall").observe().effective is False
+
+    def test_one_that_does_not_end_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        damage = inject(cluster, "disk-stall")
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster, "unstall", lambda host: None)
+            damage.heal()
+            assert damage.healed().effective is False
+        cluster.unstall("n1")
+        assert damage.healed().effective
+
+    def test_stalls_count(self, cluster: DockerCluster) -> None:
+        first, second = inject(cluster, "disk-stall"), inject(cluster, "disk-stall")
+        first.heal()
+        assert cluster.disk("n1") == "hangs"
+        second.heal()
+        assert cluster.disk("n1") == "works"
+
+    def test_a_server_that_waits_for_its_disk_can_be_killed(self, cluster: DockerCluster) -> None:
+        stall = inject(cluster, "disk-stall")
+        writer = threading.Thread(target=_ignore, args=(lambda: client(cluster, 2).set("dying", "x"),))
+        writer.start()
+        time.sleep(0.1)
+        cluster.kill("n1")
+        writer.join()
+        assert (cluster.state("n1"), cluster.disk("n1")) == ("dead", "hangs")
+        cluster.start("n1", wiped=False)
+        stall.heal()
+        assert until_healed(stall.healed).effective
+
+    def test_it_is_over_when_power_is_lost_and_there_again_with_it(self, cluster: DockerCluster) -> None:
+        stall, loss = inject(cluster, "disk-stall"), inject(cluster, "power-loss")
+        assert (cluster.state("n1"), cluster.disk("n1")) == ("dead", "fails")
+        loss.heal()
+        assert cluster.disk("n1") == "hangs"
+        stall.heal()
+        assert until_healed(loss.healed).effective
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+class TestPowerLoss:
+    def test_loses_what_was_acknowledged_and_not_synced(self, cluster: DockerCluster) -> None:
+        speaker = client(cluster)
+        speaker.flushall()
+        time.sleep(2.5)  # everysec has synced this, and begins its next second
+        before = [speaker.set(f"key-{number}", "x") for number in range(300)]
+        damage = inject(cluster, "power-loss")
+        seen = damage.observe()
+        assert seen.effective, seen
+        assert (before, seen.facts["keys_before"]) == ([True] * 300, {"n1": 300})
+        damage.heal()
+        healed = until_healed(damage.healed)
+        assert healed.effective, healed
+        left = client(cluster).dbsize()
+        assert healed.facts["keys_after"] == {"n1": left}
+        assert left == 300 if persistence(cluster) == "always" else left < 300
+
+    def test_a_kill_loses_nothing(self, cluster: DockerCluster) -> None:
+        speaker = client(cluster)
+        speaker.flushall()
+        for number in range(300):
+            speaker.set(f"key-{number}", "x")
+        damage = inject(cluster, "kill")
+        damage.heal()
+        assert until_healed(damage.healed).facts["keys_after"] == {"n1": 300}
+
+    def test_one_that_does_nothing_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster, "lose_power", lambda host: None)
+        assert inject(cluster, "power-loss").observe().effective is False
+
+    def test_one_that_only_kills_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster, "lose_power", cluster.kill)
+        damage = inject(cluster, "power-loss")
+        assert damage.observe().effective is False
+        damage.heal()
+        assert until_healed(damage.healed).effective
+
+    def test_losses_count_as_kills_do(self, cluster: DockerCluster) -> None:
+        first, second = inject(cluster, "power-loss"), inject(cluster, "kill")
+        first.heal()
+        assert cluster.state("n1") == "dead"
+        second.heal()
+        assert until_healed(second.healed).effective
+        assert cluster.disk("n1") == "works"
+
+    def test_a_paused_server_loses_it_too(self, cluster: DockerCluster) -> None:
+        cluster.pause("n1")
+        damage = inject(cluster, "power-loss")
+        assert damage.observe().effective
+        cluster.resume("n1")
+        damage.heal()
+        assert until_healed(damage.healed).effective
+
+
+def _ignore(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except redis.RedisError:
+        return
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize(("mode", "valid"), [("everysec", False), ("always", True)])
+def test_a_lock_on_a_log_that_is_synced_late_is_broken(mode: str, valid: bool) -> None:
+    faults = tuple(default_specs("power-loss", 2.0))
+    plan = Plan(lock="redis-token", cluster="docker", time_limit=14.0, faults=faults)
+    plan.server_options["persistence"] = mode
+    result = run(plan)
+    assert result.verdicts["faults"].valid is True
+    assert result.verdicts["mutual-exclusion"].valid is valid
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+def test_nothing_is_left_of_a_run_that_was_killed_while_a_disk_stalled(tmp_path: Path) -> None:
+    engine = connect()
+    before = {run.id for run in found(engine)}
+    program = subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.DEVNULL)
+    try:
+        mine = _eventually(lambda: next((run for run in found(engine) if run.id not in before), None), 60)
+        server = engine.containers.get(f"lock-harness-{mine.id}-n1")
+        pid = _eventually(lambda: _pid(server), 60)
+        mounted = Path(f"/proc/{pid}/mounts")
+        device = _eventually(lambda: _disk(mounted), 60)
+        _eventually(lambda: _hangs(pid), 60)
+        os.kill(program.pid, signal.SIGKILL)
+        program.wait()
+        _eventually(lambda: not _hangs(pid), 10)
+        remove(engine, [mine.id])
+        assert [run for run in found(engine) if run.id == mine.id] == []
+        backing = Path(f"/sys/block/{Path(device).name}/loop/backing_file")
+        _eventually(lambda: not backing.exists(), 10)
+    finally:
+        program.kill()
+        program.wait()
+
+
+def _eventually(look: Callable[[], Any], within: float) -> Any:
+    deadline = time.monotonic() + within
+    while not (seen := look()):
+        assert time.monotonic() < deadline, look
+        time.sleep(0.02)
+    return seen
+
+
+def _pid(container: Any) -> int:
+    container.reload()
+    return int(container.attrs["State"]["Pid"])
+
+
+def _disk(mounts: Path) -> str | None:
+    """The device on /data."""
+    lines = [line.split() for line in mounts.read_text().splitlines()]
+    return next((line[0] for line in lines if line[1:3] == ["/data", "ext4"]), None)
+
+
+def _hangs(pid: int) -> bool:
+    """In a thread of its own: whoever writes to such a disk cannot even be killed."""
+    path = Path(f"/proc/{pid}/root/data/.look")
+    writer = threading.Thread(target=path.write_text, args=("x",), daemon=True)
+    writer.start()
+    writer.join(0.3)
+    return writer.is_alive()
+
+
+@pytest.mark.parametrize("wrong", ["sometimes", "", 1])
+def test_an_unknown_persistence_is_refused(wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"persistence must be one of always, everysec, no, got {wrong!r}"):
+        RedisServers("redis-single", 1, {"persistence": wrong})
+
+
+def test_the_simulator_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(UsageError, match="everysec"):
+        run(Plan(lock="redis-token", server_options={"persistence": "everysec"}))
+    with pytest.raises(UsageError, match="needs disk"):
+        run(Plan(lock="redis-token", faults=tuple(default_specs("power-loss", 2.0))))
+    cluster = make("redis-single")
+    for method in ("stall", "unstall", "lose_power", "disk"):
+        with pytest.raises(NotImplementedError):
+            getattr(cluster, method)("n1")
