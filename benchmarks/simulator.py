@@ -118,7 +118,7 @@ def first_operation() -> float:
     """Seconds from the start of the ``harness`` process to the first call in the history."""
     with tempfile.TemporaryDirectory() as store:
         began = time.perf_counter()
-        command = [sys.executable, "-m", "harness.cli", "run", "redlock", "--quiet", "--out", store]
+        command = [sys.executable, "-m", "harness.cli", "run", "redlock", "--cluster", "sim", "--quiet", "--out", store]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             while not any(path.read_bytes().count(b"\n") > 1 for path in Path(store).glob("*/*/history.jsonl")):
                 time.sleep(0.002)

@@ -48,6 +48,13 @@ def _wait(port: int, command: str, *wanted: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.fixture(autouse=True)
+def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests are the same whether this machine has a Docker engine or not; those that need one say so."""
+    if request.node.get_closest_marker("docker") is None:
+        monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+
+
 @contextmanager
 def _redis(folder: Path, *options: str) -> Iterator[int]:
     """A redis-server of our own; yields its port."""

@@ -158,7 +158,11 @@ def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
         (["redlock", "--ttl", "-1s"], 2, "ttl must be more than 0 seconds, got -1"),
         (["redlock", "--ttl", "soon"], 2, "expected a duration such as 2, '2s' or '150ms', got 'soon'"),
         (["redlock", "--nemesis", "clock-skw"], 2, "unknown nemesis 'clock-skw': did you mean clock-skew"),
-        (["redlock", "--nemesis", "failover", "--cluster", "sim"], 2, "needs failover, which a redis-independent cluster"),
+        (
+            ["redlock", "--nemesis", "failover", "--cluster", "sim"],
+            2,
+            "needs failover, which a redis-independent cluster",
+        ),
         (["redlock", "--topology", "sentinel"], 2, "redlock runs on redis-independent, not on 'redis-sentinel'"),
         (["redlock", "--workload", "mutx"], 2, "unknown workload 'mutx': did you mean mutex?"),
         (["redlock", "--discipline", "brave"], 2, "discipline must be one of trusting, checking, got 'brave'"),

@@ -1,0 +1,176 @@
+"""Whole runs on real containers, as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.containers.engine import RUN, connect
+from harness.history import History
+from harness.nemesis import default_specs
+from harness.plan import FaultSpec, Plan
+from harness.runs import Result, run
+from harness.store import HISTORY
+
+pytestmark = pytest.mark.docker
+
+
+def on_docker(lock: str, nemesis: str = "none", **settings: Any) -> Result:
+    given: dict[str, Any] = {"time_limit": 10.0, **settings}
+    plan = Plan(lock=lock, cluster="docker", **given)
+    return run(msgspec.structs.replace(plan, faults=plan.faults or tuple(default_specs(nemesis, plan.ttl))))
+
+
+def ours() -> list[str]:
+    """Containers, networks and volumes with our label."""
+    client = connect()
+    wanted = {"label": RUN}
+    things: list[Any] = [
+        *client.containers.list(all=True, filters=wanted),
+        *client.networks.list(filters=wanted),
+        *client.volumes.list(filters=wanted),
+    ]
+    return [str(thing.name) for thing in things]
+
+
+def test_redlock_without_faults_is_valid() -> None:
+    result = on_docker("redlock")
+    assert result.valid is True, result.document["summary"]
+    assert result.document["stats"]["acquires_ok"] > 30
+
+
+def test_a_clock_jump_breaks_redlock_and_leaves_the_machines_clock_alone() -> None:
+    before = time.time() - time.monotonic()
+    result = on_docker("redlock", "clock-jump")
+    after = time.time() - time.monotonic()
+    assert result.valid is False, result.document["summary"]
+    assert result.verdicts["mutual-exclusion"].valid is False
+    assert " while c" in result.document["summary"], "both holders are named"
+    [clocks] = [op.value["observed"]["clock_ns"] for op in result.history.nemesis("inject") if op.type == "ok"]
+    assert sorted(clocks) == ["n1", "n2", "n3", "n4", "n5"]
+    jumped = [ns for ns in clocks.values() if abs(ns - 3e9) < 10_000_000]
+    true = [ns for ns in clocks.values() if abs(ns) < 10_000_000]
+    assert (len(jumped), len(true)) == (3, 2), clocks
+    assert abs(after - before) < 0.05
+
+
+def test_a_lock_of_the_users_own_and_a_workload_of_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n"
+        "    def __init__(self, redis, key, ttl):\n"
+        "        self.redis, self.key, self.ttl = redis, key, ttl\n"
+        "    def acquire(self, timeout):\n"
+        "        print('a lock that prints')\n"
+        "        return self.redis.set(self.key, 'me', nx=True, px=int(self.ttl * 1000))\n"
+        "    def release(self):\n"
+        "        self.redis.delete(self.key)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    result = on_docker("mine:Mine", time_limit=6.0)
+    assert result.valid is True, result.document["summary"]
+
+
+@pytest.mark.parametrize("lock", ["redis_lock:Lock", "redis.lock:Lock"])
+def test_a_lock_of_an_installed_library(lock: str) -> None:
+    result = on_docker(lock, time_limit=6.0)
+    assert result.valid is True, result.document["summary"]
+
+
+def test_a_client_that_crashed_comes_back_as_a_new_process() -> None:
+    crash = FaultSpec("client-crash", at=1.0, for_=1.0, params={"target": "c0", "restart": True})
+    history = on_docker("redis-token", faults=(crash,)).history
+    back = [op for op in history if op.node == "c0" and op.process >= 1_000_000 and op.type == "ok"]
+    assert back
+    assert history.time[0] == min(history.time), "in the order of time"
+
+
+def test_a_fault_on_an_event_falls_between_two_steps() -> None:
+    """The client is killed after its acquire has succeeded, and before it reads."""
+    crash = FaultSpec("client-crash", on="acquire", client=1, nth=3)
+    history = on_docker("redis-token", faults=(crash,)).history
+    assert [(op.type, op.f) for op in history if op.node == "c1"][-1] == ("ok", "acquire")
+
+
+def test_what_a_client_program_dies_of_is_told() -> None:
+    with pytest.raises(RuntimeError, match=r"the client program on c\d failed: (?s:.)*broken on purpose"):
+        on_docker("redis-token", workload="tests.runs.broken_workload:Broken", time_limit=2.0)
+
+
+@contextmanager
+def started(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A run in a process of its own, with some history already."""
+    command = [sys.executable, "-m", "harness.cli", "run", "redlock", "--cluster", "docker", "--out", str(tmp_path)]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not any(path.read_bytes().count(b"\n") > 100 for path in tmp_path.glob(f"*/*/{HISTORY}")):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.1)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def harness(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_after_a_kill_clean_leaves_nothing_and_the_history_is_readable(tmp_path: Path) -> None:
+    with started(tmp_path, "--nemesis", "partition-halves,latency") as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert len(ours()) >= 12, "this is what is to be cleaned up"
+    assert "a run that is gone" in harness("cluster", "ps").stdout
+    assert harness("cluster", "clean").returncode == 0
+    assert ours() == []
+    [folder] = tmp_path.glob("redlock/*-0")
+    history, _ = History.salvage(folder / HISTORY)
+    assert len(history) > 90
+    report = harness("report", str(folder))
+    assert report.returncode == 3, report.stderr
+    assert (folder / "report.html").exists()
+
+
+def test_ctrl_c_ends_a_run_with_a_report_and_leaves_nothing(tmp_path: Path) -> None:
+    with started(tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 3
+    assert ours() == []
+    [folder] = tmp_path.glob("redlock/*-0")
+    assert (folder / "report.html").exists()
+    assert '"interrupted"' in (folder / HISTORY).read_text()
+
+
+def test_clean_does_not_touch_a_run_that_goes_on(tmp_path: Path) -> None:
+    with started(tmp_path) as process:
+        assert harness("cluster", "clean").stdout == "nothing to remove\n"
+        assert len(ours()) >= 12
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def test_a_cluster_by_hand_stays_until_it_is_taken_down() -> None:
+    up = harness("cluster", "up", "redis-sentinel")
+    assert up.returncode == 0, up.stderr
+    assert [line.split()[0] for line in up.stdout.splitlines()] == ["n1", "n2", "n3", "s1", "s2", "s3"]
+    assert harness("cluster", "clean").stdout == "nothing to remove\n"
+    assert "redis-sentinel" in harness("cluster", "ps").stdout
+    assert harness("cluster", "down").returncode == 0
+    assert ours() == []
+
+
+def test_the_doctor_finds_nothing_missing() -> None:
+    said = harness("doctor")
+    assert said.returncode == 0, said.stdout
