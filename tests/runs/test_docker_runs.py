@@ -34,7 +34,7 @@ def on_docker(lock: str, nemesis: str = "none", **settings: Any) -> Result:
 def ours() -> list[str]:
     """Containers, networks and volumes with our label."""
     client = connect()
-    wanted = {"label": RUN}
+    wanted: Any = {"label": RUN}
     things: list[Any] = [
         *client.containers.list(all=True, filters=wanted),
         *client.networks.list(filters=wanted),
