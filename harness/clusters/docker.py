@@ -273,6 +273,8 @@ class DockerCluster(WithDisks, Flooding):
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
         self._kills[host] += not for_good
+        if isinstance(target := self._hosts[host], Server):
+            target.standing_by.wait(REVIVAL)
         self._helper.kill(self._boxes[host], self._boxes[host].unpause if self._pauses[host] else lambda: None)
         if isinstance(self._hosts[host], Server):
             self._wires.refuse(host, self.servers.port(host))

@@ -37,17 +37,21 @@ class Server:
         self._running: Channel | None = None
         self._next: Channel | None = None
         self._lock = threading.Lock()
+        self.standing_by = threading.Event()
+        """Is the next program ready, and known to be spared? One that is killed before would take it along."""
 
     def stand_by(self, spare: Callable[[Box, list[int]], None]) -> None:
         """Get the next program ready; ``spare`` is told which process must not be taken for the host's own."""
         with self._lock:
             self._next = self.box.start([*STANDBY, *self._command], self._hear, environment=self._environment)
             spare(self.box, [self._next.pid()])
+            self.standing_by.set()
 
     def start(self, *, wiped: bool, spare: Callable[[Box, list[int]], None]) -> None:
         """Run the program; ``wiped`` without what an earlier one has left."""
         with self._lock:
             assert self._next is not None, f"nothing stands by on {self.name}"
+            self.standing_by.clear()
             spare(self.box, [])
             self._next.send(b"wiped" if wiped else b"kept")
             self._running = self._next
