@@ -1,5 +1,5 @@
-"""Real Redis servers on the loopback, for the tests that compare the simulator with the real thing. A machine without
-redis-server fails them: ``.ci/setup`` installs it."""
+"""Real Redis servers for the tests that compare the simulator with the real thing: on the loopback (a machine without
+redis-server fails them: ``.ci/setup`` installs it), and in containers where ``-m docker`` asks for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from harness.clusters.docker import Clients, DockerCluster
+
 Address = tuple[str, int]
+Servers = tuple[Address, ...]
 LOOPBACK = "127.0.0.1"
 
 
@@ -72,11 +75,29 @@ def _redis(folder: Path, *options: str) -> Iterator[int]:
             process.kill()
 
 
-@pytest.fixture(scope="session")
-def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, ...]]:
+ANYWHERE = [LOOPBACK, pytest.param("container", marks=pytest.mark.docker)]
+
+
+@contextmanager
+def _in_containers(kind: str) -> Iterator[tuple[Address, ...]]:
+    cluster = DockerCluster(
+        kind=kind, nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
+    )
+    try:
+        cluster.start_all()
+        yield cluster.endpoints().addresses
+    finally:
+        cluster.stop_all()
+
+
+@pytest.fixture(scope="session", params=ANYWHERE)
+def real_redis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Five independent servers."""
-    folder = tmp_path_factory.mktemp("redis")
     with ExitStack() as stack:
+        if request.param != LOOPBACK:
+            yield stack.enter_context(_in_containers("redis-independent"))
+            return
+        folder = tmp_path_factory.mktemp("redis")
         yield tuple((LOOPBACK, stack.enter_context(_redis(folder))) for _ in range(5))
 
 
@@ -90,11 +111,14 @@ def _await_acknowledgements(primary: int) -> None:
     raise AssertionError("the replicas do not acknowledge writes")
 
 
-@pytest.fixture(scope="session")
-def real_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, ...]]:
-    """A sentinel that watches a primary with two replicas."""
-    folder = tmp_path_factory.mktemp("sentinel")
+@pytest.fixture(scope="session", params=ANYWHERE)
+def real_sentinel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """A sentinel (or three) that watches a primary with two replicas."""
     with ExitStack() as stack:
+        if request.param != LOOPBACK:
+            yield stack.enter_context(_in_containers("redis-sentinel"))
+            return
+        folder = tmp_path_factory.mktemp("sentinel")
         # Without this a primary waits 5 s for more replicas before it sends its data, and WAIT counts none until then.
         at_once = ("--repl-diskless-sync-delay", "0")
         primary = stack.enter_context(_redis(folder, *at_once))
