@@ -190,11 +190,12 @@ def run(
             history.save(folder / HISTORY)
         write_logs(folder, cluster.logs(history.origin))
     about = {
+        "cluster": {**cluster.about(), "reason": reason},
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "command": command,
         "real_seconds": round(real, 3),
     }
-    return _judge(plan, history, folder, about, reason)
+    return _judge(plan, history, folder, about)
 
 
 def rejudge(folder: Path) -> Result:
@@ -206,10 +207,11 @@ def rejudge(folder: Path) -> Result:
     return _judge(complete(load(folder / PLAN)), history.in_order(), folder, {})
 
 
-def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, Any], reason: str = "") -> Result:
+def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, Any]) -> Result:
     verdicts = run_all(history, checkers.catalogue.all())
-    document = {**_document(plan, history, verdicts), **about, "stats": _stats(history)}
-    document["cluster"]["reason"] = reason
+    document = _document(plan, history, verdicts)
+    cluster = {**document["cluster"], **about.get("cluster", {})}
+    document = {**document, **about, "cluster": cluster, "stats": _stats(history)}
     if folder is not None:
         document["replay"] = shlex.join(["harness", "replay", str(folder)])
         write_results(folder, document)

@@ -15,6 +15,7 @@ State = Literal["running", "paused", "dead"]
 DiskState = Literal["works", "hangs", "fails"]
 Tap = Callable[[str, str, str, str], None]
 """Called with (``"request"`` or ``"reply"``, client host, server host, command name) at the moment it happens."""
+Facts = dict[str, Any]
 Record = Callable[..., None]
 """Takes the fields of one history entry by name; see harness.recorder.Recorder.record."""
 Checkpoint = Callable[[], None]
@@ -93,6 +94,9 @@ class Cluster(Protocol):
     def logs(self, origin_ns: int) -> dict[str, str]:
         """The log of each server and sentinel, by host; each line begins with the seconds since ``origin_ns`` and the
         server's own wall clock."""
+
+    def about(self) -> Facts:
+        """What a run's results should say of it: versions, images."""
 
     def interrupt(self) -> None:
         """Make :meth:`run` raise KeyboardInterrupt soon; safe to call from a signal handler."""
@@ -195,6 +199,3 @@ def role_of(name: str) -> Role:
     clients c0 ..."""
     roles: dict[str, Role] = {"n": "server", "s": "sentinel", "c": "client"}
     return roles[name[0]]
-
-
-Facts = dict[str, Any]

@@ -18,8 +18,9 @@ from ..containers.helper import Helper
 from ..containers.images import Images
 from ..containers.sidecar import open_links
 from ..containers.toxiproxy import Links as Proxies
+from ..errors import UNKNOWN, HarnessError
 from . import kinds
-from .base import Address, Links, Record, Shape, Snare, State, Tap
+from .base import Address, Facts, Links, Record, Shape, Snare, State, Tap
 from .docker_disks import WithDisks
 from .docker_hosts import Client, Entries, Server
 from .docker_kinds import RedisServers, abilities
@@ -35,6 +36,12 @@ REVIVAL: Final = 5.0
 PROXIED: Final = frozenset({"shape", "swallow", "reset"})
 """Abilities that need a proxy before each client."""
 Report = Callable[[str], None]
+
+
+class ClientError(HarnessError):
+    """The client program itself failed: a workload that raises, a lock that cannot be opened there."""
+
+    exit_status = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ class DockerCluster(WithDisks, Flooding):
         self._floods = Floods(lambda host: (self.servers.addresses[host], self.servers.port(host)))
         self._image = image
         self._report = report
+        self._about: Facts = {}
         self._entries: Entries = Entries()
         self._hosts: dict[str, Server | Client] = {}
         self._boxes: dict[str, Box] = {}
@@ -120,7 +128,7 @@ class DockerCluster(WithDisks, Flooding):
             raise self._error
         for host in self._hosts.values():
             if isinstance(host, Client) and host.failure:
-                raise RuntimeError(host.failure)
+                raise ClientError(host.failure)
 
     def start_all(self) -> None:
         """Everything up to servers that know each other and clients that wait for a job."""
@@ -128,6 +136,8 @@ class DockerCluster(WithDisks, Flooding):
         client_image = images.client(self._clients.requirements) if self._clients.count else ""
         server_image = images.ensure(self._image) if self._image else images.redis()
         proxy_image = images.toxiproxy() if self._proxied else ""
+        engine = self.deployment.client.version()["Version"]
+        self._about = {"engine": engine, "image": server_image, "client_image": client_image}
         self._report("starting containers")
         self._closing.callback(self.deployment.close)
         self.deployment.open()
@@ -206,6 +216,7 @@ class DockerCluster(WithDisks, Flooding):
                     server.stand_by(self._helper.spare)
                     server.start(wiped=True, spare=self._helper.spare)
             self.servers.await_stage(stage)
+        self._about["server"] = self.servers.version()
 
     def stop_all(self) -> None:
         """Remove everything, however far the start got."""
@@ -226,6 +237,9 @@ class DockerCluster(WithDisks, Flooding):
     def _end_dispatch(self) -> None:
         self._entries.put(None)
         self._dispatcher.join()
+
+    def about(self) -> Facts:
+        return dict(self._about)
 
     def interrupt(self) -> None:
         raise KeyboardInterrupt

@@ -185,6 +185,11 @@ class RedisServers:
         ips = {ip: host for host, ip in self.addresses.items()}
         return ips.get(found[0]) if found else None
 
+    def version(self) -> str:
+        """What the servers say they are."""
+        told: Any = self._ask("n1", lambda client: client.info("server"))
+        return f"redis {told['redis_version']}" if told else ""
+
     # Readiness.
 
     def await_stage(self, hosts: list[str]) -> None:

@@ -15,7 +15,7 @@ from ..sim.network import Network, Snare, Weight
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
 from . import kinds, sim_kinds
-from .base import Address, Checkpoint, DiskState, Links, Program, Record, Role, Shape, State, Tap
+from .base import Address, Checkpoint, DiskState, Facts, Links, Program, Record, Role, Shape, State, Tap
 from .redis_flood import Flooding, Floods
 
 CONTROL: Final = "control"
@@ -136,6 +136,9 @@ class SimCluster(Flooding):
     def logs(self, origin_ns: int) -> dict[str, str]:
         servers = [machine for machine in self.hosts if machine.role != "client"]
         return {server.name: "".join(_dated(*line, origin_ns) for line in server.host.lines) for server in servers}
+
+    def about(self) -> Facts:
+        return {}
 
     def interrupt(self) -> None:
         self._kernel.crash(KeyboardInterrupt())

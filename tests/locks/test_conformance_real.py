@@ -14,9 +14,7 @@ pytestmark = pytest.mark.real
 
 
 ON_SERVERS = [
-    case
-    for case in conformance.cases("redis-", "redlock")
-    if case.values[0].info.kinds[0] != "redis-sentinel"
+    case for case in conformance.cases("redis-", "redlock") if case.values[0].info.kinds[0] != "redis-sentinel"
 ]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.clusters.docker import ClientError
 from harness.containers.engine import RUN, connect
 from harness.history import History
 from harness.nemesis import default_specs
@@ -102,7 +103,7 @@ def test_a_fault_on_an_event_falls_between_two_steps() -> None:
 
 
 def test_what_a_client_program_dies_of_is_told() -> None:
-    with pytest.raises(RuntimeError, match=r"the client program on c\d failed: (?s:.)*broken on purpose"):
+    with pytest.raises(ClientError, match=r"the client program on c\d failed: (?s:.)*broken on purpose"):
         on_docker("redis-token", workload="tests.runs.broken_workload:Broken", time_limit=2.0)
 
 
