@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -21,6 +21,7 @@ from ..containers.toxiproxy import Links as Proxies
 from ..errors import UNKNOWN, HarnessError
 from . import kinds
 from .base import Address, Facts, Links, Record, Shape, Snare, State, Tap
+from .docker_clocks import HostClocks
 from .docker_disks import WithDisks
 from .docker_hosts import Client, Entries, Server
 from .docker_kinds import RedisServers, abilities
@@ -52,18 +53,6 @@ class Clients:
     count: int
     requirements: tuple[str, ...] = ()
     source: Path | None = None
-
-
-@dataclass(slots=True)
-class _Clock:
-    """How a host's wall clock was set: ns ahead, s gained a second, and when (monotonic ns)."""
-
-    offset_ns: int
-    rate: float
-    since_ns: int = field(default_factory=time.monotonic_ns)
-
-    def now(self) -> int:
-        return self.offset_ns + round(self.rate * (time.monotonic_ns() - self.since_ns))
 
 
 class DockerCluster(WithDisks, Flooding):
@@ -105,7 +94,8 @@ class DockerCluster(WithDisks, Flooding):
         self._entries: Entries = Entries()
         self._hosts: dict[str, Server | Client] = {}
         self._boxes: dict[str, Box] = {}
-        self._clocks: dict[str, _Clock] = {}
+        # A fault on an event strikes in one thread while another fault is healed in the next.
+        self._damaging = threading.RLock()
         self._pauses: Counter[str] = Counter()
         self._kills: Counter[str] = Counter()
         self._wiped: set[str] = set()
@@ -148,6 +138,7 @@ class DockerCluster(WithDisks, Flooding):
         self._start_resource()
         self._start_clients()
         self._start_servers()
+        self._clocks = HostClocks(self._helper, self._boxes, self._told_clock)
         self._wires = Wires(self._helper, self._boxes, self._proxies(proxy_image), self._seed)
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
@@ -276,55 +267,62 @@ class DockerCluster(WithDisks, Flooding):
     # Processes.
 
     def pause(self, host: str) -> None:
-        self._pauses[host] += 1
-        if self._pauses[host] == 1:
-            self._boxes[host].pause()
+        with self._damaging:
+            self._pauses[host] += 1
+            if self._pauses[host] == 1:
+                self._boxes[host].pause()
 
     def resume(self, host: str) -> None:
-        if self._pauses[host] == 1:
-            self._boxes[host].unpause()
-        self._pauses[host] = max(0, self._pauses[host] - 1)
+        with self._damaging:
+            if self._pauses[host] == 1:
+                self._boxes[host].unpause()
+            self._pauses[host] = max(0, self._pauses[host] - 1)
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
-        self._kills[host] += not for_good
-        if isinstance(target := self._hosts[host], Server):
-            target.standing_by.wait(REVIVAL)
-        self._helper.kill(self._boxes[host], self._boxes[host].unpause if self._pauses[host] else lambda: None)
-        if isinstance(self._hosts[host], Server):
-            self._wires.refuse(host, self.servers.port(host))
+        with self._damaging:
+            self._kills[host] += not for_good
+            target = self._hosts[host]
+            if isinstance(target, Server):
+                target.standing_by.wait(REVIVAL)
+            thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
+            self._helper.kill(self._boxes[host], thaw)
+            if isinstance(target, Server):
+                self._wires.refuse(host, self.servers.port(host))
 
     def start(self, host: str, *, wiped: bool) -> None:
-        self._kills[host] = max(0, self._kills[host] - 1)
-        if wiped:
-            self._wiped.add(host)
-        if self._kills[host] == 0:
+        with self._damaging:
+            self._kills[host] = max(0, self._kills[host] - 1)
+            if wiped:
+                self._wiped.add(host)
+            if self._kills[host] or self.life(host) is not None:
+                return
             self._revive(host, wiped=host in self._wiped)
             self._wiped.discard(host)
+            if self._pauses[host]:
+                self._boxes[host].pause()
 
     def _revive(self, host: str, *, wiped: bool) -> None:
         """Start a host's program, and give it its wall clock again: a new process begins with true time. Between its
         start and that pass some milliseconds, in which a server may read its data."""
-        if self.life(host) is not None:
-            return
         target = self._hosts[host]
         if isinstance(target, Server):
             self._restore_power(host)
             target.start(wiped=wiped, spare=self._helper.spare)
             self._wires.refuse(host, None)
-            if host in self._clocks:
-                threading.Thread(target=self._set_again, args=(host,), daemon=True).start()
+            if self._clocks.was_set(host):
+                threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
             return
         target.start()
-        if host in self._clocks:
+        if self._clocks.was_set(host):
             with contextlib.suppress(Unanswered):
                 target.conversation.ask("ping", patience=REVIVAL)
-            self._move_clock(host)
+            self._clocks.set_again(host)
 
-    def _set_again(self, host: str) -> None:
+    def _set_clock_again(self, host: str) -> None:
         deadline = time.monotonic() + REVIVAL
         while not self.servers.answers(host) and time.monotonic() < deadline:
             time.sleep(0.002)
-        self._move_clock(host)
+        self._clocks.set_again(host)
 
     def hang(self, host: str) -> None:
         self._client(host).conversation.tell("hang")
@@ -355,23 +353,13 @@ class DockerCluster(WithDisks, Flooding):
     # Clocks.
 
     def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
-        self._clocks[host] = _Clock(round(offset * 1e9), rate)
-        self._move_clock(host)
-
-    def _move_clock(self, host: str) -> None:
-        clock = self._clocks[host]
-        self._helper.move_clocks([self._boxes[host]], clock.now(), clock.rate)
+        self._clocks.set(host, offset, rate)
 
     def read_clock(self, host: str) -> int:
-        """As the host's own program reads it; from its memory where it does not answer, because it is paused; and for a
-        dead one as it will be when it is started."""
-        read = self.servers.clock(host) if isinstance(self._hosts[host], Server) else self._client_clock(host)
-        if read is not None:
-            return read
-        try:
-            return self._helper.clock(self._boxes[host])
-        except Refused:
-            return self._clocks[host].now() if host in self._clocks else 0
+        return self._clocks.read(host)
+
+    def _told_clock(self, host: str) -> int | None:
+        return self.servers.clock(host) if isinstance(self._hosts[host], Server) else self._client_clock(host)
 
     def _client_clock(self, host: str) -> int | None:
         try:

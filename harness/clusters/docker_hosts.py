@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
+from docker.errors import APIError
+
 from ..containers.channel import Channel, Conversation, Refused, Unanswered
 from ..containers.engine import Box
 from .base import Record, Role
@@ -36,6 +38,7 @@ class Server:
         self._command, self._environment = program
         self._running: Channel | None = None
         self._next: Channel | None = None
+        self._closed = False
         self._lock = threading.Lock()
         self.standing_by = threading.Event()
         """Is the next program ready, and known to be spared? One that is killed before would take it along."""
@@ -55,7 +58,17 @@ class Server:
             spare(self.box, [])
             self._next.send(b"wiped" if wiped else b"kept")
             self._running = self._next
-        threading.Thread(target=self.stand_by, args=(spare,), daemon=True).start()
+        threading.Thread(target=self._stand_by_again, args=(spare,), daemon=True).start()
+
+    def _stand_by_again(self, spare: Callable[[Box, list[int]], None]) -> None:
+        """The engine starts nothing in a container that is paused, or that is being removed."""
+        while not self._closed:
+            try:
+                self.stand_by(spare)
+            except (APIError, OSError, RuntimeError, Refused):
+                time.sleep(0.05)
+            else:
+                return
 
     def leave(self) -> None:
         """Run the program so that it goes on when this process is gone; it is not heard."""
@@ -65,6 +78,7 @@ class Server:
         self.lines.append((time.monotonic_ns(), line.decode(errors="replace").rstrip("\r")))
 
     def close(self) -> None:
+        self._closed = True
         for channel in (self._running, self._next):
             if channel is not None:
                 channel.close()
