@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from harness.clusters.docker import ClientError
-from harness.containers.engine import RUN, connect
+from harness.containers.engine import OWNER, connect
 from harness.history import History
 from harness.nemesis import default_specs
 from harness.plan import FaultSpec, Plan
@@ -32,16 +32,17 @@ def on_docker(lock: str, nemesis: str = "none", **settings: Any) -> Result:
     return run(msgspec.structs.replace(plan, faults=plan.faults or tuple(default_specs(nemesis, plan.ttl))))
 
 
-def ours() -> list[str]:
-    """Containers, networks and volumes with our label."""
+def made_by(process: subprocess.Popen[bytes]) -> list[str]:
+    """Containers, networks and volumes of a run: other runs may go on beside the tests."""
     client = connect()
-    wanted: Any = {"label": RUN}
+    wanted: Any = {"label": OWNER}
     things: list[Any] = [
-        *client.containers.list(all=True, filters=wanted),
+        *client.containers.list(all=True, filters=wanted, ignore_removed=True),
         *client.networks.list(filters=wanted),
         *client.volumes.list(filters=wanted),
     ]
-    return [str(thing.name) for thing in things]
+    labels = {thing.name: thing.attrs.get("Labels") or thing.attrs["Config"]["Labels"] for thing in things}
+    return [name for name, about in labels.items() if about[OWNER].startswith(f"{process.pid}:")]
 
 
 def test_redlock_without_faults_is_valid() -> None:
@@ -99,7 +100,7 @@ def test_a_fault_on_an_event_falls_between_two_steps() -> None:
     """The client is killed after its acquire has succeeded, and before it reads."""
     crash = FaultSpec("client-crash", on="acquire", client=1, nth=3)
     history = on_docker("redis-token", faults=(crash,)).history
-    assert [(op.type, op.f) for op in history if op.node == "c1"][-1] == ("ok", "acquire")
+    assert [(op.type, op.f) for op in history if op.node == "c1" and op.process >= 0][-1] == ("ok", "acquire")
 
 
 def test_what_a_client_program_dies_of_is_told() -> None:
@@ -132,10 +133,10 @@ def test_after_a_kill_clean_leaves_nothing_and_the_history_is_readable(tmp_path:
     with started(tmp_path, "--nemesis", "partition-halves,latency") as process:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    assert len(ours()) >= 12, "this is what is to be cleaned up"
+    assert len(made_by(process)) >= 12, "this is what is to be cleaned up"
     assert "a run that is gone" in harness("cluster", "ps").stdout
     assert harness("cluster", "clean").returncode == 0
-    assert ours() == []
+    assert made_by(process) == []
     [folder] = tmp_path.glob("redlock/*-0")
     history, _ = History.salvage(folder / HISTORY)
     assert len(history) > 90
@@ -148,7 +149,7 @@ def test_ctrl_c_ends_a_run_with_a_report_and_leaves_nothing(tmp_path: Path) -> N
     with started(tmp_path) as process:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 3
-    assert ours() == []
+    assert made_by(process) == []
     [folder] = tmp_path.glob("redlock/*-0")
     assert (folder / "report.html").exists()
     assert '"interrupted"' in (folder / HISTORY).read_text()
@@ -156,8 +157,9 @@ def test_ctrl_c_ends_a_run_with_a_report_and_leaves_nothing(tmp_path: Path) -> N
 
 def test_clean_does_not_touch_a_run_that_goes_on(tmp_path: Path) -> None:
     with started(tmp_path) as process:
-        assert harness("cluster", "clean").stdout == "nothing to remove\n"
-        assert len(ours()) >= 12
+        before = made_by(process)
+        assert harness("cluster", "clean").returncode == 0
+        assert made_by(process) == before
         process.send_signal(signal.SIGTERM)
         process.wait(60)
 
@@ -166,10 +168,14 @@ def test_a_cluster_by_hand_stays_until_it_is_taken_down() -> None:
     up = harness("cluster", "up", "redis-sentinel")
     assert up.returncode == 0, up.stderr
     assert [line.split()[0] for line in up.stdout.splitlines()] == ["n1", "n2", "n3", "s1", "s2", "s3"]
-    assert harness("cluster", "clean").stdout == "nothing to remove\n"
-    assert "redis-sentinel" in harness("cluster", "ps").stdout
-    assert harness("cluster", "down").returncode == 0
-    assert ours() == []
+    name = up.stderr.split()[-1]
+    assert harness("cluster", "clean").returncode == 0
+    listed = harness("cluster", "ps").stdout
+    assert name in listed
+    assert "redis-sentinel" in listed
+    assert harness("cluster", "down", name).returncode == 0
+    assert name not in harness("cluster", "ps").stdout
+    assert harness("cluster", "down", name).returncode == 2
 
 
 def test_the_doctor_finds_nothing_missing() -> None:
