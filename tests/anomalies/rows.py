@@ -187,7 +187,7 @@ SERVERS: Final = [
         time_limit=40.0,
         stagger=0.5,
         faults=(
-            spec("partition-replicas", "request:SET", client=0, for_=0.5),
+            spec("partition-replicas", "acquire:invoke", client=0, for_=0.5),
             spec("failover", "acquire", client=0, for_=8.0),
         ),
     ),
