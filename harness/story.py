@@ -136,7 +136,8 @@ def describe(fault: FaultRecord, origin: int, moment: int) -> str:
     if "keys_before" in facts:
         back = fault.healed_ns is not None and fault.healed_ns <= moment
         empty = facts.get("after_heal", {}).get("wiped") if back else None
-        return f"{who} had been killed at {at}" + (f", and {_names(empty)} had come back without data" if empty else "")
+        fate = "had lost power" if fault.fault == "power-loss" else "had been killed"
+        return f"{who} {fate} at {at}" + (f", and {_names(empty)} had come back without data" if empty else "")
     if "cut" in facts:
         apart = _names(sorted({host for link in facts["cut"] for host in link.split(">")} - set(fault.hosts)))
         return f"{who} had been cut from {apart or 'each other'} at {at}"

@@ -191,7 +191,7 @@ class DockerCluster(WithDisks, Flooding):
         for name in self._names:
             client = self._hosts[name] = Client(name, self._boxes[name], self._entries, environment)
             self._closing.callback(client.close)
-            client.start()
+            client.start(self._helper.spare)
 
     def _start_servers(self) -> None:
         clients, self._hosts = self._hosts, {}
@@ -312,7 +312,7 @@ class DockerCluster(WithDisks, Flooding):
             if self._clocks.was_set(host):
                 threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
             return
-        target.start()
+        target.start(self._helper.spare)
         if self._clocks.was_set(host):
             with contextlib.suppress(Unanswered):
                 target.conversation.ask("ping", patience=REVIVAL)

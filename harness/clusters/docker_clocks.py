@@ -43,7 +43,7 @@ class HostClocks:
     def set_again(self, host: str) -> None:
         """A process that was started since has true time."""
         clock = self._clocks[host]
-        self._helper.move_clocks([self._boxes[host]], clock.now(), clock.rate)
+        self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
 
     def read(self, host: str) -> int:
         """As the host's own program reads it; from its memory where it does not answer, because it is paused; and for a

@@ -18,6 +18,8 @@ from .base import Record, Role
 
 STANDBY: Final = ["sh", "-c", 'read -r how || exit; [ "$how" = kept ] || rm -rf /data/*; exec "$@"', "standby"]
 AGENT: Final = ["python3", "-m", "harness.client_agent"]
+Spare = Callable[[Box, list[int]], None]
+"""Tells the helper which processes of a box do not count; see :meth:`harness.containers.helper.Helper.spare`."""
 Entries = queue.SimpleQueue[Callable[[], None] | None]
 """What clients tell, to be recorded one after the other by one thread."""
 
@@ -43,14 +45,14 @@ class Server:
         self.standing_by = threading.Event()
         """Is the next program ready, and known to be spared? One that is killed before would take it along."""
 
-    def stand_by(self, spare: Callable[[Box, list[int]], None]) -> None:
+    def stand_by(self, spare: Spare) -> None:
         """Get the next program ready; ``spare`` is told which process must not be taken for the host's own."""
         with self._lock:
             self._next = self.box.start([*STANDBY, *self._command], self._hear, environment=self._environment)
             spare(self.box, [self._next.pid()])
             self.standing_by.set()
 
-    def start(self, *, wiped: bool, spare: Callable[[Box, list[int]], None]) -> None:
+    def start(self, *, wiped: bool, spare: Spare) -> None:
         """Run the program; ``wiped`` without what an earlier one has left."""
         with self._lock:
             assert self._next is not None, f"nothing stands by on {self.name}"
@@ -60,7 +62,7 @@ class Server:
             self._running = self._next
         threading.Thread(target=self._stand_by_again, args=(spare,), daemon=True).start()
 
-    def _stand_by_again(self, spare: Callable[[Box, list[int]], None]) -> None:
+    def _stand_by_again(self, spare: Spare) -> None:
         """The engine starts nothing in a container that is paused, or that is being removed."""
         while not self._closed:
             try:
@@ -101,13 +103,18 @@ class Client:
         self._record: Record | None = None
         self._conversation: Conversation | None = None
 
-    def start(self) -> None:
-        """Start the client program, which then waits for its job."""
+    def start(self, spare: Spare) -> None:
+        """Start the client program, which then waits for its job; ``spare`` is told of its relay, which must outlive
+        it."""
         self._hung.clear()
-        self._conversation = Conversation(
-            lambda on_line, on_end: self.box.start(AGENT, on_line, on_end=on_end, environment=self._environment),
-            self._on_event,
-        )
+        relays: list[Channel] = []
+
+        def begin(on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> Channel:
+            relays.append(self.box.start(AGENT, on_line, on_end=on_end, environment=self._environment))
+            return relays[0]
+
+        self._conversation = Conversation(begin, self._on_event)
+        spare(self.box, [relays[0].pid()])
 
     @property
     def conversation(self) -> Conversation:

@@ -84,9 +84,10 @@ class Helper:
         """Do something to the disk of a box, or to all; see :class:`harness.helper.disks.Disks`."""
         return self._ask(op, **({} if box is None else {"pid": box.pid}), **fields)
 
-    def move_clocks(self, boxes: list[Box], offset_ns: int, rate: float) -> None:
-        """From now on these boxes' wall clocks are ``offset_ns`` ahead of true time and gain ``rate`` s a second."""
-        self._ask("clock", pids=[box.pid for box in boxes], offset_ns=offset_ns, rate=rate)
+    def move_clock(self, box: Box, offset_ns: int, rate: float, since_ns: int) -> None:
+        """The box's wall clock is to be ``offset_ns`` ahead of true time at ``since_ns`` (monotonic), and to gain
+        ``rate`` s a second."""
+        self._ask("clock", pids=[box.pid], offset_ns=offset_ns, rate=rate, since_ns=since_ns)
 
     def clock(self, box: Box) -> int:
         """What is set in a box: ns ahead of true time."""

@@ -62,8 +62,8 @@ class Clocks:
         return [shifts[host] for shifts in self._shifts.values() if host in shifts]
 
     def _set(self, cluster: Cluster, hosts: Iterable[str]) -> None:
-        now, _ = cluster.clock()
         for host in hosts:
+            now, _ = cluster.clock()  # of each anew: on real hosts setting one takes time, in which those that drift do
             shifts = self._on(host)
             offset = sum(shift.at(now) for shift in shifts)
             cluster.set_clock(host, offset / SECOND, sum(shift.rate for shift in shifts))

@@ -235,12 +235,13 @@ class Operations:
         from . import vdso
 
         pids, offset_ns, rate = given.pids(), given.whole("offset_ns"), given.number("rate")
+        since_ns = given.whole_or("since_ns", time.monotonic_ns())
         moved: dict[int, list[int]] = {pid: [] for pid in pids}
         failed = []
         for pid in pids:
             for member in processes.members(pid):
                 try:
-                    vdso.move(member, offset_ns, rate)
+                    vdso.move(member, offset_ns + round(rate * (time.monotonic_ns() - since_ns)), rate)
                 except vdso.ClockError as error:
                     if processes.runs(member):
                         failed.append(f"process {member}: {error}")
