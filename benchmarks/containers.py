@@ -1,9 +1,10 @@
-"""How quick real clusters are: ``python -m benchmarks.containers [--rounds N] [--json FILE] [--quick]``.
+"""How quick real clusters are: ``python -m benchmarks.containers [--rounds N] [--json FILE] [--quick] [--strict]``.
 
 The time from ``harness run`` to its first operation, and to start and stop each kind of cluster; lock cycles a second
 through the client program beside the same lock in a bare loop in the same container (in turn, since machines differ and
 drift); how far the history lags behind; what each fault takes to strike and to heal; memory; and the control channel.
-The goals are 15 s, and 0.8 of the bare rate; the exit status is 1 if one is missed.
+The goals are 15 s, and 0.8 of the bare rate; with ``--strict`` the exit status is 1 if one is missed (a machine that
+does something else beside may miss them).
 
 Needs a Docker engine, and builds the images first if they are not there. ``--quick`` leaves out faults and memory.
 """
@@ -452,11 +453,12 @@ def show(figures: list[Figure], found: list[Strike]) -> None:
 
 
 def main() -> int:
-    """Print the table; 1 if a goal was missed."""
+    """Print the table; with ``--strict`` 1 if a goal was missed."""
     parser = argparse.ArgumentParser(description="How quick real clusters are.")
     parser.add_argument("--rounds", type=int, default=0, help=f"{ROUNDS}, or 1 with --quick, if nothing is said")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--quick", action="store_true", help="one round, without faults and memory")
+    parser.add_argument("--strict", action="store_true", help="fail if a goal is missed")
     asked = parser.parse_args()
     before = os.getloadavg()[0]
     build_images()
@@ -467,7 +469,7 @@ def main() -> int:
     if asked.json is not None:
         document = {"machine": machine, "figures": figures, "faults": found}
         asked.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
-    return int(any(figure.met is False for figure in figures))
+    return int(asked.strict and any(figure.met is False for figure in figures))
 
 
 if __name__ == "__main__":
