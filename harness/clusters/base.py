@@ -180,6 +180,10 @@ class Cluster(Protocol):
     def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
         """Lose (or, with ``delay``, hold back) the next data on this link that contains ``needle``."""
 
+    def black_hole(self, client: str, server: str) -> Snare:
+        """Let connections of a client to a server be accepted and carry nothing, either way; ``used`` once something
+        was lost. Cancelling it breaks the connections that there are, since data is missing in them."""
+
     def break_streams(self, host: str) -> int:
         """Reset a host's connections to other hosts of the cluster; returns how many."""
 

@@ -34,7 +34,7 @@ ANSWER: Final = 0.5
 """Seconds in which a program that is not paused answers."""
 REVIVAL: Final = 5.0
 """Seconds in which a server that was started answers."""
-PROXIED: Final = frozenset({"shape", "swallow", "reset"})
+PROXIED: Final = frozenset({"shape", "swallow", "hole", "reset"})
 """Abilities that need a proxy before each client."""
 Report = Callable[[str], None]
 
@@ -391,6 +391,9 @@ class DockerCluster(WithDisks, Flooding):
 
     def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
         return self._wires.snare(source, target, needle, delay)
+
+    def black_hole(self, client: str, server: str) -> Snare:
+        return self._wires.black_hole(client, server, lambda: self.reaches(client, server, ANSWER))
 
     def break_streams(self, host: str) -> int:
         peers = [(self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles]

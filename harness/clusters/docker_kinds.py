@@ -46,7 +46,7 @@ exec "$@" /data/conf $FLAGS
 
 def abilities(kind: str) -> frozenset[str]:
     """What faults may do to a real cluster of this kind."""
-    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "disk", "evict"}
+    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "hole", "reset", "disk", "evict"}
     return frozenset(common | ({"failover", "peers"} if kind == "redis-sentinel" else set()))
 
 

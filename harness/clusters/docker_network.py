@@ -29,6 +29,16 @@ class _Weight:
     shape: Shape
 
 
+class _BlackHole:
+    def __init__(self, undo: Callable[[], None], knock: Callable[[], float | None]) -> None:
+        self.cancel = undo
+        self._knock = knock
+
+    @property
+    def used(self) -> bool:
+        return self._knock() is None
+
+
 class Wires:
     """``boxes`` by host name; ``proxies`` by client, where clients have them."""
 
@@ -89,6 +99,11 @@ class Wires:
         """Lie in wait for one message between a client and a server."""
         client, server, direction = self._through_proxy(source, target)
         return self._proxies[client].snare(server, direction, needle, delay)
+
+    def black_hole(self, client: str, server: str, knock: Callable[[], float | None]) -> Snare:
+        """``knock`` tells whether anything gets through."""
+        self._proxied.add(frozenset((client, server)))
+        return _BlackHole(self._proxies[client].black_hole(server), knock)
 
     def reset(self, client: str) -> None:
         """Reset all connections of a client."""

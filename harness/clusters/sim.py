@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..sim import threads
 from ..sim.hosts import EPOCH, Host
 from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
-from ..sim.network import Network, Snare, Weight
+from ..sim.network import LOST, Network, Snare, Weight
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
 from . import kinds, sim_kinds
@@ -60,6 +60,25 @@ class _LineService:
     def closed(self, conn: Conn) -> None: ...
 
 
+class _BlackHole(Snare):
+    """On both directions between a client and a server."""
+
+    def __init__(self, network: Network, client: Host, server: str) -> None:
+        super().__init__(b"", LOST, insatiable=True)
+        self._links = [network.link(client.name, server), network.link(server, client.name)]
+        self._client = client
+        self._server = server
+        for link in self._links:
+            link.snares.append(self)
+
+    def cancel(self) -> None:
+        if self.armed:
+            self.armed = False
+            for link in self._links:
+                link.snares.remove(self)
+            self._client.break_streams({self._server})
+
+
 def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
     clock = datetime.fromtimestamp(wall // SECOND, UTC)
     return f"{(now - origin_ns) / SECOND:10.3f} s  {clock:%Y-%m-%d %H:%M:%S}  {line}\n"
@@ -67,7 +86,7 @@ def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
 
 def abilities(kind: str) -> frozenset[str]:
     """What faults may do to a simulated cluster of this kind."""
-    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "reset", "tap", "evict"}
+    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "hole", "reset", "tap", "evict"}
     return frozenset(common | ({"failover", "peers"} if kind == "redis-sentinel" else set()))
 
 
@@ -287,6 +306,9 @@ class SimCluster(Flooding):
         snare = Snare(needle, -1 if delay is None else round(delay * SECOND))
         self._network.link(source, target).snares.append(snare)
         return snare
+
+    def black_hole(self, client: str, server: str) -> Snare:
+        return _BlackHole(self._network, self._machines[client].host, server)
 
     def break_streams(self, host: str) -> int:
         return self._machines[host].host.break_streams(set(self._machines))

@@ -101,6 +101,38 @@ class PacketLoss(Fault, frozen=True):
         return dataclasses.replace(damage, observe=observe)
 
 
+class BlackHole(Fault, frozen=True):
+    """Connections are accepted and carry nothing, either way: worse than a cut, which is at least not connected. Those
+    that lost data break at the heal."""
+
+    name: ClassVar[str] = "black-hole"
+    summary: ClassVar[str] = "connections to a minority of the servers are accepted, and nothing comes through"
+    needs: ClassVar[frozenset[str]] = frozenset({"hole"})
+    schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
+
+    clients: str = "clients"
+    servers: str = "minority"
+
+    def inject(self, scene: Scene) -> Damage:
+        cluster = scene.cluster
+        some = targets(scene, self.clients, scene.hosts("client"))
+        far = targets(scene, self.servers, scene.hosts("server"))
+        holes = [cluster.black_hole(client, server) for client in some for server in far]
+
+        def observe() -> Seen:
+            deadline = time.monotonic() + CATCH
+            while not any(hole.used for hole in holes) and time.monotonic() < deadline and not scene.over.wait(0.02):
+                pass
+            used = any(hole.used for hole in holes)
+            return Seen(used, {"swallowed": used}, "data that does not come through")
+
+        def heal() -> None:
+            for hole in holes:
+                hole.cancel()
+
+        return Damage(sorted({*some, *far}), observe, heal, lambda: answered(cluster, [(some[0], far[0])], NORMAL))
+
+
 class ConnectionReset(Fault, frozen=True):
     """All connections of some hosts are reset at once."""
 

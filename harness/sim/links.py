@@ -22,15 +22,17 @@ LOST: Final = -1
 
 @dataclass(slots=True)
 class Snare:
-    """Catches one piece of data that contains ``needle`` and delays it by ``hold_ns``; :data:`LOST` means for ever."""
+    """Catches one piece of data that contains ``needle`` and delays it by ``hold_ns``; :data:`LOST` means for ever. One
+    that is ``insatiable`` catches all such pieces."""
 
     needle: bytes
     hold_ns: int
     used: bool = False
     armed: bool = True
+    insatiable: bool = False
 
     def catch(self, data: bytes) -> bool:
-        if not self.armed or self.used or self.needle not in data:
+        if not self.armed or (self.used and not self.insatiable) or self.needle not in data:
             return False
         self.used = True
         return True

@@ -84,7 +84,8 @@ class Channel:
         if link.snares and size:
             snare = next((snare for snare in link.snares if snare.catch(args[0])), None)
             if snare is not None:
-                link.snares.remove(snare)
+                if not snare.insatiable:
+                    link.snares.remove(snare)
                 if snare.hold_ns == LOST:  # its turn comes, and brings nothing
                     args = (b"",)
                 else:

@@ -79,6 +79,7 @@ NO_OPS = [
     ("partition-replicas", "cut"),
     ("slow-link", "shape"),
     ("packet-loss", "shape"),
+    ("black-hole", "black_hole"),
     ("connection-reset", "break_streams"),
     ("lost-reply", "swallow"),
     ("delayed-request", "swallow"),
