@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..containers.channel import Refused, Unanswered
-from ..containers.engine import Box, Deployment, connect, in_parallel
+from ..containers.engine import Box, Deployment, connect, engine_errors, in_parallel
 from ..containers.helper import Helper
 from ..containers.images import Images
 from ..containers.sidecar import open_links
@@ -109,11 +109,12 @@ class DockerCluster(WithDisks, Flooding):
         return list(self._hosts.values())
 
     def run(self, main: Callable[[], None]) -> None:
-        try:
-            self.start_all()
-            main()
-        finally:
-            self.stop_all()
+        with engine_errors():
+            try:
+                self.start_all()
+                main()
+            finally:
+                self.stop_all()
         if self._error is not None:
             raise self._error
         for host in self._hosts.values():

@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import docker
 from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
 
 from ..errors import EnvironmentLacking
 from .channel import Channel
@@ -41,6 +42,15 @@ def connect() -> docker.DockerClient:
     except DockerException as error:
         raise EnvironmentLacking(f"no Docker engine answers ({_brief(error)}): {INSTALL}") from error
     return client
+
+
+@contextlib.contextmanager
+def engine_errors() -> Iterator[None]:
+    """What the engine itself fails at is the environment's fault, and told in a line."""
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        raise EnvironmentLacking(f"the Docker engine failed: {type(error).__name__}: {_brief(error)}") from error
 
 
 def answers() -> bool:
@@ -189,13 +199,13 @@ class Found:
 def found(client: docker.DockerClient) -> list[Found]:
     """All clusters of ours, by id; also what is left of one."""
     runs: dict[str, dict[str, Any]] = {}
-    for thing in (*_containers(client), *_networks(client)):
-        labels = thing.attrs.get("Labels") or thing.attrs["Config"]["Labels"]
+    for thing in (*_containers(client), *_networks(client), *_volumes(client)):
+        labels = thing["Labels"]
         about = runs.setdefault(labels[RUN], {"labels": labels, "hosts": []})
         if HOST in labels:
-            networks = thing.attrs["NetworkSettings"]["Networks"]
+            networks = thing["NetworkSettings"]["Networks"]
             address = next((network["IPAddress"] for network in networks.values()), "")
-            about["hosts"].append((labels[HOST], labels[ROLE], thing.status, address))
+            about["hosts"].append((labels[HOST], labels[ROLE], thing["State"], address))
     return [
         Found(
             run,
@@ -217,34 +227,44 @@ def _alive(owner: str) -> bool:
 
 def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
     """Remove all containers, networks and volumes of these runs; returns their names."""
-    wanted = set(runs)
+    api = client.api
     gone: list[str] = []
 
-    def kill(container: Any) -> None:
-        if container.status == "paused":  # what is frozen cannot be ended
+    def kill(container: dict[str, Any]) -> None:
+        if container["State"] == "paused":  # what is frozen cannot be ended
             with contextlib.suppress(APIError):
-                container.unpause()
+                api.unpause(container["Id"])
         with contextlib.suppress(NotFound):
-            container.remove(force=True, v=True)
-            gone.append(container.name)
+            api.remove_container(container["Id"], force=True, v=True)
+            gone.append(container["Names"][0].removeprefix("/"))
 
-    in_parallel([partial(kill, box) for box in _containers(client) if box.labels.get(RUN) in wanted])
-    for network in _networks(client):
-        if network.attrs["Labels"].get(RUN) in wanted:
+    for run in runs:
+        in_parallel([partial(kill, container) for container in _containers(client, run)])
+        for network in _networks(client, run):
             with contextlib.suppress(NotFound):
-                network.remove()
-                gone.append(network.name)
-    for volume in client.volumes.list(filters={"label": RUN}):
-        if (volume.attrs["Labels"] or {}).get(RUN) in wanted:
+                api.remove_network(network["Id"])
+                gone.append(network["Name"])
+        for volume in _volumes(client, run):
             with contextlib.suppress(NotFound):
-                volume.remove(force=True)
-                gone.append(volume.name)
+                api.remove_volume(volume["Name"], force=True)
+                gone.append(volume["Name"])
     return gone
 
 
-def _containers(client: docker.DockerClient) -> list[Any]:
-    return list(client.containers.list(all=True, filters={"label": RUN}, ignore_removed=True))
+# Lists only: to look at each thing closely waits for whatever the engine does to it just then, in another run too.
 
 
-def _networks(client: docker.DockerClient) -> list[Any]:
-    return list(client.networks.list(filters={"label": RUN}))
+def _containers(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
+    return list(client.api.containers(all=True, filters=_labelled(run)))
+
+
+def _networks(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
+    return list(client.api.networks(filters=_labelled(run)))
+
+
+def _volumes(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
+    return list(client.api.volumes(filters=_labelled(run))["Volumes"] or [])
+
+
+def _labelled(run: str) -> dict[str, Any]:
+    return {"label": f"{RUN}={run}" if run else RUN}
