@@ -124,6 +124,7 @@ class Nemesis:
         self._struck: list[FaultSpec] = []
         self._numbers = 0
         self._stopped = False
+        self._abandoned = False
         self._until = 0
         self._watchers: list[threading.Thread] = []
 
@@ -166,6 +167,13 @@ class Nemesis:
         for spec in self._plan.faults:
             if not any(spec is struck for struck in self._struck):
                 self._record_absence(spec)
+
+    def abandon(self) -> None:
+        """The run is cut short: strike, heal and look no more. What was done goes with the cluster."""
+        self._abandoned = self._stopped = True
+        self._news.put(None)
+        for active in list(self._active):
+            active.over.set()
 
     def _record_absence(self, spec: FaultSpec) -> None:
         """A fault that was asked for and never struck: the run proves nothing about it."""
@@ -246,6 +254,7 @@ class Nemesis:
         scene = Scene(self._cluster, self._rng, self._plan.ttl, client, over, self._clocks, schedule)
         number = self._ids
         self._ids += 1
+        began = self._cluster.clock()
         damage = fault.inject(scene)
         if spec.for_ == 0.0:  # before the client that caused it takes its next step
             damage.heal()
@@ -253,7 +262,7 @@ class Nemesis:
         params = msgspec.to_builtins(fault)
         disturbs = fault.disturbs and not spec.tolerated
         about = {"id": number, "fault": spec.fault, "hosts": damage.hosts}
-        self._recorder.nemesis("inject", {**about, "disturbs": disturbs, "params": params}, type_="invoke")
+        self._recorder.nemesis("inject", {**about, "disturbs": disturbs, "params": params}, type_="invoke", at=began)
         for host in damage.crashed:
             self._recorder.nemesis("crash", {"host": host}, node=host)
         now, _ = self._cluster.clock()
@@ -302,7 +311,7 @@ class Nemesis:
             seen = active.damage.healed()
             others += [other for other in self._at_work() if other not in others]
             masks = [other.spec.fault for other in others if _may_mask(other, active, seen)]
-            if seen.effective or masks or time.monotonic() >= deadline:
+            if seen.effective or masks or self._abandoned or time.monotonic() >= deadline:
                 break
             time.sleep(0.1)
         if masks and not seen.effective:
@@ -322,6 +331,8 @@ class Nemesis:
         watcher.start()
 
     def _record(self, f: str, active: _Active, seen: Seen) -> None:
+        if self._abandoned and not seen.effective:  # looked for where nothing is any more
+            return
         value: dict[str, Any] = {
             "id": active.id,
             "fault": active.spec.fault,

@@ -50,10 +50,17 @@ class Recorder:
                 listen(op)
 
     def nemesis(
-        self, f: str, value: Any, *, type_: OpType = "info", error: str | None = None, node: str | None = None
+        self,
+        f: str,
+        value: Any,
+        *,
+        type_: OpType = "info",
+        error: str | None = None,
+        node: str | None = None,
+        at: tuple[int, int] | None = None,
     ) -> None:
-        """Append an entry no client made, at true time."""
-        time, wall = self._clock()
+        """Append an entry no client made, at true time: now, or ``at`` (monotonic ns, wall clock ns)."""
+        time, wall = at or self._clock()
         self.record(time=time, wall=wall, process=NEMESIS, type_=type_, f=f, value=value, error=error, node=node)
 
     def close(self) -> None:
