@@ -82,7 +82,7 @@ def _starved(stretches: Stretches, row: int, hold: Hold, due: int) -> Iterator[V
         f"work should have been done ({columns.at(due)} at the latest), while {', '.join(names)} asked for it in vain"
     )
     involved = (hold.to_json(), *(columns.call(index) for index in invokes))
-    yield Violation("overstayed", hold.key, sentence, hold.start_ns, hold.end_ns, involved, "client")
+    yield Violation("overstayed", hold.key, sentence, due, hold.end_ns, involved, "client")
 
 
 def _stats(stretches: Stretches) -> Json:

@@ -53,7 +53,7 @@ NO_CONTENTION = "no two clients ever wanted the same key at the same time: nothi
 def too_few(found: Holds) -> str | None:
     """A doubt if fewer than two acquires succeeded."""
     grants = len(found) + len(found.nested)
-    return None if grants >= 2 else f"only {grants} acquire succeeded: too few to tell"
+    return None if grants >= 2 else f"{'only one' if grants else 'no'} acquire succeeded: too few to tell"
 
 
 def contended(found: Holds) -> bool:

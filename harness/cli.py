@@ -93,7 +93,7 @@ def run_command(
 def _on(plan: Plan, cluster: str) -> tuple[Plan, str]:
     """The plan completed for a cluster, and why this one."""
     if cluster not in (AUTO, *BACKENDS):
-        raise UsageError(f"--cluster must be one of {', '.join([AUTO, *BACKENDS])}, got {cluster!r}")
+        raise UsageError(f"cluster must be one of {', '.join([AUTO, *BACKENDS])}, got {cluster!r}")
     if cluster == AUTO:
         return choose(plan)
     return complete(msgspec.structs.replace(plan, cluster=cluster)), ""
@@ -109,7 +109,8 @@ def _one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet:
 
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({reason})" if reason else ""
-    console.print(f"cluster: {plan.cluster}, {plan.kind}, {plan.nodes} nodes{because}", soft_wrap=True)
+    nodes = f"{plan.nodes} node{'s' if plan.nodes > 1 else ''}"
+    console.print(f"cluster: {plan.cluster}, {plan.kind}, {nodes}{because}", soft_wrap=True)
     # What a lock prints must not get between the lines of a result document.
     with contextlib.redirect_stdout(sys.stderr), _progress(console, plan.lock) as progress:
         result = run(plan, store=out, command=command, reason=reason, progress=progress)
@@ -233,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments, prog_name="harness")
     except HarnessError as error:
-        typer.echo(f"harness: {error}", err=True)
+        typer.echo("; ".join([f"harness: {error}", *getattr(error, "__notes__", ())]), err=True)
         sys.exit(error.exit_status)
     except Exception:  # noqa: BLE001 - a crash of ours must not look like a verdict
         traceback.print_exc()

@@ -61,7 +61,7 @@ def ps() -> None:
 def down(
     clusters: Annotated[list[str] | None, typer.Argument(help="Ids; all that were started by hand if none.")] = None,
 ) -> None:
-    """Remove clusters that were started by hand."""
+    """Remove clusters that were started by hand, or left behind by a run that is gone."""
     from .containers.engine import connect, found, remove
 
     client = connect()
@@ -69,6 +69,8 @@ def down(
     for name in clusters or ():
         if name not in mine:
             raise unknown_name("cluster", name, mine)
+        if mine[name].alive and not mine[name].by_hand:
+            raise UsageError(f"cluster {name} belongs to a run that goes on: end the run (Ctrl-C), and it is removed")
     _say_removed(remove(client, clusters or [name for name, cluster in mine.items() if cluster.by_hand]))
 
 

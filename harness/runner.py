@@ -39,6 +39,8 @@ class Runner:
         self._joins: list[Callable[[float], bool]] = []
         self._generations: dict[str, int] = {}
         self._began_ns = 0
+        self.over = False
+        """Is all done that could be interrupted, but for the removal of the cluster?"""
 
     def run(self) -> None:
         """Everything between the first and the last entry. An interrupt ends it early, and says so in the history."""
@@ -59,16 +61,21 @@ class Runner:
         rng = Random(f"{plan.seed}/nemesis")
         nemesis = Nemesis(plan, cluster, self.recorder, rng, self._launch)
         nemesis.start()
-        for client in names(cluster.hosts, "client"):
-            self._launch(client)
-        self._wait_until(plan.time_limit - plan.settle_time)
-        nemesis.stop()
+        try:
+            for client in names(cluster.hosts, "client"):
+                self._launch(client)
+            self._wait_until(plan.time_limit - plan.settle_time)
+            nemesis.stop()
+        except (Exception, KeyboardInterrupt):
+            nemesis.abandon()
+            raise
         self._wait_until(plan.time_limit)
         patience = plan.ttl + GRACE
         for join in self._joins:
             began = time.monotonic()
             join(patience)
             patience = max(0.0, patience - (time.monotonic() - began))
+        self.over = True
 
     def _settings(self) -> dict[str, Any]:
         plan, hosts = self._plan, self._cluster.hosts

@@ -25,7 +25,7 @@ from checkers.base import Verdict, merge, run_all
 
 from . import client_program, story
 from .client_program import find_lock, find_workload
-from .clusters import docker_kinds, kinds, sim
+from .clusters import docker_kinds, kinds, server_options, sim
 from .clusters.base import Cluster
 from .clusters.sim import SimCluster
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
@@ -38,6 +38,8 @@ from .store import HISTORY, PLAN, new_run, write_logs, write_results
 from .workloads.resource import Resource
 
 SCHEMA: Final = 1
+INSISTS: Final = 3
+"""Interrupts after which a run does not even clean up."""
 SOCKET: Final = "/var/run/docker.sock"
 BACKENDS: Final = {"sim": sim.abilities, "docker": docker_kinds.abilities}
 """What faults may do to a cluster of a kind, by backend."""
@@ -83,12 +85,13 @@ def complete(plan: Plan) -> Plan:
         raise UsageError(f"there is no cluster of kind {kind!r}; there are {', '.join(kinds.kinds())}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
+    options = server_options.completed(plan.server_options, plan.cluster)
     nodes = plan.nodes or kinds.default_nodes(kind)
     hosts = kinds.host_names(kind, nodes, plan.clients)
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         refuse_unknown_words(spec, hosts)
-    return msgspec.structs.replace(plan, kind=kind, nodes=nodes)
+    return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options)
 
 
 def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
@@ -96,23 +99,34 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
     refuse_overlap(spec)
     able = BACKENDS[backend](kind)
     missing = sorted(needs(spec) - able)
-    if missing:
+    if not missing:
+        return
+    if spec.on is not None and missing == ["tap"]:
         raise UsageError(
-            f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {kind} cluster on {backend} cannot do; "
-            f"it can: {', '.join(sorted(able))}"
+            f"on = {spec.on!r}: nobody reads along between real clients and servers; "
+            "--cluster sim can, or use an event of a client, such as 'acquire'"
         )
+    can = [f"--cluster {other}" for other, abilities in BACKENDS.items() if needs(spec) <= abilities(kind)]
+    can += [f"a {other} cluster" for other in kinds.kinds() if needs(spec) <= BACKENDS[backend](other)]
+    hint = f"{can[0]} can" if can else f"it can: {', '.join(sorted(able))}"
+    raise UsageError(
+        f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {kind} cluster on {backend} cannot do; {hint}"
+    )
 
 
 def choose(plan: Plan) -> tuple[Plan, str]:
     """The plan on docker where an engine answers and the plan can be run there, else on the simulator; and why."""
+    missing = _no_engine()
     try:
-        missing = _no_engine()
         real = complete(msgspec.structs.replace(plan, cluster="docker"))
     except UsageError as error:
-        missing = str(error)
+        return complete(msgspec.structs.replace(plan, cluster="sim")), missing or str(error)
     if not missing:
         return real, "a Docker engine answers"
-    return complete(msgspec.structs.replace(plan, cluster="sim")), missing
+    try:
+        return complete(msgspec.structs.replace(plan, cluster="sim")), missing
+    except UsageError as error:  # an engine is what it lacks: docker could have done it
+        raise EnvironmentLacking(f"{missing} ('harness doctor' says more), and without one: {error}") from error
 
 
 def _no_engine() -> str:
@@ -180,8 +194,14 @@ def run(
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     runner = Runner(plan, cluster, writer=writer, progress=progress)
     real = time.monotonic()
-    with _interrupts(cluster):
-        runner.run()
+    try:
+        with _interrupts(cluster, runner):
+            runner.run()
+    except Exception as error:
+        if folder is not None:
+            write_logs(folder, cluster.logs(runner.recorder.history.origin))
+            error.add_note(f"what was recorded is in {folder}")
+        raise
     real = time.monotonic() - real
     recorded = runner.recorder.history
     history = recorded.in_order()
@@ -219,8 +239,10 @@ def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, A
 
 
 @contextlib.contextmanager
-def _interrupts(cluster: Cluster) -> Iterator[None]:
-    """SIGINT and SIGTERM end the run early instead of the process; the history and a report remain."""
+def _interrupts(cluster: Cluster, runner: Runner) -> Iterator[None]:
+    """SIGINT and SIGTERM end the run early instead of the process; the history and a report remain.
+
+    On real servers containers are being removed after the first: only a third one leaves the rest of them behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -229,6 +251,9 @@ def _interrupts(cluster: Cluster) -> Iterator[None]:
     def handler(*_: Any) -> None:
         nonlocal asked
         asked += 1
+        removing = not isinstance(cluster, SimCluster) and (asked > 1 or runner.over)
+        if removing and asked < INSISTS:
+            return
         if asked > 1:  # a lock that computes without end never gives way: the second time it is interrupted itself
             raise KeyboardInterrupt
         cluster.interrupt()

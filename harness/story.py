@@ -78,6 +78,9 @@ def tell(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
 
 
 def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict], faults: list[FaultRecord]) -> str:
+    if not history.nemesis("start"):
+        ends = [op.value["reason"] for op in history.nemesis("stop")]
+        return f"Nothing was proved: the run was {ends[-1] if ends else 'killed'} before it began."
     why: dict[str, list[str]] = {}
     for name, verdict in verdicts.items():
         if verdict.valid is None:
@@ -91,12 +94,14 @@ def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict],
 
 
 def _errors(history: History) -> str:
-    """What acquires mostly said instead of granting, if few granted."""
+    """What acquires mostly did instead of granting, if few granted."""
     calls = history.calls("acquire")
-    errors = Counter(call.done.error for call in calls if call.done is not None and call.done.error != "busy")
+    ends = ("never returned" if call.done is None else f"ended with {call.done.error}" for call in calls
+            if call.done is None or call.done.error not in (None, "busy"))  # fmt: skip
+    errors = Counter(ends)
     granted = sum(call.outcome == "ok" for call in calls)
     said, times = next(iter(errors.most_common(1)), (None, 0))
-    return f" {times} of {len(calls)} acquires ended with {said}." if said and times > granted else ""
+    return f" {times} of {len(calls)} acquires {said}." if said and times > granted else ""
 
 
 def _sentence(text: str) -> str:
@@ -144,6 +149,8 @@ def describe(fault: FaultRecord, origin: int, moment: int) -> str:
     if "messages" in facts:
         held = "lost" if facts["delay"] is None else f"held back for {facts['delay']:g} s"
         return f"a message between {who} was {held} at {at}"
+    if "hung" in facts:
+        return f"the thread of {who} that held the lock hung from {at}"
     if "state" in facts:
         state = _names(sorted(set(facts["state"].values())))
         until = "" if fault.healed_ns is None else f" to {(fault.healed_ns - origin) / 1e9:.3f} s"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..errors import UsageError
 from ..sim.hosts import Host
 from ..sim.servers.redis import RedisServer
 from ..sim.servers.redis_sentinel import SentinelServer
@@ -38,10 +37,7 @@ def commands(data: bytes) -> list[str]:
 def _redis(
     servers: Servers, host: Host, options: dict[str, Any], replica_of: tuple[str, int] | None = None
 ) -> RedisServer:
-    try:
-        server = RedisServer(port=REDIS_PORT, replica_of=replica_of, **options)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"server_options: {error}") from error
+    server = RedisServer(port=REDIS_PORT, replica_of=replica_of, **options)
     host.install(server)
 
     def watch(on_reply: OnReply | None) -> None:

@@ -19,6 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from ..errors import EnvironmentLacking
+from .base_image import explanation
 from .channel import Channel
 
 RUN: Final = "io.lock-harness.run"
@@ -40,7 +41,8 @@ def connect() -> docker.DockerClient:
         client = docker.from_env(timeout=60, max_pool_size=64)
         client.ping()
     except DockerException as error:
-        raise EnvironmentLacking(f"no Docker engine answers ({_brief(error)}): {INSTALL}") from error
+        where = os.environ.get("DOCKER_HOST", "its default socket")
+        raise EnvironmentLacking(f"no Docker engine answers at {where} ({explanation(error)}): {INSTALL}") from error
     return client
 
 
@@ -50,7 +52,10 @@ def engine_errors() -> Iterator[None]:
     try:
         yield
     except (DockerException, RequestException) as error:
-        raise EnvironmentLacking(f"the Docker engine failed: {type(error).__name__}: {_brief(error)}") from error
+        raise EnvironmentLacking(
+            f"the Docker engine failed: {type(error).__name__}: {_brief(error)}; "
+            "'harness cluster clean' removes what it has left"
+        ) from error
 
 
 def answers() -> bool:

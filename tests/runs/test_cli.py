@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.errors import EnvironmentLacking
 from harness.history import History
 
 MYLOCK = """
@@ -39,6 +40,11 @@ class Raises(MyLock):
 class Exits(MyLock):
     def acquire(self, timeout: float) -> bool:
         raise SystemExit(0)
+
+class Hangs(MyLock):
+    def acquire(self, timeout: float) -> bool:
+        import threading
+        threading.Event().wait()
 
 class Prints(MyLock):
     def acquire(self, timeout: float) -> bool:
@@ -103,7 +109,7 @@ def test_nobody_competing_is_exit_3_and_says_so(capsys: pytest.CaptureFixture[st
 
 def test_auto_says_which_cluster_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "redis-token", "--time-limit", "3s") == 0
-    assert "cluster: sim, redis-single, 1 nodes (" in capsys.readouterr().err
+    assert "cluster: sim, redis-single, 1 node (" in capsys.readouterr().err
 
 
 def test_a_lock_of_the_users_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +124,13 @@ def test_a_lock_that_only_raises_proves_nothing(capsys: pytest.CaptureFixture[st
     assert document["checkers"]["mutual-exclusion"]["valid"] is None
     history = History.load(Path("store/latest/history.jsonl"))
     assert any("RuntimeError: out of order" in error for error in history.error if error)
+
+
+def test_a_lock_that_hangs_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "mylock_cli:Hangs", "--cluster", "sim", "--time-limit", "5s", "--json") == 3
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert "no acquire succeeded: too few to tell" in summary
+    assert "5 of 5 acquires never returned." in summary
 
 
 @pytest.mark.parametrize("lock", ["Exits", "OddGrant"])
@@ -161,7 +174,7 @@ def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
         (
             ["redlock", "--nemesis", "failover", "--cluster", "sim"],
             2,
-            "needs failover, which a redis-independent cluster",
+            "needs failover, which a redis-independent cluster on sim cannot do; a redis-sentinel cluster can",
         ),
         (["redlock", "--topology", "sentinel"], 2, "redlock runs on redis-independent, not on 'redis-sentinel'"),
         (["redlock", "--workload", "mutx"], 2, "unknown workload 'mutx': did you mean mutex?"),
@@ -169,7 +182,7 @@ def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
         (["redlock", "--clients", "0"], 2, "clients must be at least 1, got 0"),
         (["redlock", "--runs", "0"], 2, "runs must be at least 1, got 0"),
         (["redlock", "--out", "/proc/nowhere"], 2, "cannot write to the store /proc/nowhere"),
-        (["redlock", "--cluster", "cloud"], 2, "--cluster must be one of auto, sim, docker, got 'cloud'"),
+        (["redlock", "--cluster", "cloud"], 2, "cluster must be one of auto, sim, docker, got 'cloud'"),
         (["redlock", "--bogus"], 2, "No such option: --bogus"),
     ],
 )
@@ -181,6 +194,79 @@ def test_mistakes_get_one_message(
     assert message in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize("lacking", [["--nemesis", "disk-stall"], ["--image", "redis:7.4"]])
+def test_what_only_docker_can_do_says_that_the_engine_is_missing(
+    lacking: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    assert harness("run", "redis-token", *lacking) == 4
+    said = capsys.readouterr().err
+    assert "no Docker engine answers ('harness doctor' says more)" in said
+    assert said.rstrip().endswith(("--cluster docker can", "--image goes with --cluster docker"))
+
+
+def test_no_engine_is_said_with_where_why_and_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    for arguments in (["run", "redlock", "--cluster", "docker"], ["cluster", "ps"]):
+        assert harness(*arguments) == 4
+        said = capsys.readouterr().err
+        assert "no Docker engine answers at unix:///nowhere.sock (No such file or directory): apt-get install" in said
+
+
+def test_where_a_run_that_broke_off_has_left_its_history(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> None:
+        raise EnvironmentLacking("the Docker engine failed: ReadTimeout")
+
+    monkeypatch.setattr("harness.clusters.sim.SimCluster.run", silent)
+    assert harness("run", "redis-token", "--cluster", "sim") == 4
+    said = capsys.readouterr().err
+    assert "harness: the Docker engine failed: ReadTimeout; what was recorded is in store/redis-token/" in said
+    [folder] = Path("store/redis-token").iterdir()
+    assert (folder / "logs").is_dir()
+
+
+@pytest.mark.parametrize("cluster", ["sim", "docker"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ('maxmemroy = "3mb"', "unknown server_options 'maxmemroy': did you mean maxmemory"),
+        ('maxmemory = "lots"', "maxmemory must be a size such as '3mb', got 'lots'"),
+        ('maxmemory_policy = "fifo"', "maxmemory_policy must be one of volatile-lru, "),
+        ('persistence = "sometimes"', "persistence must be one of always, "),
+        ('replica_priority = "high"', "replica_priority must be a whole number from 0, got 'high'"),
+    ],
+)
+def test_wrong_options_of_servers_get_one_message(
+    cluster: str, options: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("plan.toml").write_text(f'lock = "redis-token"\nserver_options = {{{options}}}\n')
+    assert harness("replay", "plan.toml", "--cluster", cluster) == 2
+    said = capsys.readouterr().err
+    assert f"harness: {message}" in said or f"harness: server_options: {message}" in said
+    assert said.count("\n") == 1
+
+
+def test_a_size_with_a_unit_is_the_same_on_the_simulator() -> None:
+    Path("plan.toml").write_text(
+        'lock = "redis-token"\ntime_limit = "5s"\nserver_options = {maxmemory = "3mb", persistence = "no"}\n'
+    )
+    assert harness("replay", "plan.toml", "--cluster", "sim", "--quiet") == 0
+    assert "maxmemory = 3145728" in Path("store/latest/plan.toml").read_text()
+
+
+def test_events_between_clients_and_servers_are_refused_on_docker(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("plan.toml").write_text(
+        'lock = "redis-token"\n[[faults]]\nfault = "client-pause"\non = "request:SET"\nfor = "3s"\n'
+    )
+    assert harness("replay", "plan.toml", "--cluster", "docker") == 2
+    said = capsys.readouterr().err
+    assert "on = 'request:SET': nobody reads along between real clients and servers; --cluster sim can" in said
 
 
 def stored() -> Path:

@@ -155,10 +155,25 @@ def test_ctrl_c_ends_a_run_with_a_report_and_leaves_nothing(tmp_path: Path) -> N
     assert '"interrupted"' in (folder / HISTORY).read_text()
 
 
+def test_an_impatient_ctrl_c_leaves_nothing_either(tmp_path: Path) -> None:
+    with started(tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 3
+    assert made_by(process) == []
+    [folder] = tmp_path.glob("redlock/*-0")
+    assert (folder / "report.html").exists()
+
+
 def test_clean_does_not_touch_a_run_that_goes_on(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         before = made_by(process)
         assert harness("cluster", "clean").returncode == 0
+        [name] = {name.split("-")[2] for name in before}
+        refused = harness("cluster", "down", name)
+        assert refused.returncode == 2
+        assert f"cluster {name} belongs to a run that goes on" in refused.stderr
         assert made_by(process) == before
         process.send_signal(signal.SIGTERM)
         process.wait(60)
