@@ -23,7 +23,7 @@ from . import kinds
 from .base import Address, Facts, Links, Record, Shape, Snare, State, Tap
 from .docker_clocks import HostClocks
 from .docker_disks import WithDisks
-from .docker_hosts import Client, Entries, Server
+from .docker_hosts import REVIVAL, Client, Entries, Server, hear_out
 from .docker_kinds import RedisServers, abilities
 from .docker_network import Wires
 from .redis_flood import Flooding, Floods
@@ -32,8 +32,6 @@ RESOURCE: Final = "resource"
 RESOURCE_PORT: Final = 7000
 ANSWER: Final = 0.5
 """Seconds in which a program that is not paused answers."""
-REVIVAL: Final = 5.0
-"""Seconds in which a server that was started answers."""
 PROXIED: Final = frozenset({"shape", "swallow", "hole", "reset"})
 """Abilities that need a proxy before each client."""
 Report = Callable[[str], None]
@@ -87,7 +85,9 @@ class DockerCluster(WithDisks, Flooding):
         self._resource_config = resource
         self._proxied = bool(needs & PROXIED)
         self._disked = "disk" in needs
-        self._floods = Floods(lambda host: (self.servers.addresses[host], self.servers.port(host)))
+        self._floods = Floods(
+            lambda host: (self.servers.addresses[host], self.servers.port(host)), self.servers.gate.open
+        )
         self._image = image
         self._report = report
         self._about: Facts = {}
@@ -131,6 +131,7 @@ class DockerCluster(WithDisks, Flooding):
         self._about = {"engine": engine, "image": server_image, "client_image": client_image}
         self._report("starting containers")
         self._closing.callback(self.deployment.close)
+        self._closing.callback(self.servers.gate.shut)
         self.deployment.open()
         self._open_boxes(server_image, client_image)
         if not self._clients.count:
@@ -171,7 +172,8 @@ class DockerCluster(WithDisks, Flooding):
             return {}
         clients = {name: self._boxes[name] for name in self._names}
         peers = {name: (self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles}
-        return open_links(self.deployment, image, self._helper, clients, {**peers, RESOURCE: self.resource()})
+        peers[RESOURCE] = self.resource()
+        return open_links(self.deployment, image, self._helper, clients, peers, self.servers.gate)
 
     def _volumes(self) -> dict[str, dict[str, str]]:
         return {str(self._clients.source): {"bind": "/user", "mode": "ro"}} if self._clients.source else {}
@@ -213,10 +215,16 @@ class DockerCluster(WithDisks, Flooding):
     def stop_all(self) -> None:
         """Remove everything, however far the start got."""
         self._report("removing containers")
-        for name in sorted(+self._pauses):  # what is frozen cannot be ended
-            self._boxes[name].unpause()
+        self._closing.callback(self._hear_out)
         self._closing.close()
         self._report("")
+
+    def _hear_out(self) -> None:
+        def thaw() -> None:  # what is frozen cannot be ended
+            for name in sorted(+self._pauses):
+                self._boxes[name].unpause()
+
+        hear_out([host for host in self._hosts.values() if isinstance(host, Client) and host.started], thaw, ANSWER)
 
     def _dispatch(self) -> None:
         """Record what clients tell, one after the other; a fault on an event strikes in this thread."""
@@ -271,7 +279,13 @@ class DockerCluster(WithDisks, Flooding):
         with self._damaging:
             self._pauses[host] += 1
             if self._pauses[host] == 1:
-                self._boxes[host].pause()
+                self._freeze(host)
+
+    def _freeze(self, host: str) -> None:
+        """Not while a program is being started in it: the engine would wait for that, and keep everybody waiting who
+        asks for the container, until it thaws, which it could not be told any more."""
+        self._hosts[host].await_start()
+        self._boxes[host].pause()
 
     def resume(self, host: str) -> None:
         with self._damaging:
@@ -283,8 +297,9 @@ class DockerCluster(WithDisks, Flooding):
         with self._damaging:
             self._kills[host] += not for_good
             target = self._hosts[host]
-            if isinstance(target, Server):
-                target.standing_by.wait(REVIVAL)
+            target.await_start()
+            if isinstance(target, Client):
+                target.doom()
             thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
             self._helper.kill(self._boxes[host], thaw)
             if isinstance(target, Server):
@@ -297,10 +312,12 @@ class DockerCluster(WithDisks, Flooding):
                 self._wiped.add(host)
             if self._kills[host] or self.life(host) is not None:
                 return
+            if self._pauses[host]:
+                self._boxes[host].unpause()  # nothing can be started in what is frozen
             self._revive(host, wiped=host in self._wiped)
             self._wiped.discard(host)
             if self._pauses[host]:
-                self._boxes[host].pause()
+                self._freeze(host)
 
     def _revive(self, host: str, *, wiped: bool) -> None:
         """Start a host's program, and give it its wall clock again: a new process begins with true time. Between its

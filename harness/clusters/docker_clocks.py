@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,19 +32,23 @@ class HostClocks:
         self._boxes = boxes
         self._ask = ask
         self._clocks: dict[str, _Clock] = {}
+        # Or a restart could put back what a fault has just replaced.
+        self._setting = threading.RLock()
 
     def set(self, host: str, offset: float, rate: float) -> None:
         """``offset`` in seconds, ``rate`` in seconds a second."""
-        self._clocks[host] = _Clock(round(offset * 1e9), rate)
-        self.set_again(host)
+        with self._setting:
+            self._clocks[host] = _Clock(round(offset * 1e9), rate)
+            self.set_again(host)
 
     def was_set(self, host: str) -> bool:
         return host in self._clocks
 
     def set_again(self, host: str) -> None:
         """A process that was started since has true time."""
-        clock = self._clocks[host]
-        self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
+        with self._setting:
+            clock = self._clocks[host]
+            self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
 
     def read(self, host: str) -> int:
         """As the host's own program reads it; from its memory where it does not answer, because it is paused; and for a

@@ -6,8 +6,11 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from docker.errors import APIError
@@ -20,6 +23,8 @@ STANDBY: Final = ["sh", "-c", 'read -r how || exit; [ "$how" = kept ] || rm -rf 
 AGENT: Final = ["python3", "-m", "harness.client_agent"]
 Spare = Callable[[Box, list[int]], None]
 """Tells the helper which processes of a box do not count; see :meth:`harness.containers.helper.Helper.spare`."""
+REVIVAL: Final = 5.0
+"""Seconds in which a program that was started answers, or stands by."""
 Entries = queue.SimpleQueue[Callable[[], None] | None]
 """What clients tell, to be recorded one after the other by one thread."""
 
@@ -45,6 +50,10 @@ class Server:
         self.standing_by = threading.Event()
         """Is the next program ready, and known to be spared? One that is killed before would take it along."""
 
+    def await_start(self) -> None:
+        """Until nothing is being started any more."""
+        self.standing_by.wait(REVIVAL)
+
     def stand_by(self, spare: Spare) -> None:
         """Get the next program ready; ``spare`` is told which process must not be taken for the host's own."""
         with self._lock:
@@ -54,8 +63,10 @@ class Server:
 
     def start(self, *, wiped: bool, spare: Spare) -> None:
         """Run the program; ``wiped`` without what an earlier one has left."""
+        if not self.standing_by.wait(REVIVAL):
+            raise RuntimeError(f"nothing stands by on {self.name}")
         with self._lock:
-            assert self._next is not None, f"nothing stands by on {self.name}"
+            assert self._next is not None
             self.standing_by.clear()
             spare(self.box, [])
             self._next.send(b"wiped" if wiped else b"kept")
@@ -86,6 +97,16 @@ class Server:
                 channel.close()
 
 
+@dataclass(eq=False, slots=True)
+class _Life:
+    """One process of the client program. What it said may be heard when the next one lives already."""
+
+    conversation: Conversation | None = None
+    first_answer: Future[Any] | None = None
+    doomed: bool = False
+    """Will it end, or has it, without being to blame for it?"""
+
+
 class Client:
     """A host with the client program on it."""
 
@@ -101,25 +122,41 @@ class Client:
         self._environment = dict(environment)
         self._hung = threading.Event()
         self._record: Record | None = None
-        self._conversation: Conversation | None = None
+        self._life = _Life()
+        self._until_ns: int | None = None
 
     def start(self, spare: Spare) -> None:
         """Start the client program, which then waits for its job; ``spare`` is told of its relay, which must outlive
         it."""
         self._hung.clear()
+        life = self._life = _Life()
         relays: list[Channel] = []
 
         def begin(on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> Channel:
             relays.append(self.box.start(AGENT, on_line, on_end=on_end, environment=self._environment))
             return relays[0]
 
-        self._conversation = Conversation(begin, self._on_event)
+        life.conversation = Conversation(begin, partial(self._on_event, life))
+        life.first_answer = life.conversation.request("ping")
         spare(self.box, [relays[0].pid()])
 
     @property
     def conversation(self) -> Conversation:
-        assert self._conversation is not None, f"{self.name} was never started"
-        return self._conversation
+        assert self._life.conversation is not None, f"{self.name} was never started"
+        return self._life.conversation
+
+    @property
+    def started(self) -> bool:
+        return self._life.conversation is not None
+
+    def await_start(self) -> None:
+        """Until the program has parted from its relay: what strikes before that strikes neither."""
+        if self._life.first_answer is not None:
+            futures.wait([self._life.first_answer], REVIVAL)
+
+    def doom(self) -> None:
+        """It is going to be killed."""
+        self._life.doomed = True
 
     @property
     def hung(self) -> bool:
@@ -130,7 +167,7 @@ class Client:
         return self._joined(self.conversation.request("run", job=job))
 
     def _joined(self, loop: Future[Any]) -> Callable[[float], bool]:
-        loop.add_done_callback(self._note_failure)
+        loop.add_done_callback(partial(self._note_failure, self._life))
 
         def join(timeout: float) -> bool:
             deadline = time.monotonic() + timeout
@@ -142,27 +179,46 @@ class Client:
 
         return join
 
-    def _note_failure(self, loop: Future[Any]) -> None:
-        """A program that was killed is no failure; one that raised is."""
-        if not loop.cancelled() and isinstance(loop.exception(), Refused):
-            self.failure = f"the client program on {self.name} failed: {loop.exception()}"
+    def _note_failure(self, life: _Life, loop: Future[Any]) -> None:
+        """A program that was killed is no failure; one that raised is, and one that is gone by itself."""
+        if loop.cancelled() or (error := loop.exception()) is None:
+            return
+        if isinstance(error, Refused) or not life.doomed:
+            self.failure = f"the client program on {self.name} failed: {error}"
 
-    def _on_event(self, event: dict[str, Any]) -> None:
-        if event.get("hung"):
+    def _on_event(self, life: _Life, event: dict[str, Any]) -> None:
+        if event.get("hung") and life is self._life:
             self._hung.set()
         if "entry" in event and self._record is not None:
-            record, conversation = self._record, self._conversation
+            record = self._record
 
             def take() -> None:
-                record(**event["entry"])
-                if event.get("waits") and conversation is not None:
-                    _go(conversation)
+                if self._until_ns is None or event["entry"]["time"] <= self._until_ns:
+                    record(**event["entry"])
+                if event.get("waits") and life.conversation is not None:
+                    _go(life.conversation)
 
             self._entries.put(take)
 
+    def hear_until(self, time_ns: int) -> None:
+        """Record nothing that happens later."""
+        self._until_ns = time_ns
+
     def close(self) -> None:
-        if self._conversation is not None:
-            self._conversation.close()
+        self.doom()
+        if self._life.conversation is not None:
+            self._life.conversation.close()
+
+
+def hear_out(clients: Sequence[Client], thaw: Callable[[], object], patience: float) -> None:
+    """End the history of all clients at one moment: now. If one were heard for longer than the others, it could be
+    seen to get a lock whose release was not heard any more. What they have said before is on its way: a ping is
+    answered after it. ``thaw`` lets those go on that are frozen."""
+    now = time.monotonic_ns()
+    for client in clients:
+        client.hear_until(now)
+    thaw()
+    futures.wait([client.conversation.request("ping") for client in clients], patience)
 
 
 def _go(conversation: Conversation) -> None:

@@ -13,6 +13,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from ..containers.gate import Gate
 from ..errors import EnvironmentLacking, UsageError
 from .base import Address, Role
 from .kinds import (
@@ -64,6 +65,7 @@ class RedisServers:
             )
         self.kind = kind
         self.addresses: dict[str, str] = {}
+        self.gate = Gate()
         self.roles: dict[str, Role] = {
             **dict.fromkeys(servers(nodes), "server"),
             **dict.fromkeys(sentinels(kind), "sentinel"),
@@ -135,7 +137,7 @@ class RedisServers:
     def _ask(self, host: str, question: Callable[[redis.Redis], Any]) -> Any:
         """The answer, None if there was none."""
         try:
-            with self._client(host) as client:
+            with self.gate.open(), self._client(host) as client:
                 return question(client)
         except (redis.RedisError, OSError):
             return None

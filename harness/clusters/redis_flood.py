@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any, Final
 
 import redis
@@ -37,10 +37,16 @@ SETTINGS: Final = ("maxmemory", "maxmemory-policy")
 
 
 class Floods:
-    """Floods of servers; ``address`` is asked where a host's server is. Nothing is asked of a server under the lock."""
+    """Floods of servers; ``address`` is asked where a host's server is, and ``gate`` each time before it is dialled.
+    Nothing is asked of a server under the lock."""
 
-    def __init__(self, address: Callable[[str], tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        address: Callable[[str], tuple[str, int]],
+        gate: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._address = address
+        self._gate = gate
         self._wanted: Counter[str] = Counter()
         self._rising: set[str] = set()
         self._settings: dict[str, dict[str, str]] = {}
@@ -146,10 +152,8 @@ class Floods:
         client = redis.Redis(
             host=address, port=port, db=DATABASE, socket_timeout=ASK, socket_connect_timeout=ASK, retry=retry
         )
-        try:
+        with self._gate(), closing(client):
             yield client
-        finally:
-            client.close()
 
 
 class Flooding:

@@ -105,7 +105,8 @@ class Conversation:
         try:
             self.tell(op, id=number, **fields)
         except Unanswered as error:
-            future.set_exception(error)
+            with contextlib.suppress(InvalidStateError):  # the end of the program has been told already
+                future.set_exception(error)
         return future
 
     def ask(self, op: str, *, patience: float = 10.0, **fields: Any) -> Any:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from .engine import Box, Deployment, in_parallel
+from .gate import Gate
 from .helper import Helper
 from .toxiproxy import Link, Links
 
@@ -18,14 +19,19 @@ Peers = Mapping[str, tuple[str, int]]
 
 
 def open_links(
-    deployment: Deployment, image: str, helper: Helper, clients: Mapping[str, Box], peers: Peers
+    deployment: Deployment,
+    image: str,
+    helper: Helper,
+    clients: Mapping[str, Box],
+    peers: Peers,
+    gate: Gate,
 ) -> dict[str, Links]:
     """Start a proxy beside each client and lead all its connections to ``peers`` through it."""
 
     def start(client: str) -> Links:
         deployment.box(f"{client}-proxy", image, "proxy", within=clients[client], command=COMMAND)
         ends = [Link(name, *peers[name], FIRST_PORT + number) for number, name in enumerate(peers)]
-        links = Links(clients[client].ip, ends)
+        links = Links(clients[client].ip, ends, gate=gate.open)
         links.start()
         return links
 

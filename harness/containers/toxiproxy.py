@@ -14,7 +14,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -68,9 +68,16 @@ Toxiproxy().update_api_consumer(_HOST, _PORT)
 
 class Links:
     """One client's links to servers. Methods may be called from several threads, and raise :exc:`SidecarError` if the
-    proxy does not answer."""
+    proxy does not answer. ``gate`` is asked each time before the proxy is dialled."""
 
-    def __init__(self, host: str, links: Sequence[Link], port: int = PORT) -> None:
+    def __init__(
+        self,
+        host: str,
+        links: Sequence[Link],
+        port: int = PORT,
+        gate: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._gate = gate
         self.links = {link.server: link for link in links}
         self._api = (host, port)
         self._numbers = itertools.count(1)
@@ -230,7 +237,8 @@ class Links:
         before = _HOST.value, _PORT.value
         _HOST.value, _PORT.value = self._api
         try:
-            yield Toxiproxy()
+            with self._gate():
+                yield Toxiproxy()
         except (requests.RequestException, InvalidToxic, NotFound, ProxyExists) as error:
             raise SidecarError(f"Toxiproxy at {self._api[0]}:{self._api[1]}: {error}") from error
         finally:

@@ -1,0 +1,176 @@
+"""Hosts in containers: faults that meet on one of them, and what is heard of clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker_hosts import Client, Entries, hear_out
+from harness.containers.channel import Conversation, Unanswered
+
+Step = Callable[[DockerCluster, str], None]
+
+
+class FakeChannel:
+    """A client program that answers pings at once, as far as it is not cut off."""
+
+    errors = ("Killed",)
+    alive = True
+
+    def __init__(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self.say, self.end = on_line, on_end
+
+    def pid(self) -> int:
+        return 1
+
+    def send(self, line: bytes) -> None:
+        if not self.alive:
+            self.end()
+            raise BrokenPipeError
+        if b'"ping"' in line:
+            number = line.split(b'"id":')[1].split(b",")[0].rstrip(b"}")
+            self.say(b'{"id": %s, "ok": null}' % number)
+
+    def close(self) -> None:
+        self.end()
+
+
+class FakeBox:
+    ip = ""
+
+    def start(self, command: Any, on_line: Any, *, on_end: Any, environment: Any) -> FakeChannel:
+        del command, environment
+        self.channel = FakeChannel(on_line, on_end)
+        return self.channel
+
+
+def client(entries: Entries) -> tuple[Client, FakeBox]:
+    box = FakeBox()
+    made = Client("c0", box, entries, {})  # type: ignore[arg-type]
+    made.start(lambda box, pids: None)
+    return made, box
+
+
+def test_a_client_program_that_ends_by_itself_is_a_failure_and_one_that_is_killed_is_none() -> None:
+    one, box = client(Entries())
+    join = one.launch({}, lambda **entry: None)
+    box.channel.end()
+    assert join(1)
+    assert one.failure is not None
+    assert "the client program on c0 failed: the program has ended; it said: Killed" in one.failure
+    two, box = client(Entries())
+    join = two.launch({}, lambda **entry: None)
+    two.doom()
+    old = box.channel
+    two.start(lambda box, pids: None)
+    old.end()
+    assert join(1)
+    assert two.failure is None
+
+
+def test_what_a_dead_program_waited_for_does_not_let_the_next_one_go_on() -> None:
+    entries = Entries()
+    one, box = client(entries)
+    one.launch({}, lambda **entry: None)
+    old = box.channel
+    one.start(lambda box, pids: None)
+    sent: list[bytes] = []
+    box.channel.send = sent.append  # type: ignore[method-assign,assignment]
+    old.say(b'{"entry": {"time": 1}, "waits": true}')
+    take = entries.get()
+    assert take is not None
+    take()
+    assert sent == []
+
+
+def test_all_clients_are_heard_up_to_one_moment() -> None:
+    entries = Entries()
+    one, box = client(entries)
+    heard: list[int] = []
+    one.launch({}, lambda **entry: heard.append(entry["time"]))
+    before = time.monotonic_ns()
+
+    def thaw() -> None:
+        box.channel.say(b'{"entry": {"time": %d}}' % before)
+        box.channel.say(b'{"entry": {"time": %d}}' % time.monotonic_ns())
+
+    hear_out([one], thaw, 1.0)
+    for _ in range(2):
+        take = entries.get()
+        assert take is not None
+        take()
+    assert heard == [before]
+
+
+def test_a_program_that_ends_while_it_is_asked_has_not_answered() -> None:
+    channel: list[FakeChannel] = []
+
+    def begin(on_line: Any, on_end: Any) -> Any:
+        channel.append(FakeChannel(on_line, on_end))
+        return channel[0]
+
+    conversation = Conversation(begin, lambda event: None)
+    channel[0].alive = False
+    future: Future[Any] = conversation.request("run")
+    assert isinstance(future.exception(1), Unanswered)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DockerCluster]:
+    cluster = DockerCluster(
+        kind="redis-single",
+        nodes=0,
+        clients=Clients(1),
+        seed=0,
+        resource='{"fencing": "off", "stock": {}}',
+        options={},
+        needs=frozenset(),
+    )
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.stop_all()
+
+
+def pause(cluster: DockerCluster, host: str) -> None:
+    cluster.pause(host)
+
+
+def resume(cluster: DockerCluster, host: str) -> None:
+    cluster.resume(host)
+
+
+def kill(cluster: DockerCluster, host: str) -> None:
+    cluster.kill(host)
+
+
+def start(cluster: DockerCluster, host: str) -> None:
+    cluster.start(host, wiped=False)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("host", ["n1", "c0"])
+@pytest.mark.parametrize(
+    "steps",
+    [(kill, pause, start), (pause, kill, start), (kill, start, pause, kill, start), (kill, start, pause)],
+    ids=lambda steps: "-".join(step.__name__ for step in steps),
+)
+def test_a_host_that_is_killed_and_paused_comes_back(
+    cluster: DockerCluster, host: str, steps: tuple[Step, ...]
+) -> None:
+    """The engine waits for ever for a program that it is starting while the container is frozen."""
+    began = time.monotonic()
+    for step in steps:
+        step(cluster, host)
+    assert cluster.state(host) == "paused"
+    resume(cluster, host)
+    deadline = time.monotonic() + 5
+    while cluster.state(host) != "running":
+        assert time.monotonic() < deadline
+    assert time.monotonic() - began < 10

@@ -1,0 +1,82 @@
+"""A run that is cut short: nobody goes on to fault, ask or dial what is being removed."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from harness.clusters import sim
+from harness.containers.gate import Gate, Shut
+from harness.nemesis import Nemesis
+from harness.plan import FaultSpec, Plan
+from harness.runner import Runner
+
+
+def test_nobody_passes_a_gate_that_is_shut_and_who_is_outside_is_waited_for() -> None:
+    gate = Gate()
+    came_back = threading.Event()
+    out = threading.Event()
+
+    def dial() -> None:
+        with gate.open():
+            out.set()
+            time.sleep(0.1)
+            came_back.set()
+
+    threading.Thread(target=dial).start()
+    assert out.wait(5)
+    gate.shut()
+    assert came_back.is_set()
+    with pytest.raises(Shut), gate.open():
+        pass
+
+
+def test_who_never_comes_back_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.containers.gate.PATIENCE", 0.05)
+    gate = Gate()
+    with gate.open():
+        gate.shut()
+
+
+class _Broken:
+    """A cluster whose clients cannot be launched."""
+
+    backend = "docker"
+    kind = "redis-single"
+    abilities = sim.abilities("redis-single")
+    hosts = ()
+
+    def run(self, main: object) -> None:
+        assert callable(main)
+        main()
+
+    def clock(self) -> tuple[int, int]:
+        return time.monotonic_ns(), time.time_ns()
+
+    def tap(self, tap: object) -> None:
+        raise RuntimeError("broken on purpose")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_the_nemesis_ends_with_a_run_that_is_cut_short(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would strike for ever, at addresses that are not the cluster's any more."""
+
+    def cut_short(self: Nemesis) -> None:
+        raise error
+
+    monkeypatch.setattr(Nemesis, "stop", cut_short)
+    plan = Plan(lock="redis-token", time_limit=0.3, settle=0.1, faults=(FaultSpec("kill", every=100.0, for_=1.0),))
+    runner = Runner(plan, _Broken(), writer=None, progress=None)  # type: ignore[arg-type]
+    if error is KeyboardInterrupt:
+        runner.run()
+    else:
+        with pytest.raises(error):
+            runner.run()
+    deadline = time.monotonic() + 5
+    while any(thread.name == "nemesis" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
