@@ -66,6 +66,8 @@ def listing(what: str, console: Console) -> None:
     for name, about in LISTS[what]():
         table.add_row(name, about.replace("[", r"\["))
     console.print(table)
+    if what == "locks":
+        console.print(*("", *(f"[{letter}] {meaning}" for letter, meaning in SAFETY.items())), sep="\n", markup=False)
 
 
 def show_lock(name: str, console: Console) -> None:

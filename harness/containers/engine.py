@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -184,9 +184,15 @@ class Deployment:
 
 
 def in_parallel(calls: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Call all of them, a few at a time; the results in order. The first error is raised when all have ended."""
+    """Call all of them, a few at a time; the results in order. The first error is raised when all have ended, an
+    interrupt when those have that had begun: a container made later would outlive the removal of the others."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        futures = [pool.submit(call) for call in calls]
+        try:
+            futures = [pool.submit(call) for call in calls]
+            wait(futures)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return [future.result() for future in futures]
 
 
