@@ -180,7 +180,7 @@ class Nemesis:
         value = {"id": self._ids, "fault": spec.fault, "hosts": [], "observed": {}}
         self._ids += 1
         late = f"its event {spec.on!r} (number {spec.nth}) did not come in time"
-        why = late if spec.on else "its time came too late"
+        why = late if spec.on else "its time came too late to see what it does (a longer time limit gives it room)"
         self._recorder.nemesis("inject", value, type_="fail", error=f"never struck: {why}")
 
     def _work(self) -> None:

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ..containers.gate import Gate
-from ..errors import EnvironmentLacking, UsageError
+from ..errors import EnvironmentLacking
 from .base import Address, Role
 from .kinds import (
     DOWN_AFTER_MS,
@@ -35,9 +35,6 @@ START: Final = 20.0
 READINGS: Final = 5
 Addresses = Mapping[str, str]
 """Host name to IP address."""
-PERSISTENCE: Final = ("always", "everysec", "no")
-"""When a Redis syncs its log, the usual first; with ``no`` it keeps none."""
-_OPTIONS: Final = ("persistence", "maxmemory", "maxmemory_policy", "replica_priority")
 # Every start of a program: its configuration is written when it has none, that is at first and after a loss of data.
 _START: Final = """
 [ -s /data/conf ] || printf "%s" "$CONF" > /data/conf
@@ -55,14 +52,7 @@ class RedisServers:
     """Redis servers, and sentinels where the kind has them. ``addresses`` are filled in once the hosts exist."""
 
     def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
-        for name in options:
-            if name not in _OPTIONS:
-                raise UsageError(f"server_options: expected one of {', '.join(_OPTIONS)}, got {name!r}")
-        persistence = options.get("persistence", PERSISTENCE[0])
-        if persistence not in PERSISTENCE:
-            raise UsageError(
-                f"server_options: persistence must be one of {', '.join(PERSISTENCE)}, got {persistence!r}"
-            )
+        persistence = options.get("persistence", "always")
         self.kind = kind
         self.addresses: dict[str, str] = {}
         self.gate = Gate()

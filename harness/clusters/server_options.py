@@ -9,6 +9,7 @@ from ..errors import UsageError, unknown_name
 from ..sim.servers.redis_config import POLICIES, memory_size
 
 PERSISTENCE: Final = {"sim": ("always", "no"), "docker": ("always", "everysec", "no")}
+"""When a Redis syncs its log, by backend, the usual first; with ``no`` it keeps none."""
 _OPTIONS: Final = ("persistence", "maxmemory", "maxmemory_policy", "replica_priority")
 
 
