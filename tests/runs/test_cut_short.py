@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.clusters import sim
 from harness.containers.gate import Gate, Shut
+from harness.history import History
 from harness.nemesis import Nemesis
-from harness.plan import FaultSpec, Plan
+from harness.plan import FaultSpec, Plan, dump
 from harness.runner import Runner
+from harness.runs import complete, rejudge
+from harness.store import HISTORY, PLAN
 
 
 def test_nobody_passes_a_gate_that_is_shut_and_who_is_outside_is_waited_for() -> None:
@@ -80,3 +86,30 @@ def test_the_nemesis_ends_with_a_run_that_is_cut_short(
     while any(thread.name == "nemesis" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def _entry(seconds: float, process: int, f: str, type_: str = "info", value: Any = None) -> dict[str, Any]:
+    client = {} if process < 0 else {"key": "k0", "node": f"c{process}"}
+    time_ns = int(seconds * 1e9)
+    return {"time": time_ns, "wall": time_ns, "process": process, "type": type_, "f": f, "value": value, **client}
+
+
+def test_a_killed_run_is_judged_by_what_was_heard_of_all_clients(tmp_path: Path) -> None:
+    """c0 has released its lock, which was not written any more; the next grant was. Nobody is to blame."""
+    settings = {"clients": ["c0", "c1"], "discipline": "trusting", "ttl": 2.0, "hold": 0.1, "slack": 1.0}
+    grant = {"fence": 1, "valid_for": 2.0}
+    told = [
+        _entry(1.0, -1, "start", value=settings),
+        _entry(1.2, 1, "acquire", "invoke"),
+        _entry(1.1, 0, "acquire", "invoke"),  # heard a little later
+        _entry(1.3, 0, "acquire", "ok", grant),
+        _entry(1.4, 1, "acquire", "ok", grant),
+        _entry(1.45, 1, "read", "invoke"),
+    ]
+    lines = [json.dumps({"index": index, **entry}) + "\n" for index, entry in enumerate(told)]
+    (tmp_path / HISTORY).write_text("".join(lines))
+    (tmp_path / PLAN).write_text(dump(complete(Plan(lock="redis-token", cluster="docker", clients=2))))
+    assert rejudge(tmp_path).verdicts["mutual-exclusion"].valid is None
+    assert [op.time for op in History.load(tmp_path / HISTORY)] == sorted(entry["time"] for entry in told)
+    (tmp_path / PLAN).write_text(dump(complete(Plan(lock="redis-token", clients=2))))
+    assert rejudge(tmp_path).verdicts["mutual-exclusion"].valid is False, "a simulated run is written as it happens"
