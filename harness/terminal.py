@@ -34,6 +34,8 @@ def print_result(result: Result, *, json: bool, quiet: bool) -> None:
     console.print(Panel(body, title=f"{word}: {result.plan.lock}", title_align="left", border_style=colour))
     if result.folder is not None:
         console.print(f"report: {result.folder / REPORT}", soft_wrap=True)
+    if left := result.document["cluster"].get("left_behind"):
+        console.print(f"not everything could be removed: {left}", soft_wrap=True)
 
 
 def _numbers(result: Result) -> str:

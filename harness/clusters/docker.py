@@ -18,7 +18,7 @@ from ..containers.helper import Helper
 from ..containers.images import Images
 from ..containers.sidecar import open_links
 from ..containers.toxiproxy import Links as Proxies
-from ..errors import UNKNOWN, HarnessError
+from ..errors import UNKNOWN, EnvironmentLacking, HarnessError
 from . import kinds
 from .base import Address, Facts, Links, Record, Shape, Snare, State, Tap
 from .docker_clocks import HostClocks
@@ -114,12 +114,20 @@ class DockerCluster(WithDisks, Flooding):
                 self.start_all()
                 main()
             finally:
-                self.stop_all()
+                self._stop_or_say_so()
         if self._error is not None:
             raise self._error
         for host in self._hosts.values():
             if isinstance(host, Client) and host.failure:
                 raise ClientError(host.failure)
+
+    def _stop_or_say_so(self) -> None:
+        """A run that is over is judged, also if the engine then fails to remove what it ran on."""
+        try:
+            with engine_errors():
+                self.stop_all()
+        except EnvironmentLacking as error:
+            self._about["left_behind"] = str(error)
 
     def start_all(self) -> None:
         """Everything up to servers that know each other and clients that wait for a job."""

@@ -73,13 +73,19 @@ def _brief(error: BaseException) -> str:
 
 
 def _myself(pid: int | None = None) -> str:
-    """A process, named so that a later one with the same number is told apart: its number and its start time."""
+    """A process, named so that a later one with the same number is told apart: its number, its start time, and the
+    table of processes that both are read from."""
     pid = os.getpid() if pid is None else pid
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
-    return f"{pid}:{stat.rpartition(')')[2].split()[19]}"
+    return f"{pid}:{stat.rpartition(')')[2].split()[19]}:{_table()}"
+
+
+def _table() -> str:
+    """Which process numbers are meant: those in a container are others."""
+    return str(Path("/proc/self/ns/pid").readlink())
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +239,8 @@ def _alive(owner: str) -> bool:
     if owner == BY_HAND:
         return True
     pid = owner.partition(":")[0]
+    if not owner.endswith(_table()):
+        return True  # nobody here can tell; 'clean --all' removes it
     return pid.isdigit() and _myself(int(pid)) == owner
 
 

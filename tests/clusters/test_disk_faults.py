@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from harness.clusters.docker import Clients, DockerCluster
-from harness.clusters.docker_kinds import RedisServers
+from harness.clusters.server_options import completed
 from harness.containers.engine import HOST, OWNER, RUN, connect, found, remove
 from harness.errors import UsageError
 from harness.faults.base import Damage
@@ -265,7 +265,7 @@ def _hangs(pid: int) -> bool:
 @pytest.mark.parametrize("wrong", ["sometimes", "", 1])
 def test_an_unknown_persistence_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match=f"persistence must be one of always, everysec, no, got {wrong!r}"):
-        RedisServers("redis-single", 1, {"persistence": wrong})
+        completed({"persistence": wrong}, "docker")
 
 
 def test_the_simulator_refuses_what_it_cannot_do() -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from docker.errors import DockerException
 
 from harness.clusters.docker import ClientError
-from harness.containers.engine import OWNER, connect
+from harness.containers.engine import OWNER, Deployment, connect
 from harness.history import History
 from harness.nemesis import default_specs
 from harness.plan import FaultSpec, Plan
@@ -196,3 +197,21 @@ def test_a_cluster_by_hand_stays_until_it_is_taken_down() -> None:
 def test_the_doctor_finds_nothing_missing() -> None:
     said = harness("doctor")
     assert said.returncode == 0, said.stdout
+
+
+def test_a_run_that_is_over_is_judged_though_its_removal_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[Deployment] = []
+
+    def fails(deployment: Deployment) -> None:
+        removed.append(deployment)
+        raise DockerException("the engine is away")
+
+    close = Deployment.close
+    monkeypatch.setattr(Deployment, "close", fails)
+    try:
+        result = on_docker("redis-token", time_limit=5.0)
+    finally:
+        for deployment in removed:
+            close(deployment)
+    assert result.valid is True
+    assert "the engine is away" in result.document["cluster"]["left_behind"]
