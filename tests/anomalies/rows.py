@@ -187,7 +187,8 @@ SERVERS: Final = [
         time_limit=40.0,
         stagger=0.5,
         faults=(
-            spec("partition-replicas", "acquire:invoke", client=0, for_=0.5),
+            # Until a replica is promoted: what a killed process has sent, its kernel delivers as soon as it can.
+            spec("partition-replicas", "acquire:invoke", client=0, for_=4.0),
             spec("failover", "acquire", client=0, for_=8.0),
         ),
     ),
