@@ -22,7 +22,7 @@ from .client_program import Job, event
 from .workloads.client import Client
 
 Message = dict[str, Any]
-RELAY: Final = 0.001
+RELAY: Final = 0.004
 """Seconds after a message in which further ones are collected."""
 _AT_ONCE: Final = ("ping", "clock", "hang", "go")
 
