@@ -39,6 +39,7 @@ class Runner:
         self._joins: list[Callable[[float], bool]] = []
         self._generations: dict[str, int] = {}
         self._began_ns = 0
+        self._ended: tuple[int, int] | None = None
         self.over = False
         """Is all done that could be interrupted, but for the removal of the cluster?"""
 
@@ -51,10 +52,25 @@ class Runner:
         except KeyboardInterrupt:
             reason = "interrupted"
         finally:
-            self.recorder.nemesis("stop", {"reason": reason})
+            self.recorder.nemesis("stop", {"reason": reason}, at=self._end())
             self.recorder.close()
 
+    def _end(self) -> tuple[int, int] | None:
+        """When the run ended, not when its cluster was removed: in between nobody is heard, which must not look as if
+        nobody had got the lock. What clients still told at the very end comes before it."""
+        if self._ended is None:
+            return None
+        mono, wall = self._ended
+        late = max(0, max(self.recorder.history.time, default=mono) - mono)
+        return mono + late, wall + late
+
     def _control(self) -> None:
+        try:
+            self._play()
+        finally:
+            self._ended = self._cluster.clock()
+
+    def _play(self) -> None:
         plan, cluster = self._plan, self._cluster
         self._began_ns = time.monotonic_ns()
         self.recorder.nemesis("start", self._settings())

@@ -16,7 +16,7 @@ from harness.history import History
 from harness.nemesis import Nemesis
 from harness.plan import FaultSpec, Plan, dump
 from harness.runner import Runner
-from harness.runs import complete, rejudge
+from harness.runs import complete, open_cluster, rejudge
 from harness.store import HISTORY, PLAN
 
 
@@ -113,3 +113,29 @@ def test_a_killed_run_is_judged_by_what_was_heard_of_all_clients(tmp_path: Path)
     assert [op.time for op in History.load(tmp_path / HISTORY)] == sorted(entry["time"] for entry in told)
     (tmp_path / PLAN).write_text(dump(complete(Plan(lock="redis-token", clients=2))))
     assert rejudge(tmp_path).verdicts["mutual-exclusion"].valid is False, "a simulated run is written as it happens"
+
+
+def test_a_run_ends_when_it_ends_and_not_when_its_cluster_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In between nobody is heard: a gap there would look as if nobody had got the lock."""
+    now = [1_000_000_000, 5_000_000_000]
+    plan = complete(Plan(lock="redis-token", time_limit=1.0))
+    runner = Runner(plan, open_cluster(plan), writer=None, progress=None)
+
+    def cluster_run(main: Any) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            main()
+        now[0] += 9_000_000_000  # the removal
+        raise KeyboardInterrupt
+
+    def play() -> None:
+        runner.recorder.nemesis("start", {})
+        now[0] += 500_000_000
+        raise KeyboardInterrupt
+
+    cluster = runner._cluster
+    monkeypatch.setattr(cluster, "run", cluster_run)
+    monkeypatch.setattr(cluster, "clock", lambda: (now[0], now[1]))
+    monkeypatch.setattr(runner.recorder, "_clock", lambda: (now[0], now[1]))
+    monkeypatch.setattr(runner, "_play", play)
+    runner.run()
+    assert [op.time for op in runner.recorder.history] == [1_000_000_000, 1_500_000_000]
