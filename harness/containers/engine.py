@@ -128,16 +128,6 @@ class Box:
         api = self.client.api
         api.exec_start(api.exec_create(self.id, command, environment=environment)["Id"], detach=True)
 
-    def run(self, command: list[str], *, privileged: bool = False) -> str:
-        """Run a program to its end and return what it wrote; raises RuntimeError if it failed."""
-        api = self.client.api
-        made = api.exec_create(self.id, command, privileged=privileged)
-        output: bytes = api.exec_start(made["Id"])
-        status = api.exec_inspect(made["Id"])["ExitCode"]
-        if status != 0:
-            raise RuntimeError(f"{' '.join(command)} failed with {status}: {output.decode(errors='replace').strip()}")
-        return output.decode(errors="replace")
-
     def pause(self) -> None:
         self.client.api.pause(self.id)
 
