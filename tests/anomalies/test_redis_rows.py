@@ -16,7 +16,7 @@ REAL = [row for row in ROWS if row.id in ON_DOCKER]
 
 
 def on_docker(plan: Plan) -> Plan:
-    return msgspec.structs.replace(plan, cluster="docker", time_limit=min(plan.time_limit, 20.0))
+    return msgspec.structs.replace(plan, cluster="docker", time_limit=min(plan.time_limit, 30.0))
 
 
 def explained(result: Result) -> str:
