@@ -32,7 +32,6 @@ import msgspec
 
 from benchmarks.containers_workload import LOCK, TTL, WARM_UP
 from harness.client_program import Job
-from harness.clusters import kinds
 from harness.clusters.base import names
 from harness.clusters.docker import Clients, DockerCluster
 from harness.clusters.docker_hosts import Client
@@ -56,6 +55,8 @@ PINGS: Final = 500
 HEALS_WITHIN: Final = 15.0
 SETTLES: Final = 0.3
 """Seconds between two faults, in which clients get their locks again."""
+KINDS: Final = ("redis-independent", "redis-sentinel", "redis-single")
+"""Most damage first: where there are several servers."""
 FIRST_OPERATION: Final = 15.0
 RATIO: Final = 0.8
 WORKLOAD: Final = "benchmarks.containers_workload"
@@ -105,7 +106,7 @@ def build_images() -> None:
     """What is built once does not count."""
     requirements, _ = requirements_of(f"{WORKLOAD}:Cycles")
     images = Images(connect(), lambda line: print(line, file=sys.stderr))
-    images.redis(), images.client(requirements), images.client(), images.toxiproxy()
+    images.server("redis"), images.client(requirements), images.client(), images.toxiproxy()
 
 
 def launch(
@@ -312,8 +313,7 @@ def memory_figures(there: DockerCluster, which: str) -> list[Figure]:
 
 def kind_for(fault: str) -> str:
     """The first kind of cluster on which a fault can strike; most damage where there are several servers."""
-    order = sorted(kinds.kinds(), key=["redis-independent", "redis-sentinel", "redis-single"].index)
-    return next(kind for kind in order if fault_class(fault).needs <= abilities(kind))
+    return next(kind for kind in KINDS if fault_class(fault).needs <= abilities(kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +427,7 @@ def measure(rounds: int, *, quick: bool) -> tuple[list[Figure], list[Strike]]:
     started = Started()
     rest: list[Figure] = []
     found: list[Strike] = []
-    for kind in kinds.kinds():
+    for kind in KINDS:
         for with_, needs in variants(kind, quick=quick).items():
             with started.cluster(kind, with_, needs) as there:
                 if kind == "redis-single" and not with_:

@@ -24,8 +24,8 @@ def up(
     """Start servers of a kind in containers and leave them running; prints their addresses."""
     from .clusters.docker import Clients, DockerCluster
 
-    if kind not in kinds.kinds():
-        raise unknown_name("kind", kind, kinds.kinds())
+    if kind not in kinds.kinds("docker"):
+        raise unknown_name("kind", kind, kinds.kinds("docker"))
     if nodes < 0:
         raise UsageError(f"nodes must not be negative, got {nodes}")
     console = Console(stderr=True, highlight=False)

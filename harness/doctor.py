@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -21,6 +22,7 @@ from requests.exceptions import RequestException
 from rich.console import Console
 from rich.table import Table
 
+from .clusters import kinds
 from .containers import base_image
 from .containers.images import GO, Images, Recipe, context_folder
 from .errors import MISSING, VALID, EnvironmentLacking
@@ -166,10 +168,11 @@ def _base(here: str | None, can_pull: bool, can_make: bool) -> Finding:
 
 def _images(images: Images, base: str | None) -> Iterator[Finding]:
     # Without a base there can be no tag to look for, and asking would make the base.
-    recipes = {"redis": images.redis_recipe, "client": images.client_recipe} if base else {}
-    for name in ("redis", "client"):
+    families = sorted({kinds.KINDS[kind].family for kind in kinds.kinds("docker")})
+    recipes = {name: partial(images.server_recipe, name) for name in families} | {"client": images.client_recipe}
+    for name, recipe in recipes.items():
         try:
-            present = images.present(recipes[name]()) if recipes else False
+            present = images.present(recipe()) if base else False
         except EnvironmentLacking as error:
             yield Finding(f"{name} image", "missing", str(error))
             continue

@@ -46,7 +46,7 @@ def _checkers() -> list[tuple[str, str]]:
 
 
 def _kinds() -> list[tuple[str, str]]:
-    return [(kind, f"{kinds.default_nodes(kind)} nodes unless told otherwise") for kind in kinds.kinds()]
+    return [(name, f"{kind.about}; {kind.nodes} unless told otherwise") for name, kind in sorted(kinds.KINDS.items())]
 
 
 LISTS: dict[str, Callable[[], list[tuple[str, str]]]] = {

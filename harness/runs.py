@@ -25,7 +25,7 @@ from checkers.base import Verdict, merge, run_all
 
 from . import client_program, story
 from .client_program import find_lock, find_workload
-from .clusters import docker_kinds, kinds, server_options, sim
+from .clusters import docker_kinds, kinds, server_options, sim_kinds
 from .clusters.base import Cluster
 from .clusters.sim import SimCluster
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
@@ -43,7 +43,7 @@ INSISTS: Final = 3
 UNHEARD_NS: Final = 100_000_000
 """What a client tells is recorded within so much time."""
 SOCKET: Final = "/var/run/docker.sock"
-BACKENDS: Final = {"sim": sim.abilities, "docker": docker_kinds.abilities}
+BACKENDS: Final = {"sim": sim_kinds.abilities, "docker": docker_kinds.abilities}
 """What faults may do to a cluster of a kind, by backend."""
 
 
@@ -85,9 +85,12 @@ def complete(plan: Plan) -> Plan:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
     if kind not in kinds.kinds():
         raise UsageError(f"there is no cluster of kind {kind!r}; there are {', '.join(kinds.kinds())}")
+    if kind not in kinds.kinds(plan.cluster):
+        other = next(iter(kinds.KINDS[kind].backends))
+        raise UsageError(f"{plan.lock} runs on {kind}, and that is {kinds.KINDS[kind].about}: --cluster {other}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
-    options = server_options.completed(plan.server_options, plan.cluster)
+    options = server_options.completed(kind, plan.server_options, plan.cluster)
     nodes = plan.nodes or kinds.default_nodes(kind)
     hosts = kinds.host_names(kind, nodes, plan.clients)
     for spec in plan.faults:
@@ -109,7 +112,8 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
             "--cluster sim can, or use an event of a client, such as 'acquire'"
         )
     can = [f"--cluster {other}" for other, abilities in BACKENDS.items() if needs(spec) <= abilities(kind)]
-    can += [f"a {other} cluster" for other in kinds.kinds() if needs(spec) <= BACKENDS[backend](other)]
+    family = [other for other in kinds.kinds(backend) if kinds.KINDS[other].family == kinds.KINDS[kind].family]
+    can += [f"a {other} cluster" for other in family if needs(spec) <= BACKENDS[backend](other)]
     hint = f"{can[0]} can" if can else f"it can: {', '.join(sorted(able))}"
     raise UsageError(
         f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {kind} cluster on {backend} cannot do; {hint}"

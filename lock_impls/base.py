@@ -37,11 +37,13 @@ class Grant:
 @dataclass(frozen=True, slots=True)
 class Endpoints:
     """Where the servers are. ``addresses`` are (host, port) pairs; with ``kind`` ``redis-sentinel`` they are the
-    sentinels and ``service`` names the monitored primary."""
+    sentinels and ``service`` names the monitored primary. ``account`` is user, password and database, where servers
+    have such."""
 
     kind: str
     addresses: tuple[tuple[str, int], ...]
     service: str = "mymaster"
+    account: str = "harness"
 
 
 @runtime_checkable

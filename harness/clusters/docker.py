@@ -24,9 +24,9 @@ from .base import Address, Facts, Links, Record, Shape, Snare, State, Tap
 from .docker_clocks import HostClocks
 from .docker_disks import WithDisks
 from .docker_hosts import REVIVAL, Client, Entries, Server, hear_out
-from .docker_kinds import RedisServers, abilities
+from .docker_kinds import abilities, family
 from .docker_network import Wires
-from .redis_flood import Flooding, Floods
+from .floods import Flooding, floods_of
 
 RESOURCE: Final = "resource"
 RESOURCE_PORT: Final = 7000
@@ -76,7 +76,7 @@ class DockerCluster(WithDisks, Flooding):
     ) -> None:
         self.kind = kind
         self.abilities = abilities(kind)
-        self.servers = RedisServers(kind, nodes or kinds.default_nodes(kind), options)
+        self.servers = family(kind)(kind, nodes or kinds.default_nodes(kind), options)
         self.deployment = Deployment(connect(), kind, by_hand=by_hand)
         self._clients = clients
         self._names = kinds.clients(clients.count)
@@ -85,8 +85,8 @@ class DockerCluster(WithDisks, Flooding):
         self._resource_config = resource
         self._proxied = bool(needs & PROXIED)
         self._disked = "disk" in needs
-        self._floods = Floods(
-            lambda host: (self.servers.addresses[host], self.servers.port(host)), self.servers.gate.open
+        self._floods = floods_of(
+            kind, lambda host: (self.servers.addresses[host], self.servers.port(host)), self.servers.gate.open
         )
         self._image = image
         self._report = report
@@ -133,32 +133,41 @@ class DockerCluster(WithDisks, Flooding):
         """Everything up to servers that know each other and clients that wait for a job."""
         images = Images(self.deployment.client, self._report)
         client_image = images.client(self._clients.requirements) if self._clients.count else ""
-        server_image = images.ensure(self._image) if self._image else images.redis()
+        server_images = self._server_images(images)
         proxy_image = images.toxiproxy() if self._proxied else ""
         engine = self.deployment.client.version()["Version"]
-        self._about = {"engine": engine, "image": server_image, "client_image": client_image}
+        self._about = {"engine": engine, "image": ", ".join(dict.fromkeys(server_images.values())),
+                       "client_image": client_image}  # fmt: skip
         self._report("starting containers")
         self._closing.callback(self.deployment.close)
         self._closing.callback(self.servers.gate.shut)
         self.deployment.open()
-        self._open_boxes(server_image, client_image)
+        self._open_boxes(server_images, client_image)
         if not self._clients.count:
             self._start_servers()
             return
         self._start_resource()
         self._start_clients()
         self._start_servers()
-        self._clocks = HostClocks(self._helper, self._boxes, self._told_clock)
+        self._clocks = HostClocks(self._helper, self._boxes, self._told_clock, self.servers.set_clock)
         self._wires = Wires(self._helper, self._boxes, self._proxies(proxy_image), self._seed)
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
         self._report("")
 
-    def _open_boxes(self, server_image: str, client_image: str) -> None:
+    def _server_images(self, images: Images) -> dict[str, str]:
+        """By host; an image that the user names stands in for the servers' own."""
+        own = images.ensure(self._image) if self._image else ""
+        return {
+            name: own if own and role == "server" else self.servers.image(images, name)
+            for name, role in self.servers.roles.items()
+        }
+
+    def _open_boxes(self, server_images: dict[str, str], client_image: str) -> None:
         """Start all containers, a few at a time; nothing runs in them yet."""
         make = self.deployment.box
         calls: dict[str, Callable[[], Any]] = {
-            name: partial(make, name, server_image, role, tmpfs={"/data": "mode=777"})
+            name: partial(make, name, server_images[name], role, tmpfs={"/data": "mode=777"})
             for name, role in self.servers.roles.items()
         }
         if self._clients.count:
@@ -168,11 +177,12 @@ class DockerCluster(WithDisks, Flooding):
             calls["helper"] = partial(Helper, self.deployment, client_image, disks=self._disked)
         self._boxes = dict(zip(calls, in_parallel(calls.values()), strict=True))
         if self._clients.count:
-            self._helper: Helper = cast(Helper, self._boxes.pop("helper"))
+            self._helper = self.servers.helper = cast(Helper, self._boxes.pop("helper"))
             self._closing.callback(self._helper.close)
             if self._disked:
                 self._open_disks(self.servers.data_hosts)
         self.servers.addresses.update({name: self._boxes[name].ip for name in self.servers.roles})
+        self.servers.boxes = self._boxes
 
     def _proxies(self, image: str) -> dict[str, Proxies]:
         """A proxy before each client, where faults need one."""

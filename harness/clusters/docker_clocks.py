@@ -25,12 +25,20 @@ class _Clock:
 
 
 class HostClocks:
-    """``ask`` is how a host's own program tells its clock: ns ahead of true time, None if it does not answer."""
+    """``ask`` is how a host's own program tells its clock: ns ahead of true time, None if it does not answer. ``own``
+    moves a clock in a program's own way, where it has one."""
 
-    def __init__(self, helper: Helper, boxes: Mapping[str, Box], ask: Callable[[str], int | None]) -> None:
+    def __init__(
+        self,
+        helper: Helper,
+        boxes: Mapping[str, Box],
+        ask: Callable[[str], int | None],
+        own: Callable[[str, int, float, int], bool],
+    ) -> None:
         self._helper = helper
         self._boxes = boxes
         self._ask = ask
+        self._own = own
         self._clocks: dict[str, _Clock] = {}
         # Or a restart could put back what a fault has just replaced.
         self._setting = threading.RLock()
@@ -48,7 +56,8 @@ class HostClocks:
         """A process that was started since has true time."""
         with self._setting:
             clock = self._clocks[host]
-            self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
+            if not self._own(host, clock.offset_ns, clock.rate, clock.since_ns):
+                self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
 
     def read(self, host: str) -> int:
         """As the host's own program reads it; from its memory where it does not answer, because it is paused; and for a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 REDIS_PORT: Final = 6379
@@ -11,16 +12,45 @@ SERVICE: Final = "mymaster"
 QUORUM: Final = 2
 DOWN_AFTER_MS: Final = 1000
 FAILOVER_TIMEOUT_MS: Final = 5000
+ACCOUNT: Final = "harness"
+"""User, password and database, where servers have such."""
+BOTH: Final = frozenset({"sim", "docker"})
 
-_NODES: Final = {"redis-single": 1, "redis-independent": 5, "redis-sentinel": 3}
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of cluster. ``family`` names the modules that build it: ``sim_<family>`` and ``docker_<family>``, as far
+    as it is there on these ``backends``; ``watchers`` are hosts that look after servers: sentinels, or a manager."""
+
+    family: str
+    port: int
+    about: str
+    nodes: int = 1
+    watchers: int = 0
+    backends: frozenset[str] = BOTH
 
 
-def kinds() -> list[str]:
-    return sorted(_NODES)
+KINDS: Final[dict[str, Kind]] = {
+    "redis-single": Kind("redis", REDIS_PORT, "a Redis"),
+    "redis-independent": Kind("redis", REDIS_PORT, "Redis servers that know nothing of each other", 5),
+    "redis-sentinel": Kind("redis", REDIS_PORT, "a Redis, its replicas, and sentinels", 3, SENTINELS),
+    "mysql-single": Kind("mysql", 3306, "a MariaDB"),
+    "mysql-replicated": Kind("mysql", 3306, "a MariaDB, its replica, and a manager that promotes it", 2, 1),
+    "memcached": Kind("memcached", 11211, "a memcached"),
+    "zookeeper": Kind("zookeeper", 2181, "a ZooKeeper ensemble", 3),
+    "etcd": Kind("etcd", 2379, "an etcd cluster", 3),
+    "chubby": Kind("chubby", 2400, "a Chubby cell, which exists only as a simulation", 5, 0, frozenset({"sim"})),
+    "hazelcast": Kind("hazelcast", 5701, "Hazelcast members with a CP group", 3, 0, frozenset({"docker"})),
+}
+
+
+def kinds(backend: str | None = None) -> list[str]:
+    """The names of all kinds, or of those that a backend can build."""
+    return sorted(name for name, kind in KINDS.items() if backend is None or backend in kind.backends)
 
 
 def default_nodes(kind: str) -> int:
-    return _NODES[kind]
+    return KINDS[kind].nodes
 
 
 def servers(nodes: int) -> list[str]:
@@ -29,8 +59,8 @@ def servers(nodes: int) -> list[str]:
 
 
 def sentinels(kind: str) -> list[str]:
-    """Names of the sentinels, where the kind has them."""
-    return [f"s{number + 1}" for number in range(SENTINELS)] if kind == "redis-sentinel" else []
+    """Names of the hosts that look after the servers, where the kind has them."""
+    return [f"s{number + 1}" for number in range(KINDS[kind].watchers)]
 
 
 def clients(count: int) -> list[str]:

@@ -5,6 +5,7 @@ The same on all backends: it is done with redis-py from the control side, which 
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
@@ -31,7 +32,9 @@ ROOM: Final = 128 << 10
 """Bytes left when the flood begins: not nothing, or clients are refused for want of memory."""
 BATCH: Final = 50
 MOST: Final = 4000
-"""Entries after which a flood gives up."""
+"""Entries after which a flood gives up, unless it was so quick that nothing could be told to be older than they are."""
+TICK: Final = 2.0
+"""Seconds: a Redis measures the age of a key in whole ones, and evicts among keys of one age as it happens."""
 POLICY: Final = "volatile-lru"
 SETTINGS: Final = ("maxmemory", "maxmemory-policy")
 
@@ -112,8 +115,11 @@ class Floods:
         facts: Facts = {"entries": 0, "evicted": 0, "others": 0, "keys_before": keys, "keys_after": keys}
         client.config_set("maxmemory-policy", POLICY)
         client.config_set("maxmemory", info["used_memory"] + ROOM)
-        for first in range(0, MOST, BATCH):
+        began = time.monotonic()
+        for first in itertools.count(0, BATCH):
             if not self._is_wanted(host) or facts["others"] >= max(1, victims):
+                break
+            if first >= MOST and (not victims or time.monotonic() - began > TICK):
                 break
             facts["entries"] += _write(client, range(first, first + BATCH))
             info = _info(client)  # one moment's: what comes and goes between two questions would be miscounted
@@ -154,21 +160,6 @@ class Floods:
         )
         with self._gate(), closing(client):
             yield client
-
-
-class Flooding:
-    """The part of a cluster that floods its servers; see :class:`harness.clusters.base.Cluster`."""
-
-    _floods: Floods
-
-    def flood(self, host: str) -> Facts:
-        return self._floods.flood(host)
-
-    def drain(self, host: str) -> None:
-        self._floods.drain(host)
-
-    def flooded(self, host: str) -> bool | None:
-        return self._floods.flooded(host)
 
 
 def _text(value: Any) -> str:

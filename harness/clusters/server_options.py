@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..errors import UsageError, unknown_name
 from ..sim.servers.redis_config import POLICIES, memory_size
+from .kinds import KINDS
 
 PERSISTENCE: Final = {"sim": ("always", "no"), "docker": ("always", "everysec", "no")}
 """When a Redis syncs its log, by backend, the usual first; with ``no`` it keeps none."""
-_OPTIONS: Final = ("persistence", "maxmemory", "maxmemory_policy", "replica_priority")
+_REDIS: Final = ("persistence", "maxmemory", "maxmemory_policy", "replica_priority")
+SWITCH: Final = "true or false"
+SECONDS: Final = "seconds, more than 0"
+WHOLE: Final = "a whole number from 1"
+_RULES: Final[dict[str, Callable[[Any], bool]]] = {
+    SWITCH: lambda value: isinstance(value, bool),
+    SECONDS: lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e8,
+    WHOLE: lambda value: type(value) is int and 0 < value <= 1_000_000_000,
+}
+OPTIONS: Final[dict[str, dict[str, str]]] = {
+    "mysql": {
+        "semi_sync": SWITCH, "semi_sync_timeout": SECONDS, "lock_wait_timeout": SECONDS, "wait_timeout": SECONDS,
+    },
+    "memcached": {"memory": WHOLE},
+    "zookeeper": {"tick_ms": WHOLE},
+    "etcd": {"heartbeat_ms": WHOLE, "election_ms": WHOLE},
+    "chubby": {"lease": SECONDS, "grace": SECONDS, "lock_delay": SECONDS},
+    "hazelcast": {"session_ttl": SECONDS, "session_heartbeat": SECONDS},
+}  # fmt: skip
+"""Of the other families: what each option must be. ``memory`` is in megabytes."""
 
 
-def completed(options: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """The options with sizes in bytes; raises UsageError for what the servers would not start with."""
+def completed(kind: str, options: Mapping[str, Any], backend: str) -> dict[str, Any]:
+    """The options of a kind's servers, with sizes in bytes; raises UsageError for what they would not start with."""
+    family = KINDS[kind].family
+    known = [*OPTIONS.get(family, _REDIS)]
     for name in options:
-        if name not in _OPTIONS:
-            raise unknown_name("server_options", name, _OPTIONS)
+        if name not in known:
+            raise unknown_name("server_options", name, known)
+    return _redis(options, backend) if family == "redis" else _checked(options, OPTIONS[family])
+
+
+def _checked(options: Mapping[str, Any], rules: Mapping[str, str]) -> dict[str, Any]:
+    for name, value in options.items():
+        if not _RULES[rules[name]](value):
+            raise UsageError(f"server_options: {name} must be {rules[name]}, got {value!r}")
+    return dict(options)
+
+
+def _redis(options: Mapping[str, Any], backend: str) -> dict[str, Any]:
     found = dict(options)
     if "maxmemory" in found:
         size = memory_size(str(found["maxmemory"]))

@@ -16,7 +16,7 @@ from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
 from . import kinds, sim_kinds
 from .base import Address, Checkpoint, DiskState, Facts, Links, Program, Record, Role, Shape, State, Tap
-from .redis_flood import Flooding, Floods
+from .floods import Flooding, floods_of
 
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
@@ -84,12 +84,6 @@ def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
     return f"{(now - origin_ns) / SECOND:10.3f} s  {clock:%Y-%m-%d %H:%M:%S}  {line}\n"
 
 
-def abilities(kind: str) -> frozenset[str]:
-    """What faults may do to a simulated cluster of this kind."""
-    common = {"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "hole", "reset", "tap", "evict"}
-    return frozenset(common | ({"failover", "peers"} if kind == "redis-sentinel" else set()))
-
-
 class SimCluster(Flooding):
     """See :class:`harness.clusters.base.Cluster`."""
 
@@ -108,14 +102,14 @@ class SimCluster(Flooding):
     ) -> None:
         self.kind = kind
         self._program = program
-        self.abilities = abilities(kind)
+        self.abilities = sim_kinds.abilities(kind)
         self._kernel = Kernel(seed)
         self._network = Network(self._kernel)
         self._control = Host(self._network, CONTROL)
         self._machines: dict[str, _Machine] = {}
         Host(self._network, RESOURCE).install(_LineService(resource))
         self._servers = sim_kinds.build(kind, self._make, nodes or kinds.default_nodes(kind), options)
-        self._floods = Floods(lambda host: (host, kinds.REDIS_PORT))
+        self._floods = floods_of(kind, lambda host: (host, kinds.KINDS[kind].port))
         for name in kinds.clients(clients):
             self._make(name, "client")
 
@@ -207,7 +201,7 @@ class SimCluster(Flooding):
     def _on_send(self, client: str, tap: Tap) -> Callable[[str, bytes], None]:
         def on_send(target: str, data: bytes) -> None:
             if target in self._machines:
-                for command in sim_kinds.commands(data):
+                for command in self._servers.commands(data):
                     tap("request", client, target, command)
 
         return on_send

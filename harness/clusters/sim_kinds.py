@@ -1,100 +1,55 @@
-"""The server side of each simulated cluster kind: which hosts, which programs on them, where clients go."""
+"""The server side of simulated clusters: which hosts, which programs on them, where clients go.
+
+Each family of kinds has a module ``sim_<family>`` with ``ABILITIES``, ``OPTIONS`` and ``build``; only the one that a
+run needs is imported.
+"""
 
 from __future__ import annotations
 
-import re
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..sim.hosts import Host
-from ..sim.servers.redis import RedisServer
-from ..sim.servers.redis_sentinel import SentinelServer
 from .base import Address, Role
-from .kinds import DOWN_AFTER_MS, FAILOVER_TIMEOUT_MS, QUORUM, REDIS_PORT, SENTINEL_PORT, SERVICE, sentinels
-from .kinds import servers as server_names
+from .kinds import KINDS
 
-_COMMAND: Final = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z.]+)\r\n")
+COMMON: Final = frozenset({"clock", "pause", "hang", "kill", "cut", "shape", "swallow", "hole", "reset", "tap"})
+"""What faults may do to any simulated cluster."""
 MakeHost = Callable[[str, Role], Host]
 OnReply = Callable[[str, str], None]
+"""Called with (client host, command name) when a server has executed a command and its answer is about to leave."""
+
+
+def no_commands(data: bytes) -> list[str]:  # noqa: ARG001
+    return []
 
 
 @dataclass(slots=True)
 class Servers:
-    """What was built: addresses for clients, and how to ask and watch the programs."""
+    """What was built: addresses for clients, and how to ask and watch the programs. ``commands`` finds the names of
+    commands, in capitals, in what a client sends; ``watch`` and ``size`` are by host."""
 
     address: Address
     primary: Callable[[], str | None] = lambda: None
     watch: dict[str, Callable[[OnReply | None], None]] = field(default_factory=dict)
     size: dict[str, Callable[[], int]] = field(default_factory=dict)
+    commands: Callable[[bytes], list[str]] = no_commands
 
 
-def commands(data: bytes) -> list[str]:
-    """The names of the Redis commands in what a client sends."""
-    return [name.decode().upper() for name in _COMMAND.findall(data)]
+def _module(kind: str) -> Any:
+    return importlib.import_module(f".sim_{KINDS[kind].family}", __package__)
 
 
-def _redis(
-    servers: Servers, host: Host, options: dict[str, Any], replica_of: tuple[str, int] | None = None
-) -> RedisServer:
-    server = RedisServer(port=REDIS_PORT, replica_of=replica_of, **options)
-    host.install(server)
-
-    def watch(on_reply: OnReply | None) -> None:
-        server.on_command = (
-            None if on_reply is None else lambda peer, args: on_reply(peer, args[0].decode(errors="replace").upper())
-        )
-
-    servers.watch[host.name] = watch
-    servers.size[host.name] = server.size
-    return server
-
-
-def _independent(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
-    hosts = [make(name, "server") for name in server_names(nodes)]
-    servers = Servers(Address(kind, tuple((host.name, REDIS_PORT) for host in hosts)))
-    for host in hosts:
-        _redis(servers, host, options)
-    return servers
-
-
-def _sentinel(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
-    hosts = [make(name, "server") for name in server_names(nodes)]
-    watchers = [make(name, "sentinel") for name in sentinels(kind)]
-    servers = Servers(Address(kind, tuple((host.name, SENTINEL_PORT) for host in watchers)))
-    first = (hosts[0].name, REDIS_PORT)
-    for host in hosts:
-        _redis(servers, host, options, None if host is hosts[0] else first)
-    programs = []
-    for host in watchers:
-        peers = [(other.name, SENTINEL_PORT) for other in watchers if other is not host]
-        sentinel = SentinelServer(
-            port=SENTINEL_PORT,
-            name=SERVICE,
-            primary=first,
-            quorum=QUORUM,
-            peers=peers,
-            down_after_ms=DOWN_AFTER_MS,
-            failover_timeout_ms=FAILOVER_TIMEOUT_MS,
-        )
-        host.install(sentinel)
-        programs.append(sentinel)
-
-    def primary() -> str | None:
-        named = [sentinel.primary_host for sentinel in programs]
-        return max(named, key=named.count)
-
-    servers.primary = primary
-    return servers
-
-
-_BUILDERS: Final[dict[str, Callable[[MakeHost, str, int, dict[str, Any]], Servers]]] = {
-    "redis-single": _independent,
-    "redis-independent": _independent,
-    "redis-sentinel": _sentinel,
-}
+def abilities(kind: str) -> frozenset[str]:
+    """What faults may do to a simulated cluster of this kind."""
+    if "sim" not in KINDS[kind].backends:
+        return frozenset()
+    return COMMON | frozenset(_module(kind).abilities(kind))
 
 
 def build(kind: str, make: MakeHost, nodes: int, options: dict[str, Any]) -> Servers:
     """Make the hosts of a cluster kind and start their programs."""
-    return _BUILDERS[kind](make, kind, nodes, options)
+    servers: Servers = _module(kind).build(make, kind, nodes, options)
+    return servers

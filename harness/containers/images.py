@@ -77,9 +77,9 @@ class Images:
         self._engine = engine
         self._progress = progress
 
-    def redis(self) -> str:
-        """Redis and Sentinel, for servers."""
-        return self._made(self.redis_recipe())
+    def server(self, name: str) -> str:
+        """Servers of a family, such as ``redis``: Redis and Sentinel."""
+        return self._made(self.server_recipe(name))
 
     def client(self, requirements: Sequence[str] = ()) -> str:
         """Python with this project, for clients, the resource and the helper; ``requirements`` are the distributions
@@ -105,8 +105,13 @@ class Images:
             ) from error
         return reference
 
-    def redis_recipe(self) -> Recipe:
-        return Recipe("redis", self._base, self._inputs("redis", self._base), lambda _: None)
+    def server_recipe(self, name: str) -> Recipe:
+        """What goes into such an image beside its Dockerfile are the other files of that folder."""
+
+        def fill(context: Path) -> None:
+            shutil.copytree(context_folder(name), context, dirs_exist_ok=True)
+
+        return Recipe(name, self._base, self._inputs(name, self._base), fill)
 
     def client_recipe(self, requirements: Sequence[str] = ()) -> Recipe:
         project = wheelhouse.sources()

@@ -154,6 +154,16 @@ class Failover(Fault, frozen=True):
         return lambda: cluster.mend(links), lambda: answered(cluster, links[:4])
 
 
+class LeaderLoss(Failover, frozen=True):
+    """The leader of servers that agree by majority is lost; the others elect another. ``how`` as for ``failover``."""
+
+    name: ClassVar[str] = "leader-loss"
+    summary: ClassVar[str] = "the leader of a quorum is killed and comes back after another has been elected"
+    needs: ClassVar[frozenset[str]] = frozenset({"kill", "cut", "leader"})
+    schedule: ClassVar[dict[str, Any]] = {"every": 12.0, "for": 5.0}
+    companions: ClassVar[tuple[dict[str, Any], ...]] = ()
+
+
 def _await_new_primary(scene: Scene, old: str, patience: float) -> str | None:
     deadline = time.monotonic() + patience
     while True:

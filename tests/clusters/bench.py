@@ -16,7 +16,7 @@ from harness.client_program import Job
 from harness.clusters.base import Cluster, names
 from harness.clusters.docker import Clients, DockerCluster
 from harness.clusters.docker_kinds import abilities
-from harness.clusters.kinds import REDIS_PORT
+from harness.clusters.kinds import KINDS
 from harness.clusters.sim import SimCluster
 from harness.containers.requirements import requirements_of
 from harness.faults.base import Fault, Scene, Seen
@@ -110,7 +110,8 @@ class DockerBench:
 
 
 def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) -> Job:
-    hosts = {host.name: [host.address, REDIS_PORT] for host in cluster.hosts if host.role == "server"}
+    address = cluster.endpoints()
+    hosts = {host.name: [host.address, KINDS[address.kind].port] for host in cluster.hosts if host.role == "server"}
     options = {"hosts": hosts, "commands": list(commands)}
     plan = Plan(
         lock=LOCK,
@@ -119,7 +120,6 @@ def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) 
         time_limit=1000.0,
         lock_options=options,
     )
-    address = cluster.endpoints()
     return Job(
         plan=plan,
         node=client,

@@ -265,7 +265,7 @@ def _hangs(pid: int) -> bool:
 @pytest.mark.parametrize("wrong", ["sometimes", "", 1])
 def test_an_unknown_persistence_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match=f"persistence must be one of always, everysec, no, got {wrong!r}"):
-        completed({"persistence": wrong}, "docker")
+        completed("redis-single", {"persistence": wrong}, "docker")
 
 
 def test_the_simulator_refuses_what_it_cannot_do() -> None:

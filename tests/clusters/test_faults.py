@@ -19,7 +19,7 @@ from tests.clusters.bench import Bench, Chat, ask, make, scene, strike, until_he
 from tests.clusters.bench import fault as build
 
 SENTINEL = {"failover", "partition-replicas", "partition-ring", "partition-bridge"}
-ELSEWHERE = {"disk-stall", "power-loss", "eviction"}
+ELSEWHERE = {"disk-stall", "power-loss", "eviction", "leader-loss"}
 """Faults with a file of tests of their own."""
 FAULTS = [name for name in fault_names() if name != "none" and name not in ELSEWHERE]
 

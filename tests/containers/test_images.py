@@ -7,6 +7,7 @@ import shutil
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_a_tag_changes_with_its_dockerfile_and_with_no_other(contexts: Path) -> 
 
 def recipes() -> tuple[Callable[[], images.Recipe], ...]:
     made = images_of(base_image.PUBLISHED)
-    return made.redis_recipe, made.client_recipe, made.toxiproxy_recipe
+    return partial(made.server_recipe, "redis"), made.client_recipe, made.toxiproxy_recipe
 
 
 def test_a_tag_changes_with_the_base() -> None:
@@ -61,7 +62,7 @@ def test_a_tag_changes_with_the_base() -> None:
     own_id = FakeImage()
     own_id.id = "sha256:other"
     own._engine.images.get = lambda reference: own_id  # type: ignore[method-assign,assignment,return-value]
-    assert published.redis_recipe().tag != own.redis_recipe().tag
+    assert published.server_recipe("redis").tag != own.server_recipe("redis").tag
 
 
 def test_the_client_s_tag_changes_with_the_sources_the_requirements_and_the_versions(
@@ -110,7 +111,7 @@ def test_dockerfiles_that_are_not_there_are_missed_in_one_message(
 ) -> None:
     monkeypatch.setattr(images, "CONTEXTS", (tmp_path,))
     with pytest.raises(EnvironmentLacking, match="pip install -e"):
-        images_of(base_image.PUBLISHED).redis()
+        images_of(base_image.PUBLISHED).server("redis")
 
 
 def test_without_go_the_proxy_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_without_go_the_proxy_says_what_installs_it(monkeypatch: pytest.MonkeyPa
 def test_without_debootstrap_the_base_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(base_image, "PROGRAMS", str(tmp_path))
     with pytest.raises(EnvironmentLacking, match=r"no such host.*apt-get install debootstrap"):
-        images_of().redis()
+        images_of().server("redis")
 
 
 # The project's wheel and the libraries
@@ -236,11 +237,11 @@ def output(engine: docker.DockerClient, image: str, *command: str) -> str:
 @pytest.mark.docker
 @pytest.mark.timeout(600)
 def test_redis_is_built_once(engine: docker.DockerClient) -> None:
-    reference = Images(engine).redis()
+    reference = Images(engine).server("redis")
     assert "v=7.0." in output(engine, reference, "redis-server", "--version")
     assert engine.images.get(reference).labels[base_image.LABEL] == "image"
     said: list[str] = []
-    assert Images(engine, said.append).redis() == reference
+    assert Images(engine, said.append).server("redis") == reference
     assert said == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import sim
+from harness.clusters import sim_kinds
 from harness.containers.gate import Gate, Shut
 from harness.history import History
 from harness.nemesis import Nemesis
@@ -51,7 +51,7 @@ class _Broken:
 
     backend = "docker"
     kind = "redis-single"
-    abilities = sim.abilities("redis-single")
+    abilities = sim_kinds.abilities("redis-single")
     hosts = ()
 
     def run(self, main: object) -> None:
