@@ -21,6 +21,7 @@ from checkers.base import badness
 from . import cluster_cli
 from . import plan as plans
 from . import store as stores
+from .client_program import find_lock
 from .errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
@@ -55,7 +56,7 @@ def run_command(
     nemesis: Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")] = "none",
     cluster: Annotated[str, typer.Option(help="auto (docker where an engine answers), sim or docker.")] = AUTO,
     image: Annotated[str, typer.Option(help="On docker: the servers' image, such as redis:7.4.")] = "",
-    topology: Annotated[str, typer.Option(help="single, independent or sentinel; the lock's own by default.")] = "",
+    topology: Annotated[str, typer.Option(help="single, independent, sentinel or replicated; the lock's own by default.")] = "",
     workload: Annotated[str, typer.Option(help="See 'harness list workloads'.")] = DEFAULTS.workload,
     clients: int = DEFAULTS.clients,
     nodes: Annotated[int, typer.Option(help="Servers; 0 is the usual number of the topology.")] = 0,
@@ -75,7 +76,7 @@ def run_command(
     plan = plans.decode(
         {
             "lock": lock,
-            "kind": f"redis-{topology}" if topology else "",
+            "kind": _kind(lock, topology),
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
         }
@@ -88,6 +89,17 @@ def run_command(
     if runs > 1:
         raise typer.Exit(_many(plan, runs, out, command, reason, json=json))
     raise typer.Exit(_one(plan, out, command, reason, json=json, quiet=quiet))
+
+
+def _kind(lock: str, topology: str) -> str:
+    """The kind of cluster with this topology among those that a lock runs on."""
+    if not topology:
+        return ""
+    kinds = find_lock(lock).info.kinds
+    found = next((kind for kind in kinds if kind.endswith(f"-{topology}")), None)
+    if found is None:
+        raise UsageError(f"{lock} runs on {' or '.join(kinds)}, not on {topology!r} ones")
+    return found
 
 
 def _on(plan: Plan, cluster: str) -> tuple[Plan, str]:

@@ -59,11 +59,23 @@ class Lock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A way in which a lock is known to fail: ``id`` in the project's table of anomalies, what happens, in a line, and
+    the command that shows it (it ends with exit status 1)."""
+
+    id: str
+    what: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class LockInfo:
     """A catalogue entry: what a reader of ``harness show`` learns about the lock before running it.
 
     ``kinds`` are the cluster kinds the lock can run on, the first is the default; ``safety`` is a :data:`Safety` tag;
-    ``options`` are the constructor's own parameters with their defaults, on top of key and ttl.
+    ``options`` are the constructor's own parameters with their defaults, on top of key and ttl. ``on_death`` says what
+    frees the lock when its holder dies (``"nothing"``, or what and when), ``outage`` what becomes of it when one server
+    is lost, and ``failures`` are those that a command can show.
     """
 
     name: str
@@ -75,6 +87,9 @@ class LockInfo:
     fence: bool = False
     reentrant: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    on_death: str = ""
+    outage: str = ""
+    failures: tuple[Failure, ...] = ()
 
 
 class LockClass(Protocol):
