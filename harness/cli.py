@@ -56,7 +56,7 @@ def run_command(
     nemesis: Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")] = "none",
     cluster: Annotated[str, typer.Option(help="auto (docker where an engine answers), sim or docker.")] = AUTO,
     image: Annotated[str, typer.Option(help="On docker: the servers' image, such as redis:7.4.")] = "",
-    topology: Annotated[str, typer.Option(help="single, independent, sentinel or replicated; the lock's own by default.")] = "",
+    topology: Annotated[str, typer.Option(help="single, independent, sentinel, replicated; else the lock's own.")] = "",
     workload: Annotated[str, typer.Option(help="See 'harness list workloads'.")] = DEFAULTS.workload,
     clients: int = DEFAULTS.clients,
     nodes: Annotated[int, typer.Option(help="Servers; 0 is the usual number of the topology.")] = 0,

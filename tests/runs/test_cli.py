@@ -176,7 +176,7 @@ def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
             2,
             "needs failover, which a redis-independent cluster on sim cannot do; a redis-sentinel cluster can",
         ),
-        (["redlock", "--topology", "sentinel"], 2, "redlock runs on redis-independent, not on 'redis-sentinel'"),
+        (["redlock", "--topology", "sentinel"], 2, "redlock runs on redis-independent, not on 'sentinel' ones"),
         (["redlock", "--workload", "mutx"], 2, "unknown workload 'mutx': did you mean mutex?"),
         (["redlock", "--discipline", "brave"], 2, "discipline must be one of trusting, checking, got 'brave'"),
         (["redlock", "--clients", "0"], 2, "clients must be at least 1, got 0"),
