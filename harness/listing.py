@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import checkers.catalogue
@@ -71,13 +72,20 @@ def listing(what: str, console: Console) -> None:
 
 
 def show_lock(name: str, console: Console) -> None:
-    """Print a lock's catalogue entry and the documentation of its file."""
+    """Print a lock's catalogue entry: what it is, the five properties that the articles ask for, and how it fails."""
     try:
-        lock = catalogue.resolve(name)
+        info = catalogue.resolve(name).info
     except LockLookupError as error:
         raise UsageError(str(error)) from error
-    for label, text in _entry(lock.info):
-        console.print(f"{label:<10} {text}", markup=False)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for label, text in (*_entry(info), *_properties(info)):
+        table.add_row(label, escape(text))
+    console.print(table)
+    if info.failures:
+        console.print("\nknown failures, and the command that shows each (exit status 1):")
+    for failure in info.failures:
+        # Not in the table: a command broken over two lines cannot be copied.
+        console.print(f"  {failure.id}: {failure.what}\n    {failure.command}", markup=False, soft_wrap=True)
 
 
 def _entry(info: LockInfo) -> list[tuple[str, str]]:
@@ -86,9 +94,17 @@ def _entry(info: LockInfo) -> list[tuple[str, str]]:
         ("title", info.title),
         ("algorithm", info.algorithm),
         ("source", info.source),
-        ("safety", f"{info.safety}: {SAFETY[info.safety]}"),
-        ("fence", "yes" if info.fence else "no"),
-        ("reentrant", "yes" if info.reentrant else "no"),
         ("clusters", ", ".join(info.kinds)),
         ("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none"),
+    ]
+
+
+def _properties(info: LockInfo) -> list[tuple[str, str]]:
+    """As the lock claims them; a run measures them."""
+    return [
+        ("mutual exclusion", f"{info.safety}: {SAFETY[info.safety]}"),
+        ("if its holder dies", f"freed by {info.on_death}" if info.on_death else "not said"),
+        ("reentrant", "yes" if info.reentrant else "no"),
+        ("if one server is lost", info.outage or "not said"),
+        ("fencing token", "yes" if info.fence else "no"),
     ]

@@ -19,6 +19,7 @@ from typing import ClassVar, Final
 
 from lock_impls.base import Grant, LockInfo
 from lock_impls.redis_client import COMPARE_AND_DELETE, SINGLE_KEY_KINDS, Client, RedisLock
+from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
 
 LOCK_AND_COUNT: Final = """
 if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then
@@ -37,6 +38,9 @@ class FencedLock(RedisLock):
         safety="F",
         kinds=SINGLE_KEY_KINDS,
         fence=True,
+        on_death=EXPIRES,
+        outage=ONE_PRIMARY,
+        failures=(*expiring("redis-fenced"), overrun("redis-fenced")),
     )
 
     def __init__(self, client: Client, key: str, ttl: float) -> None:

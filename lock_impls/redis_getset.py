@@ -18,8 +18,9 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from lock_impls.base import Grant, LockInfo
+from lock_impls.base import Failure, Grant, LockInfo
 from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
+from lock_impls.redis_failures import ONE_PRIMARY, one_server
 
 
 class GetsetLock(RedisLock):
@@ -30,6 +31,12 @@ class GetsetLock(RedisLock):
         source="articles 002 and 004; Redis documentation of SETNX",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        on_death="the time stored in it: whoever finds it past takes over",
+        outage=ONE_PRIMARY,
+        failures=(
+            Failure("getset-client-skew", "clients' clocks differ", "harness run redis-getset --nemesis clock-offset"),
+            *one_server("redis-getset"),
+        ),
     )
 
     def __init__(self, client: Client, key: str, ttl: float) -> None:

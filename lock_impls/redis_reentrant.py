@@ -19,6 +19,7 @@ from typing import ClassVar, Final
 
 from lock_impls.base import Grant, LockInfo
 from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
+from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
 
 ENTER: Final = """
 if redis.call("exists", KEYS[1]) == 0 or redis.call("hexists", KEYS[1], ARGV[1]) == 1 then
@@ -51,6 +52,9 @@ class ReentrantLock(RedisLock):
         safety="E",
         kinds=SINGLE_KEY_KINDS,
         reentrant=True,
+        on_death=EXPIRES,
+        outage=ONE_PRIMARY,
+        failures=(*expiring("redis-reentrant"), overrun("redis-reentrant")),
     )
 
     def __init__(self, client: Client, key: str, ttl: float) -> None:

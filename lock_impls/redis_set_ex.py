@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from lock_impls.base import Grant, LockInfo
 from lock_impls.redis_client import SINGLE_KEY_KINDS, RedisLock
+from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, foreign_delete, overrun
 
 
 class SetExLock(RedisLock):
@@ -26,6 +27,9 @@ class SetExLock(RedisLock):
         source="article 001, step 3",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        on_death=EXPIRES,
+        outage=ONE_PRIMARY,
+        failures=(*expiring("redis-set-ex"), overrun("redis-set-ex"), foreign_delete("redis-set-ex")),
     )
 
     def try_lock(self) -> Grant | None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lock_impls.base import Grant, LockInfo
+from lock_impls.base import Failure, Grant, LockInfo
 from lock_impls.redis_client import SINGLE_KEY_KINDS, RedisLock
+from lock_impls.redis_failures import ONE_PRIMARY
 
 
 class SetnxLock(RedisLock):
@@ -25,6 +26,11 @@ class SetnxLock(RedisLock):
         source="article 001, step 1",
         safety="X",
         kinds=SINGLE_KEY_KINDS,
+        on_death="nothing",
+        outage=ONE_PRIMARY,
+        failures=(
+            Failure("setnx-crash", "nobody gets it ever again", "harness run redis-setnx --nemesis client-crash"),
+        ),
     )
 
     def try_lock(self) -> Grant | None:

@@ -19,6 +19,7 @@ import redis
 
 from lock_impls.base import Grant, Indeterminate, LockInfo
 from lock_impls.redis_client import SINGLE_KEY_KINDS, RedisLock
+from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, foreign_delete, overrun
 
 
 class SetnxExpireLock(RedisLock):
@@ -29,6 +30,9 @@ class SetnxExpireLock(RedisLock):
         source="article 001, step 2",
         safety="X",
         kinds=SINGLE_KEY_KINDS,
+        on_death=EXPIRES,
+        outage=ONE_PRIMARY,
+        failures=(*expiring("redis-setnx-expire"), overrun("redis-setnx-expire"), foreign_delete("redis-setnx-expire")),
     )
 
     def try_lock(self) -> Grant | None:

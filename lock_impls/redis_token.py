@@ -26,6 +26,7 @@ from lock_impls.redis_client import (
     RedisLock,
     known_outcome,
 )
+from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
 
 
 class TokenLock(RedisLock):
@@ -36,6 +37,9 @@ class TokenLock(RedisLock):
         source="articles 001, 003, 004; Redis documentation of SET",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        on_death=EXPIRES,
+        outage=ONE_PRIMARY,
+        failures=(*expiring("redis-token"), overrun("redis-token")),
     )
 
     def __init__(self, client: Client, key: str, ttl: float) -> None:

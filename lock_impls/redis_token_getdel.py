@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from lock_impls.base import Grant, LockInfo
 from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
+from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
 
 
 class TokenGetDelLock(RedisLock):
@@ -28,6 +29,9 @@ class TokenGetDelLock(RedisLock):
         source="article 001, step 4",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        on_death=EXPIRES,
+        outage=ONE_PRIMARY,
+        failures=(*expiring("redis-token-getdel"), overrun("redis-token-getdel")),
     )
 
     def __init__(self, client: Client, key: str, ttl: float) -> None:

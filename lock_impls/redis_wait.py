@@ -19,8 +19,9 @@ from typing import ClassVar
 
 import redis
 
-from lock_impls.base import Grant, Indeterminate, LockInfo
+from lock_impls.base import Failure, Grant, Indeterminate, LockInfo
 from lock_impls.redis_client import COMPARE_AND_DELETE, Client, RedisLock
+from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, overrun
 
 
 class WaitLock(RedisLock):
@@ -32,6 +33,16 @@ class WaitLock(RedisLock):
         safety="E",
         kinds=("redis-sentinel",),
         options={"numreplicas": 2, "wait_s": 0.1},
+        on_death=EXPIRES,
+        outage=ONE_PRIMARY,
+        failures=(
+            Failure(
+                "ttl-pause-write",
+                "its holder stands still for longer than the ttl",
+                "harness run redis-wait --nemesis client-pause",
+            ),
+            overrun("redis-wait"),
+        ),
     )
 
     def __init__(self, client: Client, key: str, ttl: float, *, numreplicas: int = 2, wait_s: float = 0.1) -> None:

@@ -20,8 +20,9 @@ from typing import ClassVar
 
 import redis
 
-from lock_impls.base import Grant, LockInfo
+from lock_impls.base import Failure, Grant, LockInfo
 from lock_impls.redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, SINGLE_KEY_KINDS, Client, RedisLock
+from lock_impls.redis_failures import ONE_PRIMARY, expiring
 
 
 class WatchdogLock(RedisLock):
@@ -32,6 +33,16 @@ class WatchdogLock(RedisLock):
         source="article 001; Redisson's watchdog",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        on_death="the ttl after the last renewal: its key expires",
+        outage=ONE_PRIMARY,
+        failures=(
+            *expiring("redis-watchdog"),
+            Failure(
+                "watchdog-zombie",
+                "its holder hangs, and is renewed for ever",
+                "harness run redis-watchdog --nemesis client-hang",
+            ),
+        ),
     )
 
     def __init__(self, client: Client, key: str, ttl: float) -> None:
