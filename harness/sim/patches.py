@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import _thread
 import _threading_local
+import atexit
 import contextlib
 import datetime as datetime_module
+import fcntl
 import itertools
 import math
 import os
@@ -30,10 +32,10 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from . import pools, threads
+from . import captured, pools, threads
 from . import select as sim_select
 from .kernel import BOOT, SECOND, Closed, Task
-from .sockets import SimSocket
+from .sockets import SimSocket, control, pair
 
 _NODE: Final = 0x0242AC110002
 """What ``uuid.getnode`` answers on every simulated host (containers of one machine look much like this)."""
@@ -283,6 +285,8 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
 
     yield socket, "socket", _SocketName
     yield socket, "getaddrinfo", _dispatch(socket.getaddrinfo, _getaddrinfo)
+    yield socket, "socketpair", _dispatch(socket.socketpair, lambda task, *args: pair(task))  # noqa: ARG005
+    yield fcntl, "fcntl", _dispatch(fcntl.fcntl, control)
     yield socket, "gethostbyname", _dispatch(socket.gethostbyname, _gethostbyname)
     yield socket, "gethostname", _dispatch(socket.gethostname, lambda task: task.host.name)
     yield select, "select", _dispatch(select.select, sim_select.select)
@@ -305,6 +309,9 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield queue, "SimpleQueue", _dispatch(queue.SimpleQueue, lambda task: queue._PySimpleQueue())  # type: ignore[attr-defined]  # noqa: ARG005
 
     yield os, "urandom", _dispatch(os.urandom, lambda task, size: task.life.rng.randbytes(size))
+    # A simulated process ends in a kill or with the simulation: neither runs what was registered.
+    yield atexit, "register", _dispatch(atexit.register, lambda task, fn, *args, **kwargs: fn)  # noqa: ARG005
+    yield atexit, "unregister", _dispatch(atexit.unregister, lambda task, fn: None)  # noqa: ARG005
     yield os, "getpid", _dispatch(os.getpid, lambda task: _PID)  # noqa: ARG005
     yield uuid, "getnode", _dispatch(uuid.getnode, lambda task: _NODE)  # noqa: ARG005
     yield uuid, "_generate_time_safe", _dispatch(uuid._generate_time_safe, _uuid_time)  # type: ignore[attr-defined]
@@ -352,6 +359,7 @@ def _install() -> list[tuple[Any, str, Any]]:
     for owner, name, original in undo:
         setattr(owner, name, new_of[id(original)])
     undo.extend(_install_by_name(new_of))
+    undo.extend(captured.replace(new_of))
     undo.append((threading, "_counter", threading._counter))  # type: ignore[attr-defined]
     threading._counter = itertools.count(1).__next__  # type: ignore[attr-defined]
     return undo

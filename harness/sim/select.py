@@ -10,18 +10,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from .kernel import SECOND, Task
-from .sockets import SimSocket
-
-
-def _find(task: Task, fileobj: Any) -> SimSocket:
-    """The simulated socket behind a descriptor, a socket, or an object with ``fileno``."""
-    if isinstance(fileobj, SimSocket):
-        return fileobj
-    number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-    for sock in task.host.sockets:
-        if isinstance(sock, SimSocket) and sock.fileno() == number:
-            return sock
-    raise OSError(9, f"descriptor {number} is not a simulated socket of {task.host.name}")
+from .sockets import SimSocket, find
 
 
 def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: float | None) -> None:
@@ -45,8 +34,8 @@ def select(
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """As select(2). Nothing is ever in the third list: there is no out-of-band data here."""
     del xlist
-    reads = [(item, _find(task, item)) for item in rlist]
-    writes = [(item, _find(task, item)) for item in wlist]
+    reads = [(item, find(task, item)) for item in rlist]
+    writes = [(item, find(task, item)) for item in wlist]
     _wait(task, [sock for _, sock in reads], [sock for _, sock in writes], timeout)
     return (
         [item for item, sock in reads if sock.readable],
@@ -72,7 +61,7 @@ class SimPoll:
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
         task = getcurrent()
         assert isinstance(task, Task)
-        socks = {fd: _find(task, fd) for fd in self._masks}
+        socks = {fd: find(task, fd) for fd in self._masks}
         reads = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLIN]
         writes = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLOUT]
         _wait(task, reads, writes, None if timeout is None or timeout < 0 else timeout / 1000)

@@ -7,6 +7,7 @@ offered: servers on simulated hosts are services (:mod:`harness.sim.service`).
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
 import socket as real
@@ -25,6 +26,22 @@ _FIRST_FD: Final = 1 << 20
 _TRY_AGAIN: Final = os.strerror(errno.EAGAIN)
 
 
+class _Local:
+    """One direction between two sockets of one host: what is sent has arrived."""
+
+    def __init__(self, other: SimSocket) -> None:
+        self._other = other
+        self.closed = False
+
+    def send(self, data: bytes) -> None:
+        self._other.handed(data)
+
+    def end(self, *, reset: bool) -> None:
+        if not self.closed:
+            self.closed = True
+            self._other.ended(reset=reset)
+
+
 class SimSocket:
     """One TCP client socket."""
 
@@ -38,7 +55,7 @@ class SimSocket:
         self._fd = _FIRST_FD + task.kernel.next_number()
         self._timeout: float | None = None
         self._timeout_ns: int | None = None
-        self._out: Channel | None = None
+        self._out: Channel | _Local | None = None
         self._inbox = b""
         self._eof = False
         self._error: int | None = None
@@ -72,6 +89,10 @@ class SimSocket:
                 self._abort()
                 raise TimeoutError("timed out")
         self._raise_error()
+
+    def join(self, other: SimSocket) -> None:
+        """Send to ``other``, on the same host: as one end of ``socketpair``."""
+        self._out = _Local(other)
 
     def connect_ex(self, address: tuple[str, int]) -> int:
         try:
@@ -147,6 +168,12 @@ class SimSocket:
             self._inbox = self._inbox + data if self._inbox else data
             for task in list(self._waiters):
                 task.wake_at_once()
+
+    def handed(self, data: bytes) -> None:
+        """As :meth:`arrived`, from another task of the host."""
+        if not self._shut:
+            self._inbox += data
+            self._wake()
 
     def ended(self, *, reset: bool) -> None:
         if reset:  # what had arrived before can still be read, as on Linux
@@ -301,3 +328,34 @@ class SimSocket:
 
     def _decref_socketios(self) -> None:
         """SocketIO calls this when it closes."""
+
+
+def pair(task: Task) -> tuple[SimSocket, SimSocket]:
+    """As ``socket.socketpair``."""
+    one, other = SimSocket(task), SimSocket(task)
+    one.join(other)
+    other.join(one)
+    return one, other
+
+
+def control(task: Task, fd: Any, cmd: int, arg: int = 0) -> int:
+    """As ``fcntl.fcntl``, of a simulated socket: whether it blocks, and whether it is closed on exec."""
+    sock = find(task, fd)
+    if cmd == fcntl.F_GETFD:
+        return fcntl.FD_CLOEXEC
+    if cmd == fcntl.F_GETFL:
+        return os.O_RDWR | (0 if sock.getblocking() else os.O_NONBLOCK)
+    if cmd == fcntl.F_SETFL:
+        sock.setblocking(not arg & os.O_NONBLOCK)
+    return 0
+
+
+def find(task: Task, fileobj: Any) -> SimSocket:
+    """The simulated socket behind a descriptor, a socket, or an object with ``fileno``."""
+    if isinstance(fileobj, SimSocket):
+        return fileobj
+    number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+    for sock in task.host.sockets:
+        if isinstance(sock, SimSocket) and sock.fileno() == number:
+            return sock
+    raise OSError(errno.EBADF, f"descriptor {number} is not a simulated socket of {task.host.name}")

@@ -1,0 +1,186 @@
+"""ZooKeeper's wire format: jute records in length-prefixed frames (zookeeper.jute of ZooKeeper 3.8).
+
+All numbers are big-endian; a string or buffer is its length and its bytes, -1 standing for null; a vector is its length
+and its items. Nothing here knows what a request means.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+NOTIFICATION, PING, AUTH, SET_WATCHES = -1, -2, -4, -8
+"""The xids that have a meaning."""
+MAX_FRAME: Final = 0xFFFFF
+"""``jute.maxbuffer``; a longer frame ends the connection."""
+
+
+class Op:
+    """Numbers of operations (ZooDefs.OpCode)."""
+
+    CREATE_SESSION, CLOSE, ERROR = -10, -11, -1
+    CREATE, DELETE, EXISTS, GETDATA, SETDATA, GETACL, SETACL = 1, 2, 3, 4, 5, 6, 7
+    GETCHILDREN, SYNC, PING, GETCHILDREN2, CHECK, MULTI, CREATE2 = 8, 9, 11, 12, 13, 14, 15
+    AUTH, SETWATCHES, SETWATCHES2 = 100, 101, 105
+
+
+NAMES: Final = {
+    Op.CREATE: "CREATE", Op.CREATE2: "CREATE", Op.DELETE: "DELETE", Op.EXISTS: "EXISTS", Op.GETDATA: "GETDATA",
+    Op.SETDATA: "SETDATA", Op.GETACL: "GETACL", Op.SETACL: "SETACL", Op.GETCHILDREN: "GETCHILDREN",
+    Op.GETCHILDREN2: "GETCHILDREN", Op.SYNC: "SYNC", Op.PING: "PING", Op.MULTI: "MULTI", Op.CHECK: "CHECK",
+    Op.AUTH: "AUTH", Op.SETWATCHES: "SETWATCHES", Op.SETWATCHES2: "SETWATCHES", Op.CLOSE: "CLOSE",
+}  # fmt: skip
+"""Operations by the names that plans use."""
+CONNECT: Final = "CONNECT"
+
+
+class Code:
+    """Numbers of errors (KeeperException.Code)."""
+
+    OK, RUNTIME_INCONSISTENCY, MARSHALLING, UNIMPLEMENTED, BAD_ARGUMENTS = 0, -2, -5, -6, -8
+    NO_NODE, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS, NOT_EMPTY = -101, -103, -108, -110, -111
+    SESSION_EXPIRED, INVALID_ACL, AUTH_FAILED, SESSION_MOVED = -112, -114, -115, -118
+
+
+class Acl(NamedTuple):
+    perms: int
+    scheme: str
+    id: str
+
+
+OPEN_ACL: Final = Acl(31, "world", "anyone")
+_INT, _LONG, _BOOL = struct.Struct("!i"), struct.Struct("!q"), struct.Struct("!?")
+_STAT: Final = struct.Struct("!qqqqiiiqiiq")
+_HEADER: Final = struct.Struct("!iqi")
+
+
+class Malformed(Exception):
+    """Bytes that are no record: the server closes the connection."""
+
+
+class Reader:
+    """Reads one frame from its beginning."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def _take(self, shape: struct.Struct) -> int:
+        if self.at + shape.size > len(self.data):
+            raise Malformed
+        (value,) = shape.unpack_from(self.data, self.at)
+        self.at += shape.size
+        return int(value)
+
+    def integer(self) -> int:
+        return self._take(_INT)
+
+    def long(self) -> int:
+        return self._take(_LONG)
+
+    def boolean(self) -> bool:
+        return bool(self._take(_BOOL))
+
+    def buffer(self) -> bytes | None:
+        size = self._take(_INT)
+        if size < 0:
+            return None
+        if self.at + size > len(self.data):
+            raise Malformed
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def string(self) -> str:
+        """A null string, which is how clients write an empty one, is empty."""
+        try:
+            return (self.buffer() or b"").decode()
+        except UnicodeDecodeError as error:
+            raise Malformed from error
+
+    def strings(self) -> list[str]:
+        return [self.string() for _ in range(self.integer())]
+
+    def acls(self) -> list[Acl]:
+        return [Acl(self.integer(), self.string(), self.string()) for _ in range(self.integer())]
+
+    @property
+    def left(self) -> bool:
+        return self.at < len(self.data)
+
+
+def integer(value: int) -> bytes:
+    return _INT.pack(value)
+
+
+def long(value: int) -> bytes:
+    return _LONG.pack(value)
+
+
+def boolean(value: bool) -> bytes:
+    return _BOOL.pack(value)
+
+
+def buffer(value: bytes | None) -> bytes:
+    return _INT.pack(-1) if value is None else _INT.pack(len(value)) + value
+
+
+def string(value: str) -> bytes:
+    return buffer(value.encode())
+
+
+def strings(values: list[str]) -> bytes:
+    return _INT.pack(len(values)) + b"".join([string(value) for value in values])
+
+
+def acls(values: list[Acl]) -> bytes:
+    items = [_INT.pack(acl.perms) + string(acl.scheme) + string(acl.id) for acl in values]
+    return _INT.pack(len(values)) + b"".join(items)
+
+
+def stat(values: tuple[int, ...]) -> bytes:
+    """The eleven numbers of a Stat, in the order of the record."""
+    return _STAT.pack(*values)
+
+
+def frame(body: bytes) -> bytes:
+    return _INT.pack(len(body)) + body
+
+
+def reply(xid: int, zxid: int, code: int = Code.OK, body: bytes = b"") -> bytes:
+    """A reply; one with an error has no body."""
+    return frame(_HEADER.pack(xid, zxid, code) + (body if code == Code.OK else b""))
+
+
+def event(kind: int, path: str) -> bytes:
+    """A watch event; 3.8 sends it with zxid -1, in state SyncConnected (3)."""
+    return frame(_HEADER.pack(NOTIFICATION, -1, Code.OK) + _INT.pack(kind) + _INT.pack(3) + string(path))
+
+
+def frames(data: bytes) -> tuple[list[bytes], bytes]:
+    """The whole frames at the beginning of ``data``, and what is left."""
+    found, at = [], 0
+    while at + 4 <= len(data):
+        (size,) = _INT.unpack_from(data, at)
+        if not 0 <= size <= MAX_FRAME:
+            raise Malformed
+        if at + 4 + size > len(data):
+            break
+        found.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found, data[at:]
+
+
+def commands(data: bytes) -> Iterator[str]:
+    """The names of the operations in what a client sends in one piece. A connect request has no header: it begins with
+    protocol version 0, which is no xid."""
+    try:
+        whole, _ = frames(data)
+    except Malformed:
+        return
+    for body in whole:
+        if len(body) >= 8:
+            xid, op = struct.unpack_from("!ii", body)
+            name = CONNECT if xid == 0 else NAMES.get(op)
+            if name is not None:
+                yield name
