@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-import redis
 
 from harness.clusters.docker import Clients, DockerCluster
 
@@ -54,7 +53,7 @@ def _wait(port: int, command: str, *wanted: str) -> None:
 @pytest.fixture(autouse=True)
 def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests are the same whether this machine has a Docker engine or not; those that need one say so."""
-    if request.node.get_closest_marker("docker") is None:
+    if all(request.node.get_closest_marker(name) is None for name in ("docker", "long")):
         monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 
 
@@ -101,33 +100,8 @@ def real_redis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         yield tuple((LOOPBACK, stack.enter_context(_redis(folder))) for _ in range(5))
 
 
-def _await_acknowledgements(primary: int) -> None:
-    """A replica that is online may yet take a second until it acknowledges, and WAIT does not count it before."""
-    client = redis.Redis(LOOPBACK, primary)
-    for _ in range(20):
-        client.set("probe", "x")
-        if client.wait(2, 1000) == 2:
-            return
-    raise AssertionError("the replicas do not acknowledge writes")
-
-
-@pytest.fixture(scope="session", params=ANYWHERE)
-def real_sentinel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """A sentinel (or three) that watches a primary with two replicas."""
-    with ExitStack() as stack:
-        if request.param != LOOPBACK:
-            yield stack.enter_context(_in_containers("redis-sentinel"))
-            return
-        folder = tmp_path_factory.mktemp("sentinel")
-        # Without this a primary waits 5 s for more replicas before it sends its data, and WAIT counts none until then.
-        at_once = ("--repl-diskless-sync-delay", "0")
-        primary = stack.enter_context(_redis(folder, *at_once))
-        of_primary = ("--replicaof", f"{LOOPBACK} {primary}")
-        replicas = [stack.enter_context(_redis(folder, *at_once, *of_primary)) for _ in range(2)]
-        _wait(primary, "INFO replication", *(f"port={port},state=online" for port in replicas))
-        _await_acknowledgements(primary)
-        config = folder / "sentinel.conf"
-        config.write_text(f"sentinel monitor mymaster {LOOPBACK} {primary} 1\n")
-        sentinel = stack.enter_context(_redis(folder, str(config), "--sentinel"))
-        _wait(sentinel, "SENTINEL masters", "num-slaves\r\n$1\r\n2")
-        yield ((LOOPBACK, sentinel),)
+@pytest.fixture(scope="session")
+def real_sentinel() -> Iterator[Servers]:
+    """Three sentinels that watch a primary with two replicas, in containers."""
+    with _in_containers("redis-sentinel") as sentinels:
+        yield sentinels

@@ -17,7 +17,7 @@ from tests.clusters.bench import Bench, ask, make, on, scene
 from tests.clusters.bench import fault as build
 
 SETTINGS = ("n1 CONFIG GET maxmemory", "n1 CONFIG GET maxmemory-policy")
-SEEDS = range(20)
+SEEDS = range(5)
 
 
 def flooded(cluster: Cluster, **params: Any) -> tuple[Seen, Seen]:

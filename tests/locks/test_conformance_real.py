@@ -1,4 +1,4 @@
-"""The Redis locks on real servers: alone, on five independent ones, and behind a real sentinel."""
+"""The Redis locks on real servers in containers: alone, on five independent ones, and behind real sentinels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tests.conftest import Servers
 from tests.locks import conformance
 
 FOREIGN = ("redis.lock:Lock", "redis_lock:Lock")
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.docker
+in_containers = pytest.mark.parametrize("real_redis", ["container"], indirect=True)
 
 
 ON_SERVERS = [
@@ -18,6 +19,7 @@ ON_SERVERS = [
 ]
 
 
+@in_containers
 @pytest.mark.parametrize(("lock", "prop"), ON_SERVERS)
 def test_lock(lock: LockClass, prop: conformance.Property, real_redis: Servers) -> None:
     prop(lock, Endpoints(lock.info.kinds[0], real_redis))
@@ -28,6 +30,7 @@ def test_lock_behind_sentinel(lock: LockClass, prop: conformance.Property, real_
     prop(lock, Endpoints("redis-sentinel", real_sentinel))
 
 
+@in_containers
 @pytest.mark.parametrize("prop", [conformance.one_holder_at_a_time, conformance.expires], ids=lambda p: p.__name__)
 @pytest.mark.parametrize("spec", FOREIGN)
 def test_foreign_lock(spec: str, prop: conformance.Property, real_redis: Servers) -> None:
