@@ -25,6 +25,10 @@ class Row:
     fixed: Plan
     also: dict[str, bool] = field(default_factory=dict)
     """Other checkers' verdicts on the broken plan."""
+    sim: bool = True
+    """Is it a story of the simulator too?"""
+    real: str = "long"
+    """On containers: seen in every CI run (``ci``), when somebody asks for it (``long``), or not at all."""
 
 
 def spec(fault: str, on: str | None = None, **more: Any) -> FaultSpec:
@@ -39,8 +43,11 @@ def both(id_: str, checker: str, broken: str, fixed: str, faults: Faults = (), *
     """A row whose two plans differ in the lock, and in what ``fixed_with`` says."""
     fixed_with = shared.pop("fixed_with", {})
     also = shared.pop("also", {})
+    where = {name: shared.pop(name) for name in ("sim", "real") if name in shared}
+    if any((fault.on or "").startswith(("request:", "reply:")) for fault in (*faults, *fixed_with.get("faults", ()))):
+        where["real"] = ""  # nobody reads along between real clients and servers
     base = {"clients": 3, "time_limit": 20.0, "faults": faults, **shared}
-    return Row(id_, checker, Plan(lock=broken, **base), Plan(lock=fixed, **{**base, **fixed_with}), also)
+    return Row(id_, checker, Plan(lock=broken, **base), Plan(lock=fixed, **{**base, **fixed_with}), also, **where)
 
 
 FENCED: Final = {"fencing": "on"}
@@ -64,6 +71,7 @@ LEASES: Final = [
         LATE_WRITER,
         fixed_with=FENCED,
         also={"mutual-exclusion": False},
+        real="ci",
     ),
     both(
         "ttl-check-then-pause",
@@ -191,6 +199,7 @@ SERVERS: Final = [
             spec("partition-replicas", "acquire:invoke", client=0, for_=4.0),
             spec("failover", "acquire", client=0, for_=8.0),
         ),
+        real="ci",
     ),
     both(
         "redis-restart-empty",
@@ -227,6 +236,7 @@ SERVERS: Final = [
         "redis-token",
         hold=0.5,
         faults=(spec("clock-offset", at=0.0, target="c1", seconds=60.0),),
+        real="ci",
     ),
     both(
         "getset-loser-extends",
@@ -289,6 +299,7 @@ QUORUMS: Final = [
         fixed_with=FENCED,
         also={"mutual-exclusion": False},
         faults=minority_lost(spec("clock-jump", "read", client=0, target="n3", seconds=3.0)),
+        real="ci",
     ),
     both(
         "rl-restart",
@@ -299,6 +310,7 @@ QUORUMS: Final = [
         stagger=0.3,
         faults=minority_lost(spec("kill-amnesia", "acquire", client=0, target="n3", for_=0.02)),
         fixed_with={"faults": minority_lost(spec("kill-amnesia", "acquire", client=0, target="n3", for_=2.1))},
+        real="ci",
     ),
     both(
         "rl-pause-inflight",

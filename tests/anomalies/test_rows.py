@@ -1,18 +1,33 @@
-"""Every documented failure of a Redis lock is found by the checker that is named for it, and its cure passes: on the
-simulator, and a choice of them on containers (all that need no ``request:`` or ``reply:`` event do)."""
+"""Every documented failure is found by the checker that is named for it, and its cure passes: on the simulator, and
+on containers; a choice of them there in every CI run, and the others with ``-m long``."""
 
 from __future__ import annotations
+
+import importlib
+import pkgutil
 
 import msgspec
 import pytest
 
+import tests.anomalies
 from harness.plan import Plan
 from harness.runs import Result, run
-from tests.anomalies.rows import ROWS, Row
+from tests.anomalies.rows import Row
 
-ON_DOCKER = ("ttl-pause-write", "redis-async-failover", "rl-restart", "getset-client-skew", "rl-clock-jump")
-"""A pause of a client, a failover, a loss of data, a client's clock, servers' clocks."""
-REAL = [row for row in ROWS if row.id in ON_DOCKER]
+SEEDS = (0, 1)
+
+
+def _rows() -> list[Row]:
+    """Of all modules beside this one whose name ends in ``rows``."""
+    found = [name for _, name, _ in pkgutil.iter_modules(tests.anomalies.__path__) if name.endswith("rows")]
+    modules = [importlib.import_module(f"tests.anomalies.{name}") for name in found if not name.startswith("test_")]
+    return [row for module in modules for row in module.ROWS]
+
+
+ROWS = _rows()
+ON_SIM = [pytest.param(row, id=row.id) for row in ROWS if row.sim]
+MARKS = {"ci": pytest.mark.docker, "long": pytest.mark.long}
+REAL = [pytest.param(row, id=row.id, marks=MARKS[row.real]) for row in ROWS if row.real]
 
 
 def on_docker(plan: Plan) -> Plan:
@@ -28,8 +43,8 @@ def check_faults_seen(result: Result) -> None:
     assert len(result.document["faults"]) >= len(result.plan.faults), "every fault of the story struck"
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("row", ON_SIM)
 def test_the_failure_is_found(row: Row, seed: int) -> None:
     result = run(msgspec.structs.replace(row.broken, seed=seed))
     check_faults_seen(result)
@@ -37,20 +52,19 @@ def test_the_failure_is_found(row: Row, seed: int) -> None:
         assert result.verdicts[checker].valid is valid, explained(result)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("row", ON_SIM)
 def test_the_cure_passes(row: Row, seed: int) -> None:
     result = run(msgspec.structs.replace(row.fixed, seed=seed))
     check_faults_seen(result)
     assert result.verdicts[row.checker].valid is True, explained(result)
 
 
-def test_the_rows_for_docker_exist() -> None:
-    assert sorted(row.id for row in REAL) == sorted(ON_DOCKER)
+def test_no_row_is_there_twice() -> None:
+    assert len({row.id for row in ROWS}) == len(ROWS)
 
 
-@pytest.mark.docker
-@pytest.mark.parametrize("row", REAL, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", REAL)
 def test_the_failure_is_found_on_containers(row: Row) -> None:
     result = run(on_docker(row.broken))
     check_faults_seen(result)
@@ -58,8 +72,7 @@ def test_the_failure_is_found_on_containers(row: Row) -> None:
         assert result.verdicts[checker].valid is valid, explained(result)
 
 
-@pytest.mark.docker
-@pytest.mark.parametrize("row", REAL, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", REAL)
 def test_the_cure_passes_on_containers(row: Row) -> None:
     result = run(on_docker(row.fixed))
     check_faults_seen(result)
