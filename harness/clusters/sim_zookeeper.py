@@ -42,6 +42,7 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
         host.install(server)
         host.install(quorum)
         servers.watch[name] = _watch(server)
+        servers.size[name] = server.size
         members.append((name, quorum))
 
     def primary() -> str | None:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from ..service import Conn, ServiceHost
 from . import zookeeper_jute as jute
 from .zookeeper_jute import NAMES, Code, Malformed, Op, Reader
-from .zookeeper_tree import CHANGED, CHILDREN, CREATED, DELETED, Result, Tree, Txn
+from .zookeeper_tree import CHANGED, CHILDREN, CREATED, DELETED, SYSTEM, Result, Tree, Txn
 from .zookeeper_watches import Watches
 
 CLIENT_PORT: Final = 2181
@@ -101,6 +101,10 @@ class ZooKeeperServer:
     def stop(self) -> None:
         self._life += 1
         self._reset()
+
+    def size(self) -> int:
+        """How many znodes there are, beside the server's own."""
+        return len(self.tree.nodes) - len(SYSTEM)
 
     def use(self, tree: Tree) -> None:
         """Serve from these znodes."""
@@ -251,8 +255,7 @@ class ZooKeeperServer:
                 try:
                     code, body = self._execute(asked)
                 except Malformed:
-                    self._drop(client)
-                    return
+                    code = Code.MARSHALLING
             if not self._executed(client, NAMES.get(asked.op, "")):
                 return
             client.conn.send(jute.reply(asked.xid, 0 if asked.op == Op.AUTH else self.tree.zxid, code, body))
@@ -278,9 +281,9 @@ class ZooKeeperServer:
             case Op.MULTI:
                 return Code.OK, _multi(result)
             case Op.SYNC:
-                return Code.OK, jute.string(reader.string())
+                return Code.OK, jute.buffer(reader.buffer())
             case Op.EXISTS | Op.GETDATA | Op.GETACL | Op.GETCHILDREN | Op.GETCHILDREN2:
-                path = reader.string()
+                path = reader.path()
                 return self._read(asked, path, watch=asked.op != Op.GETACL and reader.boolean())
             case Op.SETWATCHES | Op.SETWATCHES2:
                 return self._set_watches(asked.client, reader, recursive=asked.op == Op.SETWATCHES2)
@@ -363,6 +366,7 @@ def _multi(result: Result) -> bytes:
     """A failed transaction is a reply without error whose parts are errors."""
     parts = []
     for op, part in result.parts:
+        op = Op.CREATE if op == Op.CREATE2 else op  # the real server does not tell them apart here
         body = jute.integer(part.code) if op == Op.ERROR else _written(op, part)
         parts.append(jute.integer(op) + jute.boolean(False) + jute.integer(part.code) + body)
     return b"".join(parts) + jute.integer(-1) + jute.boolean(True) + jute.integer(-1)

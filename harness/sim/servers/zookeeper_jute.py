@@ -56,7 +56,7 @@ _HEADER: Final = struct.Struct("!iqi")
 
 
 class Malformed(Exception):
-    """Bytes that are no record: the server closes the connection."""
+    """Bytes that are no record."""
 
 
 class Reader:
@@ -98,8 +98,15 @@ class Reader:
         except UnicodeDecodeError as error:
             raise Malformed from error
 
+    def path(self) -> str:
+        """A null path (as which kazoo sends an empty one) is an error."""
+        text = self.buffer()
+        if text is None:
+            raise Malformed
+        return text.decode(errors="replace")
+
     def strings(self) -> list[str]:
-        return [self.string() for _ in range(self.integer())]
+        return [self.path() for _ in range(self.integer())]
 
     def acls(self) -> list[Acl]:
         return [Acl(self.integer(), self.string(), self.string()) for _ in range(self.integer())]

@@ -100,10 +100,10 @@ class Preparer:
     def _one(self, zxid: int, session: int, op: int, reader: Reader) -> Any:
         match op:
             case Op.CREATE | Op.CREATE2:
-                path, data, acl, flags = reader.string(), reader.buffer(), reader.acls(), reader.integer()
+                path, data, acl, flags = reader.path(), reader.buffer(), reader.acls(), reader.integer()
                 return self._create(zxid, session, path, data, acl, flags)
             case Op.DELETE:
-                return self._delete(zxid, reader.string(), reader.integer())
+                return self._delete(zxid, reader.path(), reader.integer())
             case Op.SETDATA:
                 path, data, version = reader.string(), reader.buffer(), reader.integer()
                 check_path(path)
@@ -220,7 +220,7 @@ def _open(acl: list[Acl]) -> list[Acl]:
 
 def _skip(op: int, reader: Reader) -> None:
     """Read over an operation of a multi that will not be done."""
-    reader.string()
+    reader.path()
     if op in (Op.CREATE, Op.CREATE2):
         reader.buffer()
         reader.acls()

@@ -1,0 +1,67 @@
+"""The same random operations of three sessions on the simulated ZooKeeper and on a real one: same results and errors,
+same versions and distances of zxids, same watch events at the same places among the replies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from harness.clusters.docker import Clients, DockerCluster
+from tests.sim.zookeeper_client import Client, RealStream
+from tests.sim.zookeeper_random import Generator, Play
+from tests.sim.zookeeper_stub import Alone
+
+SEEDS = range(int(os.environ.get("HARNESS_ZOOKEEPER_SEEDS", "10")))
+LENGTH = 150
+Address = tuple[str, int]
+
+
+def compare(seed: int, address: Address) -> int:
+    """Returns how many operations were compared."""
+    alone = Alone()
+    simulated = Play(alone.client)
+    real = Play(lambda **session: Client(RealStream(address), **session))
+    generator, count = Generator(seed), 0
+    for number in range(LENGTH):
+        step = generator.step()
+        expected, got = real.step(*step), simulated.step(*step)
+        assert got == expected, (seed, number, step)
+        count += max(1, len(step[2]))
+    for client in real.clients:
+        client("close")
+    return count
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def real_zookeeper(request: pytest.FixtureRequest) -> Iterator[Address]:
+    """One member of an ensemble of that many."""
+    cluster = DockerCluster(
+        kind="zookeeper", nodes=request.param, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(),
+        by_hand=True,
+    )  # fmt: skip
+    try:
+        cluster.start_all()
+        yield cluster.endpoints().addresses[0]
+    finally:
+        cluster.stop_all()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_operations(seed: int, real_zookeeper: Address) -> None:
+    assert compare(seed, real_zookeeper) > LENGTH
+
+
+def told(seed: int) -> str:
+    """All that a simulated server alone has to tell, times too."""
+    alone = Alone()
+    play = Play(alone.client)
+    generator = Generator(seed)
+    return repr([play.step(*generator.step()) for _ in range(LENGTH)]) + repr(sorted(alone.server.tree.dump()[1]))
+
+
+def test_random_operations_tell_the_same_twice() -> None:
+    assert [told(seed) for seed in range(5)] == [told(seed) for seed in range(5)]
+    assert told(1) != told(2)
