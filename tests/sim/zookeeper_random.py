@@ -14,18 +14,6 @@ ODD = [
     "", "r/t", "/r/t/a/", "/r/t//a", "/r/t/./a", "/r/t/../a", "/r/t/a\x01", "/", "/zookeeper", "/zookeeper/quota",
     "/r/t/a\x7f",
 ]  # fmt: skip
-    "",
-    "r/t",
-    "/r/t/a/",
-    "/r/t//a",
-    "/r/t/./a",
-    "/r/t/../a",
-    "/r/t/a\x01",
-    "/",
-    "/zookeeper",
-    "/zookeeper/quota",
-    "/r/t/a\x7f",
-]
 DATA = [b"", b"x", b"hello", bytes(range(40)), None]
 VERSIONS = [-1, -1, -1, 0, 0, 1, 2, 3, 7, -2]
 READS = ["exists", "exists", "get", "get", "children", "children", "children2", "getacl"]

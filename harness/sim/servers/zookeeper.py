@@ -365,8 +365,8 @@ def _written(op: int, result: Result) -> bytes:
 def _multi(result: Result) -> bytes:
     """A failed transaction is a reply without error whose parts are errors."""
     parts = []
-    for op, part in result.parts:
-        op = Op.CREATE if op == Op.CREATE2 else op  # the real server does not tell them apart here
+    for number, part in result.parts:
+        op = Op.CREATE if number == Op.CREATE2 else number  # the real server does not tell them apart here
         body = jute.integer(part.code) if op == Op.ERROR else _written(op, part)
         parts.append(jute.integer(op) + jute.boolean(False) + jute.integer(part.code) + body)
     return b"".join(parts) + jute.integer(-1) + jute.boolean(True) + jute.integer(-1)
