@@ -217,7 +217,8 @@ class DockerCluster(WithDisks, Flooding):
     def _start_servers(self) -> None:
         clients, self._hosts = self._hosts, {}
         for name, role in self.servers.roles.items():
-            server = self._hosts[name] = Server(name, role, self._boxes[name], self.servers.program(name))
+            heard = partial(self.servers.heard, name)
+            server = self._hosts[name] = Server(name, role, self._boxes[name], self.servers.program(name), heard)
             self._closing.callback(server.close)
         self._hosts.update(clients)
         for stage in self.servers.stages:
@@ -418,8 +419,11 @@ class DockerCluster(WithDisks, Flooding):
             client = self._wires.end_with_proxy(source, target)
             assert client is not None
             server = target if client == source else source
-            port = RESOURCE_PORT if server == RESOURCE else self.servers.port(server)
-            return self._helper.knock(self._boxes[client], self._boxes[server].ip, port, timeout)
+            box, address = self._boxes[client], self._boxes[server].ip
+            if server == RESOURCE:
+                return self._helper.knock(box, address, RESOURCE_PORT, timeout)
+            hello, greets = self.servers.KNOCK, self.servers.GREETS
+            return self._helper.knock(box, address, self.servers.port(server), timeout, hello, greets=greets)
         return self._helper.ping(self._boxes[source], self._boxes[target].ip, timeout)
 
     def shape(self, links: Links, shape: Shape) -> Callable[[], None]:

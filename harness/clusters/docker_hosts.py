@@ -36,13 +36,21 @@ class Server:
     the program when it is told to.
     """
 
-    def __init__(self, name: str, role: Role, box: Box, program: tuple[list[str], dict[str, str]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        box: Box,
+        program: tuple[list[str], dict[str, str]],
+        heard: Callable[[str], None] = lambda line: None,  # noqa: ARG005
+    ) -> None:
         self.name = name
         self.role = role
         self.box = box
         self.address = box.ip
         self.lines: list[tuple[int, str]] = []
         self._command, self._environment = program
+        self._heard = heard
         self._running: Channel | None = None
         self._next: Channel | None = None
         self._closed = False
@@ -88,7 +96,9 @@ class Server:
         self.box.leave(self._command, self._environment)
 
     def _hear(self, line: bytes) -> None:
-        self.lines.append((time.monotonic_ns(), line.decode(errors="replace").rstrip("\r")))
+        text = line.decode(errors="replace").rstrip("\r")
+        self.lines.append((time.monotonic_ns(), text))
+        self._heard(text)
 
     def close(self) -> None:
         self._closed = True

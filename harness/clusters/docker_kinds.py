@@ -35,6 +35,10 @@ class RealServers(ABC):
 
     START: ClassVar[float] = 20.0
     """Seconds within which servers must have found each other."""
+    KNOCK: ClassVar[bytes] = b""
+    """64 bytes that a server answers on a new connection; nothing: what Redis would."""
+    GREETS: ClassVar[bool] = False
+    """Does a server speak first?"""
 
     def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
         self.kind = kind
@@ -82,6 +86,9 @@ class RealServers(ABC):
     def address(self) -> Address:
         """Where clients go."""
         return Address(self.kind, tuple((self.addresses[name], self.port(name)) for name in self.data_hosts))
+
+    def heard(self, host: str, line: str) -> None:  # noqa: B027 - most programs say nothing that matters
+        """A line that the program on a host has written; called in the thread that listens to it."""
 
     # Questions.
 

@@ -49,9 +49,14 @@ class Helper:
         trip: float | None = self._ask("ping", pid=source.pid, address=address, timeout=timeout, wait=timeout + 5)
         return trip
 
-    def knock(self, source: Box, address: str, port: int, timeout: float) -> float | None:
-        """Seconds until a Redis server answers ``PING``, through whatever is in the way; None if it does not."""
-        fields = {"address": address, "port": port, "timeout": timeout}
+    def knock(
+        self, source: Box, address: str, port: int, timeout: float, hello: bytes = b"", *, greets: bool = False
+    ) -> float | None:
+        """Seconds until a server answers ``hello`` (by default what Redis understands), through whatever is in the
+        way; None if it does not. One that ``greets`` speaks first."""
+        fields: dict[str, Any] = {"address": address, "port": port, "timeout": timeout}
+        if hello:
+            fields |= {"hello": hello.hex(), "greets": greets}
         trip: float | None = self._ask("knock", pid=source.pid, wait=2 * timeout + 5, **fields)
         return trip
 
@@ -93,6 +98,10 @@ class Helper:
         """What is set in a box: ns ahead of true time."""
         offset: int = self._ask("offset", pid=box.pid)
         return offset
+
+    def write(self, path: str, texts: dict[Box, str]) -> None:
+        """Replace what is in a file of that path, in each of some boxes."""
+        self._ask("write", path=path, texts={str(box.pid): text for box, text in texts.items()})
 
     def close(self) -> None:
         self._conversation.close()

@@ -22,6 +22,7 @@ from .nfqueue import Queue, QueueError, Shape
 ESTABLISHED: Final = "01"
 """TCP_ESTABLISHED in /proc/net/tcp, from <net/tcp_states.h>."""
 KNOCK: Final = b"PING " + b"x" * 57 + b"\r\n"
+"""What a Redis server or the protected resource answers."""
 """As long as a ping of the simulator, so that a slow link is as slow. https://redis.io/docs/latest/commands/ping/"""
 ECHO_REPLY, ECHO_REQUEST = 0, 8
 """ICMP, RFC 792."""
@@ -114,9 +115,11 @@ class Network:
                 # answer that says so.
                 return None
 
-    def knock(self, address: str, port: int, timeout: float) -> float | None:
-        """Seconds until a Redis server (or sentinel) answers a ``PING`` of 64 bytes, on a new connection; None if it
-        does not in time. What a proxy does to data is seen by data only: a proxy answers no ping.
+    def knock(
+        self, address: str, port: int, timeout: float, hello: bytes = KNOCK, *, greets: bool = False
+    ) -> float | None:
+        """Seconds until a server answers ``hello`` (64 bytes) on a new connection; None if it does not in time. One
+        that ``greets`` is let speak first. What a proxy does to data is seen by data only: a proxy answers no ping.
 
         :raises OSError: ``address`` is no IPv4 address.
         """
@@ -125,8 +128,10 @@ class Network:
             sock.settimeout(timeout)
             try:
                 sock.connect((address, port))
+                if greets and not sock.recv(4096):
+                    return None
                 start = time.monotonic()
-                sock.sendall(KNOCK)
+                sock.sendall(hello)
                 return time.monotonic() - start if sock.recv(16) else None
             except OSError:
                 return None

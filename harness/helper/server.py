@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from . import disks, network, processes
+from . import disks, files, network, processes
 from .namespaces import NamespaceError
 from .nfqueue import QueueError, Shape
 
@@ -42,6 +42,7 @@ PLAIN_ERRORS: Final = (
     network.FilterError,
     processes.ProcessError,
     disks.DiskError,
+    files.FileError,
 )
 """Errors whose text says it all; others are named by their class too."""
 
@@ -88,8 +89,17 @@ class Arguments:
     def addresses(self) -> list[tuple[str, int]]:
         return self._take("addresses", "a list of [IPv4 address, port]", _ends)
 
+    def data_or(self, name: str, default: bytes) -> bytes:
+        return self._take(name, "bytes in hexadecimal", _bytes) if name in self._values else default
+
+    def yes(self, name: str) -> bool:
+        return self._values.get(name) is True
+
     def scripts(self) -> dict[int, str]:
-        return self._take("scripts", "an object of process id to nft script", _scripts)
+        return self._take("scripts", "an object of process id to nft script", _by_pid)
+
+    def texts(self) -> dict[int, str]:
+        return self._take("texts", "an object of process id to text", _by_pid)
 
     def sources(self) -> dict[str, Shape]:
         return self._take("sources", f"an object of IPv4 address to {{{', '.join(SHAPE_KEYS)}}}", _shapes)
@@ -139,8 +149,12 @@ def _ends(value: Any) -> list[tuple[str, int]]:
     return [(_address(address), _whole(port)) for address, port in map(_list, _list(value))]
 
 
-def _scripts(value: Any) -> dict[int, str]:
-    return {_pid(int(pid)): _text(script) for pid, script in value.items()}
+def _bytes(value: Any) -> bytes:
+    return bytes.fromhex(_text(value))
+
+
+def _by_pid(value: Any) -> dict[int, str]:
+    return {_pid(int(pid)): _text(text) for pid, text in value.items()}
 
 
 def _shapes(value: Any) -> dict[str, Shape]:
@@ -175,6 +189,7 @@ class Operations:
             "states": self._states,
             "clock": self._clock,
             "offset": self._offset,
+            "write": self._write,
             "make_disk": lambda given: self._disks.make(given.pid(), given.whole("size")),
             "freeze": lambda given: self._disks.freeze(given.pid()),
             "thaw": lambda given: self._disks.thaw(given.pid()),
@@ -205,7 +220,8 @@ class Operations:
 
     def _knock(self, given: Arguments) -> float | None:
         pid, address, port, timeout = given.pid(), given.address(), given.whole("port"), given.seconds("timeout")
-        return self._networks.of(pid).knock(address, port, timeout)
+        hello, greets = given.data_or("hello", network.KNOCK), given.yes("greets")
+        return self._networks.of(pid).knock(address, port, timeout, hello, greets=greets)
 
     def _connections(self, given: Arguments) -> int:
         return network.connections(given.pid(), given.addresses(), given.whole_or("without_user", -1))
@@ -250,6 +266,18 @@ class Operations:
         if failed:
             raise OperationError("; ".join(failed))
         return moved
+
+    def _write(self, given: Arguments) -> None:
+        """Replace what is in a file, of the same path in each of several containers."""
+        path = given.text("path")
+        failed = []
+        for pid, text in given.texts().items():
+            try:
+                files.write(pid, path, text)
+            except files.FileError as error:
+                failed.append(str(error))
+        if failed:
+            raise OperationError("; ".join(failed))
 
     def _offset(self, given: Arguments) -> int:
         """How far the clock of a container's youngest process is ahead, ns."""

@@ -1,0 +1,242 @@
+"""Real MariaDB servers: one, or a primary with replicas and a manager that promotes one of them.
+
+Of the replicated kind clients know a name, ``db``, and no address. The name stands for whatever an operator moves at a
+failover (a virtual address, a DNS record, an entry of a service registry): the manager announces who is the primary,
+and this side writes the address into the hosts file of every client, all at once. Connections that there are stay where
+they are; who connects anew goes to the new primary.
+
+Clocks are moved by libfaketime, since MariaDB hands times of its own to the kernel: with another clock only in the
+process, its waits would take as much longer as the clock is ahead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+import pymysql
+from pymysql.connections import Connection
+
+from ..containers.images import Images
+from .base import Address
+from .docker_kinds import ASK, RealServers, reading
+from .docker_mysql_manager import ACCOUNT as MANAGER
+from .docker_mysql_manager import follows
+from .kinds import ACCOUNT, KINDS
+
+READINGS: Final = 5
+NAME: Final = "db"
+"""What clients call the primary."""
+HOSTS: Final = "/etc/hosts"
+STARTED: Final = "lock-harness: started at"
+"""A line of the servers' logs: wall clock in ns, and whether libfaketime is there."""
+FAKETIME: Final = "/faketime/now"
+_START: Final = """
+FAKETIME_LIBRARY=/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1
+if ! [ -e /data/whole ]; then
+  rm -rf /data/db
+  if [ -d /prepared ]; then cp -a /prepared /data/db
+  else mariadb-install-db --no-defaults --user=root --datadir=/data/db --skip-test-db >/dev/null
+  fi || exit
+  : >/data/whole
+fi
+printf '%s' "$INIT" >/data/init.sql
+if [ -e "$FAKETIME_LIBRARY" ]; then export LD_PRELOAD=$FAKETIME_LIBRARY; fi
+printf '%s %s %s\\n' "$STARTED" "$(LD_PRELOAD= date +%s%N)" "$LD_PRELOAD"
+exec "$@" --server-id="$(LD_PRELOAD= od -An -N3 -tu4 /dev/urandom | tr -d ' ')1"
+"""
+_INIT: Final = f"""SET SESSION sql_log_bin = 0;
+CREATE DATABASE IF NOT EXISTS {ACCOUNT};
+CREATE USER IF NOT EXISTS {ACCOUNT}@'%' IDENTIFIED BY '{ACCOUNT}';
+GRANT ALL ON {ACCOUNT}.* TO {ACCOUNT}@'%';
+CREATE USER IF NOT EXISTS {MANAGER}@'%' IDENTIFIED BY '{MANAGER}';
+GRANT ALL ON *.* TO {MANAGER}@'%' WITH GRANT OPTION;
+"""
+"""The clients' account may not write where read_only is set; the manager's may."""
+_PLAIN: Final = (
+    "mariadbd", "--no-defaults", "--user=root", "--datadir=/data/db", "--init-file=/data/init.sql",
+    "--socket=/data/mysql.sock", "--pid-file=/data/mysql.pid", "--bind-address=0.0.0.0", "--skip-name-resolve",
+    "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--performance-schema=OFF", "--log-warnings=1",
+    "--innodb-flush-log-at-trx-commit=1", "--max-connections=500", "--max-connect-errors=1000000000",
+)  # fmt: skip
+_REPLICATED: Final = (
+    "--read-only=ON", "--log-bin=b", "--log-slave-updates", "--sync-binlog=1", "--gtid-strict-mode=ON",
+    "--slave-net-timeout=4",
+)  # fmt: skip
+_SEMI_SYNC: Final = ("--rpl-semi-sync-slave-enabled=ON", "--rpl-semi-sync-master-wait-point=AFTER_SYNC")
+_ENVIRONMENT: Final = {
+    "INIT": _INIT,
+    "STARTED": STARTED,
+    "FAKETIME_TIMESTAMP_FILE": FAKETIME,
+    "FAKETIME_NO_CACHE": "1",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    "NO_FAKE_STAT": "1",
+}
+
+
+class Family(RealServers):
+    """See :class:`harness.clusters.docker_kinds.RealServers`."""
+
+    # A login of 64 bytes, by somebody unknown: the server greets, and then answers it by a refusal.
+    KNOCK = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
+    GREETS = True
+
+    def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
+        super().__init__(kind, nodes, options)
+        self._primary: str | None = None
+        self._started: dict[str, int] = {}
+
+    @classmethod
+    def abilities(cls, kind: str) -> set[str]:
+        return {"failover", "peers"} if kind == "mysql-replicated" else set()
+
+    def image(self, images: Images, host: str) -> str:
+        return images.client() if self.roles[host] == "sentinel" else super().image(images, host)
+
+    def address(self) -> Address:
+        if self.kind == "mysql-single":
+            return super().address()
+        port = KINDS[self.kind].port
+        # Without clients there is nobody whose hosts file could know the name.
+        return Address(self.kind, ((NAME if self.helper else self.addresses["n1"], port),))
+
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        if self.roles[host] == "sentinel":
+            there = {name: self.addresses[name] for name in self.data_hosts}
+            config = {"servers": there, "semi_sync": self._semi_sync}
+            return ["python3", "-u", "-m", "harness.clusters.docker_mysql_manager", json.dumps(config)], {}
+        return ["sh", "-c", _START, "start", *_PLAIN, *self._chosen()], _ENVIRONMENT
+
+    @property
+    def _semi_sync(self) -> bool:
+        return bool(self.options.get("semi_sync"))
+
+    def _chosen(self) -> list[str]:
+        options = self.options
+        chosen = []
+        if "lock_wait_timeout" in options:
+            chosen.append(f"--innodb-lock-wait-timeout={math.ceil(options['lock_wait_timeout'])}")
+        if "wait_timeout" in options:
+            chosen.append(f"--wait-timeout={math.ceil(options['wait_timeout'])}")
+        if self.kind == "mysql-replicated":
+            chosen += _REPLICATED
+            if self._semi_sync:
+                timeout_ms = round(options.get("semi_sync_timeout", 10.0) * 1000)
+                chosen += [*_SEMI_SYNC, f"--rpl-semi-sync-master-timeout={timeout_ms}"]
+        return chosen
+
+    # What the programs say.
+
+    def heard(self, host: str, line: str) -> None:
+        if self.roles[host] == "sentinel":
+            if line.startswith("{"):
+                self._move_name(json.loads(line)["primary"])
+        elif line.startswith(STARTED):
+            at, *library = line.removeprefix(STARTED).split()
+            self._started[host] = int(at) if library else 0
+
+    def _move_name(self, primary: str) -> None:
+        assert self.helper is not None, "only who has clients hears the manager"
+        clients = {name: box for name, box in self.boxes.items() if name.startswith("c")}
+        own = {name: f"127.0.0.1\tlocalhost\n{box.ip}\t{name}\n" for name, box in clients.items()}
+        named = f"{self.addresses[primary]}\t{NAME}\n"
+        self.helper.write(HOSTS, {box: own[name] + named for name, box in clients.items()})
+        self._primary = primary
+
+    # Questions.
+
+    def _connect(self, host: str) -> Connection[Any]:
+        timeouts: dict[str, Any] = {"connect_timeout": ASK, "read_timeout": ASK, "write_timeout": ASK}
+        return pymysql.connect(
+            host=self.addresses[host], port=self.port(host), user=MANAGER, password=MANAGER, database=ACCOUNT,
+            autocommit=True, **timeouts,
+        )  # fmt: skip
+
+    def _ask(self, host: str, question: Callable[[Connection[Any]], Any]) -> Any:
+        """The answer, None if there was none."""
+        try:
+            with self.gate.open(), closing(self._connect(host)) as connection:
+                return question(connection)
+        except (pymysql.MySQLError, OSError):
+            return None
+
+    def answers(self, host: str) -> bool:
+        if self.roles[host] == "sentinel":
+            return self.helper is None or bool(self.helper.members(self.boxes[host]))
+        return bool(self._ask(host, lambda connection: _value(connection, "SELECT 1")))
+
+    def size(self, host: str) -> int | None:
+        """How many rows."""
+        if self.roles[host] == "sentinel":
+            return None
+        rows: int | None = self._ask(host, _rows)
+        return rows
+
+    def clock(self, host: str) -> int | None:
+        if self.roles[host] == "sentinel":
+            return None
+
+        def read(connection: Connection[Any]) -> int:
+            return int(_value(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6)) * 1000000")) * 1000
+
+        def readings(connection: Connection[Any]) -> int:
+            return min((reading(lambda: read(connection)) for _ in range(READINGS)), key=lambda found: found[0])[1]
+
+        offset: int | None = self._ask(host, readings)
+        return offset
+
+    def primary(self) -> str | None:
+        """Whom the name stands for."""
+        return self._primary
+
+    def version(self) -> str:
+        told = self._ask("n1", lambda connection: _value(connection, "SELECT VERSION()"))
+        return f"mariadb {told}" if told else ""
+
+    def ready(self, host: str) -> bool:
+        if self.roles[host] == "server":
+            return self.answers(host)
+        return (self._primary is not None or self.helper is None) and all(
+            self._ask(name, self._is_linked if name == "n1" else self._follows_first) for name in self.data_hosts
+        )
+
+    def _is_linked(self, connection: Connection[Any]) -> bool:
+        if not self._semi_sync:
+            return bool(_value(connection, "SELECT @@read_only") == 0)
+        asked = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = "
+        acknowledge = int(_value(connection, f"{asked}'RPL_SEMI_SYNC_MASTER_CLIENTS'"))
+        return acknowledge == len(self.data_hosts) - 1
+
+    def _follows_first(self, connection: Connection[Any]) -> bool:
+        return follows(connection, self.addresses["n1"])
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset_ns: int, rate: float, since_ns: int) -> bool:
+        """libfaketime counts a rate from the start of the process."""
+        started = self._started.get(host)
+        if not started or self.helper is None:
+            return False
+        now = time.time_ns()
+        ahead = offset_ns + rate * (time.monotonic_ns() - since_ns)
+        offset = (ahead - rate * (now - started)) / 1e9
+        self.helper.write(FAKETIME, {self.boxes[host]: f"{offset:+.9f} x{1 + rate:.9f}\n"})
+        return True
+
+
+def _value(connection: Connection[Any], statement: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        row = cursor.fetchone()
+        return row[0] if row else None
+
+
+def _rows(connection: Connection[Any]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW TABLES")
+        tables = [name for (name,) in cursor.fetchall()]
+    return sum(int(_value(connection, f"SELECT COUNT(*) FROM `{table}`")) for table in tables)
