@@ -15,22 +15,26 @@ _REDIS: Final = ("persistence", "maxmemory", "maxmemory_policy", "replica_priori
 SWITCH: Final = "true or false"
 SECONDS: Final = "seconds, more than 0"
 WHOLE: Final = "a whole number from 1"
+MEGABYTES: Final = "a whole number of megabytes from 2"
+MEMCACHED_MB: Final = 2
+"""The least that a memcached takes, and enough for locks: a flood has less to fill."""
 _RULES: Final[dict[str, Callable[[Any], bool]]] = {
     SWITCH: lambda value: isinstance(value, bool),
     SECONDS: lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e8,
     WHOLE: lambda value: type(value) is int and 0 < value <= 1_000_000_000,
+    MEGABYTES: lambda value: type(value) is int and 2 <= value <= 1_000_000,
 }
 OPTIONS: Final[dict[str, dict[str, str]]] = {
     "mysql": {
         "semi_sync": SWITCH, "semi_sync_timeout": SECONDS, "lock_wait_timeout": SECONDS, "wait_timeout": SECONDS,
     },
-    "memcached": {"memory": WHOLE},
+    "memcached": {"memory": MEGABYTES},
     "zookeeper": {"tick_ms": WHOLE},
     "etcd": {"heartbeat_ms": WHOLE, "election_ms": WHOLE},
     "chubby": {"lease": SECONDS, "grace": SECONDS, "lock_delay": SECONDS},
     "hazelcast": {"session_ttl": SECONDS, "session_heartbeat": SECONDS},
 }  # fmt: skip
-"""Of the other families: what each option must be. ``memory`` is in megabytes."""
+"""Of the other families: what each option must be."""
 
 
 def completed(kind: str, options: Mapping[str, Any], backend: str) -> dict[str, Any]:

@@ -1,0 +1,221 @@
+"""Memory pressure on a memcached: entries of a cache that is none of the lock's business push the lock's items out.
+
+The same on all backends: it is done over a plain socket from the control side, which no fault cuts off, since a client
+library waits for each answer and thousands of entries are written. memcached evicts within a slab class, so each entry
+is as large as the class of the items that were there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final
+
+from .base import Facts
+
+ASK: Final = 0.5
+"""Seconds that an answer may take."""
+PREFIX: Final = b"lh:"
+OVERHEAD: Final = 59
+"""Bytes of an item beside key and value, as memcached counts them."""
+LIFE: Final = 60
+"""Seconds until a cache entry expires."""
+BATCH: Final = 500
+ASKED: Final = 200
+"""Keys in one get: a longer list is split by nobody."""
+MOST: Final = 3
+"""Times the entries that a class has room for, after which a flood gives up: items that are read often are spared."""
+CLOSES: Final = (b"END\r\n", b"OK\r\n", b"ERROR\r\n")
+
+
+class _Flood:
+    """What one host's flood has written: the numbers of the entries, by slab class."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, int] = {}
+
+    def keys(self) -> list[bytes]:
+        return [key for slab, count in self.entries.items() for key in _keys(slab, range(count))]
+
+
+class Floods:
+    """Floods of servers; ``address`` is asked where a host's server is, and ``gate`` each time before it is dialled.
+    Nothing is asked of a server under the lock."""
+
+    def __init__(
+        self,
+        address: Callable[[str], tuple[str, int]],
+        gate: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._address = address
+        self._gate = gate
+        self._wanted: Counter[str] = Counter()
+        self._rising: set[str] = set()
+        self._floods: dict[str, _Flood] = {}
+        self._lock = threading.Lock()
+
+    def flood(self, host: str) -> Facts:
+        """See :meth:`harness.clusters.base.Cluster.flood`. Facts: ``entries`` written, ``evicted`` items in all,
+        ``others``: those that were not the flood's own, and how many items there were ``keys_before`` and
+        ``keys_after``, without the flood's; ``error`` if the server does not do it."""
+        with self._lock:
+            self._wanted[host] += 1
+        while not self._begins(host):
+            time.sleep(0.01)
+        try:
+            with self._connection(host) as ask:
+                return self._fill(host, ask)
+        except OSError as error:
+            return {"evicted": 0, "others": 0, "error": str(error)}
+        finally:
+            with self._lock:
+                self._rising.discard(host)
+            self._ebb(host)
+
+    def _begins(self, host: str) -> bool:
+        """One after the other on a host, or they would take each other's entries for somebody's items."""
+        with self._lock:
+            free = host not in self._rising
+            self._rising.add(host)
+        return free
+
+    def drain(self, host: str) -> None:
+        with self._lock:
+            self._wanted[host] -= 1  # below 0 if its flood has not begun yet, which then does not rise
+        self._ebb(host)
+
+    def flooded(self, host: str) -> bool | None:
+        with self._lock:
+            rising = host in self._rising
+        if rising:
+            return True
+        self._ebb(host)
+        flood = self._floods.get(host)
+        if flood is None:
+            return False
+        try:
+            with self._connection(host) as ask:
+                return _left(ask, flood.keys()) > 0
+        except OSError:
+            return None
+
+    def _fill(self, host: str, ask: _Asking) -> Facts:
+        if not self._is_wanted(host):
+            return {"evicted": 0, "others": 0}
+        with self._lock:
+            flood = self._floods.setdefault(host, _Flood())
+        _delete(ask, flood.keys())  # of a flood before, which is not drained yet
+        flood.entries.clear()
+        figures = ask.stats("items")
+        victims = {slab: figures[slab, "number"] for slab, name in figures if name == "number"}
+        evicted_before = sum(count for (_, name), count in figures.items() if name == "evicted")
+        there = sum(victims.values())
+        facts: Facts = {"entries": 0, "evicted": 0, "others": 0, "keys_before": there, "keys_after": there}
+        chunks = ask.stats("slabs")
+        for slab, victim_count in victims.items():
+            length = chunks[slab, "chunk_size"] - OVERHEAD - len(_key(slab, 0))
+            room = chunks[slab, "chunks_per_page"] * chunks[slab, "total_pages"]
+            lost = own = 0
+            for first in itertools.count(0, BATCH):
+                if not self._is_wanted(host) or lost >= victim_count or first >= MOST * room or (lost and own > BATCH):
+                    break
+                flood.entries[slab] = first + BATCH
+                _write(ask, _keys(slab, range(first, first + BATCH)), length)
+                facts["entries"] += BATCH
+                evicted = sum(n for (_, name), n in ask.stats("items").items() if name == "evicted") - evicted_before
+                if evicted > facts["evicted"]:
+                    facts["evicted"] = evicted
+                    own = facts["entries"] - _left(ask, flood.keys())
+                    lost += evicted - own - facts["others"]
+                    facts["others"] = evicted - own
+        total = sum(n for (_, name), n in ask.stats("items").items() if name == "number")
+        facts["keys_after"] = max(0, total - _left(ask, flood.keys()))
+        return facts
+
+    def _is_wanted(self, host: str) -> bool:
+        with self._lock:
+            return self._wanted[host] > 0
+
+    def _ebb(self, host: str) -> None:
+        """Delete the entries, if nobody wants the flood and nobody is about to add to it. What the server does not
+        answer to is left for the next time."""
+        with self._lock:
+            flood = self._floods.get(host)
+            if flood is None or self._wanted[host] > 0 or host in self._rising:
+                return
+        try:
+            with self._connection(host) as ask:
+                _delete(ask, flood.keys())
+        except OSError:
+            return
+        with self._lock:
+            if self._wanted[host] <= 0:
+                self._floods.pop(host, None)
+
+    @contextmanager
+    def _connection(self, host: str) -> Iterator[_Asking]:
+        with self._gate(), socket.create_connection(self._address(host), timeout=ASK) as connection:
+            yield _Asking(connection)
+
+
+class _Asking:
+    """A connection on which a question has its answer before the next one is asked."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def __call__(self, command: bytes) -> bytes:
+        self._connection.sendall(command)
+        pieces = [self._received()]
+        while not b"".join(pieces[-2:]).endswith(CLOSES):
+            pieces.append(self._received())
+        return b"".join(pieces)
+
+    def _received(self) -> bytes:
+        data = self._connection.recv(1 << 16)
+        if not data:
+            raise ConnectionError("the server has closed the connection")
+        return data
+
+    def stats(self, about: str) -> Counter[tuple[int, str]]:
+        """Figures by slab class and name; 0 for those that are not there."""
+        found: Counter[tuple[int, str]] = Counter()
+        for line in self(f"stats {about}\r\n".encode()).decode().splitlines():
+            _, *pair = line.split(" ")
+            name, value = pair if len(pair) == 2 else ("", "")
+            slab, _, of = name.removeprefix("items:").partition(":")
+            if slab.isdecimal() and value.isdecimal():
+                found[int(slab), of] = int(value)
+        return found
+
+
+def _key(slab: int, number: int) -> bytes:
+    return PREFIX + f"{slab}:{number:06}".encode()
+
+
+def _keys(slab: int, numbers: range) -> list[bytes]:
+    return [_key(slab, number) for number in numbers]
+
+
+def _write(ask: _Asking, keys: Sequence[bytes], length: int) -> None:
+    value = b"x" * length
+    lines = [b"set %b 0 %d %d noreply\r\n%b\r\n" % (key, LIFE, length, value) for key in keys]
+    ask(b"".join(lines) + b"verbosity 0\r\n")  # which answers when all before it is done
+
+
+def _left(ask: _Asking, keys: Sequence[bytes]) -> int:
+    there = 0
+    for first in range(0, len(keys), ASKED):
+        there += ask(b"get " + b" ".join(keys[first : first + ASKED]) + b"\r\n").count(b"VALUE ")
+    return there
+
+
+def _delete(ask: _Asking, keys: Sequence[bytes]) -> None:
+    for first in range(0, len(keys), BATCH):
+        lines = [b"delete %b noreply\r\n" % key for key in keys[first : first + BATCH]]
+        ask(b"".join(lines) + b"verbosity 0\r\n")

@@ -1,0 +1,48 @@
+"""Simulated memcached servers: one, or several that know nothing of each other."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from ..sim.servers.memcached import MemcachedServer
+from .base import Address
+from .kinds import KINDS
+from .kinds import servers as server_names
+from .server_options import MEMCACHED_MB
+from .sim_kinds import MakeHost, OnReply, Servers
+
+_COMMAND: Final = re.compile(
+    rb"(?:^|\r\n)(gets?|gats?|set|add|replace|append|prepend|cas|delete|incr|decr|touch|flush_all) "
+)
+
+
+def abilities(kind: str) -> set[str]:  # noqa: ARG001
+    """What faults may do, beside the usual."""
+    return {"evict"}
+
+
+def commands(data: bytes) -> list[str]:
+    """The names of the commands in what a client sends."""
+    return [name.decode().upper() for name in _COMMAND.findall(data)]
+
+
+def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
+    """See :func:`harness.clusters.sim_kinds.build`; ``options`` are those of
+    :class:`harness.sim.servers.memcached.MemcachedServer`."""
+    port = KINDS[kind].port
+    hosts = [make(name, "server") for name in server_names(nodes)]
+    found = Servers(Address(kind, tuple((host.name, port) for host in hosts)), commands=commands)
+    for host in hosts:
+        server = MemcachedServer(port=port, memory=options.get("memory", MEMCACHED_MB))
+        host.install(server)
+        found.watch[host.name] = _watch(server)
+        found.size[host.name] = server.size
+    return found
+
+
+def _watch(server: MemcachedServer) -> Any:
+    def watch(on_reply: OnReply | None) -> None:
+        server.on_command = on_reply
+
+    return watch
