@@ -34,6 +34,8 @@ class _Local:
         self.closed = False
 
     def send(self, data: bytes) -> None:
+        if self._other.fileno() == -1:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         self._other.handed(data)
 
     def end(self, *, reset: bool) -> None:
