@@ -259,7 +259,7 @@ class ZooKeeperServer:
             if not self._executed(client, NAMES.get(asked.op, "")):
                 return
             client.conn.send(jute.reply(asked.xid, 0 if asked.op == Op.AUTH else self.tree.zxid, code, body))
-            if code in (Code.UNIMPLEMENTED, Code.AUTH_FAILED) or asked.op == Op.CLOSE:
+            if asked.op in (Op.CLOSE, Op.AUTH) or asked.op not in NAMES:
                 self._drop(client)
 
     def _executed(self, client: Client, name: str) -> bool:
