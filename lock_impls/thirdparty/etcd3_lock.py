@@ -1,0 +1,82 @@
+"""python-etcd3's own lock (``etcd3.locks.Lock``), unmodified; tested with etcd3 0.12.0.
+
+Requests: ``LeaseGrant ttl`` for each try · ``Txn`` "if create_revision(/locks/name) == 0 then put the object's uuid" ·
+while another has it: ``Watch`` of that key for the rest of the waiting time · release: ``Txn`` "if the value is the
+uuid then delete".
+Source: kragniz/python-etcd3, etcd3/locks.py. Its documentation promises that "the lock will be released after this time
+elapses, unless refreshed"; nobody refreshes it but its user.
+
+It talks to one member; after an error of the connection it is given a client of the next.
+Safe for: cutting duplicate work. The key's create revision would be a fence, and the library does not tell it.
+Known failures: pyetcd-missed-delete (the watch begins after the try, at no revision: a release in between is missed),
+pyetcd-refresh-dead, ttl-overrun, etcd-pause, ttl-pause-write, etcd-lease-clock-back, lost-reply-acquire.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import etcd3
+from etcd3.locks import Lock
+
+from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from lock_impls.etcd_client import ANSWER_S, FAILED, KINDS, OPTIONS, told, whole_seconds
+from lock_impls.etcd_mutex import OUTAGE
+
+
+class Etcd3Lock:
+    info: ClassVar = LockInfo(
+        name="etcd3-lock",
+        title="python-etcd3's own Lock",
+        algorithm="Txn: if create_revision(/locks/name) == 0 then put a uuid on a new lease; else watch the key.",
+        source="python-etcd3 0.12.0, etcd3/locks.py",
+        safety="F?",
+        kinds=KINDS,
+        on_death="the lease: it ends after the ttl",
+        outage=f"{OUTAGE}; a client whose own member is lost goes to another after an error",
+        failures=(
+            Failure("ttl-overrun", "the work takes longer than the ttl", "harness run etcd3-lock --hold 3.5s"),
+            Failure("etcd-pause", "its holder stands still for longer than the lease",
+                    "harness run etcd3-lock --nemesis client-pause"),
+        ),
+    )  # fmt: skip
+
+    def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
+        self._addresses = random.sample(endpoints.addresses, len(endpoints.addresses))
+        self._key = key
+        self._lock = Lock(key, ttl=whole_seconds(ttl), etcd_client=self._connected())
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float) -> Self:
+        return cls(endpoints, key, ttl)
+
+    def acquire(self, timeout: float) -> Grant | None:
+        return Grant() if self._outcome(lambda: self._lock.acquire(timeout)) else None
+
+    def release(self) -> None:
+        if not self._outcome(self._lock.release):
+            raise LockError(f"{self._key} is not held by this client")
+
+    def still_valid(self) -> bool:
+        return bool(self._outcome(self._lock.is_acquired))
+
+    def _connected(self) -> Any:
+        host, port = self._addresses[0]
+        return etcd3.client(host=host, port=port, timeout=ANSWER_S, grpc_options=OPTIONS)
+
+    def _outcome(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except AttributeError as error:  # its watch has failed, and it takes the error for a response
+            raise self._after_error(True, f"watch: {error}") from error
+        except FAILED as error:
+            refused, sent, text = told(error)
+            raise (LockError(text) if refused else self._after_error(sent, text)) from error
+
+    def _after_error(self, sent: bool, text: str) -> Exception:
+        self._lock.etcd_client.close()
+        self._addresses.append(self._addresses.pop(0))
+        self._lock.etcd_client = self._connected()
+        return Indeterminate(text) if sent else LockError(text)
