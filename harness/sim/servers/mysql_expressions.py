@@ -90,8 +90,9 @@ class Compiler:
             return made
         if kind in _BINARY:
             return self._binary(_BINARY[kind], node)
-        if kind in _RENAMED:
-            return self._call(_RENAMED[kind], [node.args.get(name) for name in ("this", "expression")])
+        if isinstance(node, exp.Func):
+            args = [node.args.get("this"), node.args.get("expression"), *node.expressions]
+            return self._call(_RENAMED.get(kind, kind.upper()), args)
         raise SqlError(1235, node.sql("mysql") if isinstance(node, exp.Expression) else str(node))
 
     def many(self, nodes: Sequence[Any]) -> list[Fn]:
@@ -341,9 +342,6 @@ class Compiler:
             return lambda c: c.new[at]
         return self._call(name, node.expressions)
 
-    def _func(self, node: exp.Func) -> Fn:
-        return self._call(node.name.upper(), node.expressions)
-
     def _call(self, name: str, nodes: Sequence[Any]) -> Fn:
         args = self.many([node for node in nodes if node is not None])
         if name in WAITING:
@@ -374,14 +372,6 @@ _RENAMED: Final = {
     "CurrentDatabase": "DATABASE",
     "CurrentUser": "USER",
     "SessionUser": "USER",
-    "Abs": "ABS",
-    "Lower": "LOWER",
-    "Upper": "UPPER",
-    "Length": "LENGTH",
-    "TimestampAdd": "ADDTIME",
-    "Nullif": "NULLIF",
-    "Floor": "FLOOR",
-    "Rand": "RAND",
 }
 
 

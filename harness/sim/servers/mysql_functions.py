@@ -95,7 +95,8 @@ def _length(_c: Context, value: Value) -> Value:
 
 
 def _abs(_c: Context, value: Value) -> Value:
-    return None if value is None else abs(to_number(value))
+    number = to_number(value)
+    return None if value is None else -number if number < 0 else number
 
 
 def _extreme(sign: int) -> Function:

@@ -179,7 +179,7 @@ def inherit_on_remove(index: Index, key: Key) -> None:
     heir = index.after(key)
     for lock in index.locks.pop(key, []):
         lock.trx.locks.remove(lock)
-        if lock.kind is not INTENT and not (lock.trx.read_committed and lock.mode == "X"):
+        if lock.kind is not INTENT and not lock.implicit and not (lock.trx.read_committed and lock.mode == "X"):
             _add(lock, index, heir)
         if lock.wait is not None:
             _granted(lock)

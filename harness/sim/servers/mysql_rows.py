@@ -65,8 +65,7 @@ class Rows:
                 record.versions.insert(0, Version(trx.number, row))
                 trx.undo.append(("record", table, index, record))
                 return record
-            kind = locks.REC if trx.read_committed else locks.NEXT
-            if (yield from trx.acquire(index, key, check, kind)):
+            if (yield from trx.acquire(index, key, check, locks.REC)):
                 continue
             if not record.deleted:
                 raise Duplicate(index, record, row)
@@ -114,6 +113,10 @@ class Rows:
             if not entry.deleted:
                 raise Duplicate(index, entry.record, row)
             key = index.after(key)
+
+    def lock(self, table: Table, record: Record) -> Step:
+        """Lock a row whose entry in another index is locked."""
+        yield from self.trx.acquire(table.clustered, record.key, "X", locks.REC)
 
     def delete(self, table: Table, record: Record) -> Step:
         """Mark a row deleted, which the transaction has locked."""

@@ -48,7 +48,7 @@ def _keys(path: Path) -> Iterator[Key]:
 @dataclass(slots=True)
 class LockingRead:
     """A locking read of one transaction over one table. ``semi``: at READ COMMITTED a locked row whose committed
-    version does not match is passed by without waiting (UPDATE does so)."""
+    version does not match is passed by without waiting (UPDATE does so, unless it never waits)."""
 
     trx: Transaction
     table: Table
@@ -78,6 +78,13 @@ class LockingRead:
             return False
         return bool((yield from self.trx.acquire(index, key, self.mode, wanted)))
 
+    def _end(self, index: Index, key: Key, kind: Kind) -> Generator[Wait, None, bool]:
+        """Lock where the search ends; True: look again."""
+        try:
+            return (yield from self._lock(index, key, kind))
+        except Skipped:
+            return False
+
     def _point(self, path: Path, point: Key) -> Generator[Wait, None, bool]:
         index, position, passed = path.index, point, False
         mark = len(self.trx.locks)
@@ -85,14 +92,15 @@ class LockingRead:
             key = index.after(position) if passed else index.at_least(position)
             entry = index.entries.get(key)
             if entry is None or key[: len(point)] != point:
-                if (yield from self._lock(index, key, locks.GAP)):
+                if (yield from self._end(index, key, locks.GAP)):
                     continue
                 return False
-            kind = locks.REC if path.unique and not entry.deleted else locks.NEXT
+            live = not entry.deleted
+            kind = locks.REC if path.unique and live else locks.NEXT
             stop = yield from self._entry(index, key, kind, mark, semi=False)
             if stop is None:
                 continue
-            if stop or (path.unique and (index.clustered or not entry.deleted)):
+            if stop or (path.unique and (index.clustered or live)):
                 return stop
             position, passed, mark = key, True, len(self.trx.locks)
 
@@ -105,8 +113,9 @@ class LockingRead:
             while key != SUPREMUM and not path.begins(key):
                 key = index.after(key)
             if key == SUPREMUM or not path.inside(key):
-                if (yield from self._lock(index, key, locks.NEXT)):
+                if (yield from self._end(index, key, locks.NEXT)):
                     continue
+                self._let_go(mark)
                 return
             exact = index.clustered and not passed and not path.low_open and key == path.low
             stop = yield from self._entry(index, key, locks.REC if exact else locks.NEXT, mark, semi=self.semi)
@@ -121,7 +130,7 @@ class LockingRead:
     ) -> Generator[Wait, None, bool | None]:
         """Lock one entry, and visit its row if it matches; None: it took a wait, look again."""
         trx = self.trx
-        if semi and trx.read_committed and not self._worth_waiting(index, key):
+        if semi and trx.read_committed and trx.lock_wait_ns and not self._worth_waiting(index, key):
             return False
         try:
             if (yield from self._lock(index, key, kind)):

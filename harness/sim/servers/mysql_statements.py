@@ -176,15 +176,17 @@ def _write(session: Session, text: str) -> Statement:
     trx = session.transaction()
     session.server.transactions.use(trx, plan.table)
     mark = len(trx.undo), len(trx.log)
+    done = Done()
     try:
-        done: Done = yield from plan.run(Context(session, texts), RowChanges(session.server.transactions, trx))
+        yield from plan.run(Context(session, texts), RowChanges(session.server.transactions, trx), done)
     except SqlError as failure:
         session.failed(failure, mark)
         raise
+    finally:
+        if done.generated is not None:
+            session.last_insert_id = done.generated
     if session.given_id is not None:
         done.insert_id = session.given_id
-    if done.generated is not None:
-        session.last_insert_id = done.generated
     if not session.lasting:
         yield from session.commit()
     return done

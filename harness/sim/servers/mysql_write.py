@@ -24,7 +24,7 @@ from harness.sim.servers.mysql_values import Column, Value, convert, now, sort_k
 @dataclass(slots=True)
 class Done:
     """What a change answers: rows affected (and rows found, for clients that want these), an id for the client, and
-    the id for LAST_INSERT_ID() if the statement made one."""
+    the id for LAST_INSERT_ID() if the statement made one (though it then failed at a later row)."""
 
     affected: int = 0
     found: int = 0
@@ -45,8 +45,7 @@ class Insert:
     ignore: bool = False
     assignments: list[tuple[int, Fn]] | None = None
 
-    def run(self, c: Context, rows: Rows) -> Generator[Wait, None, Done]:
-        done = Done()
+    def run(self, c: Context, rows: Rows, done: Done) -> Generator[Wait, None, None]:
         reserved = _Numbers(self.table, len(self.rows))
         for number, cells in enumerate(self.rows, 1):
             row, automatic = self._row(c, cells, number, reserved)
@@ -64,7 +63,6 @@ class Insert:
             done.found += 1
             self._count_explicit(row, automatic)
             self._note(done, row, automatic)
-        return done
 
     def _row(self, c: Context, cells: list[Any], number: int, reserved: _Numbers) -> tuple[Row, bool]:
         table = self.table
@@ -108,19 +106,21 @@ class Insert:
     def _instead(
         self, c: Context, rows: Rows, row: Row, duplicate: Duplicate, number: int, done: Done
     ) -> Generator[Wait, None, None]:
+        assert self.assignments is not None
+        yield from rows.lock(self.table, duplicate.record)
         old = duplicate.record.versions[0].row
         assert old is not None
-        assert self.assignments is not None
         c.new = row
         changed = _assigned(self.table, c, old, self.assignments, number)
         done.found += 1
-        if changed != old:
-            try:
-                yield from rows.update(self.table, duplicate.record, changed)
-            except Duplicate as other:
-                raise other.error() from other
-            done.affected += 2
-            done.found += 1
+        if changed == old:
+            return
+        try:
+            yield from rows.update(self.table, duplicate.record, changed)
+        except Duplicate as other:
+            raise other.error() from other
+        done.affected += 2
+        done.found += 1
         at = self.table.auto_column
         if at is not None and done.generated is None:
             value = changed[at]
@@ -179,11 +179,10 @@ class Change:
     order: list[Order] = field(default_factory=list)
     limit: int | None = None
 
-    def run(self, c: Context, rows: Rows) -> Generator[Wait, None, Done]:
-        done = Done()
+    def run(self, c: Context, rows: Rows, done: Done) -> Generator[Wait, None, None]:
         path = None if self.search.constant and not self.search.matches(c) else self.search.path(c)
         if path is None or self.limit == 0:
-            return done
+            return
         at_once = not self.order and not self._moves_along(path)
         later: list[Record] = []
 
@@ -204,7 +203,6 @@ class Change:
         yield from read.run(path)
         for record in self._sorted(c, later):
             yield from self._change(c, rows, record, done)
-        return done
 
     def _moves_along(self, path: Path) -> bool:
         """Might a change put a row further down the path, to be met again?"""
