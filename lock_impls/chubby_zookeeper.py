@@ -1,0 +1,212 @@
+"""A Chubby lock on ZooKeeper: a session with a grace period, a sequencer, and a delay after a holder that got lost.
+
+/locks/KEY is a file that stays: its content is the guid of the holder, or nothing once it has released the lock. Its
+ephemeral child ``holder`` says that the holder's session lives. To acquire: ``getData`` of the file, ``exists`` of the
+child with a watch; if it is not there, ``multi`` of (``setData`` of the file, if it is still at the version that was
+read; ``create`` of the child). To release: ``multi`` of (``setData`` of nothing, if it is at the holder's version;
+``delete`` of the child). So a release can only ever end the releaser's own hold.
+
+A loss is known to be ungraceful by the file: there is no child, and its content still names a holder, whose session has
+thus ended without a release. Then the lock is taken only ``lock_delay`` after this client saw that first, as in Chubby,
+to let requests of the old holder run dry. The fence is the sequencer's generation: the zxid of the ``multi``, which is
+the czxid of the child. When a connection is lost the holder is in jeopardy: :meth:`still_valid` blocks for up to
+``grace`` seconds until the session has been kept (on another server) or is over; then it is False for this hold.
+
+Source: article 003; Burrows, "The Chubby lock service for loosely-coupled distributed systems" (OSDI 2006) 2.4 and 2.8.
+
+Safe for: correctness, together with a resource that refuses a sequencer older than the newest it has seen; the delay
+alone only makes late requests less likely. Unfair: all waiters are woken, and the delay is each waiter's own.
+Known failures: zk-pause, ttl-check-then-pause, ttl-net-delay (all saved by the fence).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from lock_impls.base import Grant, LockError, LockInfo
+from lock_impls.zookeeper_client import (
+    KINDS,
+    OUTAGE,
+    PAUSE_S,
+    TRIES,
+    UNANSWERED,
+    Held,
+    Session,
+    Signal,
+    ZooKeeperLock,
+    pausing,
+)
+
+GRACE_S = 5.0
+LOCK_DELAY_S = 0.4
+RELEASED = b""
+_BEATEN = BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
+"""What the parts of a transaction say that has come too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sequencer:
+    """What a holder shows to servers: they refuse one with a lower generation than they have seen of this name."""
+
+    name: str
+    mode: str
+    generation: int
+
+
+class ChubbyLock(ZooKeeperLock):
+    info: ClassVar = LockInfo(
+        name="chubby-zookeeper",
+        title="A Chubby lock on ZooKeeper: grace period, sequencer, lock-delay",
+        algorithm="multi: write the holder into a file and create its ephemeral child; the zxid is the generation.",
+        source="article 003; Burrows, OSDI 2006",
+        safety="F",
+        kinds=KINDS,
+        fence=True,
+        options={"grace": GRACE_S, "lock_delay": LOCK_DELAY_S},
+        on_death="its session's end, the ttl (2 to 20 ticks) after its last heartbeat, and lock_delay more",
+        outage=OUTAGE,
+        failures=(pausing("chubby-zookeeper"),),
+    )
+
+    def __init__(
+        self, session: Session, key: str, ttl: float, grace: float = GRACE_S, lock_delay: float = LOCK_DELAY_S
+    ) -> None:
+        super().__init__(session, key, ttl)
+        self.grace = grace
+        self.lock_delay = lock_delay
+        self.child = f"{self.path}/holder"
+        self.sequencer: Sequencer | None = None
+        self._version = -1
+        self._abandoned: tuple[int, float] = -1, 0.0
+        self._doubtful: set[bytes] = set()
+
+    def take(self, deadline: float) -> Grant | None:
+        self._clear_doubts()
+        while True:
+            try:
+                wait = self._obstacle(deadline)
+            except UNANSWERED:
+                wait = PAUSE_S
+            if wait is None:
+                return self._grant()
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return None
+            time.sleep(min(wait, remaining))
+
+    def _obstacle(self, deadline: float) -> float | None:
+        """None once we hold it; else how long to wait before the next try."""
+        content, version = self._file()
+        signal = Signal()
+        if self.session.ask("exists", self.child, signal) is not None:
+            self.await_signal(signal, deadline)
+            return 0.0
+        delay = self._delay(content, version)
+        return delay if delay > 0 else self._try(version)
+
+    def _file(self) -> tuple[bytes, int]:
+        try:
+            content, stat = self.session.ask("get", self.path)
+        except NoNodeError:
+            self.session.ask("ensure_path", self.path)
+            content, stat = self.session.ask("get", self.path)
+        return content, stat.version
+
+    def _delay(self, content: bytes, version: int) -> float:
+        """Seconds until the lock of a holder that got lost may be taken; 0 if it was released."""
+        if content == RELEASED:
+            return 0.0
+        if self._abandoned[0] != version:
+            self._abandoned = version, time.monotonic()
+        return self._abandoned[1] + self.lock_delay - time.monotonic()
+
+    def _try(self, version: int) -> float | None:
+        guid = uuid.uuid4().hex.encode()
+        self._doubtful.add(guid)
+        taking = self.session.client.transaction()
+        taking.set_data(self.path, guid, version)
+        taking.create(self.child, guid, ephemeral=True)
+        try:
+            taken = _committed(self.session.patiently(taking.commit_async()))
+        except UNANSWERED:
+            taken = self._is_ours(guid)
+        if not taken:
+            self._doubtful.discard(guid)
+            return 0.0
+        stat = self.session.again(self.session.ask, "exists", self.child)
+        if stat is None or self.session.id not in (stat.ephemeralOwner, None):
+            raise LockError("the session has ended, and its node with it")
+        self.held, self._version = Held.of(self.child, stat), version + 1
+        self._doubtful.discard(guid)
+        return None
+
+    def _grant(self) -> Grant:
+        assert self.held is not None
+        self.sequencer = Sequencer(self.path, "exclusive", self.held.czxid)
+        return Grant(fence=self.sequencer.generation)
+
+    def _is_ours(self, *guids: bytes) -> bool:
+        """Does the child have one of these in it, and is it this session's?"""
+        try:
+            content, stat = self.session.look("get", self.child)
+        except NoNodeError:
+            return False
+        return content in guids and stat.ephemeralOwner == self.session.id
+
+    def _clear_doubts(self) -> None:
+        """Release what we hold without having known it."""
+        if self._doubtful and self._is_ours(*self._doubtful):
+            _, version = self._file()
+            self._leave(version)
+        self._doubtful.clear()
+
+    def _leave(self, version: int) -> bool:
+        """Release what was taken at this version of the file; False if somebody else has taken it since."""
+        leaving = self.session.client.transaction()
+        leaving.set_data(self.path, RELEASED, version)
+        leaving.delete(self.child)
+        return _committed(self.session.patiently(leaving.commit_async()))
+
+    def give_back(self, held: Held) -> bool:
+        """The version makes it safe to ask again. What has left this version while our session lived was our own."""
+        for tried in range(TRIES):
+            try:
+                return self._leave(self._version) or (tried > 0 and self.session.id == held.session)
+            except UNANSWERED:
+                self.session.connected(self.ttl)
+        return self._leave(self._version)
+
+    def still_valid(self) -> bool:
+        """Blocks in jeopardy, for as long as the grace period lasts."""
+        deadline = time.monotonic() + self.grace
+        while self.held is not None:
+            try:
+                return self.stands(self.held)
+            except UNANSWERED:
+                self.session.connected(max(0.0, deadline - time.monotonic()))
+            except KazooException:
+                return False
+            if time.monotonic() >= deadline:
+                return False
+        return False
+
+
+def _committed(results: list[Any]) -> bool:
+    """Of a transaction: all of it, or nothing because somebody was there first (or the holder's node is gone)."""
+    failed = [result for result in results if isinstance(result, Exception)]
+    unexpected = [error for error in failed if not isinstance(error, _BEATEN)]
+    if unexpected:
+        raise unexpected[0]
+    return not failed
