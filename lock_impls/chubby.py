@@ -1,0 +1,159 @@
+"""An exclusive lock on a file of a Chubby cell, with the lock's generation (from its sequencer) as the fence.
+
+Calls: CreateSession and Open once · Acquire (waits at the master) · GetSequencer · Release; KeepAlives by a thread.
+Source: Burrows, "The Chubby lock service for loosely-coupled distributed systems", OSDI 2006; article 003.
+
+The lock lasts as long as its session. The paper's lease of 12 s and lock-delay of up to a minute would outlast most
+runs, so the ttl decides: the lease is four fifths of it and the lock-delay one fifth, so that a lock whose holder has
+died is free after a ttl (``lease`` and ``lock_delay`` say otherwise, and the cell's own options overrule both). The
+grace period is in the paper's proportion to the lease, 45 to 12.
+
+Safe for: correctness, if the resource checks the generation. Without that, as long as the holder looks at
+:meth:`still_valid` and stops in jeopardy, except for what it sent before it stopped; the lock-delay makes that rarer.
+Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, chubby-late, chubby-jeopardy (all saved by the
+fence), watchdog-zombie. A cell that loses the disks of a majority of its replicas stands still for good.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar, Final, Self
+
+from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from lock_impls.chubby_client import Address, ChubbyError, Handle, Session, SessionExpired, Unanswered
+
+PATIENCE_S: Final = 1.0
+"""How much longer than its own waiting a call may take to be answered."""
+LEASE_SHARE: Final = 0.8
+
+
+class ChubbyLock:
+    info: ClassVar = LockInfo(
+        name="chubby",
+        title="Chubby: a lock on a file, held by a session",
+        algorithm="Session with KeepAlives; Acquire on a file; generation from its sequencer; Release.",
+        source="Burrows, OSDI 2006; article 003",
+        safety="F",
+        kinds=("chubby",),
+        fence=True,
+        options={"lease": None, "lock_delay": None, "grace": None},
+        on_death="the end of the session's lease, and then the lock-delay",
+        outage="another replica is elected and takes sessions and locks over; a majority must live",
+        failures=(
+            Failure(
+                "ttl-pause-write",
+                "a holder that stood still for longer than its lease goes on",
+                "harness run chubby --cluster sim --nemesis client-pause",
+            ),
+            Failure(
+                "watchdog-zombie",
+                "the session of a holder that hangs is kept alive for ever",
+                "harness run chubby --cluster sim --nemesis client-hang",
+            ),
+        ),
+    )
+
+    def __init__(
+        self,
+        addresses: tuple[Address, ...],
+        key: str,
+        ttl: float,
+        lease: float | None = None,
+        lock_delay: float | None = None,
+        grace: float | None = None,
+    ) -> None:
+        self.key = key
+        self._addresses = addresses
+        self._terms = (
+            LEASE_SHARE * ttl if lease is None else lease,
+            (1 - LEASE_SHARE) * ttl if lock_delay is None else lock_delay,
+            grace,
+        )
+        self._session: Session | None = None
+        self._file: Handle = {}
+        self._held = False
+
+    @classmethod
+    def open(
+        cls,
+        endpoints: Endpoints,
+        key: str,
+        ttl: float,
+        lease: float | None = None,
+        lock_delay: float | None = None,
+        grace: float | None = None,
+    ) -> Self:
+        return cls(endpoints.addresses, key, ttl, lease, lock_delay, grace)
+
+    def acquire(self, timeout: float) -> Grant | None:
+        deadline = time.monotonic() + timeout + PATIENCE_S
+        try:
+            session = self._ready(deadline)
+        except (ChubbyError, Unanswered) as error:
+            raise LockError(f"no session: {error}") from error
+        try:
+            asks = {"handle": self._file, "mode": "exclusive"}
+            if not session.call("Acquire", deadline, timeout, **asks)["held"]:
+                return None
+        except (SessionExpired, Unanswered) as error:
+            raise self._unknown(error) from error
+        except ChubbyError as error:
+            raise LockError(str(error)) from error
+        return self._grant(session, deadline)
+
+    def _ready(self, deadline: float) -> Session:
+        """The session with the file open in it; another one if it has expired."""
+        if self._session is None or self._session.state == "expired":
+            self._session, self._file, self._held = None, {}, False
+            timeout = deadline - time.monotonic()
+            lease, lock_delay, grace = self._terms
+            self._session = Session(self._addresses, lease=lease, lock_delay=lock_delay, grace=grace, timeout=timeout)
+        if not self._file:
+            self._file = self._session.open(self.key, deadline)
+        return self._session
+
+    def _grant(self, session: Session, deadline: float) -> Grant:
+        """What the caller gets; a lock that cannot be used any more is not kept."""
+        try:
+            sequencer = session.call("GetSequencer", deadline, handle=self._file)["sequencer"]
+        except (ChubbyError, Unanswered) as error:
+            self._give_up()
+            raise Indeterminate(f"acquired, and then no sequencer: {error}") from error
+        valid_for = session.left()
+        if not valid_for:
+            self._give_up()
+            raise Indeterminate("acquired, and then in jeopardy")
+        self._held = True
+        return Grant(fence=int(sequencer.partition(":")[0]), valid_for=valid_for)
+
+    def _give_up(self) -> None:
+        """A lock that may be held in this session must not be kept alive with it."""
+        if self._session is not None:
+            self._session.close()
+        self._session, self._file, self._held = None, {}, False
+
+    def _unknown(self, error: SessionExpired | Unanswered) -> LockError | Indeterminate:
+        """What becomes of a call without an answer. What was not sent has not happened; after anything else the lock
+        may be held."""
+        if isinstance(error, SessionExpired):
+            return Indeterminate("the session expired") if error.unanswered else LockError("the session has expired")
+        if error.sent:
+            self._give_up()
+            return Indeterminate(str(error))
+        return LockError(str(error))
+
+    def release(self) -> None:
+        session = self._session
+        if session is None or not self._held:
+            raise LockError(f"{self.key} is not held by this client")
+        self._held = False
+        try:
+            session.call("Release", time.monotonic() + session.terms.grace + PATIENCE_S, handle=self._file)
+        except (SessionExpired, Unanswered) as error:
+            raise self._unknown(error) from error
+        except ChubbyError as error:
+            raise LockError(f"{self.key}: {error}") from error
+
+    def still_valid(self) -> bool:
+        """Is it held, and the session safe? In jeopardy nobody knows, which is as good as no."""
+        return self._held and self._session is not None and self._session.state == "safe"
