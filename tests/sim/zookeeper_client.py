@@ -233,7 +233,10 @@ class RealStream:
         self._socket.sendall(data)
 
     def recv(self) -> bytes:
-        return self._socket.recv(1 << 16)
+        try:
+            return self._socket.recv(1 << 16)
+        except ConnectionResetError:
+            return b""
 
     def close(self) -> None:
         self._socket.close()

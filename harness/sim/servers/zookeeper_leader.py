@@ -80,6 +80,7 @@ class Leader:
         self._origins: dict[int, Origin] = {}
         self._syncs: list[tuple[int, Origin]] = []
         self._timer: Timer = self._host.call_later(member.limits.tick // 2 * MS, self._beat)
+        self._sweeper: Timer | None = None
         self._over = False
         if member.size == 1:  # a standalone server has no epochs
             self._establish()
@@ -97,6 +98,8 @@ class Leader:
     def end(self) -> None:
         self._over = True
         self._timer.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         for conn in list(self._followers):
             conn.close()
 
@@ -178,6 +181,7 @@ class Leader:
             if follower.acked >= 0:
                 send(follower.conn, "uptodate", disk.committed)
         server.serve(True)
+        self._sweep()
 
     # Requests.
 
@@ -276,6 +280,11 @@ class Leader:
             return
         for conn in self._followers:
             send(conn, "ping")
+
+    def _sweep(self) -> None:
+        """At every whole tick: end the sessions whose time is over."""
+        tick, now = self._member.limits.tick, self._now()
+        self._sweeper = self._host.call_later((tick - now % tick) * MS, self._sweep)
         for session in self._sessions.expired(now):
             if self._over:
                 return

@@ -38,14 +38,14 @@ class _Vote:
 class _Ballot:
     """The search for a leader; a handler of the connections to the others."""
 
-    def __init__(self, quorum: Quorum) -> None:
+    def __init__(self, quorum: Quorum, wait_ms: int) -> None:
         self._quorum = quorum
         self._host = quorum.host
         self._heard: dict[int, _Vote] = {}
         self._links: dict[int, tuple[Conn, int]] = {}
         self._best: tuple[tuple[int, int, int], ...] = ()
         self._since = 0
-        self._timer: Timer = self._host.call_later(0, self._poll)
+        self._timer: Timer = self._host.call_later(wait_ms * MS, self._poll)
 
     def _now(self) -> int:
         return self._host.monotonic_ns() // MS
@@ -122,6 +122,7 @@ class Quorum:
         self.host: ServiceHost
         self.part: Leader | Follower | None = None
         self.ballot: _Ballot | None = None
+        self._looked = -FINALIZE_MS
         server.ensemble = self
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
@@ -148,7 +149,10 @@ class Quorum:
         self.host.log(f"LOOKING: {why}")
         self._leave()
         self.server.serve(False)
-        self.ballot = _Ballot(self)
+        now = self.host.monotonic_ns() // MS
+        again = now - self._looked < FINALIZE_MS  # whom it found it could not follow
+        self._looked = now
+        self.ballot = _Ballot(self, FINALIZE_MS if again else 0)
 
     def lead(self) -> None:
         self.host.log("LEADING")
