@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from harness.sim.servers import mysql_statements as statements
-from harness.sim.servers.mysql_errors import SqlError
+from harness.sim.servers.mysql_errors import INTERRUPTED, LOCK_WAIT_TIMEOUT, SqlError
 from harness.sim.servers.mysql_locks import Outcome, Wait
 from harness.sim.servers.mysql_named_locks import NS_PER_S, NamedLocks
 from harness.sim.servers.mysql_session import Session, Statement
@@ -165,7 +165,7 @@ class MysqlServer:
             self._exclusive.append(place)
             yield wait
             if wait.ended is not Outcome.GRANTED:
-                raise SqlError(1205 if wait.ended is Outcome.TIMEOUT else 1317)
+                raise SqlError(LOCK_WAIT_TIMEOUT if wait.ended is Outcome.TIMEOUT else INTERRUPTED)
 
     def define(self, text: str) -> Generator[Wait, None, None]:  # noqa: ARG002 - for replicas
         """Tables' definitions have changed."""

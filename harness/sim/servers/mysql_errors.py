@@ -10,6 +10,7 @@ from typing import Final
 LOCK_WAIT_TIMEOUT: Final = 1205
 DEADLOCK: Final = 1213
 DUPLICATE: Final = 1062
+INTERRUPTED: Final = 1317
 KILLED: Final = 1927
 UNSUPPORTED: Final = 1235
 

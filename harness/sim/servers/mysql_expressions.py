@@ -364,6 +364,7 @@ _UNITS: Final = {
     "WEEK": 7 * 86400 * 10**6,
 }  # fmt: skip
 _RENAMED: Final = {
+    "UnixToTime": "FROM_UNIXTIME",
     "CurrentTimestamp": "NOW",
     "CurrentDatetime": "NOW",
     "UtcTimestamp": "UTC_TIMESTAMP",

@@ -42,13 +42,15 @@ class Outcome(Enum):
 class Wait:
     """What a statement waits for. ``limit_ns`` is None for ever; ``ended`` is set once, by whoever comes first."""
 
-    __slots__ = ("abandon", "ended", "limit_ns", "on_end")
+    __slots__ = ("abandon", "ended", "limit_ns", "on_end", "watches")
 
     def __init__(self, limit_ns: int | None, abandon: Callable[[], None] = lambda: None) -> None:
         self.limit_ns = limit_ns
         self.abandon = abandon
         """Called when the wait ends without having been granted."""
         self.ended: Outcome | None = None
+        self.watches = False
+        """Whether the server looks every second if the client is still there."""
         self.on_end: Callable[[], None] = lambda: None
 
     def end(self, outcome: Outcome) -> None:

@@ -13,7 +13,6 @@ from harness.sim.servers.mysql_locks import Outcome, Wait
 from harness.sim.servers.mysql_values import collate
 
 NS_PER_S: Final = 1_000_000_000
-_LONGEST: Final = 64
 _MOST_WAIT_S: Final = 365 * 24 * 3600
 
 
@@ -33,8 +32,8 @@ class NamedLocks:
 
     def get(self, holder: Holder, name: str, timeout_s: float) -> Generator[Wait, None, int | None]:
         """1 if the lock is had, 0 if the time ran out; raises SqlError if that would be a deadlock."""
-        key = _key(name)
-        if timeout_s < 0:
+        key = collate(name)
+        if timeout_s < 0 or not key:
             return None
         owner, count = self._held.get(key, (holder, 0))
         if owner is holder:
@@ -46,6 +45,7 @@ class NamedLocks:
             raise SqlError(DEADLOCK)
         queue = self._queues.setdefault(key, [])
         wait = Wait(round(min(timeout_s, _MOST_WAIT_S) * NS_PER_S))
+        wait.watches = True
         place = (holder, wait)
         wait.abandon = lambda: queue.remove(place)
         queue.append(place)
@@ -67,7 +67,7 @@ class NamedLocks:
 
     def release(self, holder: Holder, name: str) -> int | None:
         """1: released (once), 0: somebody else has it, None: nobody has."""
-        key = _key(name)
+        key = collate(name)
         if key not in self._held:
             return None
         owner, count = self._held[key]
@@ -88,7 +88,7 @@ class NamedLocks:
 
     def owner(self, name: str) -> int | None:
         """The number of the session that has it."""
-        found = self._held.get(_key(name))
+        found = self._held.get(collate(name))
         return None if found is None else found[0].number
 
     def _free(self, key: str) -> None:
@@ -101,8 +101,3 @@ class NamedLocks:
         if not queue:
             self._queues.pop(key, None)
 
-
-def _key(name: str) -> str:
-    if len(name) > _LONGEST:
-        raise SqlError(1059, name)
-    return collate(name)

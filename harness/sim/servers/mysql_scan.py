@@ -1,9 +1,9 @@
 """Reading rows along a path: consistent reads, which see a snapshot and lock nothing, and locking reads, which see the
 newest rows and lock what they come across.
 
-Source: https://dev.mysql.com/doc/refman/8.0/en/innodb-locks-set.html. At REPEATABLE READ a search of a whole unique key
-locks the record alone (or the gap where it is missing), any other search locks each record it reads and the gap before
-it, and the one it ends at. At READ COMMITTED gaps are left alone and rows that do not match are unlocked again.
+Source: https://dev.mysql.com/doc/refman/8.0/en/innodb-locks-set.html. At REPEATABLE READ a search of the whole primary
+key locks the record alone (or the gap where it is missing), any other search locks each record it reads and the gap
+before it, and the one it ends at. MariaDB 10.11 locks the gap before a record found by another unique index too. At READ COMMITTED gaps are left alone and rows that do not match are unlocked again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class LockingRead:
                     continue
                 return False
             live = not entry.deleted
-            kind = locks.REC if path.unique and live else locks.NEXT
+            kind = locks.REC if path.unique and live and index.clustered else locks.NEXT
             stop = yield from self._entry(index, key, kind, mark, semi=False)
             if stop is None:
                 continue

@@ -48,8 +48,8 @@ class Session:
         self.next_level: Level | None = None
         """SET TRANSACTION without SESSION: of the next transaction only."""
         self.gone = False
-        self.closing: SqlError | None = None
-        """Killed: what to tell the client at the end."""
+        self.closing = False
+        """Killed: it ends with the statement."""
         self._last_insert_id = 0
         self._found_rows = False
         self._salt = b""
@@ -196,11 +196,9 @@ class Session:
             self.server.on_command(self.conn.peer, self._command)
             if not self.server.has(self):  # whoever was told has ended this server
                 return
-        if self.closing is not None:
-            self._send([protocol.error(answer if isinstance(answer, SqlError) else self.closing)])
-        else:
+        if not self.closing or (isinstance(answer, SqlError) and answer.number == KILLED):  # its own doing is told
             self._answer(answer)
-        if self.closing is not None or self.gone:
+        if self.closing or self.gone:
             self.server.leave(self)
             self.conn.close()
         else:
@@ -277,7 +275,7 @@ class Session:
 
     def kill(self, *, query_only: bool) -> None:
         if not query_only:
-            self.closing = SqlError(KILLED)
+            self.closing = True
         if self._wait is not None:
             self._wait.end(Outcome.KILLED)
         elif self._running is None and not query_only:
@@ -297,10 +295,13 @@ class Session:
         self._last_insert_id = 0
 
     def closed(self) -> None:
-        """The client has gone: at once if the session is idle, else when its statement is done."""
+        """The client has gone: at once if the session is idle, else when its statement is done (one that waits for a
+        named lock or sleeps is given up after a second)."""
         self.gone = True
         if self._running is None:
             self.server.leave(self)
+        elif self._wait is not None and self._wait.watches:
+            self._limit = self.server.host.call_later(NS_PER_S, self.server.enter, self._wait.end, Outcome.KILLED)
 
     def drop(self) -> None:
         """Free what the session holds; its timers are stopped."""

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 from harness.sim.servers import mysql_schema as schema
 from harness.sim.servers import mysql_sql as sql
 from harness.sim.servers import mysql_variables as variables
-from harness.sim.servers.mysql_errors import KILLED, SqlError
+from harness.sim.servers.mysql_errors import INTERRUPTED, KILLED, SqlError
 from harness.sim.servers.mysql_expressions import Compiler, Context, Fn
 from harness.sim.servers.mysql_functions import FUNCTIONS
 from harness.sim.servers.mysql_locks import Outcome, Wait
@@ -150,15 +150,18 @@ def _wait_functions(session: Session, c: Context, calls: list[tuple[str, list[Fn
         result: Value
         if name == "SLEEP":
             wait = Wait(round(max(float(to_number(first)), 0.0) * NS_PER_S))
+            wait.watches = True
             yield wait
-            result = int(wait.ended is Outcome.KILLED)
+            if wait.ended is Outcome.KILLED:
+                raise SqlError(INTERRUPTED)
+            result = 0
         elif first is None or rest[0] is None:
             result = None
         else:
             timeout_s = float(to_number(rest[0]))
             result = yield from session.server.named.get(session, as_text(first), timeout_s)
-        if session.closing is not None:
-            raise SqlError(KILLED)
+        if session.closing:
+            raise SqlError(INTERRUPTED)
         c.waited.append(result)
 
 
@@ -226,8 +229,8 @@ def _kill(session: Session, text: str) -> Statement:
         raise SqlError(1094, found[2])
     query_only = (found[1] or "").upper() == "QUERY"
     if target is session:
-        session.closing = None if query_only else SqlError(KILLED)
-        raise SqlError(1317)
+        session.closing = not query_only
+        raise SqlError(INTERRUPTED if query_only else KILLED)
     target.kill(query_only=query_only)
     return Done()
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Any, Final, Literal
 
 from harness.sim.servers import mysql_locks as locks
-from harness.sim.servers.mysql_errors import DEADLOCK, KILLED, LOCK_WAIT_TIMEOUT, SqlError
+from harness.sim.servers.mysql_errors import DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, SqlError
 from harness.sim.servers.mysql_locks import Kind, Lock, Mode, Outcome, Wait
 from harness.sim.servers.mysql_storage import Entry, Index, Key, Record, Row, Table, Version, View
 
@@ -19,7 +19,7 @@ Level = Literal["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIAL
 _FAILED: Final = {
     Outcome.TIMEOUT: LOCK_WAIT_TIMEOUT,
     Outcome.DEADLOCK: DEADLOCK,
-    Outcome.KILLED: KILLED,
+    Outcome.KILLED: INTERRUPTED,
 }
 
 

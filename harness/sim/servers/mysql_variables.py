@@ -62,7 +62,7 @@ def is_global(name: str) -> bool:
 def checked(name: str, value: Any) -> Value:
     """A value that a variable may take; raises SqlError 1231 or 1232."""
     if value is None:
-        raise SqlError(1231, name, "NULL")
+        raise SqlError(1232 if isinstance(DEFAULTS[name], int) and name not in _SWITCHES else 1231, name, "NULL")
     if name in _SWITCHES:
         words: dict[Any, int] = {"ON": 1, "OFF": 0, "TRUE": 1, "FALSE": 0, 1: 1, 0: 0, "1": 1, "0": 0}
         found = words.get(value.upper() if isinstance(value, str) else value)

@@ -54,14 +54,14 @@ class Insert:
                 yield from rows.insert(self.table, row, check)  # type: ignore[arg-type]
             except Duplicate as duplicate:
                 if self.assignments is not None:
-                    self._count_explicit(row, automatic)
+                    self._count_explicit(row, automatic, reserved)
                     yield from self._instead(c, rows, row, duplicate, number, done)
                 elif not self.ignore:
                     raise duplicate.error() from duplicate
                 continue
             done.affected += 1
             done.found += 1
-            self._count_explicit(row, automatic)
+            self._count_explicit(row, automatic, reserved)
             self._note(done, row, automatic)
 
     def _row(self, c: Context, cells: list[Any], number: int, reserved: _Numbers) -> tuple[Row, bool]:
@@ -85,12 +85,12 @@ class Insert:
                 made[at] = "" if column.kind == "text" else 0
         return tuple(made), automatic
 
-    def _count_explicit(self, row: Row, automatic: bool) -> None:
+    def _count_explicit(self, row: Row, automatic: bool, reserved: _Numbers) -> None:
         at = self.table.auto_column
         if at is not None and not automatic:
             value = row[at]
-            if isinstance(value, int) and value >= self.table.next_auto:
-                self.table.next_auto = value + 1
+            if isinstance(value, int):
+                reserved.pass_by(value)
 
     def _note(self, done: Done, row: Row, automatic: bool) -> None:
         at = self.table.auto_column
@@ -144,6 +144,12 @@ class _Numbers:
         self._left -= 1
         self._next += 1
         return self._next - 1
+
+    def pass_by(self, value: int) -> None:
+        """A row has brought a value of its own: numbers go on after it."""
+        self._table.next_auto = max(self._table.next_auto, value + 1)
+        if value >= self._next:
+            self._left = 0
 
 
 def _default(column: Column, c: Context, table: Table, number: int) -> Value:
