@@ -5,11 +5,12 @@ seconds since the start of the process, moved on by a timer once a second: an it
 lives between n - 1 and n, and a jump of the wall clock changes nothing. Only an expiry given as a date (more than 30
 days) is compared with the wall clock, as it was when the process started.
 
-Abstracted: a class takes pages of 1 MB until the limit is reached, at least one, and never gives one back; which items
-share a class, and how many fit, are as in the real one. Within a class the HOT, WARM and COLD lists are one, in the
-order of writing: an item that was fetched twice or more gets a second chance when its turn to be evicted comes. What
-has expired is removed when it is met, so that the crawler is not there. An item above 512 KB takes one chunk of the
-largest class, where the real one chains several.
+Abstracted: a class takes pages until the limit is reached, at least one, and never gives one back. Which items share a
+class is as in the real one, but a page has 64 KB where that has 1 MB (and the limit is as many pages): a sixteenth of
+the entries evicts as surely, and in a sixteenth of the time. Within a class the HOT, WARM and COLD lists are one, in
+the order of writing: an item that was fetched twice or more gets a second chance when its turn to be evicted comes.
+What has expired is removed when it is met, so that the crawler is not there. An item above 512 KB takes one chunk of
+the largest class, where the real one chains several.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final
 
 SECOND: Final = 1_000_000_000
 MB: Final = 1 << 20
+PAGE: Final = MB // 16
 MONTH: Final = 60 * 60 * 24 * 30
 """Seconds; an expiry above it is a date."""
 FIRST_SECOND: Final = 62
@@ -74,7 +76,7 @@ class Slab:
 
     @property
     def per_page(self) -> int:
-        return MB // self.chunk_size
+        return max(1, PAGE // self.chunk_size)
 
     @property
     def free(self) -> int:
@@ -87,7 +89,7 @@ def size_of(key: bytes, value_length: int, flags: int) -> int:
 
 
 class Store:
-    """``memory`` is in megabytes. A new store has the clock of a process that starts now."""
+    """``memory`` is in megabytes, that is pages. A new store has the clock of a process that starts now."""
 
     def __init__(self, memory: int, monotonic_ns: int, wall_ns: int) -> None:
         self.memory = memory
