@@ -15,6 +15,12 @@ from .sockets import SimSocket, find
 
 def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: float | None) -> None:
     """Return when one of the sockets is ready, or after ``timeout`` seconds."""
+    for sock in reads:
+        if sock.readable:
+            return
+    for sock in writes:
+        if sock.writable:
+            return
     deadline = None if timeout is None else task.kernel.now + int(timeout * SECOND)
     watched = [*reads, *writes]
     for sock in watched:
@@ -80,15 +86,15 @@ class SimSelector(selectors._BaseSelectorImpl):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         task = getcurrent()
         assert isinstance(task, Task)
-        keys = list(self.get_map().values())
-        reads = [key.fd for key in keys if key.events & selectors.EVENT_READ]
-        writes = [key.fd for key in keys if key.events & selectors.EVENT_WRITE]
-        ready_r, ready_w, _ = select(task, reads, writes, (), None if timeout is None else max(timeout, 0))
+        keys = [(key, find(task, key.fd)) for key in self.get_map().values()]
+        reads = [sock for key, sock in keys if key.events & selectors.EVENT_READ]
+        writes = [sock for key, sock in keys if key.events & selectors.EVENT_WRITE]
+        _wait(task, reads, writes, None if timeout is None else max(timeout, 0))
         found = []
-        for key in keys:
-            events = (selectors.EVENT_READ if key.fd in ready_r else 0) | (
-                selectors.EVENT_WRITE if key.fd in ready_w else 0
-            )
+        for key, sock in keys:
+            events = selectors.EVENT_READ if key.events & selectors.EVENT_READ and sock.readable else 0
+            if key.events & selectors.EVENT_WRITE and sock.writable:
+                events |= selectors.EVENT_WRITE
             if events:
                 found.append((key, events))
         return found
