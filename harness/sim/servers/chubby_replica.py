@@ -165,7 +165,9 @@ class Replica:
         elif now >= self._stands_at and self.disk.voter:
             self._stands_at = now + ns(LEASE / 2) + self._chance()
             self._ask("canvass", max(self.disk.promised, self._seen) + 1)
-        self.host.call_later(ns(TICK), self._tick)
+        until_stands = self._stands_at - now
+        soon = 0 < until_stands < ns(TICK) and not self._elected
+        self.host.call_later(until_stands if soon else ns(TICK), self._tick)
 
     def _tell(self, message: Message) -> None:
         for link in self._links:
