@@ -135,6 +135,7 @@ def await_deletion(client: Any, key: bytes, revision: int, seconds: float) -> bo
         raise
     finally:
         stream.cancel()
+    time.sleep(PAUSE_S)  # ended without a word: not to be begun again at once
     return False
 
 
