@@ -161,7 +161,10 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
                     raise ConnectionError("Socket closed")
         except OSError as error:
             self._hang_up()
-            self._why = f"failed to connect to all addresses; last error: UNAVAILABLE: {error}"
+            where = (
+                f"{self._address[0]}:{self._address[1]}: Failed to connect to remote host: {error.strerror or error}"
+            )
+            self._why = f"failed to connect to all addresses; last error: UNKNOWN: {where}"
             return False
         self._turn(State.READY)
         waiting, self._unsent = self._unsent, {}

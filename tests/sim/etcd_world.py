@@ -7,6 +7,7 @@ from typing import Any
 
 import etcd3
 import grpc
+from etcd3 import etcdrpc
 
 from harness.clusters import sim_etcd
 from harness.sim import threads
@@ -81,6 +82,16 @@ class EtcdWorld:
 def client(host: str = "n1", timeout: float | None = 5, **options: Any) -> Any:
     """etcd3's own client."""
     return etcd3.client(host=host, port=2379, timeout=timeout, **options)
+
+
+def put(client: Any, key: str = "x", value: str = "1", **fields: Any) -> tuple[str, str]:
+    """A put by the raw stub: the status it ends with."""
+    return status_of(lambda: client.kvstub.Put(etcdrpc.PutRequest(key=key.encode(), value=value.encode(), **fields)))
+
+
+def get(client: Any, key: str = "x", **fields: Any) -> tuple[str, str]:
+    """A range of one key by the raw stub: the status it ends with."""
+    return status_of(lambda: client.kvstub.Range(etcdrpc.RangeRequest(key=key.encode(), **fields)))
 
 
 def status_of(call: Callable[[], Any]) -> tuple[str, str]:

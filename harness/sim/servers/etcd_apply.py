@@ -127,14 +127,17 @@ class Applier:
                 self._on_changes(changes)
 
     def _put_alone(self, request: Any) -> Any:
-        self._check_put(request)
+        self._check_lease(request)
+        self._check_old(request)
         return self._put(request)
 
-    def _check_put(self, request: Any) -> None:
-        if (request.ignore_value or request.ignore_lease) and not self.store.range(request.key, b""):
-            raise key_not_found()
+    def _check_lease(self, request: Any) -> None:
         if request.lease and request.lease not in self.lessor.leases:
             raise lease_not_found()
+
+    def _check_old(self, request: Any) -> None:
+        if (request.ignore_value or request.ignore_lease) and not self.store.range(request.key, b""):
+            raise key_not_found()
 
     def _put(self, request: Any) -> Any:
         response = etcdrpc.PutResponse()
@@ -196,7 +199,8 @@ class Applier:
 
     def _check_put_op(self, kind: str, request: Any) -> None:
         if kind == "request_put":
-            self._check_put(request)
+            self._check_old(request)  # first here, and second in a put by itself
+            self._check_lease(request)
 
     def _check_range_op(self, kind: str, request: Any) -> None:
         if kind == "request_range" and request.revision:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from etcd3 import etcdrpc
 
-from ..grpc_wire import Failed
+from ..grpc_wire import UNKNOWN, Failed
 from ..kernel import MILLISECOND, SECOND
 from ..service import ServiceHost, Timer
 from .etcd_apply import Applier
@@ -192,8 +192,9 @@ class Member:
         waiting[number] = Waiting(answer, self.host.monotonic_ns(), timer)
 
     def _time_out(self, waiting: dict[int, Waiting], number: int) -> None:
-        self._unproposed.pop(number, None)
-        if number in waiting:
+        if self._unproposed.pop(number, None) is not None:
+            self._finish(waiting, number, Failed(UNKNOWN, "context deadline exceeded"))
+        elif number in waiting:
             why = self._why(waiting[number].started) if waiting is self._proposed else ""
             self._finish(waiting, number, timed_out(why))
 

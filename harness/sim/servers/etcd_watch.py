@@ -149,7 +149,8 @@ class WatchService:
 
     def _event(self, watch: Watch, change: KeyValue) -> Any:
         event = kv_pb2.Event(type=kv_pb2.Event.PUT if change.version else kv_pb2.Event.DELETE, kv=message_of(change))
-        if watch.prev_kv and change.mod - 1 >= self._store().compact_revision:
+        created = change.version == 1
+        if watch.prev_kv and not created and change.mod - 1 >= self._store().compact_revision:
             before = self._store().at(change.key, change.mod - 1)
             if before is not None:
                 event.prev_kv.CopyFrom(message_of(before))

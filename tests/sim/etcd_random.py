@@ -1,0 +1,285 @@
+"""Random requests to etcd whose answers do not depend on the clock, and what runs them on any server.
+
+Revisions in requests and in what comes back are counted from the server's own at the start, so that a server which has
+lived before gives the same answers as a new one.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final
+
+import grpc
+from etcd3 import etcdrpc
+
+KEYS: Final = [b"a", b"a0", b"a1", b"b", b"c", b"c\x00", b"\xff"]
+VALUES: Final = [b"", b"x", b"y", b"10", b"9", b"\x00"]
+ENDS: Final = [b"", b"", b"", b"b", b"c", b"\0", b"a", b"a1", b"\xff\xff"]
+LEASES: Final = [1, 2, 3, 7_000_000_000_000]
+LATEST: Final = 1 << 40
+SENTINEL: Final = b"~end"
+SETTLE: Final = 0.25
+"""Seconds in which a watch of the past catches up."""
+_REVISIONS: Final = {
+    "revision", "create_revision", "mod_revision", "min_mod_revision", "max_mod_revision", "min_create_revision",
+    "max_create_revision", "start_revision", "compact_revision",
+}  # fmt: skip
+_NAMES: Final = ("cluster_id", "member_id", "raft_term")
+Operation = tuple[str, Any]
+"""The method's name and the request."""
+
+
+class Generator:
+    """Operations from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self._written = 0
+        self._makers: list[Callable[[], Operation]] = [
+            self._put, self._put, self._put, self._range, self._range, self._delete, self._txn, self._txn,
+            self._grant, self._revoke, self._keep_alive, self._time_to_live, self._leases, self._watch, self._unwatch,
+            self._compact,
+        ]  # fmt: skip
+        self._weights = [6, 6, 6, 10, 10, 6, 10, 10, 4, 2, 3, 4, 1, 2, 2, 1]
+
+    def sequence(self, length: int) -> list[Operation]:
+        return [self.rng.choices(self._makers, self._weights)[0]() for _ in range(length)]
+
+    def _maybe(self, chance: float) -> bool:
+        return self.rng.random() < chance
+
+    def _key(self) -> bytes:
+        return b"" if self._maybe(0.02) else self.rng.choice(KEYS)
+
+    def _revision(self, chance: float) -> int:
+        """0 mostly; else one that there has been, or one that there has not."""
+        if not self._maybe(chance):
+            return 0
+        return LATEST if self._maybe(0.1) else self.rng.randint(max(1, self._written - 20), self._written + 1)
+
+    def _lease(self, chance: float) -> int:
+        return self.rng.choice(LEASES) if self._maybe(chance) else 0
+
+    def _put_request(self) -> Any:
+        self._written += 1
+        request = etcdrpc.PutRequest(
+            key=self._key(), value=self.rng.choice(VALUES), lease=self._lease(0.3), prev_kv=self._maybe(0.3)
+        )
+        if self._maybe(0.1):
+            request.ignore_value = True
+            request.value = b"" if self._maybe(0.8) else request.value
+        if self._maybe(0.1):
+            request.ignore_lease = True
+            request.lease = 0 if self._maybe(0.8) else request.lease
+        return request
+
+    def _range_request(self) -> Any:
+        return etcdrpc.RangeRequest(
+            key=self._key(),
+            range_end=self.rng.choice(ENDS),
+            limit=self.rng.choice([0, 0, 0, 1, 2, 5]),
+            revision=self._revision(0.3),
+            sort_order=self.rng.choice([0, 0, 1, 2]),
+            sort_target=self.rng.choice([0, 0, 1, 2, 3, 4]),
+            serializable=self._maybe(0.3),
+            keys_only=self._maybe(0.2),
+            count_only=self._maybe(0.1),
+            min_mod_revision=self._revision(0.1),
+            max_mod_revision=self._revision(0.1),
+            min_create_revision=self._revision(0.1),
+            max_create_revision=self._revision(0.1),
+        )
+
+    def _delete_request(self) -> Any:
+        self._written += 1
+        end = self.rng.choice(ENDS) if self._maybe(0.5) else b""
+        return etcdrpc.DeleteRangeRequest(key=self._key(), range_end=end, prev_kv=self._maybe(0.3))
+
+    def _compare(self) -> Any:
+        target = self.rng.choice(["version", "create_revision", "mod_revision", "value", "lease"])
+        value: Any = {
+            "version": self.rng.choice([0, 0, 1, 2]),
+            "create_revision": self._revision(0.5),
+            "mod_revision": self._revision(0.5),
+            "value": self.rng.choice(VALUES),
+            "lease": self._lease(0.5),
+        }[target]
+        name = {"create_revision": "CREATE", "mod_revision": "MOD"}.get(target, target.upper())
+        return etcdrpc.Compare(
+            result=self.rng.randrange(4),
+            target=etcdrpc.Compare.CompareTarget.Value(name),
+            key=self._key(),
+            range_end=self.rng.choice(ENDS) if self._maybe(0.2) else b"",
+            **{target: value},
+        )
+
+    def _op(self, depth: int) -> Any:
+        kind = self.rng.choices(["range", "put", "delete", "txn", "none"], [8, 8, 4, 3 if depth else 0, 0.1])[0]
+        if kind == "range":
+            return etcdrpc.RequestOp(request_range=self._range_request())
+        if kind == "put":
+            return etcdrpc.RequestOp(request_put=self._put_request())
+        if kind == "delete":
+            return etcdrpc.RequestOp(request_delete_range=self._delete_request())
+        if kind == "txn":
+            return etcdrpc.RequestOp(request_txn=self._txn_request(depth - 1))
+        return etcdrpc.RequestOp()
+
+    def _txn_request(self, depth: int) -> Any:
+        if self._maybe(0.01):
+            return etcdrpc.TxnRequest(success=[self._op(0) for _ in range(130)])
+        return etcdrpc.TxnRequest(
+            compare=[self._compare() for _ in range(self.rng.choice([0, 1, 1, 2]))],
+            success=[self._op(depth) for _ in range(self.rng.choice([0, 1, 1, 2, 3]))],
+            failure=[self._op(depth) for _ in range(self.rng.choice([0, 1, 1, 2]))],
+        )
+
+    def _put(self) -> Operation:
+        return "Put", self._put_request()
+
+    def _range(self) -> Operation:
+        return "Range", self._range_request()
+
+    def _delete(self) -> Operation:
+        return "DeleteRange", self._delete_request()
+
+    def _txn(self) -> Operation:
+        return "Txn", self._txn_request(2)
+
+    def _grant(self) -> Operation:
+        ttl = self.rng.choice([1000, 5000, 9_000_000_000, 9_000_000_001, 2000])
+        return "LeaseGrant", etcdrpc.LeaseGrantRequest(TTL=ttl, ID=self.rng.choice(LEASES))
+
+    def _revoke(self) -> Operation:
+        return "LeaseRevoke", etcdrpc.LeaseRevokeRequest(ID=self.rng.choice(LEASES))
+
+    def _keep_alive(self) -> Operation:
+        return "LeaseKeepAlive", etcdrpc.LeaseKeepAliveRequest(ID=self.rng.choice(LEASES))
+
+    def _time_to_live(self) -> Operation:
+        return "LeaseTimeToLive", etcdrpc.LeaseTimeToLiveRequest(ID=self.rng.choice(LEASES), keys=self._maybe(0.7))
+
+    def _leases(self) -> Operation:
+        return "LeaseLeases", etcdrpc.LeaseLeasesRequest()
+
+    def _watch(self) -> Operation:
+        filters = [kind for kind in (etcdrpc.WatchCreateRequest.NOPUT, etcdrpc.WatchCreateRequest.NODELETE)
+                   if self._maybe(0.15)]  # fmt: skip
+        create = etcdrpc.WatchCreateRequest(
+            key=self._key(), range_end=self.rng.choice(ENDS), start_revision=self._revision(0.5),
+            filters=filters, prev_kv=self._maybe(0.5),
+        )  # fmt: skip
+        return "Watch", etcdrpc.WatchRequest(create_request=create)
+
+    def _unwatch(self) -> Operation:
+        cancel = etcdrpc.WatchCancelRequest(watch_id=self.rng.randint(1, 6))
+        return "Watch", etcdrpc.WatchRequest(cancel_request=cancel)
+
+    def _compact(self) -> Operation:
+        return "Compact", etcdrpc.CompactionRequest(revision=self._revision(0.9))
+
+
+def shifted(message: Any, by: int) -> Any:
+    """A copy with ``by`` added to every revision but 0."""
+    copy = type(message).FromString(message.SerializeToString())
+    _shift(copy, by)
+    return copy
+
+
+def _shift(message: Any, by: int) -> None:
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for part in value if field.label == field.LABEL_REPEATED else [value]:
+                _shift(part, by)
+        elif field.name in _REVISIONS:
+            setattr(message, field.name, value + by)
+        elif field.name in _NAMES:
+            message.ClearField(field.name)
+
+
+def _is_last(response: Any) -> bool:
+    return not response.watch_id and any(event.kv.version == 2 for event in response.events)
+
+
+class Runner:
+    """Runs operations through a client's stubs, one after the other; ``results`` is what they came to, as text."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._base = 0
+        self.results: list[str] = []
+        self._watches: dict[int, list[str]] = {}
+        self._requests: queue.Queue[Any] = queue.Queue()
+        self._responses: Any = None
+
+    def run(self, operations: list[Operation]) -> list[str]:
+        self._clean()
+        self._responses = self._client.watcher._watch_stub.Watch(iter(self._requests.get, None), timeout=100)
+        self._watch(etcdrpc.WatchRequest(create_request=etcdrpc.WatchCreateRequest(key=SENTINEL)))
+        for name, request in operations:
+            self.results.append(self._once(name, shifted(request, self._base)))
+        self._client.put(SENTINEL, b"")
+        self._catch_up()
+        self._client.put(SENTINEL, b"")
+        self._read_until(_is_last)
+        self._requests.put(None)
+        return [*self.results, *[f"watch {number}: {seen}" for number, seen in sorted(self._watches.items())]]
+
+    def _clean(self) -> None:
+        leases = self._client.leasestub.LeaseLeases(etcdrpc.LeaseLeasesRequest()).leases
+        for lease in leases:
+            self._client.revoke_lease(lease.ID)
+        self._client.put(SENTINEL, b"")
+        every = etcdrpc.DeleteRangeRequest(key=b"\0", range_end=b"\0")
+        self._base = self._client.kvstub.DeleteRange(every).header.revision
+        self._client.compact(self._base)
+
+    def _once(self, name: str, request: Any) -> str:
+        try:
+            if name == "Watch":
+                return self._watch(request)
+            stub = self._client.leasestub if name.startswith("Lease") else self._client.kvstub
+            if name == "LeaseKeepAlive":
+                return "; ".join(map(self._text, stub.LeaseKeepAlive(iter([request]))))
+            return self._text(getattr(stub, name)(request))
+        except grpc.RpcError as error:
+            return f"{error.code().name} {error.details()}"
+
+    def _text(self, response: Any) -> str:
+        copy = shifted(response, -self._base)
+        if isinstance(copy, etcdrpc.LeaseTimeToLiveResponse):
+            copy.TTL = (copy.TTL + 10) // 100 * 100  # a slow machine's seconds
+            keys = sorted(copy.keys)
+            del copy.keys[:]
+            copy.keys.extend(keys)
+        return " ".join(str(copy).split())
+
+    # Watches: all on one stream. What comes is kept by watch, since the order between watches is left open.
+
+    def _watch(self, request: Any) -> str:
+        self._requests.put(request)
+        if request.WhichOneof("request_union") == "cancel_request":
+            self._catch_up()
+            return ""
+        response = self._read_until(lambda response: response.created)
+        if request.create_request.start_revision:
+            self._catch_up()
+        return self._text(response)
+
+    def _catch_up(self) -> None:
+        time.sleep(SETTLE)
+
+    def _read_until(self, wanted: Callable[[Any], bool]) -> Any:
+        for response in self._next_responses():
+            if wanted(response):
+                return response
+        raise AssertionError("the watch stream has ended")
+
+    def _next_responses(self) -> Iterator[Any]:
+        for response in self._responses:
+            if all(event.kv.key != SENTINEL for event in response.events):
+                self._watches.setdefault(response.watch_id, []).append(self._text(response))
+            yield response
