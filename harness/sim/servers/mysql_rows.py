@@ -150,7 +150,7 @@ class Rows:
             put(self.trx, self._all, table, record, row)
             for index in table.indexes[1:]:
                 before, after = index.key(old, record.key), index.key(row, record.key)
-                if before != after:
+                if any(old[at] != row[at] for at in index.columns):
                     yield from self._mark(index, before)
                     yield from self._insert_entry(index, row, record, "S")
         except (Duplicate, SqlError):

@@ -96,7 +96,7 @@ class LockingRead:
                     continue
                 return False
             live = not entry.deleted
-            kind = locks.REC if path.unique and live and index.clustered else locks.NEXT
+            kind = locks.REC if path.unique and index.clustered else locks.NEXT
             stop = yield from self._entry(index, key, kind, mark, semi=False)
             if stop is None:
                 continue

@@ -250,6 +250,7 @@ class Session:
 
     def commit(self) -> Generator[Wait, None, None]:
         self.explicit = False
+        self.next_level = None
         trx = self.trx
         if trx is not None:
             yield from self.server.commit(trx)
@@ -257,6 +258,7 @@ class Session:
 
     def rollback(self) -> None:
         self.explicit = False
+        self.next_level = None
         if self.trx is not None:
             trx, self.trx = self.trx, None
             self.server.ended(trx, commit=False)

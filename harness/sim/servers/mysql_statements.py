@@ -201,6 +201,7 @@ def _write(session: Session, text: str) -> Statement:
 def _begin(session: Session, text: str) -> Statement:
     yield from session.commit()
     session.explicit = True
+    session.next_level = session.level()  # what SET SESSION says from now on is for the next one
     if _SNAPSHOT.match(text):
         session.server.transactions.view(session.transaction())
     return Done()

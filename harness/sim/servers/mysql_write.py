@@ -213,7 +213,7 @@ class Change:
     def _moves_along(self, path: Path) -> bool:
         """Might a change put a row further down the path, to be met again?"""
         changed = {at for at, _ in self.assignments or ()}
-        return bool(changed.intersection(path.index.columns))
+        return bool(changed.intersection([*path.index.columns, *self.table.clustered.columns]))
 
     def _sorted(self, c: Context, records: list[Record]) -> list[Record]:
         for order in reversed(self.order):
