@@ -105,6 +105,10 @@ class Connection:
         named = [at for at, (host, _) in enumerate(self._addresses) if host == master]
         self._at = named[0] if named else (self._at + 1) % len(self._addresses)
 
+    def go_where(self, other: Connection) -> None:
+        """Ask the replica that another connection has found to be the master."""
+        self._at = other._at
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -160,6 +164,7 @@ class Session:
             if time.monotonic() >= deadline:
                 raise Unanswered("CreateSession", sent=False)  # what may be left of it holds nothing, and expires
         granted = reply["ok"]
+        self._alive.go_where(self._calls)
         self.id: str = granted["session"]
         self.epoch: int = granted["epoch"]
         self.terms = Terms(granted["lease"], granted["grace"] if grace is None else grace, granted["lock_delay"])
