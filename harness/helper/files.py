@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from . import namespaces
-from .namespaces import NamespaceError, inode
+from .namespaces import NamespaceError, foreign, inode
 
 
 class FileError(Exception):
@@ -22,7 +21,7 @@ def write(pid: int, path: str, text: str) -> None:
     :raises FileError: there is no such process or file, or the file is this program's or the machine's own.
     """
     try:
-        if inode(pid, "mnt") in {inode(other, "mnt") for other in namespaces.FOREIGN}:
+        if inode(pid, "mnt") in foreign("mnt"):
             raise FileError(f"process {pid} has no files of its own but the machine's or the helper's")
         file = os.open(Path(f"/proc/{pid}/root") / path.lstrip("/"), os.O_WRONLY | os.O_CLOEXEC)
     except (OSError, NamespaceError) as error:

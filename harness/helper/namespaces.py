@@ -32,12 +32,13 @@ def inode(pid: int | str, kind: str) -> int:
         raise NamespaceError(f"process {pid}: no {kind} namespace: {error.strerror}") from error
 
 
-def _foreign() -> set[int]:
+def foreign(kind: str) -> set[int]:
+    """The namespaces that are not ours to touch."""
     found = set()
     for pid in FOREIGN:
         # Without --pid=host the first process is another, and may be out of sight.
         with suppress(NamespaceError):
-            found.add(inode(pid, "net"))
+            found.add(inode(pid, kind))
     return found
 
 
@@ -60,7 +61,7 @@ class Namespace:
         of this program, whose rules are not ours to touch."""
         self.pid = pid
         self.inode = inode(pid, "net")
-        if self.inode in _foreign():
+        if self.inode in foreign("net"):
             raise NamespaceError(f"process {pid} has no network of its own but the machine's or the helper's")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"netns-{pid}")
         try:
