@@ -24,8 +24,9 @@ def test_lock(lock: LockClass, prop: conformance.Property, kind: str) -> None:
 @pytest.fixture(scope="module", params=KINDS)
 def real_mysql(request: pytest.FixtureRequest) -> Iterator[Endpoints]:
     cluster = DockerCluster(
-        kind=request.param, nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
-    )
+        kind=request.param, nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(),
+        by_hand=True,
+    )  # fmt: skip
     try:
         cluster.start_all()
         yield Endpoints(request.param, cluster.endpoints().addresses)
