@@ -173,7 +173,7 @@ class ZooKeeperServer:
     def _connect(self, client: Client, reader: Reader) -> None:
         reader.integer()
         seen, timeout, session, password = reader.long(), reader.integer(), reader.long(), reader.buffer()
-        if seen > self.tree.zxid:  # it has seen more than this server has: it must find another
+        if self.behind(seen):
             self._drop(client)
             return
         client.greeted = True
@@ -192,6 +192,10 @@ class ZooKeeperServer:
             self.ensemble.revalidate(self._wait_for(client), session, client.timeout)
         else:
             self._greet(client, valid=False)
+
+    def behind(self, zxid: int) -> bool:
+        """Whether a client that has seen this must find another server: it would see time go backwards."""
+        return zxid > self.tree.zxid
 
     def revalidated(self, number: int, valid: bool) -> None:
         client = self._waiting.pop(number, None)

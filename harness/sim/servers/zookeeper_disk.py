@@ -31,6 +31,11 @@ class Disk:
         """zxid of the last transaction in the log."""
         return self.proposed[-1].zxid if self.proposed else self.committed
 
+    @property
+    def recency(self) -> tuple[int, int]:
+        """Of two servers the one with the greater knows all that can have been committed."""
+        return self.epoch, self.last
+
     def commit(self) -> Txn:
         """The first proposed transaction is committed."""
         txn = self.proposed.popleft()

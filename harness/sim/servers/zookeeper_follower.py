@@ -111,7 +111,7 @@ class Follower:
             self._member.look(f"server {self.leader} is of a past epoch")
             return
         disk.accepted = epoch
-        send(conn, "epoch", disk.epoch, disk.last, disk.committed)
+        send(conn, "epoch", *disk.recency, disk.committed)
 
     def _take_over(self, conn: Conn, epoch: int, dump: Any, txns: list[Any]) -> None:
         disk, server = self._member.disk, self._member.server

@@ -74,7 +74,7 @@ class Leader:
         self.established = False
         self._began = self._now()
         self._zxid = 0
-        self._inherited = self._disk.last
+        self._inherited = self._disk.recency
         self._sessions = Sessions(member.limits.tick, 0, {})
         self._preparer = Preparer(self._server.tree)
         self._origins: dict[int, Origin] = {}
@@ -144,7 +144,7 @@ class Leader:
                 send(other, "lead", self.epoch)
 
     def _send_history(self, follower: _Follower, epoch: int, last: int, committed: int) -> None:
-        if (epoch, last) > (self._disk.epoch, self._inherited) and not self.established:
+        if (epoch, last) > self._inherited and not self.established:
             self._member.look(f"server {follower.number} knows more")
             return
         txns = self._disk.since(committed)

@@ -95,7 +95,7 @@ class _Ballot:
                 quorum.follow(number)
                 return
         logs = [vote.log for vote in fresh.values() if vote.role == LOOKING]
-        logs.append((quorum.disk.epoch, quorum.disk.last, quorum.number))
+        logs.append((*quorum.disk.recency, quorum.number))
         best = tuple(sorted(logs))
         if best != self._best:
             self._best, self._since = best, now
@@ -178,7 +178,7 @@ class Quorum:
                 role = FOLLOWING
             case _:
                 role, leader = LOOKING, 0
-        return "vote", self.number, role, self.disk.epoch, self.disk.last, leader
+        return "vote", self.number, role, *self.disk.recency, leader
 
     # The others come here.
 
