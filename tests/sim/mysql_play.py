@@ -80,11 +80,15 @@ class Player:
 
 def play(connect: Connect, setup: list[str], steps: list[Step]) -> list[tuple[int, str, Outcome]]:
     """What each step answered, in the order of the answers; ("waits",) marks a step that had to wait first. Steps for a
-    connection that still waits are left out."""
+    connection that still waits are left out.
+
+    A snapshot is kept open meanwhile: when a real server purges rows that are marked deleted is chance.
+    """
     main = connect()
     for statement in setup:
         assert ask(main, statement)[0] != "error", statement
     main.commit()
+    assert ask(main, "START TRANSACTION WITH CONSISTENT SNAPSHOT")[0] == "ok"
     players = [Player(connect) for _ in range(1 + max(number for number, _ in steps))]
     told: list[tuple[int, str, Outcome]] = []
     ends = [(number, "ROLLBACK") for number in range(len(players))]

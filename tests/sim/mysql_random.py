@@ -28,6 +28,8 @@ class Generator:
         self.rng = Random(seed)
         self.connections = connections
         self.blocking = blocking
+        usual = ["REPEATABLE-READ", "REPEATABLE-READ", "READ-COMMITTED"]
+        self.levels = [self.rng.choice(usual) for _ in range(connections)]
         self.makers: list[Callable[[], str]] = [
             getattr(self, name) for name in sorted(dir(type(self))) if name.startswith("make_")
         ]
@@ -37,7 +39,7 @@ class Generator:
         return first + [(self.rng.randrange(self.connections), self.statement()) for _ in range(length)]
 
     def settings(self, number: int) -> str:
-        return f"SET innodb_lock_wait_timeout={50 if self.blocking else 0}"
+        return f"SET innodb_lock_wait_timeout={50 if self.blocking else 0}, tx_isolation='{self.levels[number]}'"
 
     def statement(self) -> str:
         return self.rng.choice(self.makers)()
@@ -74,10 +76,6 @@ class Generator:
 
     def make_setting(self) -> str:
         return self.one("SET autocommit=0", "SET autocommit=1", "SET autocommit=1")
-
-    def make_level(self) -> str:
-        level = self.one("READ COMMITTED", "REPEATABLE READ", "REPEATABLE READ")
-        return f"SET SESSION TRANSACTION ISOLATION LEVEL {level}"
 
     # A table of locks.
 

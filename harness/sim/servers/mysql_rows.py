@@ -98,14 +98,16 @@ class Rows:
             return
 
     def _check_unique(self, index: Index, row: Row, check: Mode) -> Generator[Wait, None, bool]:
-        """Look for another row with this key; True if that took a wait and has to be done again."""
+        """Look for another row with this key; True if that took a wait and has to be done again.
+
+        Gaps are locked at READ COMMITTED too: of two transactions that insert the same key, one has to see the other.
+        """
         prefix = index.prefix(row)
         key = index.at_least(prefix)
         if (0,) in prefix or key[: len(prefix)] != prefix:
             return False
-        kind = locks.REC if self.trx.read_committed else locks.NEXT
         while True:
-            if (yield from self.trx.acquire(index, key, check, kind)):
+            if (yield from self.trx.acquire(index, key, check, locks.NEXT)):
                 return True
             if key[: len(prefix)] != prefix:
                 return False
