@@ -43,12 +43,12 @@ class ChubbyLock:
             Failure(
                 "ttl-pause-write",
                 "a holder that stood still for longer than its lease goes on",
-                "harness run chubby --cluster sim --nemesis client-pause",
+                "harness run chubby --nemesis client-pause",
             ),
             Failure(
                 "watchdog-zombie",
                 "the session of a holder that hangs is kept alive for ever",
-                "harness run chubby --cluster sim --nemesis client-hang",
+                "harness run chubby --nemesis client-hang",
             ),
         ),
     )
@@ -99,7 +99,7 @@ class ChubbyLock:
             raise self._unknown(error) from error
         except ChubbyError as error:
             raise LockError(str(error)) from error
-        return self._grant(session, deadline)
+        return self._grant(session)
 
     def _ready(self, deadline: float) -> Session:
         """The session with the file open in it; another one if it has expired."""
@@ -112,10 +112,10 @@ class ChubbyLock:
             self._file = self._session.open(self.key, deadline)
         return self._session
 
-    def _grant(self, session: Session, deadline: float) -> Grant:
+    def _grant(self, session: Session) -> Grant:
         """What the caller gets; a lock that cannot be used any more is not kept."""
         try:
-            sequencer = session.call("GetSequencer", deadline, handle=self._file)["sequencer"]
+            sequencer = session.call("GetSequencer", time.monotonic() + PATIENCE_S, handle=self._file)["sequencer"]
         except (ChubbyError, Unanswered) as error:
             self._give_up()
             raise Indeterminate(f"acquired, and then no sequencer: {error}") from error

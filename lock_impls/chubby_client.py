@@ -266,12 +266,12 @@ class Session:
         Raises :class:`ChubbyError` for a refusal, :class:`SessionExpired`, or :class:`Unanswered` at the deadline.
         """
         self._number += 1
-        sent = False
+        sent, wait_until = False, time.monotonic() + wait
         while True:
             self._safe_or_raise(op, deadline, sent)
             epoch = self.epoch
             message = {"n": self._number, "op": op, "session": self.id, "epoch": epoch, "wait": wait, **asks}
-            reply = self._try(self._calls, message, min(wait + 2 * RPC_S, deadline + RPC_S - time.monotonic()))
+            reply = self._try(self._calls, message, min(wait + RPC_S, deadline + RPC_S - time.monotonic()))
             sent |= self._calls.sent and (reply is None or "ok" in reply)
             if reply is not None and "ok" in reply:
                 result: Reply = reply["ok"]
@@ -283,7 +283,7 @@ class Session:
                 self._await_epoch(epoch, deadline)
             elif error not in (None, "not-master"):
                 raise ChubbyError(str(error))
-            wait = max(0.0, min(wait, deadline - time.monotonic()))
+            wait = max(0.0, wait_until - time.monotonic())
 
     def _safe_or_raise(self, op: str, deadline: float, sent: bool) -> None:
         try:

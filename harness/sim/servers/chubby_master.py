@@ -13,7 +13,7 @@ from typing import Final
 
 from . import chubby_files as files
 from .chubby_calls import Call, Refused
-from .chubby_protocol import BAD_HANDLE, NOT_FOUND, NOT_HELD, Message, ns
+from .chubby_protocol import BAD_HANDLE, NOT_FOUND, NOT_HELD, SECOND, Message, ns
 from .chubby_replica import Change, Replica
 from .chubby_sessions import Session, Sessions, Waiter
 
@@ -139,7 +139,8 @@ class Master(Sessions):
 
     def _acquire(self, call: Call, session: Session) -> None:
         handle, mode = self._handle(call, session), call.body["mode"]
-        wait = 0.0 if call.op == "TryAcquire" else float(call.body["wait"])
+        waited = (self.replica.now() - call.began) / SECOND
+        wait = 0.0 if call.op == "TryAcquire" else float(call.body["wait"]) - waited
         waiter = Waiter(call, session, handle, mode)
         self._file(handle)
         if not self._queues.get(handle["name"]) and self._grant(waiter):

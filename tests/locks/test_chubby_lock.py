@@ -1,0 +1,135 @@
+"""The Chubby lock: what every lock must do, and what it makes of lost answers, fail-overs and jeopardy."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from harness.sim.servers.chubby_protocol import PORT
+from lock_impls import catalogue
+from lock_impls.base import Grant, Indeterminate, LockError
+from lock_impls.chubby import ChubbyLock
+from tests.locks import conformance
+from tests.locks.test_conformance_sim import on_a_simulated_client
+from tests.sim.chubby_cell import REPLICAS, Cell
+
+ADDRESSES = tuple((name, PORT) for name in REPLICAS)
+TTL = 2.0
+
+
+@pytest.mark.parametrize("prop", conformance.properties_of(catalogue.find("chubby")), ids=lambda prop: prop.__name__)
+def test_lock(prop: conformance.Property) -> None:
+    on_a_simulated_client(catalogue.find("chubby"), prop, "chubby")
+
+
+def lock(**options: Any) -> ChubbyLock:
+    return ChubbyLock(ADDRESSES, "k", TTL, **options)
+
+
+def acquired(mine: ChubbyLock, timeout: float = 0.0) -> Grant:
+    grant = mine.acquire(timeout)
+    assert grant is not None
+    return grant
+
+
+def the_ttl_is_the_lease_and_the_lock_delay(cell: Cell) -> None:
+    other = lock()
+    grant = acquired(lock())
+    assert grant.fence == 1
+    assert grant.valid_for is not None
+    assert 1.5 < grant.valid_for < 1.6
+    cell.on("c1", lambda: acquired(other, 60))
+    cell.on("c1", lambda: acquired(ChubbyLock(ADDRESSES, "dead", TTL)))
+    time.sleep(0.5)
+    cell.cluster.kill("c1")
+    began = time.monotonic()
+    acquired(ChubbyLock(ADDRESSES, "dead", TTL), 5)
+    assert TTL - 0.6 < time.monotonic() - began < TTL + 0.1
+
+
+def a_lost_answer_is_asked_for_again(cell: Cell) -> None:
+    """The request is executed once, and its answer is kept: nothing is indeterminate about it."""
+    mine = lock()
+    acquired(mine)
+    mine.release()
+    snare = cell.cluster.swallow(cell.master(), "c0", b'"held":true', None)
+    assert acquired(mine).fence == 2
+    assert snare.used
+    snare = cell.cluster.swallow(cell.master(), "c0", b'"ok":{}', None)
+    mine.release()
+    assert snare.used
+    assert acquired(lock()).fence == 3
+
+
+def jeopardy_is_no_good_sign(cell: Cell) -> None:
+    mine = lock()
+    fence = acquired(mine).fence
+    assert mine.still_valid()
+    for name in REPLICAS:
+        cell.cluster.pause(name)
+    time.sleep(2.5)
+    assert not mine.still_valid()
+    for name in REPLICAS:
+        cell.cluster.resume(name)
+    time.sleep(3)
+    assert mine.still_valid(), "no other master could end the session meanwhile"
+    mine.release()
+    assert not mine.still_valid()
+    assert acquired(mine).fence != fence
+
+
+def a_lost_session_is_a_lost_lock(cell: Cell) -> None:
+    mine = lock(grace=1.0)
+    acquired(mine)
+    mend = cell.cut(["c0"], list(REPLICAS))
+    time.sleep(5)
+    assert not mine.still_valid()
+    with pytest.raises(LockError, match="expired"):
+        mine.release()
+    with pytest.raises(LockError):
+        mine.acquire(0)
+    mend()
+    time.sleep(1)
+    assert acquired(mine, 5).fence == 2
+
+
+def what_nobody_knows_is_not_kept_alive(cell: Cell) -> None:
+    """The cell stands still after it was asked for the lock: whatever it does later, the lock is free after a ttl."""
+    mine, other = lock(), lock()
+    acquired(mine)
+    mine.release()
+    acquired(other)
+    other.release()
+    for name in REPLICAS:
+        cell.cluster.pause(name)
+    with pytest.raises(Indeterminate):
+        mine.acquire(0.2)
+    for name in REPLICAS:
+        cell.cluster.resume(name)
+    time.sleep(2)
+    acquired(other, TTL + 1)
+
+
+def release_through_a_failover(cell: Cell) -> None:
+    mine, other = lock(), lock()
+    acquired(mine)
+    cell.kill_master()
+    mine.release()
+    acquired(other, 2)
+
+
+STORIES = [
+    the_ttl_is_the_lease_and_the_lock_delay,
+    a_lost_answer_is_asked_for_again,
+    jeopardy_is_no_good_sign,
+    a_lost_session_is_a_lost_lock,
+    what_nobody_knows_is_not_kept_alive,
+    release_through_a_failover,
+]
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_story(story: Any) -> None:
+    Cell(lease=None, grace=None, lock_delay=None).tell(story)
