@@ -40,7 +40,6 @@ from lock_impls.zookeeper_client import (
     KINDS,
     OUTAGE,
     PAUSE_S,
-    TRIES,
     UNANSWERED,
     Held,
     Session,
@@ -181,12 +180,14 @@ class ChubbyLock(ZooKeeperLock):
 
     def give_back(self, held: Held) -> bool:
         """The version makes it safe to ask again. What has left this version while our session lived was our own."""
-        for tried in range(TRIES):
-            try:
-                return self._leave(self._version) or (tried > 0 and self.session.id == held.session)
-            except UNANSWERED:
-                self.session.connected(self.ttl)
-        return self._leave(self._version)
+        asked = 0
+
+        def leave() -> bool:
+            nonlocal asked
+            asked += 1
+            return self._leave(self._version) or (asked > 1 and self.session.id == held.session)
+
+        return bool(self.session.again(leave))
 
     def still_valid(self) -> bool:
         """Blocks in jeopardy, for as long as the grace period lasts."""

@@ -108,12 +108,14 @@ class Session:
         return self.ask(request, *args)
 
     def again(self, ask: Callable[..., Any], *args: Any) -> Any:
-        """What may be asked more than once; raises one of ``UNANSWERED`` if it is never answered."""
-        for _ in range(TRIES - 1):
+        """What may be asked more than once: until it is answered, or for a ttl, and then once more; raises one of
+        ``UNANSWERED`` if it never is."""
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
             try:
                 return ask(*args)
             except UNANSWERED:
-                self.connected(self._patience)
+                self.connected(max(0.0, deadline - time.monotonic()))
         return ask(*args)
 
     def remove(self, path: str) -> bool:
@@ -163,7 +165,9 @@ class Signal:
 
     def wait(self, deadline: float) -> bool:
         """False if nothing has happened until ``deadline`` (monotonic seconds)."""
-        return self._set.wait(max(0.0, deadline - time.monotonic()))
+        while not self._set.is_set() and (remaining := deadline - time.monotonic()) > 0:
+            self._set.wait(remaining)
+        return self._set.is_set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,320 @@
+"""The ZooKeeper locks: what every lock must do, on simulated and on real ensembles; and what becomes of a hold when its
+session ends, or its connection is lost."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+
+from harness.clusters.base import names
+from harness.clusters.docker import Clients, DockerCluster
+from lock_impls import catalogue
+from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from lock_impls.chubby_zookeeper import ChubbyLock
+from lock_impls.zookeeper_client import Session
+from lock_impls.zookeeper_sequential import SequentialLock, number_of
+from tests.clusters.bench import make, on
+from tests.locks import conformance
+from tests.locks.test_conformance_sim import on_a_simulated_client
+
+NAMES = ("zookeeper-ephemeral", "zookeeper-herd", "zookeeper-sequential", "chubby-zookeeper", "kazoo-lock")
+KAZOO = catalogue.find("kazoo-lock")
+OWN = [catalogue.find(name) for name in NAMES if name != "kazoo-lock"]
+CASES = conformance.cases(*NAMES)
+TTL_S = 2.0
+Story = Callable[[Endpoints], None]
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Endpoints]:
+    cluster = DockerCluster(
+        kind="zookeeper", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
+    )
+    try:
+        cluster.start_all()
+        yield Endpoints("zookeeper", cluster.endpoints().addresses)
+    finally:
+        cluster.stop_all()
+
+
+@pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.docker)])
+def play(request: pytest.FixtureRequest) -> Callable[[Story], None]:
+    """Plays a story where a client is: on a simulated host, or here against real servers."""
+    if request.param == "sim":
+        return simulated
+    where: Endpoints = request.getfixturevalue("real")
+    return lambda story: story(where)
+
+
+def simulated(story: Story, damage: Callable[[Any], None] = lambda cluster: None) -> None:
+    """``damage`` is done to the cluster meanwhile, from its control side."""
+    cluster = make("zookeeper", clients=1)
+
+    def main() -> None:
+        address = cluster.endpoints()
+        where = Endpoints(address.kind, address.addresses)
+        joined = cluster.spawn("c0", lambda checkpoint: story(where))
+        damage(cluster)
+        assert joined(600)
+
+    on(cluster, main)
+
+
+def opened(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:
+    """Locks of several clients on one new key."""
+    key = uuid.uuid4().hex
+    return [lock.open(where, key, TTL_S, **options) for _ in range(count)]
+
+
+def end_session(session: Session, where: Endpoints) -> None:
+    """As the servers do when they have not heard of it for too long: by closing it from elsewhere."""
+    ended = session.client.client_id
+    hosts = ",".join(f"{host}:{port}" for host, port in where.addresses)
+    thief = KazooClient(hosts, timeout=TTL_S, client_id=ended)
+    thief.start()
+    thief.stop()
+    while session.client.client_id in (None, ended):  # until kazoo has the next one
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("lock", "prop"), CASES)
+def test_lock(lock: LockClass, prop: conformance.Property) -> None:
+    on_a_simulated_client(lock, prop, "zookeeper")
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(("lock", "prop"), CASES)
+def test_lock_on_real_servers(lock: LockClass, prop: conformance.Property, real: Endpoints) -> None:
+    prop(lock, real)
+
+
+@pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
+def test_a_session_that_ends_takes_the_lock_along_and_its_holder_is_told(
+    lock: LockClass, play: Callable[[Story], None]
+) -> None:
+    def story(where: Endpoints) -> None:
+        late, other = opened(lock, where)
+        first = late.acquire(0)
+        assert late.still_valid()
+        assert other.acquire(0) is None
+        end_session(late.session, where)
+        assert not late.still_valid()
+        second = other.acquire(TTL_S)
+        assert second.fence > first.fence
+        with pytest.raises(LockError):
+            late.release()
+        assert other.still_valid(), "a late release ended somebody else's hold"
+        assert late.acquire(0) is None
+        other.release()
+        assert late.acquire(TTL_S).fence > second.fence
+
+    play(story)
+
+
+def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Callable[[Story], None]) -> None:
+    """zk-stale-flag, and what asking kazoo for its state alone is worth."""
+
+    def story(where: Endpoints) -> None:
+        late, other = opened(KAZOO, where)
+        believer, third = opened(SequentialLock, where, check="session")
+        for lock, then in ((late, other), (believer, third)):
+            lock.acquire(0)
+            end_session(lock.session, where)
+            assert then.acquire(TTL_S) is not None
+            assert lock.session.client.state == KazooState.CONNECTED
+            assert lock.still_valid(), "it is not, and says so all the same"
+            assert then.still_valid()
+        late.release()  # returns True for a node that is gone
+        with pytest.raises(LockError):
+            believer.release()
+
+    play(story)
+
+
+def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Callable[[Story], None]) -> None:
+    """zk-stale-flag, its other half: nobody holds the lock, and acquire goes round in circles until its time is up."""
+
+    def story(where: Endpoints) -> None:
+        (lock,) = opened(KAZOO, where, 1)
+        lock.acquire(0)
+        end_session(lock.session, where)
+        assert lock.acquire(1.0) is None
+        lock.release()
+        assert lock.acquire(1.0) is not None
+
+    play(story)
+
+
+def test_the_number_in_a_name_is_a_fence_while_its_parent_stands(play: Callable[[Story], None]) -> None:
+    def story(where: Endpoints) -> None:
+        first, second = opened(SequentialLock, where, fence="sequence")
+        fences = []
+        for lock in (first, second, first):
+            fences.append(lock.acquire(0).fence)
+            lock.release()
+        assert fences == [0, 1, 2]
+
+    play(story)
+
+
+def test_sequence_numbers_wrap_around() -> None:
+    lock = SequentialLock(Session(Endpoints("zookeeper", (("nowhere", 1),)), TTL_S), "k", TTL_S)
+    queue = [f"{letter}-lock-{number}" for letter, number in
+             (("z", "2147483646"), ("y", "2147483647"), ("a", "-2147483648"), ("b", "-2147483647"))]  # fmt: skip
+    assert [number_of(name) for name in queue] == [2147483646, 2147483647, -2147483648, -2147483647]
+    for own in queue:
+        assert lock.in_order(sorted(queue), own) == queue
+
+
+def test_lock_delay_keeps_the_next_one_waiting_after_a_loss_and_not_after_a_release(
+    play: Callable[[Story], None],
+) -> None:
+    def story(where: Endpoints) -> None:
+        lost, other = opened(ChubbyLock, where, lock_delay=1.0)
+        lost.acquire(0)
+        began = time.monotonic()
+        lost.release()
+        other.acquire(TTL_S)
+        assert time.monotonic() - began < 0.9
+        other.release()
+        lost.acquire(0)
+        end_session(lost.session, where)
+        assert other.acquire(0) is None
+        began = time.monotonic()
+        assert other.acquire(0.5) is None
+        assert other.acquire(TTL_S) is not None
+        assert 0.9 < time.monotonic() - began < 1.9
+
+    play(story)
+
+
+def test_a_sequencer_has_the_name_the_mode_and_a_generation_that_grows(play: Callable[[Story], None]) -> None:
+    def story(where: Endpoints) -> None:
+        first, second = opened(ChubbyLock, where)
+        shown = []
+        for lock in (first, second):
+            assert lock.acquire(TTL_S).fence == lock.sequencer.generation
+            shown.append((lock.sequencer.name == lock.path, lock.sequencer.mode, lock.sequencer.generation))
+            lock.release()
+        assert shown[0][:2] == shown[1][:2] == (True, "exclusive")
+        assert shown[0][2] < shown[1][2]
+
+    play(story)
+
+
+def cut_off(seconds: float) -> Callable[[Any], None]:
+    """The client from all servers, half a second after the start."""
+
+    def damage(cluster: Any) -> None:
+        links = [pair for name in names(cluster.hosts, "server") for pair in (("c0", name), (name, "c0"))]
+        time.sleep(0.5)
+        cluster.cut(links)
+        time.sleep(seconds)
+        cluster.mend(links)
+
+    return damage
+
+
+@pytest.mark.parametrize(("outage", "kept"), [(0.5, True), (6.0, False)])
+def test_in_jeopardy_a_chubby_lock_says_nothing_until_it_knows(outage: float, kept: bool) -> None:
+    """Its session is kept, or has ended: one answer, as late as it has to be."""
+
+    def story(where: Endpoints) -> None:
+        (lock,) = opened(ChubbyLock, where, 1, grace=20.0)
+        lock.acquire(0)
+        time.sleep(0.6)
+        began = time.monotonic()
+        assert lock.still_valid() is kept
+        assert time.monotonic() - began > outage - 0.3
+
+    simulated(story, cut_off(outage))
+
+
+def test_when_its_grace_is_over_a_chubby_lock_is_lost() -> None:
+    def story(where: Endpoints) -> None:
+        (lock,) = opened(ChubbyLock, where, 1, grace=1.0)
+        lock.acquire(0)
+        time.sleep(0.6)
+        began = time.monotonic()
+        assert not lock.still_valid()
+        assert time.monotonic() - began < 1.0 + 2 * TTL_S
+        time.sleep(20)
+        assert not lock.still_valid()
+
+    simulated(story, cut_off(15.0))
+
+
+@pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
+def test_a_client_that_is_cut_off_does_not_know_and_cleans_up_when_it_is_back(lock: LockClass) -> None:
+    """Its try may or may not have come through; what is left of it must not block anybody."""
+
+    def story(where: Endpoints) -> None:
+        began = time.monotonic()
+        mine, other = opened(lock, where)
+        mine.acquire(0)
+        mine.release()
+        time.sleep(0.45)
+        with pytest.raises((Indeterminate, LockError)):
+            until_it_fails(mine)
+        assert time.monotonic() - began < 0.5 + 1.0 + 4 * TTL_S
+        time.sleep(12)
+        assert mine.acquire(TTL_S) is not None
+        mine.release()
+        assert other.acquire(TTL_S) is not None
+
+    simulated(story, cut_off(10.0))
+
+
+def until_it_fails(lock: Any) -> None:
+    while True:
+        if lock.acquire(1.0) is not None:
+            lock.release()
+
+
+def test_a_release_that_is_not_answered_is_made_good_by_the_next_acquire() -> None:
+    def story(where: Endpoints) -> None:
+        mine, other = opened(SequentialLock, where)
+        mine.acquire(0)
+        removals = []
+        remove = mine.session.remove
+
+        def lost(path: str) -> bool:
+            removals.append(path)
+            mine.session.remove = remove
+            raise Indeterminate("lost on its way")
+
+        mine.session.remove = lost
+        with pytest.raises(Indeterminate):
+            mine.release()
+        assert other.acquire(0) is None
+        assert mine.acquire(0) is not None
+        mine.release()
+        assert other.acquire(TTL_S) is not None
+        assert removals
+
+    simulated(story)
+
+
+def test_no_server_no_lock() -> None:
+    def story(where: Endpoints) -> None:
+        (lock,) = opened(SequentialLock, where, 1)
+        began = time.monotonic()
+        with pytest.raises(LockError, match="no ZooKeeper server answers"):
+            lock.acquire(0)
+        assert time.monotonic() - began <= TTL_S + 0.1
+
+    def damage(cluster: Any) -> None:
+        for name in names(cluster.hosts, "server"):
+            cluster.kill(name)
+
+    def wait_first(where: Endpoints) -> None:
+        time.sleep(0.5)
+        story(where)
+
+    simulated(wait_first, damage)
