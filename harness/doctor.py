@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from .clusters import kinds
-from .containers import base_image
-from .containers.images import GO, Images, Recipe, context_folder
+from .containers import base_image, maven
+from .containers.images import GO, JARS, Images, Recipe, context_folder
 from .errors import MISSING, VALID, EnvironmentLacking
 
 State = Literal["ok", "missing", "optional"]
@@ -175,6 +175,10 @@ def _images(images: Images, base: str | None) -> Iterator[Finding]:
             present = images.present(recipe()) if base else False
         except EnvironmentLacking as error:
             yield Finding(f"{name} image", "missing", str(error))
+            continue
+        if name in JARS and not present and shutil.which("mvn") is None:
+            # Only one kind of cluster needs it.
+            yield Finding(f"{name} image", "optional", f"needs {JARS[name]}, and Maven is not installed", maven.INSTALL)
             continue
         yield Finding(f"{name} image", "ok", "is here" if present else "will be built on first use")
     try:

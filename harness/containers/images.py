@@ -23,7 +23,7 @@ from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 
 from ..errors import EnvironmentLacking
-from . import base_image, wheelhouse
+from . import base_image, maven, wheelhouse
 
 Progress = Callable[[str], None]
 
@@ -32,6 +32,8 @@ CONTEXTS: Final = (wheelhouse.ROOT / "docker", Path(__file__).parent / "docker")
 """Where the Dockerfiles are: in a checkout, or beside this file in an installed distribution."""
 TAIL: Final = 15
 """Lines of a failed build's output that are worth showing: apt and pip say why at the end."""
+JARS: Final = {"hazelcast": maven.HAZELCAST}
+"""Servers that Debian does not package: what Maven calls them."""
 GO: Final = "apt-get install golang-go"
 GO_BUILD: Final = ("go", "build", "-trimpath", "-o")
 STATIC: Final = {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": "amd64"}
@@ -106,12 +108,19 @@ class Images:
         return reference
 
     def server_recipe(self, name: str) -> Recipe:
-        """What goes into such an image beside its Dockerfile are the other files of that folder."""
+        """What goes into such an image beside its Dockerfile are the other files of that folder, and the jar of a
+        server that comes as one."""
+        inputs, artifact = self._inputs(name, self._base), JARS.get(name)
 
         def fill(context: Path) -> None:
             shutil.copytree(context_folder(name), context, dirs_exist_ok=True)
+            if artifact is not None:
+                self._progress(f"fetching {artifact}")
+                maven.fetch(artifact, context / f"{name}.jar")
 
-        return Recipe(name, self._base, self._inputs(name, self._base), fill)
+        if artifact is not None:
+            inputs["artifact"] = artifact.encode()
+        return Recipe(name, self._base, inputs, fill)
 
     def client_recipe(self, requirements: Sequence[str] = ()) -> Recipe:
         project = wheelhouse.sources()

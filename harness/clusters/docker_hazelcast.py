@@ -1,0 +1,148 @@
+"""Real Hazelcast members, all of them in the CP subsystem.
+
+Questions go to the members' REST interface (manual, "CP Subsystem Management"); who leads, none of them answers: it is
+read from what they log.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+import requests
+from hazelcast.client import HazelcastClient
+from hazelcast.errors import HazelcastError
+
+from ..errors import EnvironmentLacking, UsageError
+from .docker_kinds import ASK, RealServers
+from .kinds import ACCOUNT, KINDS
+
+PORT: Final = KINDS["hazelcast"].port
+SESSION_TTL: Final = 5
+SESSION_HEARTBEAT: Final = 1
+"""Seconds; Hazelcast's own defaults are 300 and 5."""
+GROUP: Final = "default"
+"""The CP group of the locks."""
+PROBE: Final = "lock-harness:probe"
+JAVA: Final = (
+    "-XX:SharedArchiveFile=/hazelcast/classes.jsa", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
+    "-Dhazelcast.config=/data/hazelcast.yaml", "-Dhazelcast.phone.home.enabled=false",
+    "-Dhazelcast.wait.seconds.before.join=0", "-Djava.util.logging.SimpleFormatter.format=%3$s: %5$s%6$s%n",
+)  # fmt: skip
+"""A line of the log is: class(CP group): message."""
+_LEADS: Final = re.compile(rf"\({GROUP}\): .* We are the LEADER!")
+_CONF: Final = """
+hazelcast:
+  cluster-name: {cluster}
+  network:
+    port: {{port: {port}, auto-increment: false}}
+    join:
+      auto-detection: {{enabled: false}}
+      multicast: {{enabled: false}}
+      tcp-ip: {{enabled: true, member-list: [{members}]}}
+    rest-api:
+      enabled: true
+      endpoint-groups: {{CP: {{enabled: true}}, HEALTH_CHECK: {{enabled: true}}}}
+  cp-subsystem:
+    cp-member-count: {count}
+    group-size: {group}
+    session-time-to-live-seconds: {ttl}
+    session-heartbeat-interval-seconds: {heartbeat}
+    missing-cp-member-auto-removal-seconds: 0
+    raft-algorithm:
+      leader-election-timeout-in-millis: 1000
+      leader-heartbeat-period-in-millis: 1000
+      max-missed-leader-heartbeat-count: 3
+"""
+FEWEST: Final = 3
+"""Members without which there is no CP subsystem; and a group has an odd number."""
+
+
+class Family(RealServers):
+    """See :class:`harness.clusters.docker_kinds.RealServers`. Nothing is kept on disk (that is for the other edition):
+    a member that comes back is a new one, and is promoted to a CP member by ``docker/hazelcast/member.sh``."""
+
+    START = 90.0
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if len(self.data_hosts) < FEWEST:
+            raise UsageError(f"Hazelcast's CP subsystem needs {FEWEST} members: --nodes {FEWEST}")
+        self._leader: str | None = None
+
+    @classmethod
+    def abilities(cls, kind: str) -> set[str]:  # noqa: ARG003
+        return {"leader", "peers"}
+
+    @classmethod
+    def inabilities(cls, kind: str) -> set[str]:  # noqa: ARG003
+        return {"disk"}
+
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        """Command and environment."""
+        count = len(self.data_hosts)
+        heartbeat = math.ceil(self.options.get("session_heartbeat", SESSION_HEARTBEAT))
+        conf = _CONF.format(
+            cluster=ACCOUNT,
+            port=PORT,
+            members=", ".join(self.addresses[name] for name in self.data_hosts),
+            count=count,
+            group=count if count % 2 else count - 1,
+            ttl=max(heartbeat + 1, math.ceil(self.options.get("session_ttl", SESSION_TTL))),
+            heartbeat=heartbeat,
+        )
+        others = ",".join(ip for name, ip in self.addresses.items() if name != host and name in self.data_hosts)
+        return ["member", self.addresses[host], others, ACCOUNT, *JAVA], {"CONF": conf}
+
+    def heard(self, host: str, line: str) -> None:
+        if _LEADS.search(line):
+            self._leader = host
+
+    # Questions.
+
+    def _ask(self, host: str, path: str) -> Any:
+        """The answer, None if there was none."""
+        try:
+            with self.gate.open():
+                answer = requests.get(f"http://{self.addresses[host]}:{PORT}/hazelcast/{path}", timeout=ASK)
+                return answer.json() if answer.ok else None
+        except (requests.RequestException, OSError):
+            return None
+
+    def answers(self, host: str) -> bool:
+        return self._ask(host, "health") is not None
+
+    def primary(self) -> str | None:
+        """Who was elected last to lead the group of the locks."""
+        return self._leader
+
+    def version(self) -> str:
+        """What the servers say they are."""
+        told = self._ask(self.data_hosts[0], "rest/cluster")
+        return f"hazelcast {told['members'][0]['memberVersion']}" if told else ""
+
+    # Readiness.
+
+    def ready(self, host: str) -> bool:
+        """Is it a CP member among all of them?"""
+        members = self._ask(host, "rest/cp-subsystem/members") or ()
+        return len(members) == len(self.data_hosts) and bool(self._ask(host, "rest/cp-subsystem/members/local"))
+
+    def await_stage(self, hosts: list[str]) -> None:
+        """The group of the locks is made when it is first asked for, which takes seconds: it is asked for here."""
+        super().await_stage(hosts)
+        if not hosts:
+            return
+        members = [f"{ip}:{port}" for ip, port in self.address().addresses]
+        try:
+            with self.gate.open():
+                client = HazelcastClient(
+                    cluster_name=ACCOUNT, cluster_members=members, cluster_connect_timeout=5, invocation_timeout=10
+                )
+                try:
+                    client.cp_subsystem.get_atomic_long(PROBE).blocking().get()
+                finally:
+                    client.shutdown()
+        except HazelcastError as error:
+            raise EnvironmentLacking(f"the CP group of the locks was not formed: {error}") from error
