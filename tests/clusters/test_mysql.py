@@ -1,0 +1,195 @@
+"""Real MariaDB under faults: each takes effect and is undone, clocks move without breaking waits, and after a failover
+the name stands for another server and the old one has been rebuilt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import count
+from typing import Any
+
+import pymysql
+import pytest
+from pymysql.connections import Connection
+
+from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker_mysql import HOSTS, Family
+from harness.clusters.docker_mysql_manager import ACCOUNT as MANAGER
+from harness.clusters.docker_mysql_manager import follows
+from harness.clusters.kinds import ACCOUNT
+from harness.plan import FaultSpec, Plan
+from harness.runs import run
+
+N1 = {"target": "n1"}
+FAULTS = (
+    FaultSpec("latency", at=1.0, for_=2.0, params={"delay": 0.05, "jitter": 0.0}),
+    FaultSpec("connection-reset", at=4.0, for_=0.1, params={"target": "clients"}),
+    FaultSpec("lost-reply", on="acquire:invoke", delay=5.0, for_=0.5),
+    FaultSpec("kill", at=7.0, for_=1.0, params=N1),
+    FaultSpec("server-pause", at=10.0, for_=1.0, params=N1),
+    FaultSpec("kill-amnesia", at=13.0, for_=0.1, params=N1),
+    FaultSpec("partition-clients", at=16.0, for_=1.0),
+    FaultSpec("clock-jump", at=19.0, for_=2.0, params={"seconds": 600.0, **N1}),
+    FaultSpec("clock-drift", at=22.0, for_=2.0, params={"rate": 0.5, **N1}),
+    FaultSpec("black-hole", at=25.0, for_=2.0),
+)
+
+
+@pytest.mark.docker
+def test_every_fault_is_seen_to_take_effect_and_is_undone() -> None:
+    plan = Plan(
+        lock="mysql-ttl", cluster="docker", ttl=1.0, clients=3, time_limit=33.0, settle=4.0, faults=FAULTS
+    )  # fmt: skip
+    result = run(plan)
+    told = {fault["fault"]: fault for fault in result.document["faults"]}
+    assert set(told) == {fault.fault for fault in FAULTS}
+    assert {name: fault["error"] for name, fault in told.items()} == dict.fromkeys(told)
+    assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
+    assert result.verdicts["liveness"].valid is True, "the lock works again after each"
+    jumped = told["clock-jump"]["observed"]["clock_ns"]["n1"]
+    assert abs(jumped - 600_000_000_000) < 20_000_000, "by the server's own word"
+
+
+@contextmanager
+def real(kind: str, **options: Any) -> Iterator[DockerCluster]:
+    cluster = DockerCluster(
+        kind=kind, nodes=0, clients=Clients(2), seed=0, resource='{"fencing": "off", "stock": {}}', options=options,
+        needs=frozenset(),
+    )  # fmt: skip
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.stop_all()
+
+
+def ask(cluster: DockerCluster, host: str, *statements: str, account: str = ACCOUNT) -> Any:
+    """The first value of the last statement's result."""
+    with closing(connected(cluster, host, account)) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        row = cursor.fetchone()
+        return row[0] if row else None
+
+
+def connected(cluster: DockerCluster, host: str, account: str = ACCOUNT) -> Connection[Any]:
+    address = cluster.servers.addresses[host]
+    return pymysql.connect(host=address, user=account, password=account, database=ACCOUNT, autocommit=True)
+
+
+def until(true: Callable[[], bool], patience: float = 15.0) -> None:
+    deadline = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ahead", [600.0, -600.0])
+def test_waits_take_their_time_whatever_the_clock_says(ahead: float) -> None:
+    def waited(cluster: DockerCluster) -> float:
+        with closing(connected(cluster, "n1")) as holder, holder.cursor() as cursor:
+            cursor.execute("SELECT GET_LOCK('x', 0)")
+            began = time.monotonic()
+            assert ask(cluster, "n1", "SELECT GET_LOCK('x', 1)") == 0
+            return time.monotonic() - began
+
+    with real("mysql-single") as cluster:
+        cluster.set_clock("n1", ahead)
+        assert cluster.read_clock("n1") == pytest.approx(ahead * 1e9, abs=2e7)
+        assert waited(cluster) == pytest.approx(1.0, abs=0.3)
+        cluster.set_clock("n1", ahead, 0.5)
+        assert waited(cluster) == pytest.approx(1.0 / 1.5, abs=0.3), "a clock that runs fast waits less"
+        cluster.set_clock("n1", ahead)
+        assert waited(cluster) == pytest.approx(1.0, abs=0.3), "the rate has been taken away again"
+
+
+@pytest.mark.docker
+def test_a_failover_moves_the_name_and_the_old_primary_is_rebuilt() -> None:
+    with real("mysql-replicated") as cluster:
+        servers = cluster.servers
+        assert isinstance(servers, Family)
+        assert cluster.primary() == "n1"
+        ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+        until(lambda: ask(cluster, "n2", "SELECT COUNT(*) FROM t") == 1)
+        with pytest.raises(pymysql.err.OperationalError, match="read-only"):
+            ask(cluster, "n2", "INSERT INTO t VALUES (9)")
+        cut = [("n1", "n2"), ("n2", "n1")]
+        cluster.cut(cut)
+        ask(cluster, "n1", "INSERT INTO t VALUES (2)")  # acknowledged, and on n1 alone
+        number = ask(cluster, "n1", "SELECT @@server_id")
+        cluster.kill("n1")
+        until(lambda: cluster.primary() == "n2")
+        assert servers.addresses["n2"] in hosts_file(cluster, "c0")
+        assert ask(cluster, "n2", "INSERT INTO t VALUES (3)", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3"
+        cluster.mend(cut)
+        cluster.start("n1", wiped=False)
+        until(lambda: cluster.state("n1") == "running" and replicates(cluster, "n1", "n2"))
+        until(lambda: ask(cluster, "n1", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3")
+        assert ask(cluster, "n1", "SELECT @@read_only") == 1
+        assert ask(cluster, "n1", "SELECT @@server_id") != number
+        assert cluster.primary() == "n2"
+        began = time.monotonic()
+        servers.heard("s1", '{"primary": "n1"}')
+        assert time.monotonic() - began < 0.05
+        assert servers.addresses["n1"] in hosts_file(cluster, "c1")
+
+
+def hosts_file(cluster: DockerCluster, client: str) -> str:
+    lines: list[str] = []
+    ended: list[bool] = []
+    channel = cluster._boxes[client].start(
+        ["cat", HOSTS], lambda line: lines.append(line.decode()), on_end=lambda: ended.append(True)
+    )
+    until(lambda: bool(ended))
+    channel.close()
+    return "\n".join(lines)
+
+
+def replicates(cluster: DockerCluster, host: str, primary: str) -> bool:
+    with closing(connected(cluster, host, MANAGER)) as connection:
+        return follows(connection, cluster.servers.addresses[primary])
+
+
+def _insert_for_ever(cursor: Any) -> None:
+    for number in count():
+        cursor.execute("INSERT INTO t VALUES (%s)", (number,))
+
+
+@pytest.mark.long
+def test_a_paused_primary_that_goes_on_loses_its_clients_and_what_it_alone_had() -> None:
+    with real("mysql-replicated") as cluster:
+        ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
+        with closing(connected(cluster, "n1")) as late, late.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            cluster.pause("n1")
+            until(lambda: cluster.primary() == "n2")
+            cluster.resume("n1")
+            with pytest.raises(pymysql.MySQLError):
+                _insert_for_ever(cursor)
+        until(lambda: replicates(cluster, "n1", "n2"))
+        assert ask(cluster, "n1", "SELECT COUNT(*) FROM t") == 0
+
+
+@pytest.mark.long
+def test_semi_synchronous_commits_wait_for_the_replica_and_then_no_longer() -> None:
+    with real("mysql-replicated", semi_sync=True, semi_sync_timeout=1.0) as cluster:
+        ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
+
+        def seconds() -> float:
+            began = time.monotonic()
+            ask(cluster, "n1", f"INSERT INTO t VALUES ({time.time_ns() % 1_000_000_000})")
+            return time.monotonic() - began
+
+        assert seconds() < 0.5
+        cluster.pause("n2")
+        assert seconds() == pytest.approx(1.0, abs=0.4)
+        assert seconds() < 0.5, "it has fallen back to asynchronous replication"
+
+
+@pytest.mark.long
+def test_options_of_servers_are_theirs() -> None:
+    with real("mysql-single", lock_wait_timeout=7.0, wait_timeout=9.0) as cluster:
+        assert ask(cluster, "n1", "SELECT @@innodb_lock_wait_timeout") == 7
+        assert ask(cluster, "n1", "SELECT @@wait_timeout") == 9
