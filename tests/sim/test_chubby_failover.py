@@ -91,6 +91,21 @@ def calls_wait_in_jeopardy(cell: Cell) -> None:
     assert answered >= events[2][1]
 
 
+def calls_wait_though_a_master_would_answer_them(cell: Cell) -> None:
+    """Only the answers to KeepAlives are lost: the master is there, and the client must not count on it."""
+    session = cell.session()
+    handle = opened(session)
+    assert acquired(session, handle)
+    for _ in range(4):
+        cell.cluster.swallow(cell.master(), "c0", b'"lease"', None)
+    while state(session) == "safe":
+        time.sleep(0.01)
+    began = time.monotonic()
+    assert sequencer(session, handle)
+    assert time.monotonic() - began > 1.0
+    assert state(session) == "safe"
+
+
 def after_the_grace_period_all_is_lost(cell: Cell) -> None:
     events: list[str] = []
     session = cell.session(grace=3.0, on_event=events.append)
@@ -122,8 +137,8 @@ def within_the_grace_period_nothing_is_lost(cell: Cell) -> None:
 
 
 def the_local_lease_ends_before_the_masters(cell: Cell) -> None:
-    """A holder loses the cell, and somebody else gets the lock: never while the first believes that it is safe. The
-    answers to its KeepAlives take long, as its requests do."""
+    """A holder loses the cell just after an answer, and somebody else gets the lock: never while the first believes
+    that it is safe. Answers to its KeepAlives take long, and so do its requests."""
     other = cell.session()
     theirs = opened(other)
     made: list[Session] = []
@@ -136,7 +151,11 @@ def the_local_lease_ends_before_the_masters(cell: Cell) -> None:
         made.append(session)
 
     cell.on("c1", hold)
-    time.sleep(6)
+    time.sleep(3)
+    before = made[0].left()
+    while made[0].left() <= before:
+        before = made[0].left()
+        time.sleep(0.01)
     cell.cut(["c1"], list(REPLICAS))
     assert acquired(other, theirs, wait=20)
     assert state(made[0]) == "jeopardy"
@@ -351,6 +370,7 @@ STORIES = [
     keep_alives_wait_at_the_master,
     a_short_failover_is_no_jeopardy,
     calls_wait_in_jeopardy,
+    calls_wait_though_a_master_would_answer_them,
     after_the_grace_period_all_is_lost,
     within_the_grace_period_nothing_is_lost,
     the_local_lease_ends_before_the_masters,
