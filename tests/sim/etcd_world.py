@@ -72,6 +72,10 @@ class EtcdWorld:
         assert found is not None
         return found
 
+    def leaders(self) -> list[str]:
+        """All that hold themselves to be the leader."""
+        return [name for name, host in self.hosts.items() if name.startswith("n") and host.services[2379].leads]  # type: ignore[attr-defined]
+
     def follower(self) -> str:
         return next(name for name in self.hosts if name.startswith("n") and name != self.leader())
 
@@ -79,9 +83,9 @@ class EtcdWorld:
         return (self.kernel.now - BOOT) / SECOND
 
 
-def client(host: str = "n1", timeout: float | None = 5, **options: Any) -> Any:
+def client(host: str = "n1", timeout: float | None = 5, port: int = 2379, **options: Any) -> Any:
     """etcd3's own client."""
-    return etcd3.client(host=host, port=2379, timeout=timeout, **options)
+    return etcd3.client(host=host, port=port, timeout=timeout, **options)
 
 
 def put(client: Any, key: str = "x", value: str = "1", **fields: Any) -> tuple[str, str]:

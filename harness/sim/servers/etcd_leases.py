@@ -15,11 +15,12 @@ from etcd3 import etcdrpc
 
 from ..grpc_wire import Call, Failed
 from ..kernel import MILLISECOND, SECOND
-from .etcd_lessor import Lease, NotPrimary
+from .etcd_lessor import NO_LONGER, Lease, NotPrimary
 from .etcd_member import UNAVAILABLE, Member, timed_out
 
 AGAIN: Final = 500 * MILLISECOND
 GONE: Final = 0
+"""The ttl that a renewal of a lease finds that is no more."""
 Told = Callable[[Any], None]
 """Takes what the leader said (None: no such lease), or Failed."""
 
@@ -41,21 +42,23 @@ class Leases:
         """``what`` is "renew" (told the ttl) or "ttl" (told seconds left, the ttl, and the keys)."""
         self._number += 1
         self._asked[self._number] = told
-        self._try(self._number, what, lease, self._member.host.monotonic_ns() + self._member.timeout_ns)
+        self._try(self._number, what, lease, None)
 
-    def _try(self, number: int, what: str, lease: int, deadline: int) -> None:
+    def _try(self, number: int, what: str, lease: int, deadline: int | None) -> None:
+        """Answer here, however long that takes, or have the leader answer before a ``deadline``."""
         member = self._member
         if number not in self._asked:
             return
-        if member.host.monotonic_ns() >= deadline:
-            self._tell(number, timed_out() if member.leader else Failed(UNAVAILABLE, "etcdserver: no leader"))
-            return
         try:
-            self._here(what, lease, lambda found: self._heard(number, found))
+            self._here(what, lease, lambda found: self._heard(number, found, what, lease))
         except NotPrimary:
+            now = member.host.monotonic_ns()
+            deadline = now + member.timeout_ns if deadline is None else deadline
+            if now >= deadline:
+                self._tell(number, timed_out() if member.leader else Failed(UNAVAILABLE, "etcdserver: no leader"))
+                return
             if member.leader is not None and not member.leads:
                 member.send(member.leader, {"kind": "lease?", "what": what, "lease": lease, "number": number})
-        if number in self._asked:
             member.host.call_later(AGAIN, self._try, number, what, lease, deadline)
 
     def _here(self, what: str, lease: int, done: Told) -> None:
@@ -74,8 +77,10 @@ class Leases:
         seconds = left // SECOND if left >= 0 else -(-left // SECOND)  # towards zero, as Go converts
         return [seconds, lease.ttl, sorted(self._member.store.leases.get(lease.id, ()))]
 
-    def _heard(self, number: int, found: Any) -> None:
-        if found != -1:  # no longer the leader: it is asked again
+    def _heard(self, number: int, found: Any, what: str, lease: int) -> None:
+        if found == NO_LONGER:
+            self._try(number, what, lease, None)
+        else:
             self._tell(number, found)
 
     def _tell(self, number: int, found: Any) -> None:
@@ -90,10 +95,11 @@ class Leases:
         try:
             self._here(message["what"], message["lease"], done)
         except NotPrimary:
-            done(-1)
+            done(NO_LONGER)
 
     def _on_answer(self, _peer: str, message: dict[str, Any]) -> None:
-        self._heard(message["number"], message["found"])
+        if message["found"] != NO_LONGER:
+            self._tell(message["number"], message["found"])
 
 
 class KeepAlive:

@@ -23,6 +23,7 @@ from ..service import ServiceHost, Timer
 LOOK: Final = 500 * MILLISECOND
 RETRY: Final = 3 * SECOND
 """When a lease that was found is looked at again: its revocation may have failed."""
+NO_LONGER: Final = -1
 MAX_TTL: Final = 9_000_000_000
 NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE = 5, 9, 11
 
@@ -110,14 +111,14 @@ class Lessor:
 
     def renew(self, number: int, done: Callable[[int | None], None]) -> None:
         """Calls ``done`` with the ttl, or None if the lease is gone; raises NotPrimary. A renewal that comes after the
-        expiry waits for the revocation to be over."""
+        expiry waits for the revocation to be over, or for this lessor to be :data:`NO_LONGER` the primary one."""
         if not self._primary:
             raise NotPrimary
         lease = self.leases.get(number)
         if lease is None:
             done(None)
         elif self.remaining(lease) <= 0:
-            lease.waiting.append(lambda revoked: done(None if revoked else -1))
+            lease.waiting.append(lambda revoked: done(None if revoked else NO_LONGER))
         else:
             self._refresh(lease)
             done(lease.ttl)
