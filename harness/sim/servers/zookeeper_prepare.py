@@ -3,6 +3,10 @@ applied (ZooKeeper's PrepRequestProcessor and its outstanding changes). Only the
 
 A request that fails is a transaction too, which does nothing: it uses up a zxid, as in the real server. Access control
 lists other than the open one are refused.
+
+Names of sequential nodes end in the count of children ever made in the parent, so they begin anew with a new parent.
+Past 2147483647 the count stands still (as seen on 3.8.0): a create then finds its own name taken, but for those that
+come while another create in that parent is on its way, which get negative numbers.
 """
 
 from __future__ import annotations
