@@ -1,7 +1,11 @@
-"""Simulated MySQL clusters: one MariaDB.
+"""Simulated MySQL clusters: one MariaDB, or a primary with replicas and a manager that promotes one of them.
 
 Options of servers: ``lock_wait_timeout`` (how long a statement waits for a row lock, s, usually 50) and
-``wait_timeout`` (after how long an idle connection is closed, s, usually 28800).
+``wait_timeout`` (after how long an idle connection is closed, s, usually 28800); of the replicated kind also
+``semi_sync`` (whether a commit waits until a replica has it) and ``semi_sync_timeout`` (for how long, s, usually 10).
+
+Of the replicated kind clients know a name, ``db``, and no address: the manager moves it at a failover. Connections that
+there are stay where they are; who connects anew goes to the new primary.
 """
 
 from __future__ import annotations
@@ -11,17 +15,21 @@ from typing import Any, Final
 
 from ..sim.hosts import Host
 from ..sim.servers.mysql import MysqlServer
+from ..sim.servers.mysql_manager import Manager
+from ..sim.servers.mysql_replication import Replication
 from .base import Address
-from .kinds import KINDS
+from .kinds import KINDS, sentinels
 from .kinds import servers as server_names
 from .sim_kinds import MakeHost, OnReply, Servers
 
+NAME: Final = "db"
+"""What clients call the primary."""
 _QUERY: Final = re.compile(rb"\A...\x00\x03\s*([A-Za-z]+)", re.DOTALL)
 
 
-def abilities(kind: str) -> set[str]:  # noqa: ARG001
+def abilities(kind: str) -> set[str]:
     """What faults may do, beside the usual."""
-    return set()
+    return {"failover", "peers"} if kind == "mysql-replicated" else set()
 
 
 def commands(data: bytes) -> list[str]:
@@ -29,7 +37,29 @@ def commands(data: bytes) -> list[str]:
     return [word.decode().upper() for word in _QUERY.findall(data)]
 
 
-def _mysql(servers: Servers, host: Host, server: MysqlServer) -> None:
+def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
+    port = KINDS[kind].port
+    hosts = [make(name, "server") for name in server_names(nodes)]
+    first = hosts[0].name
+    servers = Servers(Address(kind, ((first, port),)), commands=commands)
+    timeouts = {name: value for name, value in options.items() if not name.startswith("semi_sync")}
+    for host in hosts:
+        server = MysqlServer(port=port, **timeouts)
+        _install(servers, host, server)
+        if kind == "mysql-replicated":
+            server.replication = Replication(
+                server,
+                follows=None if host is hosts[0] else first,
+                semi_sync=options.get("semi_sync", False),
+                timeout_s=options.get("semi_sync_timeout", 10.0),
+            )
+            host.install(server.replication)
+    if kind == "mysql-replicated":
+        _manage(servers, make(sentinels(kind)[0], "sentinel"), [host.name for host in hosts], port)
+    return servers
+
+
+def _install(servers: Servers, host: Host, server: MysqlServer) -> None:
     host.install(server)
 
     def watch(on_reply: OnReply | None) -> None:
@@ -39,10 +69,12 @@ def _mysql(servers: Servers, host: Host, server: MysqlServer) -> None:
     servers.size[host.name] = server.size
 
 
-def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
-    port = KINDS[kind].port
-    hosts = [make(name, "server") for name in server_names(nodes)]
-    servers = Servers(Address(kind, ((hosts[0].name, port),)), commands=commands)
-    for host in hosts:
-        _mysql(servers, host, MysqlServer(port=port, **options))
-    return servers
+def _manage(servers: Servers, host: Host, names: list[str], port: int) -> None:
+    def move(primary: str) -> None:
+        host.network.aliases[NAME] = primary
+
+    manager = Manager(names, move)
+    host.install(manager)
+    move(names[0])
+    servers.address = Address(servers.address.kind, ((NAME, port),))
+    servers.primary = lambda: manager.primary

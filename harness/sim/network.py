@@ -228,7 +228,13 @@ class Network:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.hosts: dict[str, Machine] = {}
+        self.aliases: dict[str, str] = {}
+        """Names that stand for a host until somebody moves them: looked up when a connection is opened."""
         self._links: dict[tuple[str, str], Link] = {}
+
+    def resolve(self, name: str) -> str:
+        """The host that a name stands for."""
+        return self.aliases.get(name, name)
 
     def link(self, source: str, target: str) -> Link:
         """The directed link between two hosts, made on first use."""

@@ -192,6 +192,7 @@ def _getaddrinfo(task: Task, host: Any, port: Any, *args: Any, **kwargs: Any) ->
     name = host.decode() if isinstance(host, bytes) else host
     if name in (None, "localhost", "127.0.0.1"):
         name = task.host.name
+    name = task.host.network.resolve(name)
     if name not in task.host.network.hosts:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (name, int(port)))]

@@ -78,7 +78,7 @@ class SimSocket:
 
     def connect(self, address: tuple[str, int]) -> None:
         """As connect(2): refused at once where nobody listens, timed out where nobody can be reached."""
-        host, port = address[0], address[1]
+        host, port = self._host.network.resolve(address[0]), address[1]
         self._peer = (host, port)
         if host not in self._host.network.hosts:
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))

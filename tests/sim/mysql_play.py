@@ -49,7 +49,6 @@ class Player:
 
     def __init__(self, connect: Connect) -> None:
         self.connection = connect()
-        self.waits = False
         self._asked: queue.Queue[str | None] = queue.Queue()
         self._answered: queue.Queue[Outcome] = queue.Queue()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -61,16 +60,13 @@ class Player:
 
     def begin(self, statement: str) -> None:
         self._asked.put(statement)
-        self.waits = True
 
     def answer(self, patience: float) -> Outcome | None:
         """The outcome, or None if it has not come in that time."""
         try:
-            found = self._answered.get(timeout=patience)
+            return self._answered.get(timeout=patience)
         except queue.Empty:
             return None
-        self.waits = False
-        return found
 
     def close(self) -> None:
         self._asked.put(None)
@@ -78,9 +74,12 @@ class Player:
         self.connection.close()
 
 
-def play(connect: Connect, setup: list[str], steps: list[Step]) -> list[tuple[int, str, Outcome]]:
-    """What each step answered, in the order of the answers; ("waits",) marks a step that had to wait first. Steps for a
-    connection that still waits are left out.
+Told = list[tuple[int, str, bool, Outcome]]
+"""Of each step: connection, statement, whether it had to wait, and what it answered in the end."""
+
+
+def play(connect: Connect, setup: list[str], steps: list[Step], patience: float = PATIENCE) -> Told:
+    """What became of each step. Steps for a connection that still waits are left out.
 
     A snapshot is kept open meanwhile: when a real server purges rows that are marked deleted is chance.
     """
@@ -90,35 +89,29 @@ def play(connect: Connect, setup: list[str], steps: list[Step]) -> list[tuple[in
     main.commit()
     assert ask(main, "START TRANSACTION WITH CONSISTENT SNAPSHOT")[0] == "ok"
     players = [Player(connect) for _ in range(1 + max(number for number, _ in steps))]
-    told: list[tuple[int, str, Outcome]] = []
+    answers: list[tuple[int, str, bool, Outcome | None]] = []
+    waiting: dict[int, int] = {}
     ends = [(number, "ROLLBACK") for number in range(len(players))]
-    asked = {number: "" for number in range(len(players))}
     for number, statement in [*steps, *ends, *ends, *ends]:
-        player = players[number]
-        if player.waits:
+        if number in waiting:
             continue
-        asked[number] = statement
-        player.begin(statement)
-        outcome = player.answer(PATIENCE)
-        told.append((number, statement, outcome or ("waits",)))
-        if statement in ("COMMIT", "ROLLBACK") or any(other.waits for other in players if other is not player):
-            time.sleep(PATIENCE / 3)  # others go on, and what was deleted is purged
-            told += _woken(players, asked)
+        players[number].begin(statement)
+        outcome = players[number].answer(patience)
+        if outcome is None:
+            waiting[number] = len(answers)
+        answers.append((number, statement, outcome is None, outcome))
+        if waiting:
+            time.sleep(patience / 2)  # whom the step has freed goes on
+        for other, at in list(waiting.items()):
+            late = players[other].answer(0.001)
+            if late is not None:
+                del waiting[other]
+                answers[at] = (*answers[at][:3], late)
     for player in players:
         player.close()
     main.close()
-    return told
-
-
-def _woken(players: list[Player], asked: dict[int, str]) -> list[tuple[int, str, Outcome]]:
-    """Those that have waited and do so no longer."""
-    found = []
-    for number, player in enumerate(players):
-        if player.waits:
-            outcome = player.answer(0.001)
-            if outcome is not None:
-                found.append((number, asked[number], outcome))
-    return found
+    assert not waiting, waiting
+    return [(number, statement, waited, outcome or ()) for number, statement, waited, outcome in answers]
 
 
 class Bench:
@@ -137,7 +130,7 @@ class Bench:
         return connect_to("db1", **options)
 
 
-def play_simulated(setup: list[str], steps: list[Step], seed: int = 0) -> list[tuple[int, str, Outcome]]:
+def play_simulated(setup: list[str], steps: list[Step], seed: int = 0) -> Told:
     bench = Bench(seed)
     (told,) = bench.run(lambda: play(bench.connect, setup, steps))
     threads.forget()

@@ -90,9 +90,7 @@ class Generator:
 
     def make_lock_update(self) -> str:
         change = self.one("n = n + 1", "owner = VALUES(owner)", "n = n + 1, id = LAST_INSERT_ID(id)", "n = n")
-        return (
-            f"INSERT INTO locks (name, owner) VALUES ({self.name()}, {self.name()}) ON DUPLICATE KEY UPDATE {change}"
-        )
+        return f"INSERT INTO locks (name, owner) VALUES ({self.name()}, {self.name()}) ON DUPLICATE KEY UPDATE {change}"
 
     def make_unlock(self) -> str:
         more = self.one("", "", f" AND owner = {self.name()}")

@@ -16,6 +16,7 @@ from harness.sim.servers import mysql_statements as statements
 from harness.sim.servers.mysql_errors import INTERRUPTED, LOCK_WAIT_TIMEOUT, SqlError
 from harness.sim.servers.mysql_locks import Outcome, Wait
 from harness.sim.servers.mysql_named_locks import NS_PER_S, NamedLocks
+from harness.sim.servers.mysql_replication import Replication, rows_event
 from harness.sim.servers.mysql_session import Session, Statement
 from harness.sim.servers.mysql_storage import Table
 from harness.sim.servers.mysql_transactions import Transaction, Transactions
@@ -47,6 +48,7 @@ class MysqlServer:
         self._ready: deque[Session] = deque()
         self._inside = False
         self._exclusive: list[tuple[Table, Wait]] = []
+        self.replication: Replication | None = None
 
     # Life.
 
@@ -141,7 +143,9 @@ class MysqlServer:
 
     def commit(self, trx: Transaction) -> Generator[Wait, None, None]:
         """Make a transaction's changes last, and seen by others."""
-        yield from ()
+        if self.replication is not None and trx.log:
+            trx.prepared = True
+            yield from self.replication.write(rows_event(trx))
         self.ended(trx, commit=True)
 
     def ended(self, trx: Transaction, *, commit: bool) -> None:
@@ -167,6 +171,18 @@ class MysqlServer:
             if wait.ended is not Outcome.GRANTED:
                 raise SqlError(LOCK_WAIT_TIMEOUT if wait.ended is Outcome.TIMEOUT else INTERRUPTED)
 
-    def define(self, text: str) -> Generator[Wait, None, None]:  # noqa: ARG002 - for replicas
-        """Tables' definitions have changed."""
-        yield from ()
+    def define(self, text: str) -> Generator[Wait, None, None]:
+        """Tables' definitions have changed: replicas are to do the same."""
+        if self.replication is not None:
+            yield from self.replication.write({"definition": text})
+
+    def redefine(self, text: str) -> None:
+        """Change tables' definitions as the primary has."""
+        statements.redefine(self, text)
+
+    def empty(self) -> None:
+        """End all sessions and drop all tables."""
+        for session in list(self._sessions.values()):
+            session.conn.close()
+            self.leave(session)
+        self.tables.clear()

@@ -100,4 +100,3 @@ class NamedLocks:
             wait.end(Outcome.GRANTED)
         if not queue:
             self._queues.pop(key, None)
-

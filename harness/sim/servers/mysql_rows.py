@@ -93,7 +93,7 @@ class Rows:
             else:
                 if (yield from trx.acquire(index, key, "X", locks.REC, implicit=True)):
                     continue
-                entry.deleted, entry.trx, entry.record = False, trx.number, record
+                entry.deleted, entry.writer, entry.record = False, trx.number, record
             trx.undo.append(("entry", index.table, index, (key, entry is not None)))
             return
 
@@ -134,7 +134,7 @@ class Rows:
         while (yield from self.trx.acquire(index, key, "X", locks.REC, implicit=True)):
             """Look again."""
         entry: Entry = index.entries[key]
-        entry.deleted, entry.trx = True, self.trx.number
+        entry.deleted, entry.writer = True, self.trx.number
         self.trx.undo.append(("mark", index.table, index, key))
         self._all.ghost(index, key)
 
@@ -151,9 +151,8 @@ class Rows:
                 return
             put(self.trx, self._all, table, record, row)
             for index in table.indexes[1:]:
-                before, after = index.key(old, record.key), index.key(row, record.key)
                 if any(old[at] != row[at] for at in index.columns):
-                    yield from self._mark(index, before)
+                    yield from self._mark(index, index.key(old, record.key))
                     yield from self._insert_entry(index, row, record, "S")
         except (Duplicate, SqlError):
             self._all.rollback_to(self.trx, mark, log_mark)

@@ -3,7 +3,9 @@ newest rows and lock what they come across.
 
 Source: https://dev.mysql.com/doc/refman/8.0/en/innodb-locks-set.html. At REPEATABLE READ a search of the whole primary
 key locks the record alone (or the gap where it is missing), any other search locks each record it reads and the gap
-before it, and the one it ends at. MariaDB 10.11 locks the gap before a record found by another unique index too. At READ COMMITTED gaps are left alone and rows that do not match are unlocked again.
+before it, and the one it ends at. MariaDB 10.11 locks the gap before a record found by another unique index too. At
+READ COMMITTED gaps are left alone, and rows that do not match are unlocked again (in MariaDB only if they were found by
+the primary key, or by reading all).
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def _keys(path: Path) -> Iterator[Key]:
 @dataclass(slots=True)
 class LockingRead:
     """A locking read of one transaction over one table. ``semi``: at READ COMMITTED a locked row whose committed
-    version does not match is passed by without waiting (UPDATE does so, unless it never waits)."""
+    version does not match is passed by without waiting (UPDATE does so, unless it never waits). ``keeps``: a row that
+    was locked and does not match stays locked all the same (SELECT of a whole primary key)."""
 
     trx: Transaction
     table: Table
@@ -56,6 +59,7 @@ class LockingRead:
     test: Test
     visit: Visit
     semi: bool = False
+    keeps: bool = False
 
     def run(self, path: Path) -> Generator[Wait, None, None]:
         if path.points is None:
@@ -112,10 +116,10 @@ class LockingRead:
             key = index.after(position) if passed else index.at_least(position)
             while key != SUPREMUM and not path.begins(key):
                 key = index.after(key)
-            if key == SUPREMUM or not path.inside(key):
+            if key == SUPREMUM or (not path.inside(key) and not index.entries[key].deleted):
                 if (yield from self._end(index, key, locks.NEXT)):
                     continue
-                self._let_go(mark)
+                self._let_go(index, mark)
                 return
             exact = index.clustered and not passed and not path.low_open and key == path.low
             stop = yield from self._entry(index, key, locks.REC if exact else locks.NEXT, mark, semi=self.semi)
@@ -130,6 +134,8 @@ class LockingRead:
     ) -> Generator[Wait, None, bool | None]:
         """Lock one entry, and visit its row if it matches; None: it took a wait, look again."""
         trx = self.trx
+        if trx.read_committed and self._long_gone(index, key):
+            return False
         if semi and trx.read_committed and trx.lock_wait_ns and not self._worth_waiting(index, key):
             return False
         try:
@@ -139,7 +145,7 @@ class LockingRead:
             if entry is None:
                 return None
             if entry.deleted:
-                self._let_go(mark)
+                self._let_go(index, mark)
                 return False
             record: Record = entry.record
             if not index.clustered and (yield from trx.acquire(self.table.clustered, record.key, self.mode, locks.REC)):
@@ -148,14 +154,19 @@ class LockingRead:
             return False
         row = record.versions[0].row
         if row is None or not self.test(row):
-            self._let_go(mark)
+            self._let_go(index, mark)
             return False
         return bool((yield from self.visit(record)))
 
-    def _let_go(self, mark: int) -> None:
-        if self.trx.read_committed:
+    def _let_go(self, index: Index, mark: int) -> None:
+        if self.trx.read_committed and index.clustered and not self.keeps:
             for lock in self.trx.locks[mark:]:
                 locks.drop(lock)
+
+    def _long_gone(self, index: Index, key: Key) -> bool:
+        """Is an entry marked deleted by a transaction that has ended?"""
+        entry = index.entries[key]
+        return entry.deleted and entry.writer not in {lock.trx.number for lock in index.locks.get(key, ())}
 
     def _worth_waiting(self, index: Index, key: Key) -> bool:
         """Is the record free, or does it match as it was last committed?"""

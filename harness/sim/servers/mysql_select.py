@@ -94,7 +94,8 @@ class Select:
             found.append(row)
             return len(found) == most
 
-        yield from LockingRead(trx, table, self.lock, test, visit).run(path)
+        keeps = path.unique and path.points is not None and len(path.points) == 1
+        yield from LockingRead(trx, table, self.lock, test, visit, keeps=keeps).run(path)
         return found
 
     def snapshot(self, c: Context, view: Any) -> list[Row]:

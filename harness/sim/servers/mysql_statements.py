@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import expressions as exp
 
@@ -27,6 +27,9 @@ from harness.sim.servers.mysql_session import Session, Statement
 from harness.sim.servers.mysql_storage import Table
 from harness.sim.servers.mysql_values import Value, as_text, to_number
 from harness.sim.servers.mysql_write import Change, Done, Insert, compile_change, compile_insert
+
+if TYPE_CHECKING:
+    from harness.sim.servers.mysql import MysqlServer
 
 _KILL: Final = re.compile(r"\s*KILL\s+(?:(?:HARD|SOFT)\s+)?(?:(CONNECTION|QUERY)\s+)?(\d+)\s*;?\s*$", re.IGNORECASE)
 _LEVEL: Final = re.compile(
@@ -360,6 +363,22 @@ def _truncate(session: Session, text: str) -> Statement:
         table.clear()
     yield from session.server.define(text)
     return Done()
+
+
+def redefine(server: MysqlServer, text: str) -> None:
+    """Do to a replica's tables what a statement did to the primary's."""
+    template, texts = sql.template(text)
+    tree: Any = sql.parse(sql.filled(template, [value.replace("'", "''") for value in texts]))
+    if isinstance(tree, exp.Create):
+        table = schema.create(tree)
+        server.tables.setdefault(table.name, table)
+    elif isinstance(tree, exp.Drop):
+        for node in [tree.this] if tree.args.get("tables") is None else tree.args["tables"]:
+            server.tables.pop(node.name, None)
+    else:
+        for node in tree.expressions:
+            if node.name in server.tables:
+                server.tables[node.name].clear()
 
 
 _STATEMENTS: Final[dict[str, Callable[[Session, str], Statement]]] = {

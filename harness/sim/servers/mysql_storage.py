@@ -45,13 +45,17 @@ class Record:
     def record(self) -> Record:
         return self
 
+    @property
+    def writer(self) -> int:
+        return self.versions[0].trx
+
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A row's place in a secondary index; ``trx`` put it there or marked it deleted."""
+    """A row's place in a secondary index; ``writer`` is the transaction that put it there or marked it deleted."""
 
     record: Record
-    trx: int
+    writer: int
     deleted: bool = False
 
 

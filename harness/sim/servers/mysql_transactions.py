@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from harness.sim.servers import mysql_locks as locks
 from harness.sim.servers.mysql_errors import DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, SqlError
 from harness.sim.servers.mysql_locks import Kind, Lock, Mode, Outcome, Wait
-from harness.sim.servers.mysql_storage import Entry, Index, Key, Record, Row, Table, Version, View
+from harness.sim.servers.mysql_storage import Index, Key, Record, Row, Table, Version, View
 
 Waits = Generator[Wait, None, Any]
 Level = Literal["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
@@ -41,6 +41,8 @@ class Transaction:
         self.waiting: Lock | None = None
         self.view: View | None = None
         self.tables: dict[Table, None] = {}
+        self.unlocked = False
+        """It neither takes nor heeds locks: a replica's, which repeats what has been decided."""
         self.prepared = False
         """In the log already: a crash does not take it back."""
 
@@ -50,6 +52,8 @@ class Transaction:
 
     def acquire(self, index: Index, key: Key, mode: Mode, kind: Kind, *, implicit: bool = False) -> Waits:
         """Lock; True if that took a wait, after which the record may be another or none."""
+        if self.unlocked:
+            return False
         if self.policy != "wait" and kind is not locks.INTENT and not locks.held(self, index, key, mode, kind):
             other = locks.blocker(self, index, key, mode, kind)
             if other is not None:
@@ -171,17 +175,13 @@ class Transactions:
             entry = index.entries.get(key)
             if entry is None or not entry.deleted:
                 del self._ghosts[place]
-            elif self._last_writer(entry) not in self.active:
+            elif entry.writer not in self.active:
                 del self._ghosts[place]
                 self._remove(index, key)
         for record in list(self._touched):
             if record.versions and record.versions[0].trx not in self.active:
                 del record.versions[1:]
                 del self._touched[record]
-
-    @staticmethod
-    def _last_writer(entry: Record | Entry) -> int:
-        return entry.versions[0].trx if isinstance(entry, Record) else entry.trx
 
 
 def put(trx: Transaction, all_trx: Transactions, table: Table, record: Record, row: Row | None) -> None:
