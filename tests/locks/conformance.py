@@ -37,6 +37,7 @@ ETERNAL = {
     "mysql-reentrant",
     "mysql-for-update",
     "mysql-get-lock",
+    "hazelcast-fenced",
     "zookeeper-ephemeral",
     "zookeeper-herd",
     "zookeeper-sequential",

@@ -1,0 +1,69 @@
+"""Hazelcast's lock on real members: what every lock must do, and what becomes of it when its session ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from harness.clusters.docker import Clients, DockerCluster
+from lock_impls.base import Endpoints, LockClass, LockError
+from lock_impls.hazelcast_fenced import FencedLock
+from tests.locks import conformance
+
+SESSION_TTL_S = 5.0
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+def members() -> Iterator[Endpoints]:
+    cluster = DockerCluster(
+        kind="hazelcast", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
+    )
+    try:
+        cluster.start_all()
+        yield Endpoints("hazelcast", cluster.endpoints().addresses)
+    finally:
+        cluster.stop_all()
+
+
+@pytest.mark.parametrize(("lock", "prop"), conformance.cases("hazelcast-"))
+def test_lock(lock: LockClass, prop: conformance.Property, members: Endpoints) -> None:
+    prop(lock, members)
+
+
+def test_who_stops_its_heartbeats_loses_the_lock_and_is_told(members: Endpoints) -> None:
+    late, other = FencedLock.open(members, "lost", 1.0), FencedLock.open(members, "lost", 1.0)
+    first = late.acquire(0)
+    assert first
+    assert late.still_valid()
+    assert late._session
+    heartbeats = late._session._client._proxy_session_manager._heartbeat_timer
+    assert heartbeats
+    heartbeats.cancel()
+    began = time.monotonic()
+    second = other.acquire(3 * SESSION_TTL_S)
+    assert second
+    assert time.monotonic() - began > SESSION_TTL_S / 2
+    assert int(str(second.fence)) > int(str(first.fence))
+    assert not late.still_valid()
+    with pytest.raises(LockError):
+        late.release()
+    assert late.acquire(0) is None
+    other.release()
+    assert late.acquire(1)
+    late.release()
+
+
+def test_a_given_up_session_frees_the_lock(members: Endpoints) -> None:
+    """Long before its time-to-live: the client says goodbye."""
+    doubtful, other = FencedLock.open(members, "doubt", 1.0), FencedLock.open(members, "doubt", 1.0)
+    assert doubtful.acquire(0)
+    assert doubtful._session
+    doubtful._session.give_up()
+    doubtful._session = None
+    assert other.acquire(SESSION_TTL_S / 2)
+    with pytest.raises(LockError):
+        doubtful.release()
+    other.release()
