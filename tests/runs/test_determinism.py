@@ -33,6 +33,13 @@ CASES = [
     ("redis-wait", "failover", "redis-sentinel"),
     ("redis.lock:Lock", "client-crash", "redis-single"),
     ("redis_lock:Lock", "kill", "redis-single"),
+    ("mysql-ttl", "failover", "mysql-replicated"),
+    ("memcached-token", "eviction", "memcached"),
+    ("zookeeper-sequential", "leader-loss", "zookeeper"),
+    ("kazoo-lock", "connection-reset", "zookeeper"),
+    ("etcd-mutex", "leader-loss", "etcd"),
+    ("etcd3-lock", "client-pause", "etcd"),
+    ("chubby", "leader-loss", "chubby"),
 ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.clusters.kinds import kinds
 from harness.clusters.sim import SimCluster
 from harness.faults.base import Damage, Scene, Seen
 from harness.faults.pause import ClientPause
@@ -16,7 +17,14 @@ from harness.runs import Result, run
 from harness.workloads.resource import Reply, Request, Resource
 from lock_impls import catalogue
 
-LOCKS = [info.name for info in catalogue.infos() if info.name != "redis-wait"]
+ON_SIM = [info for info in catalogue.infos() if set(info.kinds) & set(kinds("sim"))]
+REPLICATED = [
+    (info.name, kind)
+    for info in ON_SIM
+    for kind in ("redis-sentinel", "mysql-replicated")
+    if kind in info.kinds[1:]  # beside the usual
+]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 11))]
 
 
 def attempt(lock: str, nemesis: str = "none", **more: Any) -> Result:
@@ -28,16 +36,16 @@ def explained(result: Result) -> str:
     return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("lock", [info.name for info in catalogue.infos()])
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("lock", [info.name for info in ON_SIM])
 def test_every_lock_is_valid_without_faults(lock: str, seed: int) -> None:
-    result = attempt(lock, seed=seed, time_limit=8.0)
+    result = attempt(lock, seed=seed, time_limit=6.0)
     assert result.valid is True, explained(result)
 
 
-@pytest.mark.parametrize("lock", [name for name in LOCKS if name != "redlock"])
-def test_every_lock_is_valid_on_a_sentinel_cluster(lock: str) -> None:
-    result = attempt(lock, kind="redis-sentinel", time_limit=8.0)
+@pytest.mark.parametrize(("lock", "kind"), REPLICATED)
+def test_every_lock_is_valid_on_replicated_servers(lock: str, kind: str) -> None:
+    result = attempt(lock, kind=kind, time_limit=6.0)
     assert result.valid is True, explained(result)
 
 
