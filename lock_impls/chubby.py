@@ -22,7 +22,7 @@ from typing import ClassVar, Final, Self
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
 from lock_impls.chubby_client import Address, ChubbyError, Handle, Session, SessionExpired, Unanswered
 
-PATIENCE_S: Final = 1.0
+PATIENCE_S: Final = 0.75
 """How much longer than its own waiting a call may take to be answered."""
 LEASE_SHARE: Final = 0.8
 
@@ -86,9 +86,10 @@ class ChubbyLock:
         return cls(endpoints.addresses, key, ttl, lease, lock_delay, grace)
 
     def acquire(self, timeout: float) -> Grant | None:
-        deadline = time.monotonic() + timeout + PATIENCE_S
+        began = time.monotonic()
+        deadline = began + timeout + PATIENCE_S
         try:
-            session = self._ready(deadline)
+            session = self._ready(began + max(timeout, PATIENCE_S))
         except (ChubbyError, Unanswered) as error:
             raise LockError(f"no session: {error}") from error
         try:

@@ -271,7 +271,7 @@ class Session:
             self._safe_or_raise(op, deadline, sent)
             epoch = self.epoch
             message = {"n": self._number, "op": op, "session": self.id, "epoch": epoch, "wait": wait, **asks}
-            reply = self._try(self._calls, message, min(wait + RPC_S, deadline + RPC_S - time.monotonic()))
+            reply = self._try(self._calls, message, min(wait + RPC_S, max(0.001, deadline - time.monotonic())))
             sent |= self._calls.sent and (reply is None or "ok" in reply)
             if reply is not None and "ok" in reply:
                 result: Reply = reply["ok"]

@@ -354,6 +354,22 @@ def a_lost_disk_is_filled(cell: Cell) -> None:
     assert acquired(session, handle), "it counts again"
 
 
+def what_comes_late_takes_nothing_back(cell: Cell) -> None:
+    """The master's database as it was, from a connection that was cut for a while."""
+    session = cell.session()
+    opened(session)
+    master = cell.server(cell.master()).replica
+    assert master is not None
+    follower = cell.others(cell.master())[0]
+    time.sleep(0.1)
+    seen = (master.disk.seq, dict(master.disk.rows))
+    opened(session, "/ls/cell/other")
+    time.sleep(0.1)
+    answer = cell.raw(follower, k="state", epoch=master.disk.epoch, seq=seen[0], rows=seen[1])
+    assert answer["seq"] == master.disk.seq
+    assert cell.server(follower).size() == 2
+
+
 def a_majority_without_disks_elects_nobody(cell: Cell) -> None:
     session = cell.session()
     handle = opened(session)
@@ -385,6 +401,7 @@ STORIES = [
     all_that_was_granted_survives_a_kill_of_all,
     a_replica_that_comes_back_does_not_vote_at_once,
     a_lost_disk_is_filled,
+    what_comes_late_takes_nothing_back,
     a_majority_without_disks_elects_nobody,
 ]
 

@@ -95,6 +95,18 @@ def never_votes_again(patch: Patch) -> None:
     patch.setattr(Replica, "_obey", obey)
 
 
+@noticed_by(failover.what_comes_late_takes_nothing_back)
+def takes_any_database(patch: Patch) -> None:
+    original = Replica._obey
+
+    def obey(replica: Replica, kind: str, message: dict[str, Any]) -> dict[str, Any]:
+        if kind == "state":
+            replica.disk.seq = 0
+        return original(replica, kind, message)
+
+    patch.setattr(Replica, "_obey", obey)
+
+
 @noticed_by(failover.a_short_failover_is_no_jeopardy)
 def commits_without_the_others(patch: Patch) -> None:
     """Changes stay with the master."""

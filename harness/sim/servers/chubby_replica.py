@@ -248,10 +248,11 @@ class Replica:
                 disk.voter = True
                 self.host.log("has its database again, and votes")
             return {"k": "beat", "epoch": epoch, "sent": message["sent"], "voter": disk.voter}
-        if kind == "state":
+        late = disk.epoch == epoch and message["seq"] < disk.seq  # from a connection that was given up
+        if kind == "state" and not late:
             disk.epoch, disk.seq, disk.rows = epoch, message["seq"], message["rows"]
             disk.filled = message["seq"]
-        elif disk.epoch == epoch and message["seq"] == disk.seq + 1:
+        elif kind == "entry" and disk.epoch == epoch and message["seq"] == disk.seq + 1:
             disk.apply(message["seq"], message["changes"])
         return {"k": "acked", "epoch": epoch, "seq": disk.seq if disk.epoch == epoch else -1, "voter": disk.voter}
 
