@@ -8,14 +8,14 @@ from typing import Final
 from .rows import FENCED, LATE_WRITER, Row, both, spec
 
 MUTANTS: Final = "tests.anomalies.chubby_mutants"
-row = partial(both, kind="chubby", real="")
+row = partial(both, kind="chubby", real="", time_limit=14.0)
 
 LATE: Final = spec("delayed-request", "read", client=0, nth=2, server="resource", containing="write", delay_=6.0)
 """c0's second write to the resource takes 6 s to arrive."""
 UNREACHABLE: Final = spec("partition-clients", "read", client=0, nth=2, clients="c0", servers="servers", for_=5.0)
 """c0 and the cell lose each other. (It does not die: with it would go what its kernel has still to send.)"""
-MASTER_LOST: Final = spec("leader-loss", "acquire", client=0, nth=2, for_=5.0)
-CUT_OFF: Final = spec("partition-clients", "acquire", client=0, nth=2, clients="c0", servers="servers", for_=9.0)
+MASTER_LOST: Final = spec("leader-loss", "acquire", client=0, for_=5.0)
+CUT_OFF: Final = spec("partition-clients", "acquire", client=0, clients="c0", servers="servers", for_=9.0)
 """c0 does not find the new master, and others get the lock when it has ended c0's session."""
 
 ROWS: Final[list[Row]] = [
@@ -43,6 +43,7 @@ ROWS: Final[list[Row]] = [
         "chubby",
         "chubby",
         (MASTER_LOST, CUT_OFF),
+        time_limit=12.0,
         holds={"c0": 7.0},
         also={"resource": False},
         fixed_with={"discipline": "checking"},
@@ -53,6 +54,7 @@ ROWS: Final[list[Row]] = [
         f"{MUTANTS}:GoesOnInJeopardy",
         "chubby",
         (MASTER_LOST, CUT_OFF),
+        time_limit=12.0,
         holds={"c0": 7.0},
         discipline="checking",
     ),
@@ -62,6 +64,7 @@ ROWS: Final[list[Row]] = [
         f"{MUTANTS}:GoesOnInJeopardy",
         f"{MUTANTS}:GoesOnInJeopardy",
         (MASTER_LOST, CUT_OFF),
+        time_limit=12.0,
         holds={"c0": 7.0},
         discipline="checking",
         fixed_with=FENCED,
