@@ -19,8 +19,10 @@ from ..service import Conn, ServiceHost
 from . import etcd_checks as checks
 from .etcd_apply import is_readonly, is_serializable, range_response
 from .etcd_leases import KeepAlive, Leases
-from .etcd_member import Member, id_of
+from .etcd_lock import MESSAGES, LockService
+from .etcd_member import Answer, Member, id_of
 from .etcd_peers import PEER_PORT, Peers
+from .etcd_store import KeyValue
 from .etcd_watch import WatchService
 
 CLIENT_PORT: Final = 2379
@@ -35,9 +37,10 @@ OnCommand = Callable[[str, str], None]
 class _Unary:
     """Calls with one request (:class:`~harness.sim.grpc_wire.Methods`)."""
 
-    def __init__(self, parse: Any, handle: Handle) -> None:
+    def __init__(self, parse: Any, handle: Handle, dropped: Callable[[Call], None] | None = None) -> None:
         self._parse = parse
         self._handle = handle
+        self._dropped = dropped
 
     def message(self, call: Call, data: bytes) -> None:
         try:
@@ -47,7 +50,9 @@ class _Unary:
 
     def ended(self, call: Call) -> None: ...
 
-    def dropped(self, call: Call) -> None: ...
+    def dropped(self, call: Call) -> None:
+        if self._dropped is not None:
+            self._dropped(call)
 
 
 def command(path: str) -> str:
@@ -90,7 +95,8 @@ class EtcdServer:
         )
         self.peers: Peers = member.peers
         self._watches = WatchService(lambda: member.store, member.header, self._told, lambda: member.host)
-        member.on_changes = self._watches.changed
+        member.on_changes = self._changed
+        self._locks = locks = LockService(member, self._new_lease, self._answer)
         self._leases = Leases(member)
         self._keep_alive = KeepAlive(member, self._leases, self._tell)
         self._methods: dict[str, Methods] = {
@@ -105,6 +111,8 @@ class EtcdServer:
             "/etcdserverpb.Lease/LeaseKeepAlive": self._keep_alive,
             "/etcdserverpb.Lease/LeaseTimeToLive": _Unary(etcdrpc.LeaseTimeToLiveRequest, self._time_to_live),
             "/etcdserverpb.Lease/LeaseLeases": _Unary(etcdrpc.LeaseLeasesRequest, self._list_leases),
+            "/v3lockpb.Lock/Lock": _Unary(MESSAGES["LockRequest"], locks.lock, locks.dropped),
+            "/v3lockpb.Lock/Unlock": _Unary(MESSAGES["UnlockRequest"], locks.unlock),
             "/etcdserverpb.Maintenance/Status": _Unary(etcdrpc.StatusRequest, self._status),
             "/etcdserverpb.Cluster/MemberList": _Unary(etcdrpc.MemberListRequest, self._members),
         }
@@ -121,6 +129,7 @@ class EtcdServer:
         self._watches.stop()
         self._leases.stop()
         self._keep_alive.stop()
+        self._locks.stop()
 
     def opened(self, conn: Conn) -> None:
         self._server.opened(conn)
@@ -143,6 +152,10 @@ class EtcdServer:
     def size(self) -> int:
         """How many keys this member holds."""
         return self.member.store.size()
+
+    def _changed(self, changes: list[KeyValue]) -> None:
+        self._watches.changed(changes)
+        self._locks.changed(changes)
 
     # Answers.
 
@@ -214,10 +227,13 @@ class EtcdServer:
     # Leases.
 
     def _grant(self, call: Call, request: Any) -> None:
+        self._new_lease(request, lambda result: self._answer(call, result))
+
+    def _new_lease(self, request: Any, answer: Answer) -> None:
         while not request.ID:
             self._ids += 1
             request.ID = self._ids & (1 << 63) - 1
-        self._propose("grant", call, request)
+        self.member.propose("grant", request, answer)
 
     def _revoke(self, call: Call, request: Any) -> None:
         self._propose("revoke", call, request)
