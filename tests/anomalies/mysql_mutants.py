@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
-from lock_impls.base import Endpoints, Grant, LockError
+from lock_impls.base import Endpoints, Grant
 from lock_impls.mysql_client import KINDS, Busy, Session
 from lock_impls.mysql_for_update import ForUpdateLock
 from lock_impls.mysql_get_lock import GetLock
@@ -137,22 +136,11 @@ class StaysInTransaction(ForUpdateLock):
         return Grant()
 
     def _make(self, name: str) -> None:
-        try:
+        if not self.session.execute("SELECT name FROM lock_row WHERE name = %s", name).rows:
             self.session.execute("INSERT INTO lock_row (name) VALUES (%s)", name)
-        except Busy:
-            return
 
 
 class EndsTransaction(StaysInTransaction):
     """lockwait-partial, cured."""
 
     ends = True
-
-
-def refused(call: Any) -> bool:
-    """Does a lock say no?"""
-    try:
-        call()
-    except LockError:
-        return True
-    return False
