@@ -107,10 +107,10 @@ def play(connect: Connect, setup: list[str], steps: list[Step], patience: float 
             if late is not None:
                 del waiting[other]
                 answers[at] = (*answers[at][:3], late)
+    assert not waiting, waiting
     for player in players:
         player.close()
     main.close()
-    assert not waiting, waiting
     return [(number, statement, waited, outcome or ()) for number, statement, waited, outcome in answers]
 
 
