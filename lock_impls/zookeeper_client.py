@@ -32,6 +32,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
 
@@ -67,8 +68,9 @@ class Session:
             raise LockError("no ZooKeeper server answers")
 
     def connected(self, timeout: float) -> bool:
-        """Is there a connection, within ``timeout`` seconds?"""
-        if self._live is None:
+        """Is there a connection, within ``timeout`` seconds? kazoo's thread ends for good when a server's answers do not
+        fit its requests; then it is started again, with another session."""
+        if self._live is None or self.client.client_state == KeeperState.CLOSED:
             self._live = self.client.start_async()
         return bool(self._live.wait(timeout))
 
