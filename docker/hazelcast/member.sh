@@ -45,4 +45,5 @@ rejoin() {
 joined=/var/lib/member-joined # outlives the program
 [ -e "$joined" ] && rejoin >/dev/null &
 touch "$joined"
-exec java "$@" -cp /hazelcast/hazelcast.jar com.hazelcast.core.server.HazelcastMemberStarter
+# To where it is listened to: who leads is read from it.
+exec java "$@" -cp /hazelcast/hazelcast.jar com.hazelcast.core.server.HazelcastMemberStarter 2>&1

@@ -8,10 +8,12 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
 from .docker_kinds import ASK, RealServers
-from .server_options import MEMCACHED_MB
+from .server_options import MEMCACHED_CHUNK, MEMCACHED_MB
 
 USER: Final = "nobody"
 THREADS: Final = 2
+ITEM: Final = 48
+"""Bytes of an item's structure, which its option for the smallest chunk does not count."""
 
 
 class Family(RealServers):
@@ -29,7 +31,7 @@ class Family(RealServers):
         """Command and environment."""
         memory = self.options.get("memory", MEMCACHED_MB)
         command = ["memcached", "-u", USER, "-l", "0.0.0.0", "-p", str(self.port(host)), "-U", "0"]
-        return [*command, "-m", str(memory), "-t", str(THREADS)], {}
+        return [*command, "-m", str(memory), "-n", str(MEMCACHED_CHUNK - ITEM), "-t", str(THREADS)], {}
 
     # Questions.
 

@@ -18,6 +18,8 @@ WHOLE: Final = "a whole number from 1"
 MEGABYTES: Final = "a whole number of megabytes from 2"
 MEMCACHED_MB: Final = 2
 """The least that a memcached takes, and enough for locks: a flood has less to fill."""
+MEMCACHED_CHUNK: Final = 1024
+"""Bytes for the smallest item, for the same reason: what a lock writes shares a class with 2000 others, not 20 000."""
 _RULES: Final[dict[str, Callable[[Any], bool]]] = {
     SWITCH: lambda value: isinstance(value, bool),
     SECONDS: lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e8,

@@ -9,7 +9,7 @@ from ..sim.servers.memcached import MemcachedServer
 from .base import Address
 from .kinds import KINDS
 from .kinds import servers as server_names
-from .server_options import MEMCACHED_MB
+from .server_options import MEMCACHED_CHUNK, MEMCACHED_MB
 from .sim_kinds import MakeHost, OnReply, Servers
 
 _COMMAND: Final = re.compile(
@@ -28,13 +28,13 @@ def commands(data: bytes) -> list[str]:
 
 
 def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
-    """See :func:`harness.clusters.sim_kinds.build`; ``options`` are those of
-    :class:`harness.sim.servers.memcached.MemcachedServer`."""
+    """See :func:`harness.clusters.sim_kinds.build`."""
     port = KINDS[kind].port
     hosts = [make(name, "server") for name in server_names(nodes)]
     found = Servers(Address(kind, tuple((host.name, port) for host in hosts)), commands=commands)
     for host in hosts:
-        server = MemcachedServer(port=port, memory=options.get("memory", MEMCACHED_MB))
+        memory = options.get("memory", MEMCACHED_MB)
+        server = MemcachedServer(port=port, memory=memory, smallest_chunk=MEMCACHED_CHUNK)
         host.install(server)
         found.watch[host.name] = _watch(server)
         found.size[host.name] = server.size

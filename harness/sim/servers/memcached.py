@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.sim.servers.memcached_commands import VERSION, Block, Commands
-from harness.sim.servers.memcached_store import DEFAULT_MB, Store
+from harness.sim.servers.memcached_store import DEFAULT_MB, SMALLEST, Store
 from harness.sim.service import Conn, ServiceHost
 
 LONGEST_LINE: Final = 2048
@@ -28,12 +28,13 @@ class _Session:
 
 
 class MemcachedServer:
-    """``memory`` is in megabytes. ``on_command`` is called with the peer and the command's name in capitals after each
-    command that was executed, before its answer leaves. It may end this server."""
+    """``memory`` is in megabytes, ``smallest_chunk`` in bytes. ``on_command`` is called with the peer and the command's
+    name in capitals after each command that was executed, before its answer leaves. It may end this server."""
 
-    def __init__(self, *, port: int = 11211, memory: int = DEFAULT_MB) -> None:
+    def __init__(self, *, port: int = 11211, memory: int = DEFAULT_MB, smallest_chunk: int = SMALLEST) -> None:
         self.port = port
         self.memory = memory
+        self.smallest_chunk = smallest_chunk
         self.on_command: Tap | None = None
         self._host: ServiceHost | None = None
         self._commands: Commands | None = None
@@ -42,7 +43,7 @@ class MemcachedServer:
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:  # noqa: ARG002
         self._host = host
-        self._commands = Commands(Store(self.memory, host.monotonic_ns(), host.wall_ns()))
+        self._commands = Commands(Store(self.memory, self.smallest_chunk, host.monotonic_ns(), host.wall_ns()))
         host.log(f"memcached {VERSION}: {self.memory} MB, port {self.port}, empty")
 
     def stop(self) -> None:

@@ -5,12 +5,11 @@ seconds since the start of the process, moved on by a timer once a second: an it
 lives between n - 1 and n, and a jump of the wall clock changes nothing. Only an expiry given as a date (more than 30
 days) is compared with the wall clock, as it was when the process started.
 
-Abstracted: a class takes pages until the limit is reached, at least one, and never gives one back. Which items share a
-class is as in the real one, but a page has 64 KB where that has 1 MB (and the limit is as many pages): a sixteenth of
-the entries evicts as surely, and in a sixteenth of the time. Within a class the HOT, WARM and COLD lists are one, in
-the order of writing: an item that was fetched twice or more gets a second chance when its turn to be evicted comes.
-What has expired is removed when it is met, so that the crawler is not there. An item above 512 KB takes one chunk of
-the largest class, where the real one chains several.
+Abstracted: a class takes pages of 1 MB until the limit is reached, at least one, and never gives one back; which items
+share a class, and how many fit, are as in the real one. Within a class the HOT, WARM and COLD lists are one, in the
+order of writing: an item that was fetched twice or more gets a second chance when its turn to be evicted comes. What
+has expired is removed when it is met, so that the crawler is not there. An item above 512 KB takes one chunk of the
+largest class, where the real one chains several.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import Final
 
 SECOND: Final = 1_000_000_000
 MB: Final = 1 << 20
-PAGE: Final = MB // 16
 MONTH: Final = 60 * 60 * 24 * 30
 """Seconds; an expiry above it is a date."""
 FIRST_SECOND: Final = 62
@@ -38,17 +36,14 @@ DEFAULT_MB: Final = 64
 EXPIRED: Final = 1
 
 
-def _chunk_sizes() -> tuple[int, ...]:
-    sizes, size = [], float(SMALLEST)
+def chunk_sizes(smallest: int) -> tuple[int, ...]:
+    """Of slab class 1, 2 and so on."""
+    sizes, size = [], float(smallest)
     while size < LARGEST / GROWTH:
         whole = int(size)
         sizes.append(whole + -whole % 8)
         size = sizes[-1] * GROWTH
     return (*sizes, LARGEST)
-
-
-CHUNK_SIZES: Final = _chunk_sizes()
-"""Of slab class 1, 2 and so on."""
 
 
 @dataclass(slots=True)
@@ -76,7 +71,7 @@ class Slab:
 
     @property
     def per_page(self) -> int:
-        return max(1, PAGE // self.chunk_size)
+        return MB // self.chunk_size
 
     @property
     def free(self) -> int:
@@ -89,12 +84,13 @@ def size_of(key: bytes, value_length: int, flags: int) -> int:
 
 
 class Store:
-    """``memory`` is in megabytes, that is pages. A new store has the clock of a process that starts now."""
+    """``memory`` is in megabytes, and ``smallest`` is the chunk size of class 1 (48 more than what memcached's -n
+    says). A new store has the clock of a process that starts now."""
 
-    def __init__(self, memory: int, monotonic_ns: int, wall_ns: int) -> None:
+    def __init__(self, memory: int, smallest: int, monotonic_ns: int, wall_ns: int) -> None:
         self.memory = memory
         self.items: dict[bytes, Item] = {}
-        self.slabs = [Slab(size) for size in CHUNK_SIZES]
+        self.slabs = [Slab(size) for size in chunk_sizes(smallest)]
         self.now = FIRST_SECOND
         self._began_ns = monotonic_ns
         self.started = wall_ns // SECOND - FIRST_SECOND
@@ -170,7 +166,7 @@ class Store:
     # Memory
 
     def _slab_for(self, size: int) -> int:
-        return next((number for number, most in enumerate(CHUNK_SIZES) if size <= most), len(CHUNK_SIZES) - 1)
+        return next((number for number, slab in enumerate(self.slabs) if size <= slab.chunk_size), len(self.slabs) - 1)
 
     def _make_room(self, number: int) -> None:
         slab = self.slabs[number]
