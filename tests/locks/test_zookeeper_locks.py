@@ -4,83 +4,41 @@ session ends, or its connection is lost."""
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
 from harness.clusters.base import names
-from harness.clusters.docker import Clients, DockerCluster
 from lock_impls import catalogue
 from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
 from lock_impls.chubby_zookeeper import ChubbyLock
 from lock_impls.zookeeper_client import Session
 from lock_impls.zookeeper_sequential import SequentialLock, number_of
-from tests.clusters.bench import make, on
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
+from tests.locks.zookeeper_play import TTL_S, Play, end_session, opened, real_servers, simulated
 
 NAMES = ("zookeeper-ephemeral", "zookeeper-herd", "zookeeper-sequential", "chubby-zookeeper", "kazoo-lock")
 KAZOO = catalogue.find("kazoo-lock")
 OWN = [catalogue.find(name) for name in NAMES if name != "kazoo-lock"]
 CASES = conformance.cases(*NAMES)
-TTL_S = 2.0
-Story = Callable[[Endpoints], None]
 
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[Endpoints]:
-    cluster = DockerCluster(
-        kind="zookeeper", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
-    )
-    try:
-        cluster.start_all()
-        yield Endpoints("zookeeper", cluster.endpoints().addresses)
-    finally:
-        cluster.stop_all()
+    with real_servers() as where:
+        yield where
 
 
 @pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.docker)])
-def play(request: pytest.FixtureRequest) -> Callable[[Story], None]:
+def play(request: pytest.FixtureRequest) -> Play:
     """Plays a story where a client is: on a simulated host, or here against real servers."""
     if request.param == "sim":
         return simulated
     where: Endpoints = request.getfixturevalue("real")
     return lambda story: story(where)
-
-
-def simulated(story: Story, damage: Callable[[Any], None] = lambda cluster: None) -> None:
-    """``damage`` is done to the cluster meanwhile, from its control side."""
-    cluster = make("zookeeper", clients=1)
-
-    def main() -> None:
-        address = cluster.endpoints()
-        where = Endpoints(address.kind, address.addresses)
-        joined = cluster.spawn("c0", lambda checkpoint: story(where))
-        damage(cluster)
-        assert joined(600)
-
-    on(cluster, main)
-
-
-def opened(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:
-    """Locks of several clients on one new key."""
-    key = uuid.uuid4().hex
-    return [lock.open(where, key, TTL_S, **options) for _ in range(count)]
-
-
-def end_session(session: Session, where: Endpoints) -> None:
-    """As the servers do when they have not heard of it for too long: by closing it from elsewhere."""
-    ended = session.client.client_id
-    hosts = ",".join(f"{host}:{port}" for host, port in where.addresses)
-    thief = KazooClient(hosts, timeout=TTL_S, client_id=ended)
-    thief.start()
-    thief.stop()
-    while session.client.client_id in (None, ended):  # until kazoo has the next one
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(("lock", "prop"), CASES)
@@ -95,9 +53,7 @@ def test_lock_on_real_servers(lock: LockClass, prop: conformance.Property, real:
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
-def test_a_session_that_ends_takes_the_lock_along_and_its_holder_is_told(
-    lock: LockClass, play: Callable[[Story], None]
-) -> None:
+def test_a_session_that_ends_takes_the_lock_along_and_its_holder_is_told(lock: LockClass, play: Play) -> None:
     def story(where: Endpoints) -> None:
         late, other = opened(lock, where)
         first = late.acquire(0)
@@ -117,7 +73,7 @@ def test_a_session_that_ends_takes_the_lock_along_and_its_holder_is_told(
     play(story)
 
 
-def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Callable[[Story], None]) -> None:
+def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Play) -> None:
     """zk-stale-flag, and what asking kazoo for its state alone is worth."""
 
     def story(where: Endpoints) -> None:
@@ -137,7 +93,7 @@ def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Callable[
     play(story)
 
 
-def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Callable[[Story], None]) -> None:
+def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Play) -> None:
     """zk-stale-flag, its other half: nobody holds the lock, and acquire goes round in circles until its time is up."""
 
     def story(where: Endpoints) -> None:
@@ -151,7 +107,7 @@ def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Callable
     play(story)
 
 
-def test_the_number_in_a_name_is_a_fence_while_its_parent_stands(play: Callable[[Story], None]) -> None:
+def test_the_number_in_a_name_is_a_fence_while_its_parent_stands(play: Play) -> None:
     def story(where: Endpoints) -> None:
         first, second = opened(SequentialLock, where, fence="sequence")
         fences = []
@@ -173,7 +129,7 @@ def test_sequence_numbers_wrap_around() -> None:
 
 
 def test_lock_delay_keeps_the_next_one_waiting_after_a_loss_and_not_after_a_release(
-    play: Callable[[Story], None],
+    play: Play,
 ) -> None:
     def story(where: Endpoints) -> None:
         lost, other = opened(ChubbyLock, where, lock_delay=1.0)
@@ -194,7 +150,7 @@ def test_lock_delay_keeps_the_next_one_waiting_after_a_loss_and_not_after_a_rele
     play(story)
 
 
-def test_a_sequencer_has_the_name_the_mode_and_a_generation_that_grows(play: Callable[[Story], None]) -> None:
+def test_a_sequencer_has_the_name_the_mode_and_a_generation_that_grows(play: Play) -> None:
     def story(where: Endpoints) -> None:
         first, second = opened(ChubbyLock, where)
         shown = []

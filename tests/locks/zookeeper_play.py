@@ -1,0 +1,64 @@
+"""Stories of ZooKeeper locks: the same code plays them on a simulated client and, from here, against real servers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from harness.clusters.docker import Clients, DockerCluster
+from lock_impls.base import Endpoints, LockClass
+from lock_impls.zookeeper_client import Session
+from tests.clusters.bench import make, on
+
+TTL_S = 2.0
+Story = Callable[[Endpoints], None]
+Play = Callable[[Story], None]
+
+
+def simulated(story: Story, damage: Callable[[Any], None] = lambda cluster: None) -> None:
+    """``damage`` is done to the cluster meanwhile, from its control side."""
+    cluster = make("zookeeper", clients=1)
+
+    def main() -> None:
+        address = cluster.endpoints()
+        where = Endpoints(address.kind, address.addresses)
+        joined = cluster.spawn("c0", lambda checkpoint: story(where))
+        damage(cluster)
+        assert joined(600)
+
+    on(cluster, main)
+
+
+@contextmanager
+def real_servers() -> Iterator[Endpoints]:
+    cluster = DockerCluster(
+        kind="zookeeper", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
+    )
+    try:
+        cluster.start_all()
+        yield Endpoints("zookeeper", cluster.endpoints().addresses)
+    finally:
+        cluster.stop_all()
+
+
+def opened(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:
+    """Locks of several clients on one new key."""
+    key = uuid.uuid4().hex
+    return [lock.open(where, key, TTL_S, **options) for _ in range(count)]
+
+
+def end_session(session: Session, where: Endpoints) -> None:
+    """As the servers do when they have not heard of it for too long: by closing it from elsewhere. Returns when its
+    client has another one."""
+    ended = session.client.client_id
+    hosts = ",".join(f"{host}:{port}" for host, port in where.addresses)
+    thief = KazooClient(hosts, timeout=TTL_S, client_id=ended)
+    thief.start()
+    thief.stop()
+    while session.client.client_id in (None, ended):
+        time.sleep(0.01)
