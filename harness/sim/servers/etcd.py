@@ -217,7 +217,7 @@ class EtcdServer:
     def _txn(self, call: Call, request: Any) -> None:
         checks.check_txn(request)
         if is_readonly(request):
-            self._look(call, lambda: self.member.applier.txn(request), stale=is_serializable(request))
+            self._look(call, lambda: self.member.applier.read(request), stale=is_serializable(request))
         else:
             self._propose("txn", call, request)
 

@@ -6,6 +6,7 @@ Messages are those of etcd3's generated code, which the clients use too. Abstrac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -84,6 +85,22 @@ def _sorted(request: Any, found: list[KeyValue]) -> list[KeyValue]:
     return sorted(found, key=by, reverse=request.sort_order == etcdrpc.RangeRequest.DESCEND)
 
 
+_REQUESTS: Final = {
+    "put": etcdrpc.PutRequest,
+    "delete": etcdrpc.DeleteRangeRequest,
+    "txn": etcdrpc.TxnRequest,
+    "compact": etcdrpc.CompactionRequest,
+    "grant": etcdrpc.LeaseGrantRequest,
+    "revoke": etcdrpc.LeaseRevokeRequest,
+}
+
+
+@lru_cache(maxsize=64)
+def _parsed(method: str, data: bytes) -> Any:
+    """The request in an entry, which nobody may change: all members parse the same ones within a moment."""
+    return _REQUESTS[method].FromString(data)
+
+
 def is_readonly(txn: Any) -> bool:
     return all(
         kind == "request_range" or (kind == "request_txn" and is_readonly(op.request_txn))
@@ -107,20 +124,22 @@ class Applier:
         self.store = store
         self.lessor = lessor
         self._on_changes = on_changes
-        self._methods: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-            "put": (etcdrpc.PutRequest, self._put_alone),
-            "delete": (etcdrpc.DeleteRangeRequest, self._delete),
-            "txn": (etcdrpc.TxnRequest, self.txn),
-            "compact": (etcdrpc.CompactionRequest, self._compact),
-            "grant": (etcdrpc.LeaseGrantRequest, self._grant),
-            "revoke": (etcdrpc.LeaseRevokeRequest, self._revoke),
+        self._asked = True
+        """Does anybody want a response? Transactions take long to put into words."""
+        self._methods: dict[str, Callable[[Any], Any]] = {
+            "put": self._put_alone,
+            "delete": self._delete,
+            "txn": self._txn,
+            "compact": self._compact,
+            "grant": self._grant,
+            "revoke": self._revoke,
         }
 
-    def apply(self, method: str, data: bytes) -> Any:
-        """Do what a log entry says; the response, without the header's names. Raises Failed."""
-        parse, do = self._methods[method]
+    def apply(self, method: str, data: bytes, *, asked: bool) -> Any:
+        """Do what a log entry says; the response, without the header's names, to who is ``asked``. Raises Failed."""
+        self._asked = asked
         try:
-            return do(parse.FromString(data))
+            return self._methods[method](_parsed(method, data))
         finally:
             changes = self.store.commit()
             if changes:
@@ -165,7 +184,12 @@ class Applier:
 
     # Transactions: all comparisons, nested ones too, are made before anything is changed.
 
-    def txn(self, request: Any) -> Any:
+    def read(self, request: Any) -> Any:
+        """A transaction that only reads."""
+        self._asked = True
+        return self._txn(request)
+
+    def _txn(self, request: Any) -> Any:
         path: list[bool] = []
         self._choose(request, path)
         self._check(request, iter(path), self._check_put_op)
@@ -214,15 +238,12 @@ class Applier:
         response = etcdrpc.TxnResponse(succeeded=success)
         response.header.SetInParent()
         for op in txn.success if success else txn.failure:
-            kind, done = op.WhichOneof("request"), response.responses.add()
-            if kind == "request_range":
-                done.response_range.CopyFrom(range_response(self.store, op.request_range))
-            elif kind == "request_put":
-                done.response_put.CopyFrom(self._put(op.request_put))
-            elif kind == "request_delete_range":
-                done.response_delete_range.CopyFrom(self._delete(op.request_delete_range))
-            else:
-                done.response_txn.CopyFrom(self._do(op.request_txn, path))
+            kind = op.WhichOneof("request")
+            if kind == "request_range" and not self._asked:
+                continue
+            done = _DONE[kind](self, op, path)
+            if self._asked:
+                response.responses.add(**{kind.replace("request", "response"): done})
         return response
 
     # The rest.
@@ -246,6 +267,14 @@ class Applier:
         response = etcdrpc.LeaseRevokeResponse()
         response.header.revision = self.store.seen
         return response
+
+
+_DONE: Final[dict[str, Callable[[Applier, Any, Any], Any]]] = {
+    "request_range": lambda applier, op, _: range_response(applier.store, op.request_range),
+    "request_put": lambda applier, op, _: applier._put(op.request_put),
+    "request_delete_range": lambda applier, op, _: applier._delete(op.request_delete_range),
+    "request_txn": lambda applier, op, path: applier._do(op.request_txn, path),
+}
 
 
 def _compare(compare: Any, kv: KeyValue) -> bool:

@@ -167,7 +167,7 @@ class Member:
         else:
             result: Any
             try:
-                result = self.applier.apply(entry.method, entry.data)
+                result = self.applier.apply(entry.method, entry.data, asked=entry.origin == self.name)
             except Failed as failure:
                 result = failure
             if entry.origin == self.name:
