@@ -438,7 +438,7 @@ class DockerCluster(WithDisks, Flooding):
     def break_streams(self, host: str) -> int:
         peers = [(self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles]
         count = self._helper.connections(self._boxes[host], peers)
-        self._wires.reset(host)
+        self._wires.reset(host, list(self.servers.roles))
         return count
 
     def primary(self) -> str | None:

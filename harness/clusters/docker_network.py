@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -105,9 +105,9 @@ class Wires:
         self._proxied.add(frozenset((client, server)))
         return _BlackHole(self._proxies[client].black_hole(server), knock)
 
-    def reset(self, client: str) -> None:
-        """Reset all connections of a client."""
-        self._proxies[client].reset()
+    def reset(self, client: str, servers: Sequence[str]) -> None:
+        """Reset all connections of a client to some servers."""
+        self._proxies[client].reset(servers)
 
     def shaped_by_proxy(self, source: str, target: str) -> bool:
         """Has a proxy shaped this link, so that only data that passes it tells the truth?"""
