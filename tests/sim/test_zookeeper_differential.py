@@ -4,12 +4,17 @@ same versions and distances of zxids, same watch events at the same places among
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
 from harness.clusters.sim import SimCluster
+from harness.sim.servers import zookeeper_tree
+from harness.sim.servers.zookeeper import ZooKeeperServer
+from harness.sim.servers.zookeeper_prepare import Preparer
+from harness.sim.servers.zookeeper_watches import Watches
 from tests.sim.zookeeper_client import Client, RealStream
 from tests.sim.zookeeper_random import Generator, Play
 from tests.sim.zookeeper_stub import Alone
@@ -37,10 +42,10 @@ def compare(seed: int, address: Address) -> int:
 
 @pytest.fixture(scope="module", params=[1, 3])
 def real_zookeeper(request: pytest.FixtureRequest) -> Iterator[Address]:
-    """One member of an ensemble of that many."""
+    """One member of an ensemble of that many; with long ticks, so that a busy machine does not cost it its leader."""
     cluster = DockerCluster(
-        kind="zookeeper", nodes=request.param, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(),
-        by_hand=True,
+        kind="zookeeper", nodes=request.param, clients=Clients(0), seed=0, resource="", options={"tick_ms": 2000},
+        needs=frozenset(), by_hand=True,
     )  # fmt: skip
     try:
         cluster.start_all()
@@ -83,3 +88,59 @@ def told(seed: int) -> str:
 def test_random_operations_tell_the_same_twice() -> None:
     assert [told(seed) for seed in range(2)] == [told(seed) for seed in range(2)]
     assert told(0) != told(1)
+
+
+def _versions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Preparer, "_next", staticmethod(lambda current, expected: current + 1))
+
+
+def _children_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_tree, "java_order", lambda names, capacity: sorted(names))
+
+
+def _watches_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Watches.trigger
+
+    def trigger(self: Watches, kind: int, path: str) -> None:
+        kept = dict(self._data.get(path, {}))
+        real(self, kind, path)
+        for each in kept:
+            self.watch_data(path, each)
+
+    monkeypatch.setattr(Watches, "trigger", trigger)
+
+
+def _numbers_begin_at_the_count_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Preparer._record
+    monkeypatch.setattr(
+        Preparer, "_record", lambda self, path: (found := real(self, path))._replace(creates=found.children)
+    )
+
+
+def _events_come_after_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[Any] = []
+    notify, answer = ZooKeeperServer._notify, ZooKeeperServer._answer
+    monkeypatch.setattr(ZooKeeperServer, "_notify", lambda *event: late.append(event))
+
+    def _answer(self: ZooKeeperServer, client: Any) -> None:
+        answer(self, client)
+        events, late[:] = list(late), []
+        for event in events:
+            notify(*event)
+
+    monkeypatch.setattr(ZooKeeperServer, "_answer", _answer)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        _versions_do_not_matter, _children_are_sorted, _watches_stay, _numbers_begin_at_the_count_of_children,
+        _events_come_after_the_reply,
+    ],
+)  # fmt: skip
+def test_the_operations_tell_a_server_with_another_rule(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = told(0)
+    mutant(monkeypatch)
+    assert told(0) != before
