@@ -1,0 +1,110 @@
+"""Memory pressure on memcached evicts a lock's item, and nothing of it stays; on the simulator and on containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pymemcache.client.base import Client
+
+from harness.clusters.base import Cluster
+from harness.clusters.docker import Clients, DockerCluster
+from tests.clusters.bench import fault as build
+from tests.clusters.bench import make, on, scene
+
+Main = Callable[[Cluster, Client], Any]
+Run = Callable[[Main], Any]
+
+
+def _client(cluster: Cluster) -> Client:
+    return Client(cluster.endpoints().addresses[0], default_noreply=False)
+
+
+def _on_sim(main: Main) -> Any:
+    cluster = make("memcached", clients=1)
+    return on(cluster, lambda: main(cluster, _client(cluster)))
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Run]:
+    cluster = DockerCluster(
+        kind="memcached", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset({"evict"}),
+        by_hand=True,
+    )  # fmt: skip
+    try:
+        cluster.start_all()
+        yield lambda main: main(cluster, _client(cluster))
+    finally:
+        cluster.stop_all()
+
+
+@pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.docker)])
+def run(request: pytest.FixtureRequest) -> Run:
+    found: Run = _on_sim if request.param == "sim" else request.getfixturevalue("real")
+    return found
+
+
+def test_evicts_what_was_there_and_leaves_nothing_behind(run: Run) -> None:
+    def main(cluster: Cluster, client: Client) -> None:
+        client.flush_all()
+        client.set("lock", "x", 60)
+        client.set("larger", "x" * 2000, 60)
+        damage = build("eviction").inject(scene(cluster))
+        seen = damage.observe()
+        assert seen.effective, seen
+        assert seen.facts["flood"]["n1"]["keys_before"] == 2
+        assert client.get_many(["lock", "larger"]) == {}, seen
+        assert damage.healed().effective is False
+        damage.heal()
+        assert damage.healed().effective
+        assert client.stats()[b"curr_items"] == 0
+
+    run(main)
+
+
+def test_where_nothing_is_nothing_is_evicted_and_it_says_so(run: Run) -> None:
+    def main(cluster: Cluster, client: Client) -> bool:
+        client.flush_all()
+        damage = build("eviction").inject(scene(cluster))
+        effective = damage.observe().effective
+        damage.heal()
+        return effective
+
+    assert run(main) is False
+
+
+def test_floods_of_one_server_count(run: Run) -> None:
+    def main(cluster: Cluster, client: Client) -> list[Any]:
+        found: list[Any] = []
+        for _ in range(2):
+            client.set("lock", "x", 60)
+            found.append(cluster.flood("n1")["others"])
+        for _ in range(2):
+            cluster.drain("n1")
+            found.append(cluster.flooded("n1"))
+        return found
+
+    assert run(main) == [1, 1, True, False]
+
+
+def test_drained_before_it_rises_it_does_not(run: Run) -> None:
+    def main(cluster: Cluster, client: Client) -> tuple[Any, ...]:
+        client.set("lock", "x", 60)
+        cluster.drain("n1")
+        return cluster.flood("n1")["others"], cluster.flooded("n1"), client.get("lock")
+
+    assert run(main) == (0, False, b"x")
+
+
+def test_what_a_dead_server_does_not_undo_is_gone_when_it_is_back() -> None:
+    def main(cluster: Cluster, client: Client) -> list[Any]:
+        client.set("lock", "x", 60)
+        cluster.flood("n1")
+        cluster.kill("n1")
+        cluster.drain("n1")
+        found = [cluster.flooded("n1")]
+        cluster.start("n1", wiped=False)
+        return [*found, cluster.flooded("n1")]
+
+    assert _on_sim(main) == [None, False]

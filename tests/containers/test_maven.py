@@ -1,0 +1,58 @@
+"""The jar of a server that Debian does not package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import doctor
+from harness.containers import base_image, images, maven
+from harness.errors import EnvironmentLacking
+from tests.containers.fakes import images_of
+
+
+def fake_maven(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = folder / "mvn"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+
+
+def test_the_jar_has_the_name_that_the_image_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_maven(tmp_path, monkeypatch, "echo jar >some-server.jar")
+    maven.fetch("some.group:some-server:1.0", tmp_path / "server.jar")
+    assert (tmp_path / "server.jar").read_text() == "jar\n"
+
+
+def test_what_maven_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_maven(tmp_path, monkeypatch, "echo no such artifact; exit 1")
+    with pytest.raises(EnvironmentLacking, match=r"could not fetch a:b:1(?s:.*)no such artifact"):
+        maven.fetch("a:b:1", tmp_path / "b.jar")
+
+
+def test_without_maven_it_says_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentLacking, match="apt-get install maven"):
+        images_of(base_image.PUBLISHED).server("hazelcast")
+
+
+def test_a_tag_changes_with_the_version_of_the_jar_and_no_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = images_of(base_image.PUBLISHED)
+    before = [made.server_recipe(name).tag for name in ("hazelcast", "redis")]
+    monkeypatch.setattr(images, "JARS", {"hazelcast": "com.hazelcast:hazelcast:0.1"})
+    after = [made.server_recipe(name).tag for name in ("hazelcast", "redis")]
+    assert [a != b for a, b in zip(before, after, strict=True)] == [True, False]
+
+
+def test_doctor_says_that_maven_is_wanted_and_that_all_else_runs_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> doctor.Finding:
+        findings = doctor._images(images_of(base_image.PUBLISHED), base_image.PUBLISHED)
+        return next(finding for finding in findings if finding.name == "hazelcast image")
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (found().state, found().install) == ("optional", maven.INSTALL)
+    fake_maven(tmp_path, monkeypatch, "exit 0")
+    assert (found().state, found().install) == ("ok", "")
