@@ -38,12 +38,17 @@ class ChubbyLock:
         fence=True,
         options={"lease": None, "lock_delay": None, "grace": None},
         on_death="the end of the session's lease, and then the lock-delay",
-        outage="another replica is elected and takes sessions and locks over; a majority must live",
+        outage="another replica is elected and takes sessions and locks over; a majority must keep its data",
         failures=(
             Failure(
                 "ttl-pause-write",
                 "a holder that stood still for longer than its lease goes on",
                 "harness run chubby --nemesis client-pause",
+            ),
+            Failure(
+                "chubby-jeopardy",
+                "a holder that has lost the cell does not ask, and goes on when others have the lock",
+                "harness run chubby --nemesis partition-halves --hold 8s --time-limit 2m",
             ),
             Failure(
                 "watchdog-zombie",

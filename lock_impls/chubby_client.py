@@ -65,6 +65,7 @@ class Connection:
         self._at = 0
         self._socket: socket.socket | None = None
         self._rest = b""
+        self.sent = False
 
     def ask(self, message: Reply, timeout: float) -> Reply:
         """The answer; OSError if there is none, and then ``sent`` says whether the request may have arrived."""
