@@ -1,5 +1,5 @@
 """The documented failures of database locks as plans; those that are a few statements in a fixed order are stories, in
-``test_mysql_stories.py``."""
+``test_mysql_stories.py``, and of the plans those that have such a story too are for real servers only."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from typing import Any, Final
 from tests.anomalies.rows import FENCED, ONE_CRASH, both, spec
 
 MUTANTS: Final = "tests.anomalies.mysql_mutants"
-SHORT: Final[dict[str, Any]] = {"time_limit": 10.0}
+SHORT: Final[dict[str, Any]] = {"time_limit": 8.0}
 REPLICATED: Final[dict[str, Any]] = {
-    "kind": "mysql-replicated", "hold": 0.3, "holds": {"c0": 5.0}, "ttl": 8.0, "time_limit": 30.0, "stagger": 0.5,
+    "kind": "mysql-replicated", "hold": 0.3, "holds": {"c0": 5.0}, "ttl": 8.0, "time_limit": 20.0, "stagger": 0.5,
 }  # fmt: skip
 INSERTED: Final = "\x00\x01\x00\x02"
 """What a server says of one row that was inserted, or deleted: OK, 1 row, no number, autocommit."""
 PATIENT: Final = {"server_options": {"semi_sync": True, "semi_sync_timeout": 600.0}}
 """Commits wait for the replica for longer than any failover takes."""
-
-
 CUT_FROM_REPLICA: Final = spec("partition-replicas", "acquire:invoke", client=0, for_=5.0)
 """Until somebody is promoted: what a killed process has sent, its kernel delivers as soon as it can."""
 HOLDER_S_PRIMARY_DIES: Final = spec("failover", "acquire", client=0, for_=8.0)
-
 
 ROWS: Final = [
     both("uniq-crash", "deadlock", "mysql-unique", "mysql-ttl", ONE_CRASH, **SHORT),
@@ -43,6 +40,7 @@ ROWS: Final = [
         hold=1.5,
         holds={"c0": 3.0},
         rest=1.0,
+        time_limit=14.0,
         real="ci",
     ),
     both(
@@ -81,6 +79,7 @@ ROWS: Final = [
         f"{MUTANTS}:AutocommitForUpdate",
         "mysql-for-update",
         also={"resource": False},
+        sim=False,
         **SHORT,
     ),
     both(
@@ -89,6 +88,7 @@ ROWS: Final = [
         f"{MUTANTS}:MissingRow",
         "mysql-for-update",
         also={"resource": False},
+        sim=False,
         **SHORT,
     ),
     both(
@@ -100,6 +100,7 @@ ROWS: Final = [
         hold=0.3,
         discipline="checking",
         also={"mutual-exclusion": False},
+        sim=False,
         **SHORT,
     ),
     both(
@@ -111,6 +112,7 @@ ROWS: Final = [
         server_options={"wait_timeout": 1.0},
         fixed_with=FENCED,
         also={"mutual-exclusion": False},
+        sim=False,
         **SHORT,
     ),
     both(
@@ -130,10 +132,8 @@ ROWS: Final = [
         "mysql-ttl",
         (CUT_FROM_REPLICA, HOLDER_S_PRIMARY_DIES),
         server_options={"semi_sync": True, "semi_sync_timeout": 0.5},
-        fixed_with={
-            "faults": (spec("partition-replicas", at=0.2, for_=5.0), spec("failover", at=2.0, for_=8.0)),
-            **PATIENT,
-        },
+        fixed_with={"faults": (CUT_FROM_REPLICA, spec("failover", at=2.0, for_=8.0)), **PATIENT},
+        sim=False,
         **REPLICATED,
     ),
 ]
