@@ -101,7 +101,7 @@ def play(connect: Connect, setup: list[str], steps: list[Step], patience: float 
             waiting[number] = len(answers)
         answers.append((number, statement, outcome is None, outcome))
         if waiting:
-            time.sleep(patience / 2)  # whom the step has freed goes on
+            time.sleep(min(patience / 2, 0.2))  # whom the step has freed goes on
         for other, at in list(waiting.items()):
             late = players[other].answer(0.001)
             if late is not None:

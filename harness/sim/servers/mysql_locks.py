@@ -99,7 +99,7 @@ def held(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind) -> bo
 def blocker(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind) -> Lock | None:
     """The first lock that a new request would have to wait for."""
     wanted = Lock(trx, index, key, mode, kind, implicit=False)
-    return next((lock for lock in index.locks.get(key, ()) if wanted.must_wait_for(lock)), None)
+    return next((lock for lock in _ahead(wanted, index.locks.get(key, [])) if wanted.must_wait_for(lock)), None)
 
 
 def request(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind, *, implicit: bool = False) -> Lock | None:
@@ -111,9 +111,10 @@ def request(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind, *,
     for other in queue:
         if other.trx is not trx:
             other.implicit = False
-    if not any(map(lock.must_wait_for, queue)):
+    if not any(map(lock.must_wait_for, _ahead(lock, queue))):
         if kind is not INTENT:  # nobody waits for an intention: one that need not wait leaves no trace
-            queue.append(lock)
+            first = next((at for at, other in enumerate(queue) if other.wait is not None), len(queue))
+            queue.insert(first, lock)
             trx.locks.append(lock)
         elif not queue:
             del index.locks[key]
@@ -124,6 +125,15 @@ def request(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind, *,
     trx.locks.append(lock)
     trx.waiting = lock
     return lock
+
+
+def _ahead(wanted: Lock, queue: list[Lock]) -> list[Lock]:
+    """Whom a request in a queue comes after: of those that wait, nobody if its transaction holds the record already,
+    in a mode as strong, and only asks for the gap as well."""
+    for lock in queue if wanted.kind is not INTENT else ():
+        if lock.trx is wanted.trx and lock.wait is None and lock.kind in (REC, NEXT) and lock.mode == "X":
+            return [lock for lock in queue if lock.wait is None]
+    return queue
 
 
 def drop(lock: Lock) -> None:
@@ -156,7 +166,7 @@ def release_all(trx: Transaction) -> None:
 def _grant(index: Index, key: Key) -> None:
     queue = index.locks.get(key, [])
     for at, lock in enumerate(list(queue)):
-        if lock.wait is not None and not any(map(lock.must_wait_for, queue[:at])):
+        if lock.wait is not None and not any(map(lock.must_wait_for, _ahead(lock, queue[:at]))):
             _granted(lock)
     if not queue:
         index.locks.pop(key, None)
@@ -202,7 +212,7 @@ def _waits_for(trx: Transaction) -> list[Transaction]:
     if lock is None:
         return []
     queue = lock.index.locks[lock.key]
-    ahead = queue[: queue.index(lock)]
+    ahead = _ahead(lock, queue[: queue.index(lock)])
     return [other.trx for other in ahead if lock.must_wait_for(other)]
 
 

@@ -103,6 +103,7 @@ class LockingRead:
             kind = locks.REC if path.unique and index.clustered else locks.NEXT
             stop = yield from self._entry(index, key, kind, mark, semi=False)
             if stop is None:
+                position, passed = key, False
                 continue
             if stop or (path.unique and (index.clustered or live)):
                 return stop
@@ -118,12 +119,14 @@ class LockingRead:
                 key = index.after(key)
             if key == SUPREMUM or (not path.inside(key) and not index.entries[key].deleted):
                 if (yield from self._end(index, key, locks.NEXT)):
+                    position, passed = key, False  # where it was: what has come in behind it is not met
                     continue
                 self._let_go(index, mark)
                 return
             exact = index.clustered and not passed and not path.low_open and key == path.low
             stop = yield from self._entry(index, key, locks.REC if exact else locks.NEXT, mark, semi=self.semi)
             if stop is None:
+                position, passed = key, False
                 continue
             if stop:
                 return
