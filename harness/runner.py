@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from .client_program import Job, find_workload
+from .client_program import Job, find_lock, find_workload
 from .clusters.base import Cluster, names
 from .history import HistoryWriter
 from .nemesis import Nemesis
@@ -103,7 +103,7 @@ class Runner:
             "fencing": plan.fencing,
             "ttl": plan.ttl,
             "hold": plan.hold,
-            "slack": plan.slack,
+            "slack": plan.slack + find_lock(plan.lock).info.overtime,
             "workload": plan.workload,
             "stock": self._stock,
         }

@@ -75,7 +75,8 @@ class LockInfo:
     ``kinds`` are the cluster kinds the lock can run on, the first is the default; ``safety`` is a :data:`Safety` tag;
     ``options`` are the constructor's own parameters with their defaults, on top of key and ttl. ``on_death`` says what
     frees the lock when its holder dies (``"nothing"``, or what and when), ``outage`` what becomes of it when one server
-    is lost, and ``failures`` are those that a command can show.
+    is lost, and ``failures`` are those that a command can show. ``overtime`` is by how many seconds a lease may outlast
+    its ttl, of servers that count in whole seconds: a lock that is still taken then is not late.
     """
 
     name: str
@@ -90,6 +91,7 @@ class LockInfo:
     on_death: str = ""
     outage: str = ""
     failures: tuple[Failure, ...] = ()
+    overtime: float = 0.0
 
 
 class LockClass(Protocol):

@@ -17,7 +17,7 @@ import uuid
 from typing import ClassVar
 
 from lock_impls.base import Failure, Grant, LockInfo
-from lock_impls.memcached_client import KINDS, MemcachedLock
+from lock_impls.memcached_client import KINDS, OVERTIME_S, MemcachedLock
 
 
 class AddLock(MemcachedLock):
@@ -29,6 +29,7 @@ class AddLock(MemcachedLock):
         safety="E",
         kinds=KINDS,
         on_death="its expiry, up to a second late",
+        overtime=OVERTIME_S,
         outage="lost: no server, no lock; a restart forgets who held it",
         failures=(
             Failure(

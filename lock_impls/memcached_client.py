@@ -21,6 +21,8 @@ from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 KINDS: Final = ("memcached",)
 TIMEOUT_S: Final = 1.0
 """pymemcache's own is none at all: it would wait for ever."""
+OVERTIME_S: Final = 1.0
+"""By how much a lease may outlast its ttl; see :attr:`MemcachedLock.expiry`."""
 RETRY_DELAY_S: Final = 0.1
 """Mean pause between two tries for a busy lock."""
 

@@ -21,7 +21,7 @@ import uuid
 from typing import ClassVar, Final
 
 from lock_impls.base import Failure, Grant, LockInfo
-from lock_impls.memcached_client import KINDS, MemcachedLock, known_outcome
+from lock_impls.memcached_client import KINDS, OVERTIME_S, MemcachedLock, known_outcome
 
 AT_ONCE: Final = -1
 
@@ -35,6 +35,7 @@ class TokenLock(MemcachedLock):
         safety="E",
         kinds=KINDS,
         on_death="its expiry, up to a second late",
+        overtime=OVERTIME_S,
         outage="lost: no server, no lock; a restart forgets who held it",
         failures=(
             Failure(

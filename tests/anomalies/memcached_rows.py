@@ -1,6 +1,6 @@
 """The documented failures of memcached locks; see :mod:`tests.anomalies.rows`.
 
-A memcached lease lasts up to a second longer than it was asked for, hence the longer pauses and the slack of 2 s.
+A memcached lease lasts up to a second longer than it was asked for, hence the longer pauses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .rows import FENCED, ONE_CRASH, Row, both, spec
 
 MUTANTS: Final = "tests.anomalies.memcached_mutants"
 CAS_FENCE: Final = f"{MUTANTS}:CasFence"
-row = partial(both, kind="memcached", slack=2.0, time_limit=16.0)
+row = partial(both, kind="memcached", time_limit=16.0)
 
 ROWS: Final[list[Row]] = [
     row(
@@ -74,7 +74,7 @@ ROWS: Final[list[Row]] = [
         clients=2,
         hold=0.02,
         rest=2.0,
-        slack=4.0,
+        slack=3.0,
         time_limit=30.0,
         faults=(spec("delayed-request", "acquire:invoke", client=0, nth=2, containing="add ", delay_=5.3),),
     ),
