@@ -15,6 +15,7 @@ from harness.sim.hosts import Host
 from harness.sim.kernel import BOOT, SECOND, Kernel
 from harness.sim.network import Network
 from harness.sim.patches import virtual
+from harness.sim.servers.etcd import CLIENT_PORT, EtcdServer
 
 
 class EtcdWorld:
@@ -72,9 +73,14 @@ class EtcdWorld:
         assert found is not None
         return found
 
+    def server(self, name: str) -> EtcdServer:
+        server = self.hosts[name].services[CLIENT_PORT]
+        assert isinstance(server, EtcdServer)
+        return server
+
     def leaders(self) -> list[str]:
         """All that hold themselves to be the leader."""
-        return [name for name, host in self.hosts.items() if name.startswith("n") and host.services[2379].leads]  # type: ignore[attr-defined]
+        return [name for name in self.hosts if name.startswith("n") and self.server(name).leads]
 
     def follower(self) -> str:
         return next(name for name in self.hosts if name.startswith("n") and name != self.leader())

@@ -11,6 +11,7 @@ import etcd3
 import pytest
 from etcd3 import etcdrpc, events, exceptions
 
+from harness.sim.links import LOST, Snare
 from tests.sim.etcd_world import EtcdWorld, client, put, status_of
 
 
@@ -224,3 +225,63 @@ def test_etcd3s_own_lock_excludes() -> None:
 def test_the_same_seed_gives_the_same_run() -> None:
     assert contend(2, 6) == contend(2, 6)
     assert contend(2, 6) != contend(3, 6)
+
+
+def test_requests_and_replies_have_names() -> None:
+    """What events in plans call them: found in what a client sends, and told before the answer leaves."""
+    world = EtcdWorld(1)
+    sent: list[str] = []
+    told: list[str] = []
+
+    def main() -> None:
+        etcd = client()
+        etcd.get("warm")
+        world.hosts["c0"].on_send = lambda _, data: sent.extend(world.servers.commands(data))
+        world.servers.watch["n1"](lambda peer, name: told.append(f"{name}" if peer == "c0" else peer))
+        lease = etcd.lease(5)
+        etcd.put("k", "v", lease=lease)
+        etcd.get("k")
+        etcd.transaction([], success=[etcd.transactions.get("k")], failure=[])
+        etcd.cancel_watch(etcd.add_watch_callback("k", print))
+        lease.refresh()
+        etcd.delete("k")
+        lease.revoke()
+
+    world.run(main)
+    names = ["LEASEGRANT", "PUT", "RANGE", "TXN", "WATCH", "WATCH", "LEASEKEEPALIVE", "DELETERANGE", "LEASEREVOKE"]
+    assert sent == names
+    assert sorted(told) == sorted(names)
+
+
+def test_killed_before_the_answer_leaves() -> None:
+    """The write is done, and its client does not know."""
+    world = EtcdWorld(1)
+
+    def main() -> Any:
+        etcd = client()
+        etcd.get("warm")
+        world.servers.watch["n1"](lambda _, name: world.hosts["n1"].kill() if name == "PUT" else None)
+        answer = put(etcd)
+        world.servers.watch["n1"](None)
+        world.hosts["n1"].start(wiped=False)
+        time.sleep(3)
+        return answer[0], client().get("x")[0]
+
+    assert world.run(main) == [("UNAVAILABLE", b"1")]
+
+
+def test_lost_and_held_back_packets_hit_the_key_they_name() -> None:
+    world = EtcdWorld(1)
+
+    def main() -> Any:
+        etcd = client(timeout=1)
+        etcd.get("warm")
+        link = world.network.link("n1", "c0")
+        link.snares.append(Snare(b"precious", LOST))
+        etcd.put("other", "1")
+        etcd.put("precious", "1")
+        with pytest.raises(exceptions.ConnectionTimeoutError):
+            etcd.get("precious")
+        return link.snares
+
+    assert world.run(main) == [[]]
