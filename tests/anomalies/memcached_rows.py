@@ -53,7 +53,8 @@ ROWS: Final[list[Row]] = [
         ttl=4.0,
         hold=3.5,
         holds={"c0": 0.1},
-        time_limit=24.0,
+        rest=0.5,
+        time_limit=40.0,
         fixed_with={"faults": (spec("client-pause", "reply:GETS", client=0, for_=6.0),)},
     ),
     row(
@@ -62,9 +63,7 @@ ROWS: Final[list[Row]] = [
         f"{MUTANTS}:Forever",
         "memcached-token",
         (spec("lost-reply", "acquire:invoke", client=0, nth=2, containing="STORED"),),
-        clients=2,
-        hold=0.02,
-        rest=2.0,  # the answer to a busy lock is NOT_STORED: the other client is to be away
+        clients=1,  # the answer to a busy lock is NOT_STORED
     ),
     row(
         "late-acquire/memcached",
@@ -86,6 +85,7 @@ ROWS: Final[list[Row]] = [
         CAS_FENCE,
         (spec("eviction", "read", client=0, nth=2, for_=1.0),),
         hold=1.0,
+        time_limit=24.0,
         fixed_with=FENCED,
         also={"mutual-exclusion": False},
         real="ci",
@@ -98,6 +98,7 @@ ROWS: Final[list[Row]] = [
         (spec("kill-amnesia", "read", client=0, nth=2, for_=0.02, target="n1"),),
         nodes=2,
         hold=1.0,
+        time_limit=24.0,
         fixed_with=FENCED,
         also={"mutual-exclusion": False},
     ),
@@ -109,6 +110,7 @@ ROWS: Final[list[Row]] = [
         (spec("kill-amnesia", "read", client=0, nth=2, for_=0.02, target="n1"),),
         nodes=2,
         hold=1.0,
+        time_limit=24.0,
         fencing="on",
     ),
     row(
