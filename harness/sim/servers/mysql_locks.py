@@ -3,7 +3,7 @@
 Source: https://dev.mysql.com/doc/refman/8.0/en/innodb-locking.html and the rules of compatibility there. Locks are
 queues per index record. Abstracted: table intention locks (they never meet a table lock here), predicate locks. The
 server looks for deadlocks along all edges of the wait-for graph at each new wait; InnoDB follows one edge a transaction
-and may notice some later.
+and may notice some later, and its choice of a victim is copied roughly.
 """
 
 from __future__ import annotations
@@ -235,10 +235,18 @@ def _cycle(start: Transaction) -> list[Transaction]:
 
 
 def _weight(trx: Transaction) -> int:
-    """How much rolling it back would cost: changes, and locks as InnoDB counts them."""
-    structs = {(lock.index.name, lock.index.table.name, lock.mode, lock.kind, lock.wait is None)
-               for lock in trx.locks if not lock.implicit}  # fmt: skip
-    return len(trx.undo) + len(structs) + len(trx.tables)
+    """How much rolling it back would cost: changes, and locks as InnoDB counts them: one for each kind on a page (here
+    an index is a page), and one on each table for each mode."""
+    structs: set[tuple[object, ...]] = set()
+    tables: dict[str, set[Mode]] = {}
+    for lock in trx.locks:
+        modes = tables.setdefault(lock.index.table.name, set())
+        if "X" not in modes:
+            modes.add(lock.mode)
+        if not lock.implicit:
+            kind = NEXT if lock.key == SUPREMUM and lock.kind is not INTENT else lock.kind
+            structs.add((lock.index.name, lock.index.table.name, lock.mode, kind, lock.wait is None))
+    return len(trx.undo) + len(structs) + sum(map(len, tables.values()))
 
 
 def victim(current: Transaction) -> Transaction | None:
