@@ -16,7 +16,7 @@ Source: article 003; Burrows, "The Chubby lock service for loosely-coupled distr
 
 Safe for: correctness, together with a resource that refuses a sequencer older than the newest it has seen; the delay
 alone only makes late requests less likely. Unfair: all waiters are woken, and the delay is each waiter's own.
-Known failures: zk-pause, ttl-check-then-pause, ttl-net-delay (all saved by the fence).
+Known failures: zk-pause, ttl-check-then-pause, chubby-late (all saved by the fence).
 """
 
 from __future__ import annotations
@@ -87,9 +87,11 @@ class ChubbyLock(ZooKeeperLock):
         self.lock_delay = lock_delay
         self.child = f"{self.path}/holder"
         self.sequencer: Sequencer | None = None
+        self._guid = b""
         self._version = -1
         self._abandoned: tuple[int, float] = -1, 0.0
         self._doubtful: set[bytes] = set()
+        """Holders' names of which it is not known whether they were written, or released."""
 
     def take(self, deadline: float) -> Grant | None:
         self._clear_doubts()
@@ -147,7 +149,7 @@ class ChubbyLock(ZooKeeperLock):
         stat = self.session.again(self.session.ask, "exists", self.child)
         if stat is None or self.session.id not in (stat.ephemeralOwner, None):
             raise LockError("the session has ended, and its node with it")
-        self.held, self._version = Held.of(self.child, stat), version + 1
+        self.held, self._version, self._guid = Held.of(self.child, stat), version + 1, guid
         self._doubtful.discard(guid)
         return None
 
@@ -187,7 +189,10 @@ class ChubbyLock(ZooKeeperLock):
             asked += 1
             return self._leave(self._version) or (asked > 1 and self.session.id == held.session)
 
-        return bool(self.session.again(leave))
+        self._doubtful.add(self._guid)
+        released = bool(self.session.again(leave))
+        self._doubtful.discard(self._guid)
+        return released
 
     def still_valid(self) -> bool:
         """Blocks in jeopardy, for as long as the grace period lasts."""

@@ -68,8 +68,8 @@ class Session:
             raise LockError("no ZooKeeper server answers")
 
     def connected(self, timeout: float) -> bool:
-        """Is there a connection, within ``timeout`` seconds? kazoo's thread ends for good when a server's answers do not
-        fit its requests; then it is started again, with another session."""
+        """Is there a connection, within ``timeout`` seconds? kazoo's thread ends for good when answers do not fit its
+        requests; then it is started again, with another session."""
         if self._live is None or self.client.client_state == KeeperState.CLOSED:
             self._live = self.client.start_async()
         return bool(self._live.wait(timeout))
@@ -117,6 +117,7 @@ class Session:
             try:
                 return ask(*args)
             except UNANSWERED:
+                time.sleep(PAUSE_S)
                 self.connected(max(0.0, deadline - time.monotonic()))
         return ask(*args)
 

@@ -10,7 +10,7 @@ at the right moment gets it, and may be overtaken for ever. A session that has e
 learns of that only when it asks (:meth:`still_valid`). All nodes have the same name: a release that passes its check
 and is then paused for longer than the session lasts would delete the next holder's node, if kazoo had opened the next
 session before the request was handed to it.
-Known failures: zk-pause, ttl-check-then-pause, ttl-net-delay (all saved by the fence).
+Known failures: zk-pause, ttl-check-then-pause, chubby-late (all saved by the fence).
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class EphemeralLock(ZooKeeperLock):
 
     def __init__(self, session: Session, key: str, ttl: float) -> None:
         super().__init__(session, key, ttl)
+        self._token = b""
         self._doubtful: set[bytes] = set()
+        """Tokens of nodes of which it is not known whether they were created, or deleted."""
 
     def take(self, deadline: float) -> Grant | None:
         self._clear_doubts()
@@ -74,7 +76,7 @@ class EphemeralLock(ZooKeeperLock):
         self._doubtful.discard(token)
         if stat is None:
             return None
-        self.held = Held.of(self.path, stat)
+        self.held, self._token = Held.of(self.path, stat), token
         return Grant(fence=stat.czxid)
 
     def _mine(self, *tokens: bytes) -> Any:
@@ -86,7 +88,7 @@ class EphemeralLock(ZooKeeperLock):
         return stat if data in tokens and stat.ephemeralOwner == self.session.id else None
 
     def _clear_doubts(self) -> None:
-        """Delete what a create has left behind of which nobody knew whether it had happened."""
+        """Delete what is left of calls of which nobody knew what had become of them: it would block everybody."""
         if self._doubtful and self._mine(*self._doubtful):
             self.session.ask("delete", self.path)
         self._doubtful.clear()
@@ -95,11 +97,15 @@ class EphemeralLock(ZooKeeperLock):
         """Others create a node of the same name: it is not deleted twice without looking."""
         if self.session.id not in (held.session, None):
             return False
+        self._doubtful.add(self._token)
         try:
             self.session.ask("delete", held.path)
+            deleted = True
         except NoNodeError:
-            return False
+            deleted = False
         except UNANSWERED:
-            if self.session.look("exists", held.path) and self.stands(held):
+            if self._mine(self._token):
                 self.session.ask("delete", held.path)
-        return True
+            deleted = True
+        self._doubtful.discard(self._token)
+        return deleted

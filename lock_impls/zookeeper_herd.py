@@ -6,7 +6,7 @@ Source: article 002 with a watch in place of the retry; ZooKeeper recipes, "Lock
 
 Safe for: what zookeeper-ephemeral is safe for; :attr:`woken` counts how often it was woken, which with n waiters is n
 times for each release, where zookeeper-sequential wakes one.
-Known failures: zk-herd, zk-pause, ttl-check-then-pause, ttl-net-delay.
+Known failures: zk-herd, zk-pause, ttl-check-then-pause, chubby-late.
 """
 
 from __future__ import annotations

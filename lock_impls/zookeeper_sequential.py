@@ -11,8 +11,8 @@ Safe for: correctness, together with a resource that refuses a fence below the h
 of arrival; a release wakes one. ``fence="czxid"`` is the number of the transaction that created the node and grows for
 ever; ``fence="sequence"`` is the number in its name, which starts again when the parent is deleted, and turns negative
 after 2 147 483 647. ``check="session"`` makes :meth:`still_valid` ask kazoo's state alone, as many users do.
-Known failures: zk-pause, ttl-check-then-pause, ttl-net-delay (all saved by the fence); with ``fence="sequence"``
-zk-seq-reset and zk-order.
+Known failures: zk-pause, ttl-check-then-pause, chubby-late (all saved by the fence); with ``fence="sequence"``
+zk-seq-reset and zk-order (BROKEN).
 """
 
 from __future__ import annotations

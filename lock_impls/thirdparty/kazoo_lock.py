@@ -10,7 +10,7 @@ Requests: the recipe of zookeeper-sequential with ``get`` for the watch. The tim
 Source: kazoo/recipe/lock.py.
 
 Safe for: correctness, together with a resource that refuses a czxid below the highest it has seen.
-Known failures: zk-pause, zk-stale-flag, kz-orphan (python-zk/kazoo#732), ttl-net-delay.
+Known failures: zk-pause, zk-stale-flag, kz-orphan (python-zk/kazoo#732), chubby-late.
 """
 
 from __future__ import annotations
