@@ -40,6 +40,18 @@ def failures(name: str) -> tuple[Failure, ...]:
     run = f"harness run {name}"
     return (
         Failure("etcd-pause", "its holder stands still for longer than the lease", f"{run} --nemesis client-pause"),
+        Failure(
+            "etcd-lease-clock-back",
+            "its holder dies and the servers' clocks go back: the lease lives for as much longer",
+            f"{run} --nemesis clock-skew,client-crash",
+        ),
+    )
+
+
+def hung_holder(name: str) -> Failure:
+    """Of one that is kept alive beside its holder."""
+    return Failure(
+        "watchdog-zombie", "its holder hangs and its keep-alive does not", f"harness run {name} --nemesis client-hang"
     )
 
 
@@ -56,7 +68,7 @@ class EtcdMutex:
         fence=True,
         on_death=ON_DEATH,
         outage=OUTAGE,
-        failures=failures("etcd-mutex"),
+        failures=(*failures("etcd-mutex"), hung_holder("etcd-mutex")),
     )
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
@@ -203,6 +215,6 @@ class EtcdMutex:
         except (LockError, Unanswered):
             return
 
-    def _valid_for(self) -> float | None:
+    def _valid_for(self) -> float:
         remaining: float = self.session.remaining()
         return max(0.0, remaining)

@@ -61,9 +61,3 @@ class UnsafeMutex(EtcdMutex):
 
     def _end_doubtful_session(self) -> None:
         """It does not."""
-
-    def _valid_for(self) -> None:
-        """It does not know."""
-
-    def still_valid(self) -> bool:
-        return not (self.fence is None or self.session.lost())

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
-from lock_impls.base import Grant, Indeterminate, LockError
-from lock_impls.etcd_client import ANSWER_S
+from lock_impls.base import Endpoints, Grant, Indeterminate, LockError
+from lock_impls.etcd_client import ANSWER_S, PATIENCE_S, Members, Unanswered
 from lock_impls.etcd_mutex import EtcdMutex
+from lock_impls.etcd_mutex_unsafe import UnsafeMutex
+
+LOOK_S = 0.05
+LATER_S = 0.3
+
+
+class UnlocksOnceMore(UnsafeMutex):
+    """etcd-stale-unlock: an unlock that was not answered is asked for once more, a while later, by the name of the
+    key; its session locks again meanwhile, and has a key of the same name."""
+
+    def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
+        super().__init__(endpoints, key, ttl, keep_alive=True)
+
+    def _delete(self) -> bool:
+        own = self.own
+        try:
+            deleted: bool = self.members.ask(lambda client: client.delete(own))
+        except Unanswered as error:
+            threading.Thread(target=self._once_more, args=(own,), daemon=True).start()
+            raise Indeterminate(str(error)) from error
+        return deleted
+
+    def _once_more(self, own: str) -> None:
+        while self.fence is None:
+            time.sleep(LOOK_S)
+        time.sleep(LATER_S)
+        Members(self.endpoints).insist(lambda client: client.delete(own), time.monotonic() + PATIENCE_S)
 
 
 class CancelledAtHandOver(EtcdMutex):
@@ -55,11 +83,3 @@ class LeaseAsFence(EtcdMutex):
     def acquire(self, timeout: float) -> Grant | None:
         grant = super().acquire(timeout)
         return None if grant is None else Grant(fence=self.session.id, valid_for=grant.valid_for)
-
-
-class UuidAsFence(EtcdMutex):
-    """fo-equality: a text that is equal or not, and neither more nor less, is its token."""
-
-    def acquire(self, timeout: float) -> Grant | None:
-        grant = super().acquire(timeout)
-        return None if grant is None else Grant(fence=f"{self.session.id:x}", valid_for=grant.valid_for)

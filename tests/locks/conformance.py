@@ -21,8 +21,8 @@ TTL_S = 1.0
 SLACK_S = 0.4
 SHORT_S = 0.3
 
-LATER_S = {"memcached-add": 1.0, "memcached-token": 1.0}
-"""How much longer a lease may last: their servers count whole seconds."""
+LATER_S = {"memcached-add": 1.0, "memcached-token": 1.0, "etcd-mutex-unsafe": 2.0, "etcd3-lock": 2.0}
+"""How much longer a lease may last: their servers count whole seconds, and etcd's from 2."""
 
 Property = Callable[[LockClass, Endpoints], None]
 
@@ -44,8 +44,14 @@ ETERNAL = {
     "chubby",
     "chubby-zookeeper",
     "kazoo-lock",
+    "etcd-mutex",
+    "chubby-etcd",
 }
 """Nothing ends a hold but its release (or the death of the process)."""
+
+
+SILENT = {"etcd3-lock"}
+"""They have a lease, and do not say how much of it is left."""
 
 
 def _key() -> str:
@@ -140,7 +146,7 @@ def says_how_long(lock: LockClass, where: Endpoints) -> None:
     mine = _open(lock, where, _key())
     valid_for = _acquired(mine).valid_for
     assert valid_for is not None
-    assert TTL_S / 2 < valid_for < TTL_S
+    assert TTL_S / 2 < valid_for < TTL_S + LATER_S.get(lock.info.name, 0.0)
     mine.release()
 
 
@@ -256,7 +262,9 @@ def properties_of(lock: LockClass) -> list[Property]:
     name = lock.info.name
     properties: list[Property] = [one_holder_at_a_time, keys_are_independent, acquires_again_after_release]
     properties += [waits_until_its_timeout, waiter_gets_it_after_release]
-    properties += [never_expires] if name in ETERNAL else [expires, says_how_long]
+    properties += [never_expires] if name in ETERNAL else [expires]
+    if name not in ETERNAL | SILENT:
+        properties.append(says_how_long)
     properties += [is_reentrant] if lock.info.reentrant else [is_not_reentrant]
     properties += [frees_what_another_holds] if name in BLIND else [refuses_release_by_another, refuses_second_release]
     if name not in BLIND | ETERNAL:

@@ -1,0 +1,245 @@
+"""The etcd locks: what every lock must do, on simulated and on real members; and the rules of their own."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from harness.clusters.docker import Clients, DockerCluster
+from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from lock_impls.chubby_etcd import ChubbyLock
+from lock_impls.etcd_client import Lease, Members, Session
+from lock_impls.etcd_mutex import EtcdMutex
+from tests.clusters.bench import make, on
+from tests.locks import conformance
+from tests.locks.test_conformance_sim import on_a_simulated_client
+
+CASES = conformance.cases("etcd", "chubby-etcd")
+TTL = 2.0
+Story = Callable[[Endpoints], None]
+
+
+@pytest.mark.parametrize(("lock", "prop"), CASES)
+def test_lock(lock: LockClass, prop: conformance.Property) -> None:
+    on_a_simulated_client(lock, prop, "etcd")
+
+
+@pytest.fixture(scope="module")
+def real_etcd() -> Iterator[Endpoints]:
+    cluster = DockerCluster(
+        kind="etcd", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
+    )
+    try:
+        cluster.start_all()
+        yield Endpoints("etcd", cluster.endpoints().addresses)
+    finally:
+        cluster.stop_all()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(("lock", "prop"), CASES)
+def test_lock_on_real_members(lock: LockClass, prop: conformance.Property, real_etcd: Endpoints) -> None:
+    prop(lock, real_etcd)
+
+
+def simulated(story: Story, control: Callable[[Any], None] = lambda cluster: None) -> None:
+    """``story`` on a client's host, and ``control`` beside it."""
+    cluster = make("etcd", clients=1)
+
+    def main() -> None:
+        address = cluster.endpoints()
+        joined = cluster.spawn("c0", lambda checkpoint: story(Endpoints(address.kind, address.addresses)))
+        control(cluster)
+        assert joined(600)
+
+    on(cluster, main)
+
+
+def _key() -> str:
+    return uuid.uuid4().hex
+
+
+def _cut_all(cluster: Any) -> None:
+    cluster.cut([pair for name in ("n1", "n2", "n3") for pair in (("c0", name), (name, "c0"))])
+
+
+def test_a_lease_is_counted_from_before_it_was_asked_for_and_for_as_long_as_was_granted() -> None:
+    def story(where: Endpoints) -> None:
+        for asked, granted in ((0.5, 2), (2.0, 2), (2.5, 3), (10.0, 10)):
+            began = time.monotonic()
+            lease = Lease(Members(where), asked, began + 5)
+            assert lease.ttl == granted
+            assert lease.deadline == began + granted
+
+    simulated(story)
+
+
+def test_a_session_is_kept_alive_and_ends_when_the_server_says_so() -> None:
+    def story(where: Endpoints) -> None:
+        session = Session(where, TTL, time.monotonic() + 5)
+        for _ in range(10):
+            time.sleep(1)
+            assert not session.lost()
+            assert session.remaining() > TTL / 2
+        Members(where).client.revoke_lease(session.id)
+        time.sleep(TTL / 3 + 0.1)
+        assert session.lost()
+
+    simulated(story)
+
+
+def test_a_session_without_answers_is_lost_after_a_ttl_and_no_later() -> None:
+    seen: list[float] = []
+
+    def story(where: Endpoints) -> None:
+        mine = EtcdMutex.open(where, _key(), TTL)
+        mine.acquire(0)
+        time.sleep(2.0)
+        assert mine.still_valid()
+        time.sleep(2.1)
+        assert not mine.still_valid()
+        with pytest.raises((LockError, Indeterminate)):
+            mine.release()
+        seen.append(time.monotonic())
+
+    def control(cluster: Any) -> None:
+        time.sleep(2.0)
+        _cut_all(cluster)
+
+    simulated(story, control)
+    assert seen
+
+
+def test_a_member_that_does_not_answer_is_left_for_the_next() -> None:
+    def story(where: Endpoints) -> None:
+        mine = EtcdMutex.open(where, _key(), TTL)
+        for _ in range(12):
+            assert mine.acquire(2) is not None
+            time.sleep(0.3)
+            mine.release()
+
+    def control(cluster: Any) -> None:
+        for name in ("n1", "n2", "n3"):
+            time.sleep(0.5)
+            cluster.pause(name)
+            time.sleep(1.5)
+            cluster.resume(name)
+
+    simulated(story, control)
+
+
+def test_a_cut_off_acquire_says_whether_it_was_ever_sent() -> None:
+    seen: list[str] = []
+
+    def story(where: Endpoints) -> None:
+        mine = EtcdMutex.open(where, _key(), TTL)
+        mine.acquire(0)
+        mine.release()
+        time.sleep(1)
+        for _ in range(2):
+            with pytest.raises((LockError, Indeterminate)) as error:
+                mine.acquire(0)
+            seen.append(error.type.__name__)
+
+    def control(cluster: Any) -> None:
+        time.sleep(0.5)
+        for name in ("n1", "n2", "n3"):
+            cluster.kill(name)
+
+    simulated(story, control)
+    assert seen[-1] == "LockError", "there is nobody to connect to"
+
+
+def test_a_predecessor_that_goes_before_the_watch_is_there_is_not_missed() -> None:
+    """The watch begins at the revision of the listing, not at the present."""
+
+    def story(where: Endpoints) -> None:
+        key = _key()
+        holder, waiter = EtcdMutex.open(where, key, TTL), EtcdMutex.open(where, key, TTL)
+        holder.acquire(0)
+        watch = waiter._watch
+
+        def late(key: bytes, revision: int, seconds: float) -> None:
+            holder.release()
+            began = time.monotonic()
+            watch(key, revision, seconds)
+            assert time.monotonic() - began < 0.5, "the deletion was missed"
+
+        waiter._watch = late  # type: ignore[method-assign]
+        assert waiter.acquire(3) is not None
+
+    simulated(story)
+
+
+def test_a_released_key_is_gone_and_a_timed_out_one_too() -> None:
+    def story(where: Endpoints) -> None:
+        key = _key()
+        holder, waiter = EtcdMutex.open(where, key, TTL), EtcdMutex.open(where, key, TTL)
+        holder.acquire(0)
+        assert waiter.acquire(0.3) is None
+        client = Members(where).client
+        assert len(client.get_prefix_response(key).kvs) == 1
+        holder.release()
+        assert not client.get_prefix_response(key).kvs
+
+    simulated(story)
+
+
+# Chubby's.
+
+
+def test_after_a_release_nobody_waits_and_after_a_loss_the_lock_delay() -> None:
+    def story(where: Endpoints) -> None:
+        key = _key()
+        first, second = (ChubbyLock.open(where, key, TTL, lock_delay=1.5) for _ in range(2))
+        first.acquire(0)
+        first.release()
+        began = time.monotonic()
+        second.acquire(0)
+        assert time.monotonic() - began < 0.1
+        Members(where).client.revoke_lease(second.session.id)
+        began = time.monotonic()
+        assert first.acquire(0.5) is None
+        assert first.acquire(3) is not None, "the wait goes on where it was"
+        assert 1.5 <= time.monotonic() - began < 1.7
+        first.release()
+
+    simulated(story)
+
+
+def test_who_is_in_jeopardy_blocks_until_it_is_safe_or_the_grace_period_is_over() -> None:
+    seen: list[tuple[bool, float]] = []
+
+    def story(where: Endpoints) -> None:
+        mine = ChubbyLock.open(where, _key(), TTL, grace=3.0)
+        mine.acquire(0)
+        time.sleep(4.5)
+        assert mine.session.jeopardy()
+        began = time.monotonic()
+        seen.append((mine.still_valid(), time.monotonic() - began))
+
+    def control(cluster: Any) -> None:
+        time.sleep(2.0)
+        _cut_all(cluster)
+
+    simulated(story, control)
+    ((valid, took),) = seen
+    assert not valid
+    assert 0 < took < 3.0
+
+
+def test_its_sequencer_names_the_generation_that_is_its_fence() -> None:
+    def story(where: Endpoints) -> None:
+        mine = ChubbyLock.open(where, "job", TTL)
+        assert mine.sequencer() is None
+        grant = mine.acquire(0)
+        assert grant is not None
+        assert mine.sequencer() == ("job", "exclusive", grant.fence)
+        mine.release()
+        assert mine.sequencer() is None
+
+    simulated(story)
