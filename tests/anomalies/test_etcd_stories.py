@@ -1,0 +1,187 @@
+"""Documented failures of etcd and its clients that are a few requests in a fixed order, over etcd3's own connections:
+the same code on simulated and on real members."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import etcd3
+import pytest
+
+from harness.clusters.docker import Clients, DockerCluster
+from harness.faults.partition import between
+from harness.sim.servers.etcd_lock import MESSAGES
+from tests.clusters.bench import make, on
+
+Story = Callable[[Any, Callable[[str], Any]], Any]
+"""Is given the cluster's control side, and what opens a client of a member by its name."""
+PORT = 2379
+
+
+class SimStage:
+    def tell(self, story: Story) -> Any:
+        cluster = make("etcd", clients=1)
+        told: list[Any] = []
+
+        def main() -> None:
+            time.sleep(0.5)
+            join = cluster.spawn("c0", lambda checkpoint: told.append(story(cluster, _client_of)))
+            assert join(120)
+
+        on(cluster, main)
+        return told[0]
+
+
+def _client_of(address: str) -> Any:
+    return etcd3.client(host=address, port=PORT, timeout=1.0)
+
+
+class DockerStage:
+    def __init__(self, cluster: DockerCluster) -> None:
+        self._cluster = cluster
+
+    def tell(self, story: Story) -> Any:
+        addresses = self._cluster.servers.addresses
+        return story(self._cluster, lambda name: _client_of(addresses[name]))
+
+
+@pytest.fixture(scope="module")
+def _docker_stage() -> Iterator[DockerStage]:
+    cluster = DockerCluster(
+        kind="etcd", nodes=0, clients=Clients(1), seed=0, resource='{"fencing": "off", "stock": {}}', options={},
+        needs=frozenset({"cut", "clock"}),
+    )  # fmt: skip
+    try:
+        cluster.start_all()
+        yield DockerStage(cluster)
+    finally:
+        cluster.stop_all()
+
+
+@pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.long)])
+def stage(request: pytest.FixtureRequest) -> Any:
+    return SimStage() if request.param == "sim" else request.getfixturevalue("_docker_stage")
+
+
+# etcd-11456
+
+
+def _ask(client: Any, method: str, **fields: Any) -> Any:
+    call = client.channel.unary_unary(
+        f"/v3lockpb.Lock/{method}",
+        MESSAGES[f"{method}Request"].SerializeToString,
+        MESSAGES[f"{method}Response"].FromString,
+    )
+    return call(MESSAGES[f"{method}Request"](**fields), 20.0)
+
+
+def test_the_lock_rpc_grants_a_key_that_is_gone(stage: Any) -> None:
+    """etcd-11456: A holds; B's lease ends while it waits; A releases; B is granted its key, which is not there, and C
+    is granted the lock at once. B's token fails the check "version(key) > 0"."""
+
+    def story(cluster: Any, member: Any) -> Any:
+        a, b, c = (member(name) for name in ("n1", "n2", "n3"))
+        name = b"rpc-%d" % time.monotonic_ns()
+        held = _ask(a, "Lock", name=name, lease=a.lease(30).id).key
+        granted: dict[str, bytes] = {}
+
+        def wait(who: str, client: Any, ttl: int) -> None:
+            granted[who] = _ask(client, "Lock", name=name, lease=client.lease(ttl).id).key
+
+        waiters = [threading.Thread(target=wait, args=("b", b, 2)), threading.Thread(target=wait, args=("c", c, 30))]
+        for waiter in waiters:
+            waiter.start()
+            time.sleep(0.5)
+        time.sleep(4.5)
+        _ask(a, "Unlock", key=held)
+        for waiter in waiters:
+            waiter.join(5)
+        there = {who: a.get(key)[1] is not None for who, key in granted.items()}
+        checked, _ = a.transaction([a.transactions.version(granted["b"]) > 0], [], [])
+        return there, checked
+
+    there, checked = stage.tell(story)
+    assert there == {"b": False, "c": True}, "both were granted, and one has no key"
+    assert not checked
+
+
+# etcd-old-leader
+
+
+def test_an_old_leader_renews_a_lease_that_the_others_end(stage: Any) -> None:
+    """etcd-old-leader: who talks to a leader that is cut off from the others is told for a while that its lease is
+    renewed. The others know nothing of that; their new leader ends it, and grants the lock again."""
+
+    def story(cluster: Any, member: Any) -> Any:
+        old = cluster.primary()
+        others = [name for name in ("n1", "n2", "n3") if name != old]
+        client, name = member(old), f"old-{time.monotonic_ns()}"
+        lease = client.lease(2)
+        client.put(name, "a", lease=lease)
+        links = between([old], others)
+        cut = time.monotonic()
+        cluster.cut(links)
+        try:
+            renewed, refused = cut, 0.0
+            taken = None
+            rival = member(others[0])
+            while taken is None and time.monotonic() < cut + 15:
+                try:
+                    (answer,) = lease.refresh()
+                    renewed = time.monotonic() if answer.TTL > 0 else renewed
+                except (etcd3.exceptions.Etcd3Exception, ValueError):
+                    refused = refused or time.monotonic()
+                try:
+                    mine = rival.transaction(
+                        [rival.transactions.create(name) == 0], [rival.transactions.put(name, "b")], []
+                    )
+                    taken = time.monotonic() if mine[0] else None
+                except etcd3.exceptions.Etcd3Exception:
+                    continue
+                time.sleep(0.05)
+            stale = client.get_response(name, serializable=True).kvs[0].value
+        finally:
+            cluster.mend(links)
+        return renewed - cut, taken - cut if taken else None, stale
+
+    renewed, taken, stale = stage.tell(story)
+    print(f"renewed until {renewed:.2f} s after the cut, taken by another after {taken} s")
+    assert renewed > 0.1, "the old leader renewed it though no majority heard of that"
+    assert taken is not None
+    assert stale == b"a", "whoever asks the old leader without quorum still sees its holder"
+
+
+# python-etcd3
+
+
+def test_a_refresh_of_a_dead_lease_says_nothing(stage: Any) -> None:
+    """pyetcd-refresh-dead: no error, a response with TTL 0; only is_acquired tells. A refused try leaves its lease
+    behind."""
+
+    def story(cluster: Any, member: Any) -> Any:
+        client = member("n1")
+        lock = client.lock(f"dead-{time.monotonic_ns()}", ttl=1)
+        assert lock.acquire(timeout=1)
+        time.sleep(3.5)
+        refreshed = lock.refresh()
+        held = lock.is_acquired()
+        holder = client.lock(f"leak-{time.monotonic_ns()}", ttl=30)
+        assert holder.acquire(timeout=1)
+        leases = _leases(client)
+        assert not client.lock(holder.name, ttl=60).acquire(timeout=0)
+        return [answer.TTL for answer in refreshed], held, len(_leases(client) - leases)
+
+    ttls, held, leaked = stage.tell(story)
+    assert ttls == [0]
+    assert not held
+    assert leaked == 1
+
+
+def _leases(client: Any) -> set[int]:
+    from etcd3 import etcdrpc
+
+    found = client.leasestub.LeaseLeases(etcdrpc.LeaseLeasesRequest())
+    return {lease.ID for lease in found.leases}
