@@ -39,7 +39,7 @@ class UniqueLock(RowLock):
             Failure("uniq-crash", "the holder dies, and its row stays for ever",
                     "harness run mysql-unique --nemesis client-crash"),
             Failure("lost-reply-acquire", "an INSERT was done, and nobody was told: nobody deletes the row",
-                    "harness run mysql-unique --nemesis lost-reply"),
+                    "harness run mysql-unique --nemesis lost-reply --clients 2"),
             Failure("db-async-failover", "the replica that is promoted has not got the row",
                     "harness run mysql-unique --topology replicated --nemesis failover --ttl 8s --hold 4s"),
         ),
