@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, Protocol
 
 from harness.sim.servers.mysql_storage import SUPREMUM, Index, Key
-
-if TYPE_CHECKING:
-    from harness.sim.servers.mysql_transactions import Transaction
 
 Mode = Literal["S", "X"]
 
@@ -61,13 +58,25 @@ class Wait:
             self.on_end()
 
 
+class Holder(Protocol):
+    """A transaction, as far as its locks go."""
+
+    lock_wait_ns: int
+    locks: list[Lock]
+    waiting: Lock | None
+    undo: list[Any]
+
+    @property
+    def read_committed(self) -> bool: ...
+
+
 class Lock:
     """One transaction's lock on one index record; ``wait`` while it is only asked for. An ``implicit`` one is known by
     the record's own transaction number until somebody else comes across it."""
 
     __slots__ = ("implicit", "index", "key", "kind", "mode", "trx", "wait")
 
-    def __init__(self, trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind, *, implicit: bool) -> None:
+    def __init__(self, trx: Holder, index: Index, key: Key, mode: Mode, kind: Kind, *, implicit: bool) -> None:
         self.trx = trx
         self.index = index
         self.key = key
@@ -92,21 +101,21 @@ class Lock:
         return self.kind is kind or self.kind is NEXT or self.key == SUPREMUM
 
 
-def held(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind) -> bool:
+def held(trx: Holder, index: Index, key: Key, mode: Mode, kind: Kind) -> bool:
     return any(lock.trx is trx and lock.covers(mode, kind) for lock in index.locks.get(key, ()))
 
 
-def blocker(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind) -> Lock | None:
+def blocker(trx: Holder, index: Index, key: Key, mode: Mode, kind: Kind) -> Lock | None:
     """The first lock that a new request would have to wait for."""
     wanted = Lock(trx, index, key, mode, kind, implicit=False)
     return next((lock for lock in _ahead(wanted, index.locks.get(key, [])) if wanted.must_wait_for(lock)), None)
 
 
-def request(trx: Transaction, index: Index, key: Key, mode: Mode, kind: Kind, *, implicit: bool = False) -> Lock | None:
+def request(trx: Holder, index: Index, key: Key, mode: Mode, kind: Kind, *, implicit: bool = False) -> Lock | None:
     """Take a lock, or queue for it; returns the lock if it has to wait, for which its ``wait`` is to be set."""
     if kind is not INTENT and held(trx, index, key, mode, kind):
         return None
-    queue = index.locks.setdefault(key, [])
+    queue: list[Lock] = index.locks.setdefault(key, [])
     lock = Lock(trx, index, key, mode, kind, implicit=implicit)
     for other in queue:
         if other.trx is not trx:
@@ -149,7 +158,7 @@ def drop(lock: Lock) -> None:
     _grant(lock.index, lock.key)
 
 
-def release_all(trx: Transaction) -> None:
+def release_all(trx: Holder) -> None:
     """At the end of a transaction: its locks go, all at once, and then others' requests are looked at."""
     places: dict[tuple[int, Key], tuple[Index, Key]] = {}
     for lock in trx.locks:
@@ -164,7 +173,7 @@ def release_all(trx: Transaction) -> None:
 
 
 def _grant(index: Index, key: Key) -> None:
-    queue = index.locks.get(key, [])
+    queue: list[Lock] = index.locks.get(key, [])
     for at, lock in enumerate(list(queue)):
         if lock.wait is not None and not any(map(lock.must_wait_for, _ahead(lock, queue[:at]))):
             _granted(lock)
@@ -207,20 +216,20 @@ def _add(lock: Lock, index: Index, key: Key) -> None:
 # Deadlocks.
 
 
-def _waits_for(trx: Transaction) -> list[Transaction]:
+def _waits_for(trx: Holder) -> list[Holder]:
     lock = trx.waiting
     if lock is None:
         return []
-    queue = lock.index.locks[lock.key]
+    queue: list[Lock] = lock.index.locks[lock.key]
     ahead = _ahead(lock, queue[: queue.index(lock)])
     return [other.trx for other in ahead if lock.must_wait_for(other)]
 
 
-def _cycle(start: Transaction) -> list[Transaction]:
+def _cycle(start: Holder) -> list[Holder]:
     """Transactions that wait for each other in a ring through ``start``, or nothing."""
-    seen: dict[Transaction, None] = {}
+    seen: dict[Holder, None] = {}
 
-    def search(trx: Transaction, path: list[Transaction]) -> list[Transaction]:
+    def search(trx: Holder, path: list[Holder]) -> list[Holder]:
         for other in _waits_for(trx):
             if other is start:
                 return path
@@ -234,7 +243,7 @@ def _cycle(start: Transaction) -> list[Transaction]:
     return search(start, [start])
 
 
-def _weight(trx: Transaction) -> int:
+def _weight(trx: Holder) -> int:
     """How much rolling it back would cost: changes, and locks as InnoDB counts them: one for each kind on a page (here
     an index is a page), and one on each table for each mode."""
     structs: set[tuple[object, ...]] = set()
@@ -249,7 +258,7 @@ def _weight(trx: Transaction) -> int:
     return len(trx.undo) + len(structs) + sum(map(len, tables.values()))
 
 
-def victim(current: Transaction) -> Transaction | None:
+def victim(current: Holder) -> Holder | None:
     """Whom to roll back because ``current`` has begun to wait, if that closed a ring."""
     ring = _cycle(current)
     if not ring:

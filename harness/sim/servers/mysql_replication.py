@@ -14,17 +14,15 @@ import json
 from collections.abc import Callable, Generator
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.sim.servers.mysql_locks import Outcome, Wait
 from harness.sim.servers.mysql_named_locks import NS_PER_S
+from harness.sim.servers.mysql_parts import Server
 from harness.sim.servers.mysql_rows import Rows
 from harness.sim.servers.mysql_storage import Key, Table
 from harness.sim.servers.mysql_transactions import Transaction
 from harness.sim.service import Conn, ServiceHost, Timer
-
-if TYPE_CHECKING:
-    from harness.sim.servers.mysql import MysqlServer
 
 PORT: Final = 3307
 RETRY_NS: Final = NS_PER_S
@@ -81,7 +79,7 @@ class Replication:
     port = PORT
     host: ServiceHost
 
-    def __init__(self, server: MysqlServer, *, follows: str | None, semi_sync: bool, timeout_s: float) -> None:
+    def __init__(self, server: Server, *, follows: str | None, semi_sync: bool, timeout_s: float) -> None:
         self.server = server
         self.semi_sync = semi_sync
         self.log: list[Event] = []

@@ -8,22 +8,19 @@ cannot be sent.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 from harness.sim.servers import mysql_protocol as protocol
 from harness.sim.servers import mysql_variables as variables
 from harness.sim.servers.mysql_errors import DEADLOCK, KILLED, SqlError
 from harness.sim.servers.mysql_locks import Outcome, Wait
 from harness.sim.servers.mysql_named_locks import NS_PER_S
+from harness.sim.servers.mysql_parts import Server
 from harness.sim.servers.mysql_select import Rows
 from harness.sim.servers.mysql_sql import first_word
 from harness.sim.servers.mysql_transactions import Level, Transaction
 from harness.sim.servers.mysql_values import Value, as_text, to_number
 from harness.sim.servers.mysql_write import Done
 from harness.sim.service import Conn, Timer
-
-if TYPE_CHECKING:
-    from harness.sim.servers.mysql import MysqlServer
 
 Answer = Done | Rows
 Statement = Generator[Wait, None, Answer]
@@ -32,7 +29,7 @@ Statement = Generator[Wait, None, Answer]
 class Session:
     """One client's connection."""
 
-    def __init__(self, server: MysqlServer, conn: Conn, number: int) -> None:
+    def __init__(self, server: Server, conn: Conn, number: int) -> None:
         self.server = server
         self.conn = conn
         self.number = number

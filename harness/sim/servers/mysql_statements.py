@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlglot import expressions as exp
 
@@ -20,6 +20,7 @@ from harness.sim.servers.mysql_expressions import Compiler, Context, Fn
 from harness.sim.servers.mysql_functions import FUNCTIONS
 from harness.sim.servers.mysql_locks import Outcome, Wait
 from harness.sim.servers.mysql_named_locks import NS_PER_S
+from harness.sim.servers.mysql_parts import Server
 from harness.sim.servers.mysql_protocol import ACCOUNT, LONG, VARSTRING, Field
 from harness.sim.servers.mysql_rows import Rows as RowChanges
 from harness.sim.servers.mysql_select import Rows, Select, compile_select
@@ -27,9 +28,6 @@ from harness.sim.servers.mysql_session import Session, Statement
 from harness.sim.servers.mysql_storage import Table
 from harness.sim.servers.mysql_values import Value, as_text, to_number
 from harness.sim.servers.mysql_write import Change, Done, Insert, compile_change, compile_insert
-
-if TYPE_CHECKING:
-    from harness.sim.servers.mysql import MysqlServer
 
 _KILL: Final = re.compile(r"\s*KILL\s+(?:(?:HARD|SOFT)\s+)?(?:(CONNECTION|QUERY)\s+)?(\d+)\s*;?\s*$", re.IGNORECASE)
 _LEVEL: Final = re.compile(
@@ -365,7 +363,7 @@ def _truncate(session: Session, text: str) -> Statement:
     return Done()
 
 
-def redefine(server: MysqlServer, text: str) -> None:
+def redefine(server: Server, text: str) -> None:
     """Do to a replica's tables what a statement did to the primary's."""
     template, texts = sql.template(text)
     tree: Any = sql.parse(sql.filled(template, [value.replace("'", "''") for value in texts]))

@@ -9,12 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.sim.servers.mysql_values import Column, Value, sort_key
-
-if TYPE_CHECKING:
-    from harness.sim.servers.mysql_locks import Lock
 
 Key = tuple[Any, ...]
 Row = tuple[Value, ...]
@@ -71,7 +68,8 @@ class Index:
     clustered: bool = False
     keys: list[Key] = field(default_factory=list)
     entries: dict[Key, Any] = field(default_factory=dict)
-    locks: dict[Key, list[Lock]] = field(default_factory=dict)
+    locks: dict[Key, list[Any]] = field(default_factory=dict)
+    """Queues of :class:`harness.sim.servers.mysql_locks.Lock`."""
 
     def prefix(self, row: Sequence[Value]) -> Key:
         """The part of a row's key that the index was declared over."""
