@@ -24,6 +24,8 @@ class Family(RealServers):
     """See :class:`harness.clusters.docker_kinds.RealServers`. A member that comes back without its data is removed and
     added anew by its start command (``docker/etcd/member.sh``), which takes the others' majority."""
 
+    KNOCK = b"GET /version HTTP/1.1\r\nHost: member\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._members: dict[str, str] = {}

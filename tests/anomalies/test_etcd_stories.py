@@ -44,6 +44,8 @@ class DockerStage:
         self._cluster = cluster
 
     def tell(self, story: Story) -> Any:
+        """Once the members are together again after the story before."""
+        self._cluster.servers.await_stage(self._cluster.servers.data_hosts)
         addresses = self._cluster.servers.addresses
         return story(self._cluster, lambda name: _client_of(addresses[name]))
 
