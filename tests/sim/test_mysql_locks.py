@@ -103,6 +103,12 @@ def read_committed_sees_what_is_committed() -> list[Any]:
     return told((A, level), (A, look), (B, change), (A, look), (B, "COMMIT"), (A, look))
 
 
+def serializable_reads_lock() -> list[Any]:
+    look, level = "SELECT n FROM locks WHERE id = 1", "SET tx_isolation = 'SERIALIZABLE'"
+    change = "UPDATE locks SET n = 5 WHERE id = 1"
+    return told((A, look), (B, level), (B, look), (A, change), (B, "COMMIT"), (A, "COMMIT"), (A, look), (B, change))
+
+
 def numbers_are_not_given_back() -> list[Any]:
     insert = "INSERT INTO locks (name) VALUES ('f')"
     last = "SELECT LAST_INSERT_ID()"
@@ -149,6 +155,7 @@ EXPECTED: dict[Story, list[Any]] = {
     a_time_out_takes_back_the_statement_only: [1, 0, 1, 1205, ((5,),), 1205],
     a_snapshot_stays: [0, ZERO, 1, 0, ZERO, ((1,),), 1, ((2,),)],
     read_committed_sees_what_is_committed: [0, ZERO, 1, ZERO, 0, ((1,),)],
+    serializable_reads_lock: [ZERO, 0, ZERO, (WAITS, 1), 0, 0, ((5,),), 0],
     numbers_are_not_given_back: [1, 0, 1, ((4,),)],
     who_waits_longer_comes_first: [ZERO, (WAITS, ZERO), (WAITS, ZERO), 0, 0],
     locked_rows_are_skipped: [((1,),), ((2,),), 1205],

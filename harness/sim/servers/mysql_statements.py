@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlglot import expressions as exp
@@ -56,14 +58,20 @@ def _plan(session: Session, template: str) -> Select | Insert | Change:
     """The compiled statement, from the table's own cache."""
     tree = sql.parse(template)
     table = _table(session, tree)
-    found = None if table is None else table.plans.get(template)
+    if table is None:
+        return _of_no_table(template)
+    found = table.plans.get(template)
     if found is None:
         found = _compiled(tree, template, table)
-        if table is not None:
-            if len(table.plans) > 4096:
-                table.plans.clear()
-            table.plans[template] = found
+        if len(table.plans) > 4096:
+            table.plans.clear()
+        table.plans[template] = found
     return found
+
+
+@lru_cache(maxsize=1024)
+def _of_no_table(template: str) -> Select | Insert | Change:
+    return _compiled(sql.parse(template), template, None)
 
 
 def _compiled(tree: exp.Expression, template: str, table: Table | None) -> Select | Insert | Change:
@@ -109,7 +117,7 @@ def _select(session: Session, text: str) -> Statement:
     if plan.lock is None and not (session.lasting and session.level() == "SERIALIZABLE"):
         return plan.result(c, _snapshot(session, plan, c))
     if plan.lock is None:
-        plan.lock = "S"
+        plan = replace(plan, lock="S")
     return (yield from _locking_select(session, plan, c))
 
 
