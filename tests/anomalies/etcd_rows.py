@@ -14,6 +14,8 @@ from .rows import FENCED, Row, both, spec
 MUTANTS: Final = "tests.anomalies.etcd_mutants"
 row = partial(both, kind="etcd", slack=2.0, hold=0.2, rest=0.3, time_limit=10.0)
 LATE_WRITER: Final = (spec("client-pause", "read", client=0, nth=2, for_=5.0),)
+ONE_DELETED: Final = "\x10\x01"
+"""In an answer to DeleteRange: field 2, ``deleted``, is 1. (HTTP/2 has frames of its own that could be lost instead.)"""
 CRASHED_HOLDER: Final = spec("client-crash", "acquire", client=0)
 
 
@@ -58,7 +60,7 @@ ROWS: Final[list[Row]] = [
         "mutual-exclusion",
         f"{MUTANTS}:UnlocksOnceMore",
         "etcd-mutex",
-        (spec("lost-reply", "release:invoke", client=0),),
+        (spec("lost-reply", "release:invoke", client=0, containing=ONE_DELETED),),
         clients=2,
         ttl=6.0,
         holds={"c0": 3.0},

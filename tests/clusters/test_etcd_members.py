@@ -1,0 +1,71 @@
+"""An etcd cluster as the harness sees it, simulated and real: leader, keys, clocks, members that lose their data."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import etcd3
+import pytest
+
+from harness.clusters.base import Cluster, names
+from harness.clusters.docker_etcd import Family
+from harness.clusters.kinds import KINDS
+from tests.clusters.bench import Bench, fault, scene, until_healed
+
+
+def _follower(cluster: Cluster) -> str:
+    return next(name for name in names(cluster.hosts, "server") if name != cluster.primary())
+
+
+def _wiped(cluster: Any) -> Any:
+    victim, leader = _follower(cluster), cluster.primary()
+    damage = fault("kill-amnesia", target=victim).inject(scene(cluster))
+    seen = damage.observe()
+    damage.heal()
+    healed = until_healed(damage.healed)
+    deadline = time.monotonic() + 10
+    while cluster.size(victim) != cluster.size(leader) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return seen, healed, cluster.size(victim), cluster.size(leader), (leader, cluster.primary())
+
+
+def test_a_member_without_its_data_is_taken_in_again_and_learns_what_the_others_know(bench: Bench) -> None:
+    seen, healed, mine, others, (before, after) = bench.on("etcd", _wiped)
+    assert seen.effective, seen
+    assert healed.effective, healed
+    assert mine == others
+    assert before == after
+
+
+@pytest.mark.docker
+def test_its_keys_are_counted_and_its_clock_is_moved(request: pytest.FixtureRequest) -> None:
+    """Over etcd3 from here: what the control side asks for by other means."""
+
+    def ask(cluster: Any) -> Any:
+        leader = cluster.primary()
+        client = etcd3.client(host=cluster.servers.addresses[leader], port=KINDS["etcd"].port, timeout=2)
+        before = cluster.size(leader)
+        client.put("counted", "1")
+        after = cluster.size(leader)
+        client.delete("counted")
+        cluster.set_clock(leader, -5.0)
+        moved = cluster.read_clock(leader)
+        cluster.set_clock(leader, 0.0)
+        return before, after, moved, cluster.read_clock(leader), client.status().leader.name == leader
+
+    before, after, moved, back, same = request.getfixturevalue("_docker_bench").on("etcd", ask)
+    assert after == before + 1
+    assert abs(moved + 5_000_000_000) < 5_000_000
+    assert abs(back) < 5_000_000
+    assert same
+
+
+def test_options_reach_the_members_command_line() -> None:
+    family = Family("etcd", 3, {"heartbeat_ms": 50, "election_ms": 500})
+    family.addresses = {"n1": "a", "n2": "b", "n3": "c"}
+    command, _ = family.program("n2")
+    text = " ".join(command)
+    assert command[:5] == ["member", "n2", "http://b:2380", "http://a:2379,http://c:2379",
+                           "n1=http://a:2380,n2=http://b:2380,n3=http://c:2380"]  # fmt: skip
+    assert "--heartbeat-interval 50 --election-timeout 500" in text
