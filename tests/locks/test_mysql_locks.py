@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
-from lock_impls.base import Endpoints, LockClass
+from harness.clusters.sim import SimCluster
+from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from lock_impls.mysql_client import Unreachable, span
+from lock_impls.mysql_for_update import ForUpdateLock
+from lock_impls.mysql_get_lock import GetLock
+from lock_impls.mysql_optimistic import OptimisticLock
+from lock_impls.mysql_owner import OwnerLock
+from lock_impls.mysql_reentrant import ReentrantLock
+from lock_impls.mysql_ttl import TtlLock
+from lock_impls.mysql_unique import UniqueLock
+from lock_impls.mysql_unique_cleaner import UniqueCleanerLock
+from tests.clusters.bench import make, on
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 
@@ -43,3 +56,123 @@ def real_mysql(request: pytest.FixtureRequest) -> Iterator[Endpoints]:
 @pytest.mark.parametrize(("lock", "prop"), CASES)
 def test_lock_on_containers(lock: LockClass, prop: conformance.Property, real_mysql: Endpoints) -> None:
     prop(lock, real_mysql)
+
+
+# What is their own: on a simulated server, where an answer can be lost and a server killed between two steps.
+
+
+def on_sim(story: Callable[[SimCluster, Endpoints], None], kind: str = "mysql-single") -> None:
+    cluster = make(kind, clients=1)
+
+    def main() -> None:
+        address = cluster.endpoints()
+        where = Endpoints(address.kind, address.addresses)
+        assert cluster.spawn("c0", lambda checkpoint: story(cluster, where))(600)
+
+    on(cluster, main)
+
+
+def lose_answer(cluster: SimCluster) -> None:
+    """Of the next statement."""
+    cluster.swallow("n1", "c0", b"", None)
+
+
+@pytest.mark.parametrize("lock_class", [UniqueLock, OwnerLock, ReentrantLock, TtlLock, OptimisticLock])
+def test_a_lost_answer_is_no_refusal(lock_class: Any) -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        lock = lock_class(where, "k", 30.0)
+        assert lock.acquire(0)
+        lose_answer(cluster)
+        with pytest.raises(Indeterminate):
+            lock.release()
+        lock.session.execute("SELECT 1")
+        lose_answer(cluster)
+        with pytest.raises(Indeterminate):
+            lock.acquire(0)
+
+    on_sim(story)
+
+
+@pytest.mark.parametrize(("lock_class", "recovers"), [(UniqueLock, False), (OwnerLock, True), (ReentrantLock, True)])
+def test_who_knows_its_own_row_recovers_from_a_lost_answer(lock_class: Any, recovers: bool) -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        lock, other = lock_class(where, "k", 30.0), lock_class(where, "k", 30.0)
+        assert lock.acquire(0)
+        lock.release()
+        lose_answer(cluster)
+        with pytest.raises(Indeterminate):
+            lock.acquire(0)
+        assert other.acquire(0) is None, "the row is there"
+        assert bool(lock.acquire(0)) is recovers
+        if recovers:
+            lock.release()
+            assert other.acquire(0), "one release is enough"
+
+    on_sim(story)
+
+
+@pytest.mark.parametrize("lock_class", [ForUpdateLock, GetLock])
+def test_who_has_lost_the_connection_is_told_at_the_release(lock_class: Any) -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        lock = lock_class(where, "k")
+        assert lock.acquire(0)
+        assert lock.still_valid()
+        cluster.break_streams("c0")
+        assert not lock.still_valid()
+        with pytest.raises(LockError, match="lost with its connection"):
+            lock.release()
+        assert lock.acquire(0), "and may lock again"
+        cluster.break_streams("c0")
+        with pytest.raises((LockError, Indeterminate)):
+            lock.release()
+
+    on_sim(story)
+
+
+def test_a_server_that_is_away_is_waited_for() -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        cluster.kill("n1")
+        with pytest.raises(Unreachable, match="cannot connect"):
+            UniqueLock(where, "k", 30.0).acquire(0.3)
+        threading.Timer(0.5, lambda: cluster.start("n1", wiped=False)).start()
+        assert UniqueLock(where, "k", 30.0).acquire(3.0)
+
+    on_sim(story)
+
+
+def test_a_server_that_may_not_be_written_to_is_not_the_one() -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        assert UniqueLock(where, "k", 30.0).acquire(0)
+        replica = UniqueLock(Endpoints(where.kind, (("n2", 3306),)), "other", 30.0)
+        with pytest.raises(Unreachable, match="read-only"):
+            replica.acquire(0)
+        assert not replica.session.connected, "the next connection may lead elsewhere"
+
+    on_sim(story, "mysql-replicated")
+
+
+def test_a_long_key_has_a_short_name_of_its_own() -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        first, same, other = (GetLock(where, "k" * 64 + end) for end in "aab")
+        assert first.acquire(0)
+        assert same.acquire(0) is None
+        assert other.acquire(0)
+
+    on_sim(story)
+
+
+def test_an_age_of_its_own() -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        first, second = (UniqueCleanerLock(where, "k", 1.0, age=3.0) for _ in range(2))
+        assert first.acquire(0)
+        assert second.acquire(2.5) is None
+        assert second.acquire(1.0)
+
+    on_sim(story)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2.5, "00:00:02.500000"), (-120, "-00:02:00.000000"), (3661.000001, "01:01:01.000001")]
+)
+def test_spans_as_sql_writes_them(seconds: float, text: str) -> None:
+    assert span(seconds) == text
