@@ -15,7 +15,7 @@ MUTANTS: Final = "tests.anomalies.etcd_mutants"
 row = partial(both, kind="etcd", slack=2.0, hold=0.2, rest=0.3, time_limit=10.0)
 LATE_WRITER: Final = (spec("client-pause", "read", client=0, nth=2, for_=5.0),)
 ONE_DELETED: Final = "\x10\x01"
-"""In an answer to DeleteRange: field 2, ``deleted``, is 1. (HTTP/2 has frames of its own that could be lost instead.)"""
+"""In an answer to DeleteRange: field 2, ``deleted``, is 1. (HTTP/2 has frames of its own, lost as easily.)"""
 CRASHED_HOLDER: Final = spec("client-crash", "acquire", client=0)
 
 
@@ -102,7 +102,9 @@ ROWS: Final[list[Row]] = [
         stagger=0.5,
         hold=1.5,
         rest=20.0,
-        wait=8.0,
+        wait=14.0,
+        slack=1.0,
+        time_limit=20.0,
     ),
     row(
         "fo-equality",
