@@ -3,6 +3,7 @@ session ends, or its connection is lost."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -254,6 +255,39 @@ def test_a_release_that_did_not_come_through_is_made_good_by_the_next_acquire(lo
         assert other.acquire(TTL_S) is not None
 
     simulated(story)
+
+
+def test_a_server_that_is_cut_off_says_for_a_while_that_a_lost_lock_stands() -> None:
+    """It answers from what it knows until it gives up the leader, 4 ticks later; a session of 2 ticks is over by then,
+    and the lock another's."""
+    alone: list[str] = []
+    cut = threading.Event()
+
+    def damage(cluster: Any) -> None:
+        servers = names(cluster.hosts, "server")
+        alone.append(next(name for name in servers if name != cluster.primary()))
+        time.sleep(1.0)
+        cluster.cut([pair for name in servers for pair in ((alone[0], name), (name, alone[0])) if name != alone[0]])
+        cut.set()
+
+    def story(where: Endpoints) -> None:
+        time.sleep(0.2)
+        port = where.addresses[0][1]
+        others = tuple(at for at in where.addresses if at[0] != alone[0])
+        mine: Any = SequentialLock.open(Endpoints("zookeeper", ((alone[0], port),)), "k", 1.0)
+        other: Any = SequentialLock.open(Endpoints("zookeeper", others), "k", 1.0)
+        first: Any = mine.acquire(1.0)
+        assert first is not None
+        cut.wait()
+        second: Any = other.acquire(1.9)
+        assert second is not None
+        assert mine.still_valid(), "this server has heard nothing yet"
+        assert other.still_valid()
+        assert first.fence < second.fence, "the resource knows better"
+        time.sleep(2.0)
+        assert not mine.still_valid()
+
+    simulated(story, damage)
 
 
 def test_no_server_no_lock() -> None:
