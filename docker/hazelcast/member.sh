@@ -11,12 +11,12 @@ address=$1 others=${2//,/ } cluster=$3
 shift 3
 printf '%s' "$CONF" >/data/hazelcast.yaml
 
-ask() { # ADDRESS METHOD PATH [BODY]: prints the answer's body; fails if the status is not 200
+ask() { # ADDRESS METHOD PATH [BODY]: prints the answer's body; fails with 1 if the status is not 200, with 2 if none came
     local body=${4:-} line status='' length=0 told=''
-    exec 3<>"/dev/tcp/$1/5701" || return 1
+    exec 3<>"/dev/tcp/$1/5701" || return 2
     printf '%s /hazelcast/rest/cp-subsystem/%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s' \
         "$2" "$3" "$1" "${#body}" "$body" >&3
-    while IFS= read -r -t 3 line <&3; do
+    while IFS= read -r -t 20 line <&3; do
         line=${line%$'\r'}
         case $line in
         '') break ;;
@@ -27,19 +27,31 @@ ask() { # ADDRESS METHOD PATH [BODY]: prints the answer's body; fails if the sta
     [ "$length" -gt 0 ] && IFS= read -r -N "$length" -t 3 told <&3
     exec 3>&-
     printf '%s' "$told"
+    [ -n "$status" ] || return 2
     [ "${status%% *}" = 200 ]
 }
 
-rejoin() {
-    local other gone
-    until ask "$address" GET members/local >/dev/null; do
-        for other in $others; do
-            gone=$(ask "$other" GET members | grep -o '"uuid":"[^"]*","address":"\['"$address"'\]' | cut -d'"' -f4)
-            [ -n "$gone" ] && ask "$other" POST "members/$gone/remove" "$cluster&" && break
-        done
-        ask "$address" POST members "$cluster&"
-        sleep 0.3
+former() { # the id of the CP member that had this address, from whoever of the others answers; fails if nobody does
+    local other told
+    for other in $others; do
+        told=$(ask "$other" GET members) && [ -n "$told" ] || continue
+        printf '%s' "$told" | grep -o '"uuid":"[^"]*","address":"\['"$address"'\]' | cut -d'"' -f4
+        return 0
     done
+    return 1
+}
+
+rejoin() { # each step once: a second promotion while the first is under way would add and remove this very member
+    local other gone
+    until gone=$(former); do sleep 0.3; done
+    while [ -n "$gone" ]; do
+        for other in $others; do
+            ask "$other" POST "members/$gone/remove" "$cluster&" && gone='' && break
+        done
+        [ -n "$gone" ] && sleep 0.3
+    done
+    # Refused until this member has joined the others.
+    until ask "$address" POST members "$cluster&" || ask "$address" GET members/local; do sleep 0.3; done
 } 2>/dev/null
 
 joined=/var/lib/member-joined # outlives the program

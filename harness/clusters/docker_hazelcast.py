@@ -6,7 +6,6 @@ read from what they log.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any, Final
 
@@ -25,6 +24,8 @@ SESSION_HEARTBEAT: Final = 1
 GROUP: Final = "default"
 """The CP group of the locks."""
 PROBE: Final = "lock-harness:probe"
+LOCAL: Final = "rest/cp-subsystem/members/local"
+GROUPS: Final = "rest/cp-subsystem/groups"
 JAVA: Final = (
     "-XX:SharedArchiveFile=/hazelcast/classes.jsa", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
     "-Dhazelcast.config=/data/hazelcast.yaml", "-Dhazelcast.phone.home.enabled=false",
@@ -69,6 +70,13 @@ class Family(RealServers):
         super().__init__(*args)
         if len(self.data_hosts) < FEWEST:
             raise UsageError(f"Hazelcast's CP subsystem needs {FEWEST} members: --nodes {FEWEST}")
+        self._ttl = self.options.get("session_ttl", SESSION_TTL)
+        self._heartbeat = self.options.get("session_heartbeat", SESSION_HEARTBEAT)
+        if self._ttl <= self._heartbeat:
+            raise UsageError(
+                "server_options: session_ttl must be more than session_heartbeat, "
+                f"got {self._ttl} and {self._heartbeat}"
+            )
         self._leader: str | None = None
 
     @classmethod
@@ -82,15 +90,14 @@ class Family(RealServers):
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         """Command and environment."""
         count = len(self.data_hosts)
-        heartbeat = math.ceil(self.options.get("session_heartbeat", SESSION_HEARTBEAT))
         conf = _CONF.format(
             cluster=ACCOUNT,
             port=PORT,
             members=", ".join(self.addresses[name] for name in self.data_hosts),
             count=count,
-            group=count if count % 2 else count - 1,
-            ttl=max(heartbeat + 1, math.ceil(self.options.get("session_ttl", SESSION_TTL))),
-            heartbeat=heartbeat,
+            group=_group_size(count),
+            ttl=self._ttl,
+            heartbeat=self._heartbeat,
         )
         others = ",".join(ip for name, ip in self.addresses.items() if name != host and name in self.data_hosts)
         return ["member", self.addresses[host], others, ACCOUNT, *JAVA], {"CONF": conf}
@@ -111,7 +118,8 @@ class Family(RealServers):
             return None
 
     def answers(self, host: str) -> bool:
-        return self._ask(host, "health") is not None
+        """As a CP member: before it is promoted, a member that has come back is of no use to the locks."""
+        return bool(self._ask(host, LOCAL))
 
     def primary(self) -> str | None:
         """Who was elected last to lead the group of the locks."""
@@ -125,9 +133,11 @@ class Family(RealServers):
     # Readiness.
 
     def ready(self, host: str) -> bool:
-        """Is it a CP member among all of them?"""
-        members = self._ask(host, "rest/cp-subsystem/members") or ()
-        return len(members) == len(self.data_hosts) and bool(self._ask(host, "rest/cp-subsystem/members/local"))
+        """Is it a CP member, and are all of them in all groups that there are? (A new one is added to the groups a
+        moment later, and until then they have fewer to lose.)"""
+        groups = [self._ask(host, f"{GROUPS}/{group['name']}") for group in self._ask(host, GROUPS) or ()]
+        size = _group_size(len(self.data_hosts))
+        return self.answers(host) and bool(groups) and all(group and len(group["members"]) == size for group in groups)
 
     def await_stage(self, hosts: list[str]) -> None:
         """The group of the locks is made when it is first asked for, which takes seconds: it is asked for here."""
@@ -146,3 +156,8 @@ class Family(RealServers):
                     client.shutdown()
         except HazelcastError as error:
             raise EnvironmentLacking(f"the CP group of the locks was not formed: {error}") from error
+
+
+def _group_size(members: int) -> int:
+    """Of all members, or all but one: it is odd."""
+    return members if members % 2 else members - 1

@@ -34,7 +34,7 @@ OPTIONS: Final[dict[str, dict[str, str]]] = {
     "zookeeper": {"tick_ms": WHOLE},
     "etcd": {"heartbeat_ms": WHOLE, "election_ms": WHOLE},
     "chubby": {"lease": SECONDS, "grace": SECONDS, "lock_delay": SECONDS},
-    "hazelcast": {"session_ttl": SECONDS, "session_heartbeat": SECONDS},
+    "hazelcast": {"session_ttl": WHOLE, "session_heartbeat": WHOLE},
 }  # fmt: skip
 """Of the other families: what each option must be."""
 

@@ -1,0 +1,82 @@
+"""Real Hazelcast members: how they are set up, who leads, and what becomes of one that was killed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker_hazelcast import Family
+from harness.clusters.server_options import completed
+from harness.errors import UsageError
+from lock_impls.base import Endpoints
+from lock_impls.hazelcast_fenced import FencedLock
+
+NO_STOCK = '{"fencing": "off", "stock": {}}'
+
+
+def family(**options: object) -> Family:
+    found = Family("hazelcast", 3, completed("hazelcast", options, "docker"))
+    found.addresses = {f"n{number}": f"10.0.0.{number}" for number in (1, 2, 3)}
+    return found
+
+
+def test_the_configuration_has_the_members_and_the_session_s_times_and_nothing_phones_home() -> None:
+    command, environment = family(session_ttl=8).program("n2")
+    assert command[:4] == ["member", "10.0.0.2", "10.0.0.1,10.0.0.3", "harness"]
+    assert "-Dhazelcast.phone.home.enabled=false" in command
+    conf = environment["CONF"]
+    assert "member-list: [10.0.0.1, 10.0.0.2, 10.0.0.3]" in conf
+    assert "multicast: {enabled: false}" in conf
+    assert "session-time-to-live-seconds: 8\n" in conf
+    assert "session-heartbeat-interval-seconds: 1\n" in conf
+
+
+@pytest.mark.parametrize("options", [{"session_ttl": 1}, {"session_heartbeat": 5}, {"session_ttl": 2.5}])
+def test_times_that_a_member_would_not_start_with_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="session_ttl"):
+        family(**options)
+
+
+def test_two_members_are_too_few() -> None:
+    with pytest.raises(UsageError, match="--nodes 3"):
+        Family("hazelcast", 2, {})
+
+
+def test_who_was_elected_last_to_lead_the_group_of_the_locks_is_the_primary() -> None:
+    found = family()
+    assert found.primary() is None
+    for host, group in (("n1", "METADATA"), ("n2", "default"), ("n3", "METADATA")):
+        found.heard(host, f"com.hazelcast.VoteResponseHandlerTask({group}): [10.0.0.1]:5701 We are the LEADER!")
+    assert found.primary() == "n2"
+
+
+@pytest.mark.long
+def test_a_killed_member_is_promoted_again_and_the_lock_outlives_the_loss_of_each() -> None:
+    cluster = DockerCluster(
+        kind="hazelcast", nodes=0, clients=Clients(1), seed=0, resource=NO_STOCK, options={}, needs=frozenset({"kill"})
+    )
+    try:
+        cluster.start_all()
+        mine = FencedLock.open(Endpoints("hazelcast", cluster.endpoints().addresses), "k", 1.0)
+        fences: list[int] = []
+        for host in ("n1", "n2", "n3"):
+            cluster.kill(host)
+            fences.append(_fence(mine))
+            cluster.start(host, wiped=True)
+            deadline = time.monotonic() + 60
+            while not all(cluster.servers.ready(name) for name in ("n1", "n2", "n3")):
+                assert time.monotonic() < deadline, f"{host} was never promoted"
+                time.sleep(0.2)
+        assert fences == sorted(set(fences))
+        assert cluster.primary() in ("n1", "n2", "n3")
+    finally:
+        cluster.stop_all()
+
+
+def _fence(lock: FencedLock) -> int:
+    grant = lock.acquire(20)
+    assert grant
+    lock.release()
+    return int(str(grant.fence))
