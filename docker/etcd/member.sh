@@ -14,6 +14,7 @@ ctl() { etcdctl --endpoints="$others" --dial-timeout=1s --command-timeout=2s "$@
 if [ -e "$joined" ] && [ ! -d /data/etcd/member ]; then
     state=existing
     export ETCDCTL_API=3
+    echo "$name has lost its data: it waits for a majority of the others ($others) to take in a new member" >&2
     while :; do
         # id, status, name, peer URLs, client URLs, is a learner
         for id in $(ctl member list | awk -F', ' -v url="$url" '$4 == url { print $1 }'); do
