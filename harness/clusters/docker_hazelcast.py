@@ -7,6 +7,7 @@ read from what they log.
 from __future__ import annotations
 
 import re
+import time
 from typing import Any, Final
 
 import requests
@@ -140,10 +141,19 @@ class Family(RealServers):
         return self.answers(host) and bool(groups) and all(group and len(group["members"]) == size for group in groups)
 
     def await_stage(self, hosts: list[str]) -> None:
-        """The group of the locks is made when it is first asked for, which takes seconds: it is asked for here."""
+        """The group of the locks is made when it is first asked for, which takes seconds: it is asked for here. Members
+        that have just found each other may refuse it for a moment."""
         super().await_stage(hosts)
         if not hosts:
             return
+        deadline = time.monotonic() + self.START
+        while (refused := self._make_group()) is not None:
+            if time.monotonic() >= deadline:
+                raise EnvironmentLacking(f"the CP group of the locks was not formed: {refused}")
+            time.sleep(0.2)
+
+    def _make_group(self) -> str | None:
+        """Why it could not be made, None if it is there."""
         members = [f"{ip}:{port}" for ip, port in self.address().addresses]
         try:
             with self.gate.open():
@@ -155,7 +165,8 @@ class Family(RealServers):
                 finally:
                     client.shutdown()
         except HazelcastError as error:
-            raise EnvironmentLacking(f"the CP group of the locks was not formed: {error}") from error
+            return str(error).partition("\n")[0]
+        return None
 
 
 def _group_size(members: int) -> int:
