@@ -35,7 +35,7 @@ HOSTS: Final = "/etc/hosts"
 STARTED: Final = "lock-harness: started at"
 """A line of the servers' logs: wall clock in ns, and whether libfaketime is there."""
 FAKETIME: Final = "/faketime/now"
-_START: Final = """
+_START: Final = """exec 2>&1
 FAKETIME_LIBRARY=/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1
 if ! [ -e /data/whole ]; then
   rm -rf /data/db

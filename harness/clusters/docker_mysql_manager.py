@@ -1,8 +1,8 @@
 """The manager of replicated MariaDB servers: ``python3 -m harness.clusters.docker_mysql_manager CONFIG``.
 
 It asks the primary ten times a second whether it is there. When it has not answered for a second, the replica that has
-received most is promoted, and announced in a line of JSON on stdout; whoever moves the clients' name reads that. So it
-does what MHA, orchestrator or a Pacemaker agent do, with as little knowledge: it cannot tell a dead primary from one
+received most is promoted, and announced in a line of JSON among others; whoever moves the clients' name reads that. So
+it does what MHA, orchestrator or a Pacemaker agent do, with as little knowledge: it cannot tell a dead primary from one
 that it does not reach.
 
 A server that is not the primary and does not follow it, such as a former primary that is back, is rebuilt: its
@@ -81,6 +81,7 @@ class Manager:
             if not self._ask(new, self._open_up, ORDER):
                 return False
             self.primary = new
+        print(f"{old} has not answered for a second: {new} is promoted")
         self._say({"primary": new})
         return True
 
@@ -99,6 +100,7 @@ class Manager:
                 with self._changing:
                     there_is_one = name != self.primary and self._ask(self.primary, _read_only) == 0
                     if there_is_one and self._ask(name, self._strays):
+                        print(f"{name} does not follow {self.primary}: it is rebuilt")
                         self._ask(name, self._rebuild, ORDER)
             time.sleep(EVERY)
 
@@ -137,7 +139,7 @@ class Manager:
                 return question(connection)
         except (pymysql.MySQLError, OSError) as error:
             if patience != ASK:
-                print(f"{name}: {error}", file=sys.stderr)
+                print(f"{name}: {error}")
             return None
 
 
@@ -181,7 +183,7 @@ def _end_clients(connection: Connection[Any]) -> None:
             try:
                 cursor.execute(f"KILL HARD CONNECTION {int(number)}")
             except pymysql.MySQLError as error:  # it has ended by itself
-                print(error, file=sys.stderr)
+                print(error)
 
 
 def follows(connection: Connection[Any], address: str) -> bool:
