@@ -9,7 +9,8 @@ FencedLock belongs to a thread of a client. Here it belongs to this object, what
 client is given up, and with its session ends whatever it may hold.
 
 Safe for: correctness, together with a resource that refuses a number below the highest it has seen. By itself it has
-two holders whenever the first stands still for longer than its session lives.
+two holders whenever the first stands still for longer than its session lives, and when the wall clock of the member
+that leads the CP group jumps forward by more than that (seen on 5.3.8).
 Known failures: hz-lock (saved by the fence).
 """
 
