@@ -31,7 +31,8 @@ type trap struct {
 	disarmed bool
 }
 
-// SnareToxic loses single messages, or holds them back; all other data passes untouched. A message held back arrives
+// SnareToxic loses single messages, or holds them back. Behind a lost one nothing passes any more in that direction of
+// that connection, since a TCP stream has no holes; all other data passes untouched. A message held back arrives
 // even if its sender has closed the connection since: it was on its way. Later data of the same direction of the same
 // connection waits behind it, as TCP must make it; the connection's other direction and other connections go on.
 //
@@ -54,6 +55,7 @@ type SnareToxic struct {
 type snareState struct {
 	chunk *stream.StreamChunk // nil: nothing held
 	due   time.Time
+	gap   bool // data is missing for ever
 }
 
 func init() {
@@ -131,9 +133,11 @@ func (t *SnareToxic) Pipe(stub *toxics.ToxicStub) {
 				return
 			}
 			switch delay, caught := t.spring(chunk.Data); {
+			case caught && delay <= lose || state.gap:
+				state.gap = true
 			case !caught:
 				stub.Output <- chunk
-			case delay > lose:
+			default:
 				hold := time.Duration(delay) * time.Millisecond
 				state.due = time.Now().Add(hold)
 				// A latency toxic further on counts from here; without this it would think the message late enough.

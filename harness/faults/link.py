@@ -191,7 +191,8 @@ class _OneMessage(Fault, frozen=True):
 
 
 class LostReply(_OneMessage, frozen=True):
-    """The next answer from ``server`` to ``client`` is lost for ever: the request was executed, and nobody says so."""
+    """The next answer from ``server`` to ``client`` is lost for ever: the request was executed, and nobody says so. Nor
+    does that connection bring any later answer, since a TCP stream has no holes: the client has to give it up."""
 
     name: ClassVar[str] = "lost-reply"
     summary: ClassVar[str] = "one answer is lost: executed, but the client never hears of it"

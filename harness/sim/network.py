@@ -41,7 +41,7 @@ class Channel:
     Packets are numbered; what arrives before its turn waits for the ones that were lost.
     """
 
-    __slots__ = ("_early", "_expected", "_last", "_link", "_lost", "_network", "_number", "closed", "sink")
+    __slots__ = ("_early", "_expected", "_gap", "_last", "_link", "_lost", "_network", "_number", "closed", "sink")
 
     def __init__(self, network: Network, link: Link) -> None:
         self._network = network
@@ -49,6 +49,8 @@ class Channel:
         self._last = 0
         self._number = 0
         self._expected = 0
+        self._gap = False
+        """Is data missing for ever? Then nothing that was sent later arrives either: a stream has no holes."""
         self._lost: list[tuple[int, Callable[..., None], tuple[Any, ...], int]] = []
         self._early: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
         self.sink: Sink | None = None
@@ -86,10 +88,12 @@ class Channel:
             if snare is not None:
                 if not snare.insatiable:
                     link.snares.remove(snare)
-                if snare.hold_ns == LOST:  # its turn comes, and brings nothing
-                    args = (b"",)
+                if snare.hold_ns == LOST:
+                    self._gap = True
                 else:
                     at += snare.hold_ns
+        if self._gap and size:  # its turn comes, and brings nothing
+            args = (b"",)
         at = max(at, self._last)
         self._last = at
         heappush(kernel.heap, (at, kernel.next_seq(), None, self._arrive, (number, fn, args, size)))
