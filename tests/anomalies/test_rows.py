@@ -14,7 +14,7 @@ from harness.plan import Plan
 from harness.runs import Result, run
 from tests.anomalies.rows import Row
 
-SEEDS = (0, 1)
+SEEDS = [0, pytest.param(1, marks=pytest.mark.slow)]
 
 
 def _rows() -> list[Row]:

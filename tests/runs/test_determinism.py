@@ -27,11 +27,8 @@ print(result.folder / "history.jsonl")
 """
 CASES = [
     ("redlock", "clock-skew", "redis-independent"),
-    ("redlock", "packet-loss", "redis-independent"),
     ("redis-watchdog", "client-pause", "redis-single"),
-    ("redis-reentrant", "connection-reset", "redis-single"),
     ("redis-wait", "failover", "redis-sentinel"),
-    ("redis.lock:Lock", "client-crash", "redis-single"),
     ("redis_lock:Lock", "kill", "redis-single"),
     ("mysql-ttl", "failover", "mysql-replicated"),
     ("memcached-token", "eviction", "memcached"),
@@ -39,6 +36,9 @@ CASES = [
     ("etcd-mutex", "leader-loss", "etcd"),
 ]
 MORE = [
+    ("redis.lock:Lock", "client-crash", "redis-single"),
+    ("redis-reentrant", "connection-reset", "redis-single"),
+    ("redlock", "packet-loss", "redis-independent"),
     ("kazoo-lock", "connection-reset", "zookeeper"),
     ("etcd3-lock", "client-pause", "etcd"),
     ("chubby-etcd", "latency", "etcd"),

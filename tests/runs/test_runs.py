@@ -57,7 +57,7 @@ def test_locks_that_other_people_wrote_run_unmodified(lock: str) -> None:
     assert paused.verdicts["mutual-exclusion"].valid is False, explained(paused)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(8))
 def test_redlock_is_valid_without_faults_whatever_the_seed(seed: int) -> None:
     result = attempt("redlock", seed=seed, time_limit=4.0)
     assert result.valid is True, explained(result)
@@ -85,11 +85,11 @@ def test_nemeses_of_the_command_line_find_what_is_documented(lock: str, nemesis:
                 "lost-reply"],
 )  # fmt: skip
 @pytest.mark.parametrize("lock", ["redlock", "redis-token"])
-def test_locks_with_leases_survive_what_they_promise_to(lock: str, nemesis: str) -> None:
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_locks_with_leases_survive_what_they_promise_to(lock: str, nemesis: str, seed: int) -> None:
     """Whatever a network does, and crashes that lose no data: nobody is let in twice, and nobody is left outside."""
-    for seed in range(3):
-        result = attempt(lock, nemesis, time_limit=25.0, seed=seed)
-        assert result.valid is True, explained(result)
+    result = attempt(lock, nemesis, time_limit=25.0, seed=seed)
+    assert result.valid is True, explained(result)
 
 
 def test_the_fence_saves_the_resource_and_not_the_lock() -> None:
