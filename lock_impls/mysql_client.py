@@ -35,6 +35,10 @@ class Busy(LockError):
     """Not done because of another transaction: a duplicate key, a lock wait that took too long, a deadlock."""
 
 
+class NoTable(LockError):
+    """Not done because the lock's table is not there."""
+
+
 class Unreachable(LockError):
     """Not done because no server was reached that would do it; another try may reach one."""
 
@@ -67,14 +71,19 @@ class Session:
 
     def execute(self, statement: str, *arguments: Any) -> Result:
         """Raises :class:`Busy`, :class:`Unreachable`, another LockError where the server refused, or Indeterminate."""
+        try:
+            return self.ask(statement, *arguments)
+        except NoTable:
+            if not self._table:
+                raise
+            self._make_table(self._connected())
+            return self.execute(statement, *arguments)
+
+    def ask(self, statement: str, *arguments: Any) -> Result:
+        """As :meth:`execute`, and raises :class:`NoTable` instead of making the table, which ends a transaction."""
         connection = self._connected()
         try:
             return _run(connection, statement, arguments)
-        except pymysql.err.ProgrammingError as error:
-            if not (self._table and error.args[0] == ER.NO_SUCH_TABLE):
-                raise LockError(_text(error)) from error
-            self._make_table(connection)
-            return self.execute(statement, *arguments)
         except (pymysql.MySQLError, OSError) as error:
             raise self._meaning(error) from error
 
@@ -110,6 +119,8 @@ class Session:
         text = _text(error)
         if number == ER.DUP_ENTRY or number in _ANOTHER_TRY:
             return Busy(text)
+        if number == ER.NO_SUCH_TABLE:
+            return NoTable(text)
         if number == ER.OPTION_PREVENTS_STATEMENT:  # read-only: the name has moved, or is going to
             self.close()
             return Unreachable(text)

@@ -21,7 +21,7 @@ import time
 from typing import Any, ClassVar, Final, Self
 
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.mysql_client import KINDS, Busy, Session, poll
+from lock_impls.mysql_client import KINDS, Busy, NoTable, Session, poll
 
 LONGEST_WAIT_S: Final = 3
 """Of one statement: who waits for long in a server learns late that it is gone."""
@@ -70,7 +70,9 @@ class ForUpdateLock:
         try:
             self.session.execute(f"SET SESSION innodb_lock_wait_timeout = {wait}")
             self.session.execute("BEGIN")
-            found = self.session.execute("SELECT name FROM lock_row WHERE name = %s FOR UPDATE", self.key).rows
+            found = self.session.ask("SELECT name FROM lock_row WHERE name = %s FOR UPDATE", self.key).rows
+        except NoTable:
+            found = ()
         except Busy:
             self.session.execute("ROLLBACK")
             return None

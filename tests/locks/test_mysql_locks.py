@@ -129,6 +129,27 @@ def test_who_has_lost_the_connection_is_told_at_the_release(lock_class: Any) -> 
     on_sim(story)
 
 
+def test_a_table_that_somebody_else_makes_meanwhile() -> None:
+    """CREATE TABLE ends a transaction: a row that is locked after it is locked for that statement only."""
+
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        first, second, third = (ForUpdateLock(where, "k") for _ in range(3))
+        make_table = first.session._make_table
+
+        def late(connection: Any) -> None:
+            assert second.acquire(0)
+            second.release()
+            make_table(connection)
+
+        first.session._make_table = late  # type: ignore[method-assign]
+        assert first.acquire(0)
+        assert third.acquire(0) is None
+        first.release()
+        assert third.acquire(0)
+
+    on_sim(story)
+
+
 def test_a_server_that_is_away_is_waited_for() -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         cluster.kill("n1")
