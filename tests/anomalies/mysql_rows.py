@@ -19,6 +19,8 @@ PATIENT: Final = {"server_options": {"semi_sync": True, "semi_sync_timeout": 600
 CUT_FROM_REPLICA: Final = spec("partition-replicas", "acquire:invoke", client=0, for_=5.0)
 """Until somebody is promoted: what a killed process has sent, its kernel delivers as soon as it can."""
 HOLDER_S_PRIMARY_DIES: Final = spec("failover", "acquire", client=0, for_=8.0)
+PRIMARY_DIES: Final = spec("failover", at=2.0, for_=8.0)
+"""While c0 holds the lock, or waits for a commit that the replica never hears of: then nobody has acquired."""
 
 ROWS: Final = [
     both("uniq-crash", "deadlock", "mysql-unique", "mysql-ttl", ONE_CRASH, **SHORT),
@@ -120,9 +122,9 @@ ROWS: Final = [
         "mutual-exclusion",
         "mysql-ttl",
         "mysql-ttl",
-        (CUT_FROM_REPLICA, HOLDER_S_PRIMARY_DIES),
+        (CUT_FROM_REPLICA, PRIMARY_DIES),
         also={"fencing": False},
-        fixed_with={"faults": (HOLDER_S_PRIMARY_DIES,), **PATIENT},
+        fixed_with=PATIENT,
         **REPLICATED,
     ),
     both(
@@ -132,7 +134,7 @@ ROWS: Final = [
         "mysql-ttl",
         (CUT_FROM_REPLICA, HOLDER_S_PRIMARY_DIES),
         server_options={"semi_sync": True, "semi_sync_timeout": 0.5},
-        fixed_with={"faults": (CUT_FROM_REPLICA, spec("failover", at=2.0, for_=8.0)), **PATIENT},
+        fixed_with={"faults": (CUT_FROM_REPLICA, PRIMARY_DIES), **PATIENT},
         sim=False,
         **REPLICATED,
     ),
