@@ -236,7 +236,6 @@ SERVERS: Final = [
         "redis-token",
         hold=0.5,
         faults=(spec("clock-offset", at=0.0, target="c1", seconds=60.0),),
-        real="ci",
     ),
     both(
         "getset-loser-extends",
@@ -310,7 +309,6 @@ QUORUMS: Final = [
         stagger=0.3,
         faults=minority_lost(spec("kill-amnesia", "acquire", client=0, target="n3", for_=0.02)),
         fixed_with={"faults": minority_lost(spec("kill-amnesia", "acquire", client=0, target="n3", for_=2.1))},
-        real="ci",
     ),
     both(
         "rl-pause-inflight",
