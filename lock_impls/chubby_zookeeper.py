@@ -99,6 +99,8 @@ class ChubbyLock(ZooKeeperLock):
             try:
                 wait = self._obstacle(deadline)
             except UNANSWERED:
+                if self._doubtful:  # it may be held
+                    raise
                 wait = PAUSE_S
             if wait is None:
                 return self._grant()
@@ -164,7 +166,7 @@ class ChubbyLock(ZooKeeperLock):
             content, stat = self.session.look("get", self.child)
         except NoNodeError:
             return False
-        return content in guids and stat.ephemeralOwner == self.session.id
+        return content in guids and self.session.made(stat)
 
     def _clear_doubts(self) -> None:
         """Release what we hold without having known it."""

@@ -79,6 +79,13 @@ class Session:
         """None while there is no connection."""
         return self.client.client_id[0] if self.client.client_id else None
 
+    def made(self, stat: Any) -> bool:
+        """Is the session that is open now the one that made a node? Raises ConnectionLoss when nobody knows."""
+        mine = self.id
+        if mine is None:
+            raise ConnectionLoss
+        return bool(stat.ephemeralOwner == mine)
+
     def ask(self, request: str, *args: Any, **options: Any) -> Any:
         """The answer to one of kazoo's requests, within a ttl: after that the session is not sure any more."""
         return self.patiently(getattr(self.client, f"{request}_async")(*args, **options))

@@ -85,7 +85,7 @@ class EphemeralLock(ZooKeeperLock):
             data, stat = self.session.look("get", self.path)
         except NoNodeError:
             return None
-        return stat if data in tokens and stat.ephemeralOwner == self.session.id else None
+        return stat if data in tokens and self.session.made(stat) else None
 
     def _clear_doubts(self) -> None:
         """Delete what is left of calls of which nobody knew what had become of them: it would block everybody."""

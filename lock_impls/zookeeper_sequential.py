@@ -115,7 +115,7 @@ class SequentialLock(ZooKeeperLock):
         for name in names:
             if name.startswith(guid):
                 stat = self.session.ask("exists", self._path(name))
-                return name if stat is not None and stat.ephemeralOwner == self.session.id else None
+                return name if stat is not None and self.session.made(stat) else None
         return None
 
     def _wait(self, name: str, deadline: float) -> Held | None:

@@ -257,6 +257,34 @@ def test_a_release_that_did_not_come_through_is_made_good_by_the_next_acquire(lo
     simulated(story)
 
 
+@pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
+def test_who_loses_the_connection_again_while_it_looks_for_its_node_does_not_know(lock: LockClass) -> None:
+    """The node is there, and whose session made it cannot be told: it is not somebody else's for that."""
+
+    def story(where: Endpoints) -> None:
+        mine, other = opened(lock, where)
+        mine.acquire(0)
+        mine.release()
+        answers = iter([True, True, False] if lock is ChubbyLock else [False])
+        patiently = mine.session.patiently
+
+        def loses_one(result: Any) -> Any:
+            answer = patiently(result)
+            return answer if next(answers, True) else no_answer()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(mine.session, "patiently", loses_one)
+            patch.setattr(Session, "id", None)
+            with pytest.raises(Indeterminate):
+                mine.acquire(0.3)
+        assert other.acquire(0) is None
+        assert mine.acquire(TTL_S) is not None
+        mine.release()
+        assert other.acquire(TTL_S) is not None
+
+    simulated(story)
+
+
 def test_a_server_that_is_cut_off_says_for_a_while_that_a_lost_lock_stands() -> None:
     """It answers from what it knows until it gives up the leader, 4 ticks later; a session of 2 ticks is over by then,
     and the lock another's."""
