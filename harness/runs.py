@@ -73,7 +73,7 @@ class Result:
 
 
 def complete(plan: Plan) -> Plan:
-    """The plan with the cluster kind filled in; raises what stands in its way before anything is started."""
+    """The plan with what the lock decides filled in; raises what stands in its way before anything is started."""
     if plan.cluster not in BACKENDS:
         raise UsageError(f"cluster must be one of {', '.join(BACKENDS)}, got {plan.cluster!r}")
     if plan.cluster == "sim" and not patches.SUPPORTED:
@@ -96,7 +96,10 @@ def complete(plan: Plan) -> Plan:
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         refuse_unknown_words(spec, hosts)
-    return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options)
+    settle = plan.settle
+    if not settle and lock.info.overtime:  # who holds for longer is looked at for longer
+        settle = min(plan.time_limit / 2, plan.settle_time + lock.info.overtime)
+    return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
 
 
 def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
@@ -113,10 +116,10 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
         )
     can = [f"--cluster {other}" for other, abilities in BACKENDS.items() if needs(spec) <= abilities(kind)]
     family = [other for other in kinds.kinds(backend) if kinds.KINDS[other].family == kinds.KINDS[kind].family]
-    can += [f"a {other} cluster" for other in family if needs(spec) <= BACKENDS[backend](other)]
+    can += [other for other in family if needs(spec) <= BACKENDS[backend](other)]
     hint = f"{can[0]} can" if can else f"it can: {', '.join(sorted(able))}"
     raise UsageError(
-        f"nemesis {spec.fault!r} needs {', '.join(missing)}, which a {kind} cluster on {backend} cannot do; {hint}"
+        f"nemesis {spec.fault!r} needs {', '.join(missing)}, which {kind} on {backend} cannot do; {hint}"
     )
 
 
@@ -302,7 +305,7 @@ def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dic
         "checkers": {name: verdict.to_json() for name, verdict in verdicts.items()},
         "faults": [msgspec.to_builtins(fault) for fault in story.fault_records(history)],
         "fencing_note": story.fencing_note(plan, history, info.fence),
-        "versions": _versions(),
+        "versions": _versions(kinds.KINDS[plan.kind].family),
     }
 
 
@@ -326,11 +329,22 @@ def _stats(history: History) -> dict[str, Any]:
     }
 
 
+_CLIENTS: Final = {
+    "redis": ("redis", "lupa"),
+    "mysql": ("PyMySQL",),
+    "memcached": ("pymemcache",),
+    "zookeeper": ("kazoo",),
+    "etcd": ("etcd3", "grpcio"),
+    "hazelcast": ("hazelcast-python-client",),
+}
+"""What a run depends on beside the harness, by family: the client library, and what runs Lua scripts on sim."""
+
+
 @cache
-def _versions() -> dict[str, str]:
+def _versions(family: str) -> dict[str, str]:
     """Versions of what decides a run's outcome; the harness with its commit where it runs from a checkout."""
     found = {"python": platform.python_version()}
-    for package in ("lock-harness", "redis", "greenlet", "lupa"):
+    for package in ("lock-harness", "greenlet", *_CLIENTS.get(family, ())):
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]

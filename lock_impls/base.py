@@ -76,7 +76,8 @@ class LockInfo:
     ``options`` are the constructor's own parameters with their defaults, on top of key and ttl. ``on_death`` says what
     frees the lock when its holder dies (``"nothing"``, or what and when), ``outage`` what becomes of it when one server
     is lost, and ``failures`` are those that a command can show. ``overtime`` is by how many seconds a lease may outlast
-    its ttl, of servers that count in whole seconds: a lock that is still taken then is not late.
+    its ttl, where servers count in whole seconds, or others wait after a loss (a lock-delay): a lock that is still
+    taken then is not late.
     """
 
     name: str

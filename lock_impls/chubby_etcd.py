@@ -27,7 +27,7 @@ import time
 from typing import Any, ClassVar
 
 from lock_impls.base import Endpoints, LockError, LockInfo
-from lock_impls.etcd_client import KINDS, PATIENCE_S, Lease, Session
+from lock_impls.etcd_client import KINDS, OVERTIME_S, PATIENCE_S, Lease, Session
 from lock_impls.etcd_mutex import EXPIRED, ON_DEATH, OUTAGE, EtcdMutex, failures, hung_holder
 
 GRACE_S = 3.0
@@ -48,6 +48,7 @@ class ChubbyLock(EtcdMutex):
         options={"grace": GRACE_S, "lock_delay": LOCK_DELAY_S},
         on_death=f"{ON_DEATH}, and the lock-delay",
         outage=OUTAGE,
+        overtime=OVERTIME_S + LOCK_DELAY_S,
         failures=(*failures("chubby-etcd"), hung_holder("chubby-etcd")),
     )
 

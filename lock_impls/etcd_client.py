@@ -43,6 +43,8 @@ LOST: Final = (
 """Statuses after which the request may have been executed; etcd's own "request timed out" is one of them."""
 FAILED: Final = (exceptions.Etcd3Exception, grpc.RpcError)
 """What etcd3 raises."""
+OVERTIME_S: Final = 1.0
+"""By how much a lease may outlast its ttl: it is a whole number of seconds, and the leader looks every half second."""
 T = TypeVar("T")
 
 

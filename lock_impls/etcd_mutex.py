@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
 
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.etcd_client import KINDS, PATIENCE_S, PAUSE_S, WATCH_S, Lease, Members, Session, Unanswered
+from lock_impls.etcd_client import KINDS, OVERTIME_S, PATIENCE_S, PAUSE_S, WATCH_S, Lease, Members, Session, Unanswered
 from lock_impls.etcd_client import await_deletion as deleted_within
 
 ON_DEATH: Final = "the lease: nobody keeps it alive, and it ends after the ttl"
@@ -68,6 +68,7 @@ class EtcdMutex:
         fence=True,
         on_death=ON_DEATH,
         outage=OUTAGE,
+        overtime=OVERTIME_S,
         failures=(*failures("etcd-mutex"), hung_holder("etcd-mutex")),
     )
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from lock_impls.base import Endpoints, Failure, LockInfo
-from lock_impls.etcd_client import KINDS, Lease
+from lock_impls.etcd_client import KINDS, OVERTIME_S, Lease
 from lock_impls.etcd_mutex import ON_DEATH, OUTAGE, EtcdMutex, failures
 
 
@@ -32,6 +32,7 @@ class UnsafeMutex(EtcdMutex):
         options={"keep_alive": False},
         on_death=ON_DEATH,
         outage=OUTAGE,
+        overtime=OVERTIME_S,
         failures=(
             Failure(
                 "etcd-11456",

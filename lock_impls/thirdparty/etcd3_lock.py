@@ -22,7 +22,7 @@ import etcd3
 from etcd3.locks import Lock
 
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.etcd_client import ANSWER_S, FAILED, KINDS, OPTIONS, told, whole_seconds
+from lock_impls.etcd_client import ANSWER_S, FAILED, KINDS, OPTIONS, OVERTIME_S, told, whole_seconds
 from lock_impls.etcd_mutex import OUTAGE
 
 
@@ -36,6 +36,7 @@ class Etcd3Lock:
         kinds=KINDS,
         on_death="the lease: it ends after the ttl",
         outage=f"{OUTAGE}; a client whose own member is lost goes to another after an error",
+        overtime=OVERTIME_S,
         failures=(
             Failure("ttl-overrun", "the work takes longer than the ttl", "harness run etcd3-lock --hold 3.5s"),
             Failure("etcd-pause", "its holder stands still for longer than the lease",

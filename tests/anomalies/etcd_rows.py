@@ -12,7 +12,7 @@ from typing import Final
 from .rows import FENCED, Row, both, spec
 
 MUTANTS: Final = "tests.anomalies.etcd_mutants"
-row = partial(both, kind="etcd", slack=2.0, hold=0.2, rest=0.3, time_limit=10.0)
+row = partial(both, kind="etcd", hold=0.2, rest=0.3, time_limit=10.0)
 LATE_WRITER: Final = (spec("client-pause", "read", client=0, nth=2, for_=5.0),)
 ONE_DELETED: Final = "\x10\x01"
 """In an answer to DeleteRange: field 2, ``deleted``, is 1. (HTTP/2 has frames of its own, lost as easily.)"""

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
+from harness.plan import FaultSpec, Plan
+from harness.runs import run
 from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
 from lock_impls.chubby_etcd import ChubbyLock
 from lock_impls.etcd_client import Lease, Members, Session
@@ -44,6 +46,15 @@ def real_etcd() -> Iterator[Endpoints]:
 @pytest.mark.parametrize(("lock", "prop"), CASES)
 def test_lock_on_real_members(lock: LockClass, prop: conformance.Property, real_etcd: Endpoints) -> None:
     prop(lock, real_etcd)
+
+
+@pytest.mark.parametrize("lock", ["etcd-mutex", "etcd-mutex-unsafe", "chubby-etcd", "etcd3-lock"])
+def test_a_lease_of_whole_seconds_and_a_lock_delay_are_not_late(lock: str) -> None:
+    """1.1 s is 2 s in effect, and more until the leader has looked, or the delay is over."""
+    crash = FaultSpec("client-crash", on="acquire", client=0, nth=2)
+    result = run(Plan(lock=lock, ttl=1.1, hold=0.1, time_limit=10.0, faults=(crash,)))
+    for checker in ("faults", "deadlock", "liveness"):
+        assert result.verdicts[checker].valid is True, result.verdicts[checker].explanation
 
 
 def simulated(story: Story, control: Callable[[Any], None] = lambda cluster: None) -> None:

@@ -13,7 +13,7 @@ from harness.faults.base import Damage, Scene, Seen
 from harness.faults.pause import ClientPause
 from harness.nemesis import default_specs
 from harness.plan import FaultSpec, Plan
-from harness.runs import Result, run
+from harness.runs import Result, complete, run
 from harness.workloads.resource import Reply, Request, Resource
 from lock_impls import catalogue
 
@@ -47,6 +47,15 @@ def test_every_lock_is_valid_without_faults(lock: str, seed: int) -> None:
 def test_every_lock_is_valid_on_replicated_servers(lock: str, kind: str) -> None:
     result = attempt(lock, kind=kind, time_limit=6.0)
     assert result.valid is True, explained(result)
+
+
+def test_what_may_be_late_is_looked_at_for_as_much_longer() -> None:
+    plan = Plan(lock="memcached-token", ttl=2.0, slack=1.0)
+    once = complete(plan)
+    assert once.settle_time == plan.settle_time + 1.0
+    assert complete(once) == once
+    assert complete(msgspec.structs.replace(plan, settle=3.0)).settle_time == 3.0
+    assert complete(msgspec.structs.replace(plan, lock="redis-token")).settle == 0.0
 
 
 @pytest.mark.parametrize("lock", ["redis.lock:Lock", "redis_lock:Lock", "pottery:Redlock"])
