@@ -53,6 +53,7 @@ class ReentrantLock(RowLock):
     def try_lock(self) -> Grant | None:
         try:
             self._insert()
+            self.depth = 0  # what was held had been lost, and its release must not pass for one
         except Busy:
             if not self._is_mine():
                 return None
@@ -74,8 +75,8 @@ class ReentrantLock(RowLock):
     _MINE = "WHERE name = %s AND owner = %s"
 
     def _insert(self) -> None:
-        new = "INSERT INTO reentrant_lock (name, owner, count) VALUES (%s, %s, %s)"
-        self.session.execute(new, self.key, self.owner, self.depth + 1)
+        new = "INSERT INTO reentrant_lock (name, owner, count) VALUES (%s, %s, 1)"
+        self.session.execute(new, self.key, self.owner)
 
     def _is_mine(self) -> bool:
         return bool(self.session.execute(f"SELECT count FROM reentrant_lock {self._MINE}", self.key, self.owner).rows)

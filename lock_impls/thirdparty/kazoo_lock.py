@@ -48,6 +48,7 @@ class KazooLock:
     def __init__(self, session: Session, key: str) -> None:
         self.session = session
         self.lock = Lock(session.client, f"/locks/{key}")
+        self._unread = False  # got, and its fence not read: nobody knows of it, and it would block its own client too
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float) -> Self:
@@ -56,11 +57,19 @@ class KazooLock:
     def acquire(self, timeout: float) -> Grant | None:
         self.session.connect()
         with known_outcome():
+            if self._unread:
+                self.lock.release()
+                self._unread = False
             try:
                 gotten = self.lock.acquire(timeout=timeout) if timeout > 0 else self.lock.acquire(blocking=False)
             except LockTimeout:
                 return None
-            return Grant(fence=self._czxid()) if gotten else None
+            if not gotten:
+                return None
+            self._unread = True
+            grant = Grant(fence=self._czxid())
+            self._unread = False
+            return grant
 
     def _czxid(self) -> int:
         try:

@@ -129,6 +129,20 @@ def test_who_has_lost_the_connection_is_told_at_the_release(lock_class: Any) -> 
     on_sim(story)
 
 
+def test_who_locks_again_what_was_lost_is_told_at_the_outer_release() -> None:
+    def story(cluster: SimCluster, where: Endpoints) -> None:
+        lock, other = ReentrantLock(where, "k", 30.0), ReentrantLock(where, "k", 30.0)
+        assert lock.acquire(0)
+        other.session.execute("DELETE FROM reentrant_lock WHERE name = 'k'")  # as a failover may
+        assert lock.acquire(0)
+        lock.release()
+        assert other.acquire(0)
+        with pytest.raises(LockError, match="not held"):
+            lock.release()
+
+    on_sim(story)
+
+
 def test_a_table_that_somebody_else_makes_meanwhile() -> None:
     """CREATE TABLE ends a transaction: a row that is locked after it is locked for that statement only."""
 

@@ -109,6 +109,21 @@ def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Play) ->
     play(story)
 
 
+def test_a_lock_of_kazoo_whose_fence_could_not_be_read_is_given_back() -> None:
+    def story(where: Endpoints) -> None:
+        mine, other = opened(KAZOO, where)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(mine.session, "again", no_answer)
+            with pytest.raises(Indeterminate):
+                mine.acquire(0)
+        assert other.acquire(0) is None
+        assert mine.acquire(TTL_S) is not None
+        mine.release()
+        assert other.acquire(TTL_S) is not None
+
+    simulated(story)
+
+
 def test_the_number_in_a_name_is_a_fence_while_its_parent_stands(play: Play) -> None:
     def story(where: Endpoints) -> None:
         first, second = opened(SequentialLock, where, fence="sequence")
