@@ -1,7 +1,7 @@
 """The server side of simulated clusters: which hosts, which programs on them, where clients go.
 
-Each family of kinds has a module ``sim_<family>`` with ``ABILITIES``, ``OPTIONS`` and ``build``; only the one that a
-run needs is imported.
+Each family of kinds has a module ``sim_<family>`` with ``abilities`` and ``build``; only the one that a run
+needs is imported.
 """
 
 from __future__ import annotations
