@@ -85,6 +85,7 @@ def refuse_unknown_words(spec: FaultSpec, hosts: list[str]) -> None:
             if name not in hosts:
                 raise unknown_name(f"target of fault {spec.fault!r}", name, [*GROUPS, *hosts])
     _refuse_wrong_role(spec, getattr(fault, "target", ""), fault.roles)
+    _refuse_nobody(spec, fault, hosts)
     if spec.node is not None:
         role = "server" if _is_on_command(spec) else "client"
         causes = [host for host in hosts if role_of(host) == role]
@@ -95,6 +96,16 @@ def refuse_unknown_words(spec: FaultSpec, hosts: list[str]) -> None:
 def _hosts_of(target: str) -> list[str]:
     """The hosts that a target names, none if it is a group's name."""
     return [] if not target or target in (*GROUPS, "resource") else [name.strip() for name in target.split(",")]
+
+
+def _refuse_nobody(spec: FaultSpec, fault: Fault, hosts: list[str]) -> None:
+    """A group without members is refused: a fault that strikes nobody would count as one that did no harm."""
+    roles = [role_of(name) for name in hosts]
+    target = getattr(fault, "target", "")
+    if (target == "sentinels" and "sentinel" not in roles) or (target == "replicas" and roles.count("server") < 2):
+        raise UsageError(f"fault {spec.fault!r}: no host is among {target!r}; there are {', '.join(hosts)}")
+    if "failover" in fault.needs and roles.count("server") < 2:
+        raise UsageError(f"fault {spec.fault!r} needs a replica: two nodes at least")
 
 
 def _refuse_wrong_role(spec: FaultSpec, target: str, roles: tuple[Role, ...]) -> None:

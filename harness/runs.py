@@ -118,9 +118,7 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
     family = [other for other in kinds.kinds(backend) if kinds.KINDS[other].family == kinds.KINDS[kind].family]
     can += [other for other in family if needs(spec) <= BACKENDS[backend](other)]
     hint = f"{can[0]} can" if can else f"it can: {', '.join(sorted(able))}"
-    raise UsageError(
-        f"nemesis {spec.fault!r} needs {', '.join(missing)}, which {kind} on {backend} cannot do; {hint}"
-    )
+    raise UsageError(f"nemesis {spec.fault!r} needs {', '.join(missing)}, which {kind} on {backend} cannot do; {hint}")
 
 
 def choose(plan: Plan) -> tuple[Plan, str]:

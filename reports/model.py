@@ -123,6 +123,13 @@ class RunView:
         return sorted(found, key=lambda found: found.number or 0)
 
 
+def _cluster(cluster: Node) -> Pairs:
+    """What there is of it, beside servers and clients. The hosts that look after servers are sentinels with Redis."""
+    watchers = "sentinels" if cluster.text("kind").startswith("redis") else "manager"
+    named = {name: plain(value) for name, value in cluster.data.items() if name not in ("servers", "clients")}
+    return tuple((watchers if name == "sentinels" else name, text) for name, text in named.items() if text)
+
+
 def load(folder: Path) -> RunView:
     """Read a run folder; raises :class:`ReportError`."""
     if not folder.is_dir():
@@ -146,7 +153,7 @@ def load(folder: Path) -> RunView:
         command=results.text("command"),
         replay=results.text("replay"),
         backend=cluster.text("backend"),
-        cluster=tuple(pair for pair in results.flat("cluster") if pair[0] not in ("servers", "clients")),
+        cluster=_cluster(cluster),
         servers=cluster.texts("servers"),
         clients=cluster.texts("clients"),
         plan=tuple(pair for pair in results.flat("plan") if pair[0] != "faults"),

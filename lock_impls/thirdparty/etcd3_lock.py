@@ -77,7 +77,17 @@ class Etcd3Lock:
             raise (LockError(text) if refused else self._after_error(sent, text)) from error
 
     def _after_error(self, sent: bool, text: str) -> Exception:
-        self._lock.etcd_client.close()
+        client = self._lock.etcd_client
+        client.watcher._watch_stub = _Ended()
+        client.close()
         self._addresses.append(self._addresses.pop(0))
         self._lock.etcd_client = self._connected()
         return Indeterminate(text) if sent else LockError(text)
+
+
+class _Ended:
+    """What the watcher of a closed client finds: etcd3 leaves its thread running, and the next watch on the closed
+    channel would end it with a traceback on stderr."""
+
+    def Watch(self, *_request: Any, **_options: Any) -> Any:  # noqa: N802 - gRPC's own name
+        raise SystemExit

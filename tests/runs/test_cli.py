@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,25 @@ def test_no_fault_is_exit_0_and_json_is_all_there_is_on_stdout(capsys: pytest.Ca
     assert document["versions"]["redis"]
 
 
+def test_the_setting_is_named_in_the_words_of_the_service(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("run", "mysql-unique", "--topology", "replicated", "--time-limit", "2s", "--clients", "2") in (0, 3)
+    capsys.readouterr()
+    versions = json.loads(Path("store/latest/results.json").read_text())["versions"]
+    assert "PyMySQL" in versions
+    assert "redis" not in versions
+    setting = Path("store/latest/report.html").read_text().partition('id="setting"')[2]
+    assert "manager" in setting
+    assert "sentinel" not in setting.partition("Server logs")[0]
+
+
+def test_a_watcher_of_a_lost_member_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """python-etcd3 does not stop its watcher when its client is closed."""
+    ended: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: ended.append(args.exc_type))
+    assert harness("run", "etcd3-lock", "--nemesis", "partition-node", "--time-limit", "15s", "--quiet") == 0
+    assert set(ended) == {SystemExit}, "which threading takes for an end like any other"
+
+
 def test_nobody_competing_is_exit_3_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "redis-token", "--clients", "1", "--time-limit", "5s") == 3
     assert "Nothing was proved." in capsys.readouterr().out
@@ -174,7 +194,7 @@ def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
         (
             ["redlock", "--nemesis", "failover", "--cluster", "sim"],
             2,
-            "needs failover, which a redis-independent cluster on sim cannot do; a redis-sentinel cluster can",
+            "needs failover, which redis-independent on sim cannot do; redis-sentinel can",
         ),
         (["redlock", "--topology", "sentinel"], 2, "redlock runs on redis-independent, not on 'sentinel' ones"),
         (["redlock", "--workload", "mutx"], 2, "unknown workload 'mutx': did you mean mutex?"),

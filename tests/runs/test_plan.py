@@ -151,6 +151,7 @@ HOSTS = ["n1", "n2", "c0", "c1"]
         ),
         (FaultSpec("server-pause", on="acquire", params={"target": "holder"}), "target 'holder' names clients"),
         (FaultSpec("client-crash", at=1, params={"target": "servers"}), "target 'servers' names servers"),
+        (FaultSpec("kill", at=1, params={"target": "sentinels"}), "no host is among 'sentinels'; there are n1, n2, c0"),
         (FaultSpec("kill", on="reply:SET", node="n7"), r"node of fault 'kill' \(a server for this event\) 'n7'"),
         (FaultSpec("kill", on="acquire", node="n1"), r"node of fault 'kill' \(a client for this event\) 'n1'"),
     ],
@@ -158,6 +159,13 @@ HOSTS = ["n1", "n2", "c0", "c1"]
 def test_events_and_targets_that_do_not_exist_are_refused(spec: FaultSpec, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         refuse_unknown_words(spec, HOSTS)
+
+
+@pytest.mark.parametrize("spec", [FaultSpec("failover", at=1), FaultSpec("kill", at=1, params={"target": "replicas"})])
+def test_a_server_alone_has_no_replica(spec: FaultSpec) -> None:
+    refuse_unknown_words(spec, HOSTS)
+    with pytest.raises(UsageError, match=r"needs a replica: two nodes|no host is among 'replicas'"):
+        refuse_unknown_words(spec, ["n1", "c0", "c1"])
 
 
 def test_events_and_targets_that_exist_are_not() -> None:
