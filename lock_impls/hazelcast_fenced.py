@@ -81,6 +81,7 @@ class FencedLock:
         fence=True,
         reentrant=True,
         on_death="the session's time-to-live (5 s here) after its last heartbeat",
+        overtime=4.0,  # a session lives that long, whatever the ttl
         outage="kept by the majority; two of three members lost are a CP group lost",
         failures=(
             Failure(
