@@ -22,13 +22,14 @@ import msgspec
 
 import checkers.catalogue
 from checkers.base import Verdict, merge, run_all
+from lock_impls.base import LockInfo
 
 from . import client_program, story
 from .client_program import find_lock, find_workload
 from .clusters import docker_kinds, kinds, server_options, sim_kinds
 from .clusters.base import Cluster
 from .clusters.sim import SimCluster
-from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
+from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError, unknown_name
 from .history import History, HistoryError, HistoryWriter
 from .nemesis import needs, refuse_overlap, refuse_unknown_words
 from .plan import FaultSpec, Plan, dump, load
@@ -90,6 +91,7 @@ def complete(plan: Plan) -> Plan:
         raise UsageError(f"{plan.lock} runs on {kind}, and that is {kinds.KINDS[kind].about}: --cluster {other}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
+    _refuse_unknown_options(plan, lock.info)
     options = server_options.completed(kind, plan.server_options, plan.cluster)
     nodes = plan.nodes or kinds.default_nodes(kind)
     hosts = kinds.host_names(kind, nodes, plan.clients)
@@ -100,6 +102,13 @@ def complete(plan: Plan) -> Plan:
     if not settle and lock.info.overtime:  # who holds for longer is looked at for longer
         settle = min(plan.time_limit / 2, plan.settle_time + lock.info.overtime)
     return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
+
+
+def _refuse_unknown_options(plan: Plan, info: LockInfo) -> None:
+    """A lock of the catalogue says which options it has; a user's own finds out by itself."""
+    for name in plan.lock_options:
+        if ":" not in plan.lock and name not in info.options:
+            raise unknown_name(f"lock_options of {plan.lock}", name, [*info.options])
 
 
 def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:

@@ -137,7 +137,8 @@ def describe(fault: FaultRecord, origin: int, moment: int) -> str:
     if "rate" in facts:
         return f"the wall clocks of {who} ran {facts['rate']:+.0%} too fast from {at}"
     if "primary_after" in facts:
-        return f"the primary moved from {facts['primary_before']} to {facts['primary_after']} after {at}"
+        moved = f"from {facts['primary_before']} to {facts['primary_after']}"
+        return f"the primary was lost at {at}, and moved {moved} {facts['seconds']:.1f} s later"
     if "keys_before" in facts:
         back = fault.healed_ns is not None and fault.healed_ns <= moment
         empty = facts.get("after_heal", {}).get("wiped") if back else None

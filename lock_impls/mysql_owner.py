@@ -31,7 +31,7 @@ class OwnerLock(RowLock):
         title="INSERT of a unique row with an owner, DELETE by the owner",
         algorithm="INSERT (key, me): duplicate key = busy; DELETE WHERE key AND owner = me.",
         source="article 001",
-        safety="X",
+        safety="E",
         kinds=KINDS,
         on_death="nothing",
         outage="no lock until the server is back; with asynchronous replication, two holders after a failover",

@@ -32,7 +32,7 @@ class ReentrantLock(RowLock):
         title="Reentrant lock: a unique row with owner and count",
         algorithm="INSERT (key, me, 1); duplicate key: if it is mine, SET count; unlock: SET count, at zero DELETE.",
         source="articles 000, 001",
-        safety="X",
+        safety="E",
         kinds=KINDS,
         reentrant=True,
         on_death="nothing",

@@ -31,7 +31,7 @@ class UniqueLock(RowLock):
         title="INSERT of a unique row, DELETE",
         algorithm="INSERT (key): duplicate key = busy; DELETE WHERE key.",
         source="article 000",
-        safety="X",
+        safety="E",
         kinds=KINDS,
         on_death="nothing",
         outage="no lock until the server is back; with asynchronous replication, two holders after a failover",

@@ -9,7 +9,8 @@ elapses, unless refreshed"; nobody refreshes it but its user.
 It talks to one member; after an error of the connection it is given a client of the next.
 Safe for: cutting duplicate work. The key's create revision would be a fence, and the library does not tell it.
 Known failures: pyetcd-missed-delete (the watch begins after the try, at no revision: a release in between is missed),
-pyetcd-refresh-dead, ttl-overrun, etcd-pause, ttl-pause-write, etcd-lease-clock-back, lost-reply-acquire.
+pyetcd-refresh-dead, ttl-overrun, etcd-pause, ttl-pause-write, etcd-lease-clock-back, lost-reply-acquire,
+etcd-stale-unlock (its uuid is made once for the object: a release that is carried out late ends a later hold).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pytest
 from harness.errors import UsageError
 from harness.nemesis import build_fault, default_specs, fault_names, refuse_overlap, refuse_unknown_words
 from harness.plan import FaultSpec, Plan, decode, dump, load, seconds
+from harness.runs import complete
 
 FULL = Plan(
     lock="redlock",
@@ -186,3 +187,11 @@ def test_durations_in_holds_and_params_may_be_text() -> None:
     plan = decode({"lock": "x", "holds": {"c0": "300ms"}, "faults": [jump]})
     assert plan.holds == {"c0": 0.3}
     assert plan.faults[0].params == {"seconds": 90.0}
+
+
+def test_an_option_that_a_lock_has_not_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match="unknown lock_options of chubby-zookeeper 'lock_dealy': did you mean lock_delay"
+    ):
+        complete(Plan(lock="chubby-zookeeper", lock_options={"lock_dealy": 1.0}))
+    complete(Plan(lock="chubby-zookeeper", lock_options={"lock_delay": 1.0}))
