@@ -1,7 +1,7 @@
 """A client library for Chubby cells: sessions, KeepAlives, jeopardy, and calls that survive a change of masters.
 
 Chubby has no public one, so this is ours, after Burrows, "The Chubby lock service for loosely-coupled distributed
-systems", OSDI 2006, sections 2.8 and 2.9. It speaks the lines of JSON of harness/sim/servers/chubby_protocol.py. A
+systems", OSDI 2006, sections 2.8 and 2.9. It speaks the lines of JSON of harness/sim/servers/chubby/protocol.py. A
 :class:`Session` has two connections: one for its KeepAlives, which a thread sends, and one for its calls.
 
 The session's local lease counts from the moment when the KeepAlive was sent that the master answered, and is a little

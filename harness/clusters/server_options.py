@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..errors import UsageError, unknown_name
-from ..sim.servers.redis_config import POLICIES, memory_size
+from ..sim.servers.redis.config import POLICIES, memory_size
 from .kinds import KINDS
 
 PERSISTENCE: Final = {"sim": ("always", "no"), "docker": ("always", "everysec", "no")}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..sim.servers.chubby import ChubbyServer
-from ..sim.servers.chubby_protocol import PORT, commands
+from ..sim.servers.chubby.protocol import PORT, commands
+from ..sim.servers.chubby.server import ChubbyServer
 from .base import Address
 from .kinds import servers as server_names
 from .sim_kinds import MakeHost, OnReply, Servers
@@ -18,7 +18,7 @@ def abilities(kind: str) -> set[str]:  # noqa: ARG001 - there is one kind
 
 def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
     """See :func:`harness.clusters.sim_kinds.build`; ``options`` are those of
-    :class:`harness.sim.servers.chubby.ChubbyServer`."""
+    :class:`harness.sim.servers.chubby.server.ChubbyServer`."""
     names = server_names(nodes)
     hosts = [make(name, "server") for name in names]
     servers = Servers(Address(kind, tuple((name, PORT) for name in names)), commands=commands)

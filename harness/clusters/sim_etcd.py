@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..sim.servers.etcd import CLIENT_PORT, EtcdServer, commands
+from ..sim.servers.etcd.server import CLIENT_PORT, EtcdServer, commands
 from .base import Address
 from .kinds import servers as server_names
 from .sim_kinds import MakeHost, OnReply, Servers
@@ -21,7 +21,7 @@ def abilities(kind: str) -> set[str]:  # noqa: ARG001
 
 def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
     """See :func:`harness.clusters.sim_kinds.build`; ``options`` are those of
-    :class:`harness.sim.servers.etcd.EtcdServer`. Which member leads first depends on the seed."""
+    :class:`harness.sim.servers.etcd.server.EtcdServer`. Which member leads first depends on the seed."""
     hosts = [make(name, "server") for name in server_names(nodes)]
     names = [host.name for host in hosts]
     servers = Servers(Address(kind, tuple((name, CLIENT_PORT) for name in names)), commands=commands)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from ..sim.servers.memcached import MemcachedServer
+from ..sim.servers.memcached.server import MemcachedServer
 from .base import Address
 from .kinds import KINDS
 from .kinds import servers as server_names

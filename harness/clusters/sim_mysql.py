@@ -14,9 +14,9 @@ import re
 from typing import Any, Final
 
 from ..sim.hosts import Host
-from ..sim.servers.mysql import MysqlServer
-from ..sim.servers.mysql_manager import Manager
-from ..sim.servers.mysql_replication import Replication
+from ..sim.servers.mysql.manager import Manager
+from ..sim.servers.mysql.replication import Replication
+from ..sim.servers.mysql.server import MysqlServer
 from .base import Address
 from .kinds import KINDS, sentinels
 from .kinds import servers as server_names

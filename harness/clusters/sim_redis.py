@@ -6,8 +6,8 @@ import re
 from typing import Any, Final
 
 from ..sim.hosts import Host
-from ..sim.servers.redis import RedisServer
-from ..sim.servers.redis_sentinel import SentinelServer
+from ..sim.servers.redis.sentinel import SentinelServer
+from ..sim.servers.redis.server import RedisServer
 from .base import Address
 from .kinds import DOWN_AFTER_MS, FAILOVER_TIMEOUT_MS, QUORUM, REDIS_PORT, SENTINEL_PORT, SERVICE, sentinels
 from .kinds import servers as server_names
@@ -82,5 +82,5 @@ def _sentinel(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) ->
 
 def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:
     """See :func:`harness.clusters.sim_kinds.build`; ``options`` are those of
-    :class:`harness.sim.servers.redis.RedisServer`."""
+    :class:`harness.sim.servers.redis.server.RedisServer`."""
     return (_sentinel if kind == "redis-sentinel" else _independent)(make, kind, nodes, options)

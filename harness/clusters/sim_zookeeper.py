@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..sim.servers.zookeeper import ZooKeeperServer
-from ..sim.servers.zookeeper_jute import commands
-from ..sim.servers.zookeeper_leader import Limits
-from ..sim.servers.zookeeper_quorum import Quorum
+from ..sim.servers.zookeeper.jute import commands
+from ..sim.servers.zookeeper.leader import Limits
+from ..sim.servers.zookeeper.quorum import Quorum
+from ..sim.servers.zookeeper.server import ZooKeeperServer
 from .base import Address
 from .kinds import KINDS
 from .kinds import servers as server_names

@@ -13,7 +13,7 @@ import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
 from harness.faults.partition import between
-from harness.sim.servers.etcd_lock import MESSAGES
+from harness.sim.servers.etcd.lock import MESSAGES
 from lock_impls.etcd_client import FAILED
 from tests.clusters.bench import make, on
 

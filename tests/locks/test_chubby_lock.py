@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.sim.servers.chubby_protocol import PORT
+from harness.sim.servers.chubby.protocol import PORT
 from lock_impls import catalogue
 from lock_impls.base import Grant, Indeterminate, LockError
 from lock_impls.chubby import ChubbyLock

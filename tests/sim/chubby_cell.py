@@ -10,8 +10,8 @@ from typing import Any
 
 from harness.clusters.sim import SimCluster
 from harness.faults.partition import between
-from harness.sim.servers.chubby import ChubbyServer
-from harness.sim.servers.chubby_protocol import PORT
+from harness.sim.servers.chubby.protocol import PORT
+from harness.sim.servers.chubby.server import ChubbyServer
 from lock_impls.chubby_client import Handle, Session
 from tests.clusters.bench import make, on
 

@@ -15,7 +15,7 @@ from harness.sim.hosts import Host
 from harness.sim.kernel import BOOT, SECOND, Kernel
 from harness.sim.network import Network
 from harness.sim.patches import virtual
-from harness.sim.servers.etcd import CLIENT_PORT, EtcdServer
+from harness.sim.servers.etcd.server import CLIENT_PORT, EtcdServer
 
 
 class EtcdWorld:

@@ -13,7 +13,7 @@ import pymysql
 
 from harness.sim import threads
 from harness.sim.hosts import Host
-from harness.sim.servers.mysql import MysqlServer
+from harness.sim.servers.mysql.server import MysqlServer
 from tests.sim.world import World
 
 PATIENCE = 0.06

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.sim.servers.redis_protocol import encode_command
+from harness.sim.servers.redis.protocol import encode_command
 from harness.sim.service import Service
 from tests.sim.redis_stub import StubHost, World
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.sim.servers import chubby, chubby_files, chubby_master, chubby_sessions
-from harness.sim.servers.chubby_master import Master
-from harness.sim.servers.chubby_protocol import ns
-from harness.sim.servers.chubby_replica import Disk, Replica
-from harness.sim.servers.chubby_sessions import Sessions
+from harness.sim.servers.chubby import files, master, server, sessions
+from harness.sim.servers.chubby.master import Master
+from harness.sim.servers.chubby.protocol import ns
+from harness.sim.servers.chubby.replica import Disk, Replica
+from harness.sim.servers.chubby.sessions import Sessions
 from lock_impls.chubby_client import Session
 from tests.anomalies.chubby_mutants import CountsFromTheAnswer, NeverInJeopardy, NoGrace
 from tests.sim import test_chubby as locks
@@ -79,7 +79,7 @@ def a_minority_is_enough(patch: Patch) -> None:
 
 @noticed_by(failover.a_majority_without_disks_elects_nobody)
 def votes_without_a_disk(patch: Patch) -> None:
-    patch.setattr(chubby, "Disk", lambda voter: Disk(voter=True))
+    patch.setattr(server, "Disk", lambda voter: Disk(voter=True))
 
 
 @noticed_by(failover.a_lost_disk_is_filled)
@@ -169,7 +169,7 @@ def forgets_sessions(patch: Patch) -> None:
 
 @noticed_by(failover.keep_alives_wait_at_the_master)
 def answers_keep_alives_at_once(patch: Patch) -> None:
-    patch.setattr(chubby_sessions, "ANSWER_AT", 0.95)
+    patch.setattr(sessions, "ANSWER_AT", 0.95)
 
 
 @noticed_by(failover.keep_alives_wait_at_the_master)
@@ -222,43 +222,43 @@ def a_delay_after_every_end(patch: Patch) -> None:
 
 @noticed_by(locks.sequencers_grow_and_end_with_the_hold)
 def generations_do_not_grow(patch: Patch) -> None:
-    original = chubby_files.granted
+    original = files.granted
 
     def granted(*args: Any) -> Any:
         key, row = original(*args)
         return key, {**row, "generation": 1}
 
-    patch.setattr(chubby_files, "granted", granted)
+    patch.setattr(files, "granted", granted)
 
 
 @noticed_by(locks.sequencers_grow_and_end_with_the_hold)
 def sequencers_without_generation(patch: Patch) -> None:
-    def is_current(rows: chubby_files.Rows, shown: str) -> bool:
+    def is_current(rows: files.Rows, shown: str) -> bool:
         _, mode, name = shown.split(":")
-        row = chubby_files.file_of(rows, name)
+        row = files.file_of(rows, name)
         return row is not None and row["mode"] == mode
 
-    patch.setattr(chubby_files, "is_current", is_current)
+    patch.setattr(files, "is_current", is_current)
 
 
 @noticed_by(locks.sharers_have_one_generation)
 def sharers_exclude_each_other(patch: Patch) -> None:
-    patch.setattr(chubby_files, "compatible", lambda row, mode, handle: row["mode"] == "free")
+    patch.setattr(files, "compatible", lambda row, mode, handle: row["mode"] == "free")
 
 
 @noticed_by(locks.sharers_have_one_generation)
 def the_first_sharer_frees_it(patch: Patch) -> None:
-    original = chubby_files.given_back
+    original = files.given_back
     patch.setattr(
-        chubby_files, "given_back", lambda rows, name, handles, delay=0.0: original(
-            rows, name, list(rows[chubby_files.FILE + name]["holders"]), delay
+        files, "given_back", lambda rows, name, handles, delay=0.0: original(
+            rows, name, list(rows[files.FILE + name]["holders"]), delay
         )
     )  # fmt: skip
 
 
 @noticed_by(locks.one_holder_of_an_exclusive_lock)
 def everybody_gets_it(patch: Patch) -> None:
-    patch.setattr(chubby_files, "compatible", lambda row, mode, handle: True)
+    patch.setattr(files, "compatible", lambda row, mode, handle: True)
 
 
 @noticed_by(locks.one_holder_of_an_exclusive_lock)
@@ -279,7 +279,7 @@ def the_last_waiter_is_first(patch: Patch) -> None:
 
 @noticed_by(locks.a_deleted_file_does_not_begin_again)
 def a_deleted_file_begins_again(patch: Patch) -> None:
-    patch.setattr(chubby_files, "deleted", lambda rows, name: [(chubby_files.FILE + name, None)])
+    patch.setattr(files, "deleted", lambda rows, name: [(files.FILE + name, None)])
 
 
 @noticed_by(failover.a_closed_handle_stays_closed_in_the_new_epoch)
@@ -312,7 +312,7 @@ def ephemeral_files_stay(patch: Patch) -> None:
 
 @noticed_by(failover.ephemeral_files_wait_a_minute_for_their_handles)
 def ephemeral_files_go_at_once(patch: Patch) -> None:
-    patch.setattr(chubby_master, "REOPEN_S", 1.0)
+    patch.setattr(master, "REOPEN_S", 1.0)
 
 
 # The client library.

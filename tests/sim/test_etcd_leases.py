@@ -1,6 +1,6 @@
 """Leases of simulated etcd: who counts, by which clock, and what a new leader does to them.
 
-The figures for moved clocks are those seen on a real 3.4.23: see :mod:`harness.sim.servers.etcd_lessor`.
+The figures for moved clocks are those seen on a real 3.4.23: see :mod:`harness.sim.servers.etcd.lessor`.
 """
 
 from __future__ import annotations

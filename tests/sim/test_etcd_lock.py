@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from harness.sim.servers.etcd_lock import MESSAGES
+from harness.sim.servers.etcd.lock import MESSAGES
 from tests.sim.etcd_world import EtcdWorld, client
 
 

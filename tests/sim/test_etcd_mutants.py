@@ -9,12 +9,12 @@ import pytest
 
 from harness.sim.grpc_channel import SimChannel
 from harness.sim.kernel import SECOND
-from harness.sim.servers import etcd_lessor
-from harness.sim.servers.etcd_apply import Applier
-from harness.sim.servers.etcd_lessor import Lessor
-from harness.sim.servers.etcd_member import Member
-from harness.sim.servers.etcd_raft import Raft
-from harness.sim.servers.etcd_watch import WatchService
+from harness.sim.servers.etcd import lessor
+from harness.sim.servers.etcd.apply import Applier
+from harness.sim.servers.etcd.lessor import Lessor
+from harness.sim.servers.etcd.member import Member
+from harness.sim.servers.etcd.raft import Raft
+from harness.sim.servers.etcd.watch import WatchService
 from tests.sim import test_etcd_client, test_etcd_cluster, test_etcd_leases, test_grpc
 
 real_revoke, real_tick, real_start = Applier._revoke, Raft._tick, Raft.start
@@ -30,7 +30,7 @@ def finds_by_the_monotonic_clock(self: Lessor) -> list[int]:
 
 def looks_at_the_wall_clock_only(self: Lessor, lease: Any) -> int:
     """Whatever the queue finds has expired."""
-    return -1 if self._due[lease.id] > self._clock().wall_ns() + etcd_lessor.RETRY - 1 else 1
+    return -1 if self._due[lease.id] > self._clock().wall_ns() + lessor.RETRY - 1 else 1
 
 
 def extends_nothing(self: Lessor, extend_ns: int) -> None:

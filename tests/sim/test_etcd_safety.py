@@ -12,7 +12,7 @@ import grpc
 import pytest
 from etcd3 import exceptions
 
-from harness.sim.servers.etcd_raft import Raft
+from harness.sim.servers.etcd.raft import Raft
 from tests.sim.etcd_world import EtcdWorld, client
 
 NAMES = ("n1", "n2", "n3")

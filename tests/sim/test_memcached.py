@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.sim.servers.memcached import LONGEST_LINE, MemcachedServer
-from harness.sim.servers.memcached_store import MONTH, Store, chunk_sizes
+from harness.sim.servers.memcached.server import LONGEST_LINE, MemcachedServer
+from harness.sim.servers.memcached.store import MONTH, Store, chunk_sizes
 from tests.sim.redis_client import DirectConn
 from tests.sim.redis_stub import EPOCH_NS, S, StubHost, World
 

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
-from harness.sim.servers.memcached import MemcachedServer
+from harness.sim.servers.memcached.server import MemcachedServer
 from tests.sim.memcached_random import KEYS, Generator
 from tests.sim.redis_client import DirectConn
 from tests.sim.redis_stub import World

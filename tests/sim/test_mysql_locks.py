@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.sim.servers import mysql_locks, mysql_rows, mysql_scan, mysql_transactions
-from harness.sim.servers.mysql_locks import Lock, Outcome
+from harness.sim.servers.mysql import locks, rows, scan, transactions
+from harness.sim.servers.mysql.locks import Lock, Outcome
 from tests.sim.mysql_play import Bench, Step, play_simulated
 
 SETUP = [
@@ -176,31 +176,31 @@ def _gaps_exclude_each_other(patch: pytest.MonkeyPatch) -> None:
     usual = Lock.must_wait_for
 
     def must_wait_for(self: Lock, other: Lock) -> bool:
-        both = self.kind is other.kind is mysql_locks.GAP and self.trx is not other.trx
+        both = self.kind is other.kind is locks.GAP and self.trx is not other.trx
         return both or usual(self, other)
 
     patch.setattr(Lock, "must_wait_for", must_wait_for)
 
 
 def _no_gap_locks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mysql_transactions.Transaction, "read_committed", True)
+    patch.setattr(transactions.Transaction, "read_committed", True)
 
 
 def _no_deadlocks_are_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mysql_locks, "victim", lambda trx: None)
+    patch.setattr(locks, "victim", lambda trx: None)
 
 
 def _time_outs_roll_back_everything(patch: pytest.MonkeyPatch) -> None:
-    usual = mysql_transactions.Transactions.rollback_to
-    patch.setattr(mysql_transactions.Transactions, "rollback_to", lambda self, trx, mark, log: usual(self, trx, 0, 0))
+    usual = transactions.Transactions.rollback_to
+    patch.setattr(transactions.Transactions, "rollback_to", lambda self, trx, mark, log: usual(self, trx, 0, 0))
 
 
 def _snapshots_are_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mysql_transactions.Transactions, "view", lambda self, trx: self.new_view(trx.number))
+    patch.setattr(transactions.Transactions, "view", lambda self, trx: self.new_view(trx.number))
 
 
 def _the_last_comes_first(patch: pytest.MonkeyPatch) -> None:
-    usual = mysql_locks.request
+    usual = locks.request
 
     def request(trx: Any, index: Any, key: Any, mode: Any, kind: Any, **how: Any) -> Lock | None:
         lock = usual(trx, index, key, mode, kind, **how)
@@ -216,41 +216,41 @@ def _the_last_comes_first(patch: pytest.MonkeyPatch) -> None:
             return None
         return lock
 
-    patch.setattr(mysql_locks, "request", request)
+    patch.setattr(locks, "request", request)
 
 
 def _duplicates_are_not_locked(patch: pytest.MonkeyPatch) -> None:
-    def check(self: mysql_rows.Rows, index: Any, row: Any, check: Any) -> Any:
+    def check(self: rows.Rows, index: Any, row: Any, check: Any) -> Any:
         prefix = index.prefix(row)
         key = index.at_least(prefix)
         if key[: len(prefix)] == prefix and not index.entries[key].deleted:
-            raise mysql_rows.Duplicate(index, index.entries[key].record, row)
+            raise rows.Duplicate(index, index.entries[key].record, row)
         yield from ()
         return False
 
-    patch.setattr(mysql_rows.Rows, "_check_unique", check)
+    patch.setattr(rows.Rows, "_check_unique", check)
 
 
 def _only_matching_rows_are_locked(patch: pytest.MonkeyPatch) -> None:
-    usual = mysql_scan.LockingRead._entry
+    usual = scan.LockingRead._entry
 
-    def entry(self: mysql_scan.LockingRead, index: Any, key: Any, kind: Any, mark: int, *, semi: bool) -> Any:
+    def entry(self: scan.LockingRead, index: Any, key: Any, kind: Any, mark: int, *, semi: bool) -> Any:
         row = index.entries[key].record.versions[0].row
         if row is not None and not self.test(row):
             return False
-        return (yield from usual(self, index, key, mysql_locks.REC, mark, semi=semi))
+        return (yield from usual(self, index, key, locks.REC, mark, semi=semi))
 
-    patch.setattr(mysql_scan.LockingRead, "_entry", entry)
+    patch.setattr(scan.LockingRead, "_entry", entry)
 
 
 def _locks_end_with_the_statement(patch: pytest.MonkeyPatch) -> None:
-    usual = mysql_scan.LockingRead.run
+    usual = scan.LockingRead.run
 
-    def run(self: mysql_scan.LockingRead, path: Any) -> Any:
+    def run(self: scan.LockingRead, path: Any) -> Any:
         yield from usual(self, path)
-        mysql_locks.release_all(self.trx)
+        locks.release_all(self.trx)
 
-    patch.setattr(mysql_scan.LockingRead, "run", run)
+    patch.setattr(scan.LockingRead, "run", run)
 
 
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Story]] = [

@@ -10,8 +10,8 @@ import pymysql
 import pytest
 
 from harness.clusters.sim import SimCluster
-from harness.sim.servers import mysql_manager
-from harness.sim.servers.mysql_replication import Replication
+from harness.sim.servers.mysql import manager
+from harness.sim.servers.mysql.replication import Replication
 from tests.clusters.bench import make
 from tests.sim.mysql_play import ask, connect_to
 
@@ -214,7 +214,7 @@ def test_a_replica_that_acknowledges_what_it_has_not_got_is_noticed(monkeypatch:
 
 
 def test_a_manager_that_does_not_rebuild_leaves_two_primaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mysql_manager.Manager, "_follower", lambda self, name: lambda status: None)
+    monkeypatch.setattr(manager.Manager, "_follower", lambda self, name: lambda status: None)
 
     def main(cluster: SimCluster) -> list[Any]:
         first = connect()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.sim.servers.redis import RedisServer
+from harness.sim.servers.redis.server import RedisServer
 from tests.sim.redis_client import Caller, DirectConn, ReplyError
 from tests.sim.redis_stub import World
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.sim.servers.redis import RedisServer
-from harness.sim.servers.redis_protocol import encode_command
+from harness.sim.servers.redis.protocol import encode_command
+from harness.sim.servers.redis.server import RedisServer
 from tests.conftest import Address
 from tests.sim.redis_client import DirectConn, parse, parse_replies
 from tests.sim.redis_random import Generator, Words

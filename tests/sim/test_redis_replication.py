@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.sim.servers.redis import RedisServer
+from harness.sim.servers.redis.server import RedisServer
 from tests.sim.redis_client import Caller
 from tests.sim.redis_stub import MS, S, World
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.sim.servers.redis import RedisServer
-from harness.sim.servers.redis_sentinel import SentinelServer
+from harness.sim.servers.redis.sentinel import SentinelServer
+from harness.sim.servers.redis.server import RedisServer
 from tests.sim.redis_client import Caller
 from tests.sim.redis_stub import S, World
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.sim.servers import zookeeper_jute as jute
+from harness.sim.servers.zookeeper import jute
 from tests.sim.zookeeper_client import Client, Event, Reply, Stat
 from tests.sim.zookeeper_stub import Alone, DirectStream
 

@@ -11,10 +11,10 @@ import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
 from harness.clusters.sim import SimCluster
-from harness.sim.servers import zookeeper_tree
-from harness.sim.servers.zookeeper import ZooKeeperServer
-from harness.sim.servers.zookeeper_prepare import Preparer
-from harness.sim.servers.zookeeper_watches import Watches
+from harness.sim.servers.zookeeper import tree
+from harness.sim.servers.zookeeper.prepare import Preparer
+from harness.sim.servers.zookeeper.server import ZooKeeperServer
+from harness.sim.servers.zookeeper.watches import Watches
 from tests.sim.zookeeper_client import Client, RealStream
 from tests.sim.zookeeper_random import Generator, Play
 from tests.sim.zookeeper_stub import Alone
@@ -95,7 +95,7 @@ def _versions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _children_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper_tree, "java_order", lambda names, capacity: sorted(names))
+    monkeypatch.setattr(tree, "java_order", lambda names, capacity: sorted(names))
 
 
 def _watches_stay(monkeypatch: pytest.MonkeyPatch) -> None:

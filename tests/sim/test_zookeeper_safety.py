@@ -14,9 +14,9 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from harness.clusters.sim import SimCluster
-from harness.sim.servers.zookeeper_disk import Disk
-from harness.sim.servers.zookeeper_follower import Follower
-from harness.sim.servers.zookeeper_leader import Leader
+from harness.sim.servers.zookeeper.disk import Disk
+from harness.sim.servers.zookeeper.follower import Follower
+from harness.sim.servers.zookeeper.leader import Leader
 from tests.sim.zookeeper_world import SERVERS, client, links, others, play, server, together
 
 LASTS = 20.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.sim.servers.zookeeper import ZooKeeperServer
-from harness.sim.servers.zookeeper_leader import Limits
-from harness.sim.servers.zookeeper_quorum import Quorum
+from harness.sim.servers.zookeeper.leader import Limits
+from harness.sim.servers.zookeeper.quorum import Quorum
+from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from tests.sim.redis_stub import StubHost, World
 from tests.sim.zookeeper_client import Client
 

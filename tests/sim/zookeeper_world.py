@@ -7,8 +7,8 @@ from typing import Any
 
 from harness.clusters.base import Checkpoint
 from harness.clusters.sim import SimCluster
-from harness.sim.servers.zookeeper import ZooKeeperServer
-from harness.sim.servers.zookeeper_quorum import Quorum
+from harness.sim.servers.zookeeper.quorum import Quorum
+from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from tests.clusters.bench import make, on
 from tests.sim.zookeeper_client import Client, RealStream
 

@@ -1,0 +1,405 @@
+"""What each statement does, for a session: the table it is about is found, the compiled statement run, the transaction
+ended where the statement ends it.
+
+Statements that change tables' definitions commit first, and wait for transactions that have used the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlglot import expressions as exp
+
+from harness.sim.servers.mysql import schema, sql, variables
+from harness.sim.servers.mysql.errors import INTERRUPTED, KILLED, SqlError
+from harness.sim.servers.mysql.expressions import Compiler, Context, Fn
+from harness.sim.servers.mysql.functions import FUNCTIONS
+from harness.sim.servers.mysql.locks import Outcome, Wait
+from harness.sim.servers.mysql.named_locks import NS_PER_S
+from harness.sim.servers.mysql.parts import Server
+from harness.sim.servers.mysql.protocol import ACCOUNT, LONG, VARSTRING, Field
+from harness.sim.servers.mysql.rows import Rows as RowChanges
+from harness.sim.servers.mysql.select import Rows, Select, compile_select
+from harness.sim.servers.mysql.session import Session, Statement
+from harness.sim.servers.mysql.storage import Table
+from harness.sim.servers.mysql.values import Value, as_text, to_number
+from harness.sim.servers.mysql.write import Change, Done, Insert, compile_change, compile_insert
+
+_KILL: Final = re.compile(r"\s*KILL\s+(?:(?:HARD|SOFT)\s+)?(?:(CONNECTION|QUERY)\s+)?(\d+)\s*;?\s*$", re.IGNORECASE)
+_LEVEL: Final = re.compile(
+    r"\s*SET\s+(?:(SESSION|GLOBAL|LOCAL)\s+)?TRANSACTION\s+ISOLATION\s+LEVEL\s+"
+    r"(READ\s+UNCOMMITTED|READ\s+COMMITTED|REPEATABLE\s+READ|SERIALIZABLE)\s*;?\s*$",
+    re.IGNORECASE,
+)
+_NAMES: Final = re.compile(r"\s*SET\s+(NAMES|CHARACTER\s+SET)\b", re.IGNORECASE)
+_SNAPSHOT: Final = re.compile(r"\s*START\s+TRANSACTION\s+WITH\s+CONSISTENT\s+SNAPSHOT", re.IGNORECASE)
+
+
+def run(session: Session, text: str) -> Statement:
+    """Run one statement; raises SqlError."""
+    word = sql.first_word(text.encode())
+    statement = _STATEMENTS.get(word)
+    if statement is None:
+        raise SqlError(1064, text[:80])
+    session.given_id = None
+    return (yield from statement(session, text))
+
+
+# Statements over rows.
+
+
+def _plan(session: Session, template: str) -> Select | Insert | Change:
+    """The compiled statement, from the table's own cache."""
+    tree = sql.parse(template)
+    table = _table(session, tree)
+    if table is None:
+        return _of_no_table(template)
+    found = table.plans.get(template)
+    if found is None:
+        found = _compiled(tree, template, table)
+        if len(table.plans) > 4096:
+            table.plans.clear()
+        table.plans[template] = found
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _of_no_table(template: str) -> Select | Insert | Change:
+    return _compiled(sql.parse(template), template, None)
+
+
+def _compiled(tree: exp.Expression, template: str, table: Table | None) -> Select | Insert | Change:
+    if isinstance(tree, exp.Select):
+        return compile_select(tree, template, table)
+    if table is None:
+        raise SqlError(1064, template[:80])
+    if isinstance(tree, exp.Insert):
+        return compile_insert(tree, table)
+    if isinstance(tree, exp.Update | exp.Delete):
+        return compile_change(tree, table)
+    raise SqlError(1235, template[:80])
+
+
+def _table(session: Session, tree: exp.Expression) -> Table | None:
+    source: Any = tree.args.get("from_") if isinstance(tree, exp.Select) else tree
+    if source is None:
+        return None
+    node = source.this.this if isinstance(source.this, exp.Schema) else source.this
+    if not isinstance(node, exp.Table):
+        raise SqlError(1235, tree.sql("mysql")[:80])
+    return None if node.name.lower() == "dual" and not node.db else _named(session, node)
+
+
+def _named(session: Session, node: exp.Table) -> Table:
+    schema_name = node.db or session.database
+    if not schema_name:
+        raise SqlError(1046)
+    found = session.server.tables.get(node.name) if schema_name == ACCOUNT else None
+    if found is None:
+        raise SqlError(1146, schema_name, node.name)
+    return found
+
+
+def _select(session: Session, text: str) -> Statement:
+    template, texts = sql.template(text)
+    plan = _plan(session, template)
+    assert isinstance(plan, Select)
+    c = Context(session, texts)
+    yield from _wait_functions(session, c, plan.waiting)
+    if plan.table is None:
+        return plan.result(c, [()])
+    if plan.lock is None and not (session.lasting and session.level() == "SERIALIZABLE"):
+        return plan.result(c, _snapshot(session, plan, c))
+    if plan.lock is None:
+        plan = replace(plan, lock="S")
+    return (yield from _locking_select(session, plan, c))
+
+
+def _snapshot(session: Session, plan: Select, c: Context) -> list[Any]:
+    everyone, table = session.server.transactions, plan.table
+    if not session.lasting or table is None:
+        return plan.snapshot(c, everyone.new_view(0))
+    trx = session.transaction()
+    everyone.use(trx, table)
+    return plan.snapshot(c, everyone.view(trx))
+
+
+def _locking_select(session: Session, plan: Select, c: Context) -> Statement:
+    trx = session.transaction()
+    assert plan.table is not None
+    session.server.transactions.use(trx, plan.table)
+    trx.policy, usual_ns = plan.policy, trx.lock_wait_ns
+    if plan.lock_wait_s is not None:
+        trx.lock_wait_ns = plan.lock_wait_s * NS_PER_S
+        trx.policy = "wait" if plan.lock_wait_s else "nowait"
+    mark = len(trx.undo), len(trx.log)
+    try:
+        rows = yield from plan.read(c, trx)
+        answer = plan.result(c, rows)
+    except SqlError as failure:
+        session.failed(failure, mark)
+        raise
+    finally:
+        trx.policy, trx.lock_wait_ns = "wait", usual_ns
+    if not session.lasting:
+        yield from session.commit()
+    return answer
+
+
+def _wait_functions(session: Session, c: Context, calls: list[tuple[str, list[Fn]]]) -> Generator[Wait, None, None]:
+    """GET_LOCK and SLEEP, in the order they are written."""
+    for name, args in calls:
+        first, *rest = [arg(c) for arg in args]
+        result: Value
+        if name == "SLEEP":
+            wait = Wait(round(max(float(to_number(first)), 0.0) * NS_PER_S))
+            wait.watches = True
+            yield wait
+            if wait.ended is Outcome.KILLED:
+                raise SqlError(INTERRUPTED)
+            result = 0
+        elif first is None or rest[0] is None:
+            result = None
+        else:
+            timeout_s = float(to_number(rest[0]))
+            result = yield from session.server.named.get(session, as_text(first), timeout_s)
+        if session.closing:
+            raise SqlError(INTERRUPTED)
+        c.waited.append(result)
+
+
+def _do(session: Session, text: str) -> Statement:
+    yield from _select(session, re.sub(r"^\s*DO\b", "SELECT", text, flags=re.IGNORECASE))
+    return Done()
+
+
+def _write(session: Session, text: str) -> Statement:
+    template, texts = sql.template(text)
+    plan = _plan(session, template)
+    if isinstance(plan, Select):
+        raise SqlError(1064, text[:80])
+    session.server.refuse_if_read_only()
+    trx = session.transaction()
+    session.server.transactions.use(trx, plan.table)
+    mark = len(trx.undo), len(trx.log)
+    done = Done()
+    try:
+        yield from plan.run(Context(session, texts), RowChanges(session.server.transactions, trx), done)
+    except SqlError as failure:
+        session.failed(failure, mark)
+        raise
+    finally:
+        if done.generated is not None:
+            session.last_insert_id = done.generated
+    if session.given_id is not None:
+        done.insert_id = session.given_id
+    if not session.lasting:
+        yield from session.commit()
+    return done
+
+
+# Transactions and the session.
+
+
+def _begin(session: Session, text: str) -> Statement:
+    yield from session.commit()
+    session.explicit = True
+    session.next_level = session.level()  # what SET SESSION says from now on is for the next one
+    if _SNAPSHOT.match(text):
+        session.server.transactions.view(session.transaction())
+    return Done()
+
+
+def _commit(session: Session, text: str) -> Statement:  # noqa: ARG001
+    yield from session.commit()
+    return Done()
+
+
+def _rollback(session: Session, text: str) -> Statement:
+    if re.search(r"\bTO\b", text, re.IGNORECASE):
+        raise SqlError(1235, "SAVEPOINT")
+    session.rollback()
+    yield from ()
+    return Done()
+
+
+def _kill(session: Session, text: str) -> Statement:
+    yield from ()
+    found = _KILL.match(text)
+    if found is None:
+        raise SqlError(1064, text[:80])
+    target = session.server.session(int(found[2]))
+    if target is None:
+        raise SqlError(1094, found[2])
+    query_only = (found[1] or "").upper() == "QUERY"
+    if target is session:
+        session.closing = not query_only
+        raise SqlError(INTERRUPTED if query_only else KILLED)
+    target.kill(query_only=query_only)
+    return Done()
+
+
+def _use(session: Session, text: str) -> Statement:
+    yield from ()
+    name = text.split(None, 1)[1].strip(" ;`\n") if len(text.split(None, 1)) > 1 else ""
+    if name != ACCOUNT:
+        raise SqlError(1049, name)
+    session.database = name
+    return Done()
+
+
+def _set(session: Session, text: str) -> Statement:
+    level = _LEVEL.match(text)
+    if level is not None:
+        _set_level(session, level)
+        return Done()
+    if _NAMES.match(text):
+        return Done()
+    template, texts = sql.template(text)
+    tree = sql.parse(template)
+    c = Context(session, texts)
+    for item in tree.expressions:
+        yield from _assign(session, c, item)
+    return Done()
+
+
+def _set_level(session: Session, found: re.Match[str]) -> None:
+    words = " ".join(found[2].upper().split())
+    scope = (found[1] or "").upper()
+    if scope == "GLOBAL":
+        session.server.variables["tx_isolation"] = words.replace(" ", "-")
+    elif scope:
+        session.variables["tx_isolation"] = words.replace(" ", "-")
+    else:
+        session.next_level = words  # type: ignore[assignment]
+
+
+def _assign(session: Session, c: Context, item: exp.SetItem) -> Generator[Wait, None, None]:
+    node = item.this
+    if not isinstance(node, exp.EQ):
+        raise SqlError(1064, item.sql("mysql"))
+    target = node.this
+    if isinstance(target, exp.Parameter):
+        session.user_variables[target.name] = Compiler([], [], FUNCTIONS).compile(node.expression)(c)
+        return
+    name = variables.known(target.name)
+    scope = str(item.args.get("kind") or target.args.get("kind") or "").lower()
+    value = variables.checked(name, _setting(session, c, name, node.expression))
+    if scope == "global" or variables.is_global(name):
+        session.server.variables[name] = value
+        return
+    before = session.variables["autocommit"]
+    session.variables[name] = value
+    if name == "innodb_lock_wait_timeout" and session.trx is not None:
+        session.trx.lock_wait_ns = round(to_number(value) * NS_PER_S)
+    if name == "autocommit" and value and not before:
+        yield from session.commit()
+
+
+def _setting(session: Session, c: Context, name: str, node: Any) -> Value:
+    word = node.name if isinstance(node, exp.Column | exp.Var) else ""
+    if word.upper() == "DEFAULT":
+        return session.server.variables[name]
+    return word if word else Compiler([], [], FUNCTIONS).compile(node)(c)
+
+
+def _show(session: Session, text: str) -> Statement:  # noqa: ARG001
+    yield from ()
+    words = text.upper().split()
+    if words[1].rstrip(";") in ("WARNINGS", "ERRORS"):
+        return Rows([Field("Level", VARSTRING), Field("Code", LONG), Field("Message", VARSTRING)], [])
+    raise SqlError(1235, text[:80])
+
+
+# Definitions.
+
+
+def _create(session: Session, text: str) -> Statement:
+    template, texts = sql.template(text)
+    tree = sql.parse(sql.filled(template, [value.replace("'", "''") for value in texts]))
+    assert isinstance(tree, exp.Create)
+    if tree.args.get("kind") in ("DATABASE", "SCHEMA") and tree.args.get("exists"):
+        return Done()
+    yield from session.commit()
+    session.server.refuse_if_read_only()
+    table = schema.create(tree)
+    if table.name in session.server.tables:
+        if tree.args.get("exists"):
+            return Done()
+        raise SqlError(1050, table.name)
+    session.server.tables[table.name] = table
+    yield from session.server.define(text)
+    return Done()
+
+
+def _drop(session: Session, text: str) -> Statement:
+    tree = sql.parse(text)
+    assert isinstance(tree, exp.Drop)
+    nodes = [tree.this] if tree.args.get("tables") is None else tree.args["tables"]
+    yield from session.commit()
+    session.server.refuse_if_read_only()
+    missing = []
+    for node in nodes:
+        table = session.server.tables.get(node.name)
+        if table is None:
+            missing.append(f"{ACCOUNT}.{node.name}")
+            continue
+        yield from session.server.exclusive(table)
+        session.server.tables.pop(node.name, None)
+    yield from session.server.define(text)
+    if missing and not tree.args.get("exists"):
+        raise SqlError(1051, ",".join(missing))
+    return Done()
+
+
+def _truncate(session: Session, text: str) -> Statement:
+    tree = sql.parse(text)
+    assert isinstance(tree, exp.TruncateTable)
+    yield from session.commit()
+    session.server.refuse_if_read_only()
+    for node in tree.expressions:
+        table = _named(session, node)
+        yield from session.server.exclusive(table)
+        table.clear()
+    yield from session.server.define(text)
+    return Done()
+
+
+def redefine(server: Server, text: str) -> None:
+    """Do to a replica's tables what a statement did to the primary's."""
+    template, texts = sql.template(text)
+    tree: Any = sql.parse(sql.filled(template, [value.replace("'", "''") for value in texts]))
+    if isinstance(tree, exp.Create):
+        table = schema.create(tree)
+        server.tables.setdefault(table.name, table)
+    elif isinstance(tree, exp.Drop):
+        for node in [tree.this] if tree.args.get("tables") is None else tree.args["tables"]:
+            server.tables.pop(node.name, None)
+    else:
+        for node in tree.expressions:
+            if node.name in server.tables:
+                server.tables[node.name].clear()
+
+
+_STATEMENTS: Final[dict[str, Callable[[Session, str], Statement]]] = {
+    "SELECT": _select,
+    "DO": _do,
+    "INSERT": _write,
+    "UPDATE": _write,
+    "DELETE": _write,
+    "BEGIN": _begin,
+    "START": _begin,
+    "COMMIT": _commit,
+    "ROLLBACK": _rollback,
+    "KILL": _kill,
+    "USE": _use,
+    "SET": _set,
+    "SHOW": _show,
+    "CREATE": _create,
+    "DROP": _drop,
+    "TRUNCATE": _truncate,
+}

@@ -1,0 +1,137 @@
+"""The configuration that CONFIG GET and SET know
+(https://redis.io/docs/latest/operate/oss_and_stack/management/config/).
+
+Only what something here or a client reads. Replication values are those of the project's real clusters
+(repl-timeout 5, repl-ping-replica-period 1, no diskless delay), not Redis' own defaults of 60, 10 and 5.
+"""
+
+from __future__ import annotations
+
+from harness.sim.servers.redis.protocol import Failure
+from harness.sim.servers.redis.values import glob, to_integer
+
+POLICIES = ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"]
+POLICIES += ["allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]
+
+_DEFAULTS = {
+    "maxmemory": "0",
+    "maxmemory-policy": "noeviction",
+    "maxmemory-samples": "5",
+    "min-replicas-to-write": "0",
+    "min-replicas-max-lag": "10",
+    "repl-timeout": "5",
+    "repl-ping-replica-period": "1",
+    "replica-priority": "100",
+    "replica-read-only": "yes",
+    "replica-serve-stale-data": "yes",
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "save": "",
+    "databases": "16",
+    "timeout": "0",
+    "hz": "10",
+    "port": "6379",
+    "bind": "* -::*",
+    "maxclients": "10000",
+    "notify-keyspace-events": "",
+    "proto-max-bulk-len": "536870912",
+    "lua-time-limit": "5000",
+}
+_CHOICES = {
+    "maxmemory-policy": POLICIES,
+    "replica-read-only": ["yes", "no"],
+    "replica-serve-stale-data": ["yes", "no"],
+    "appendonly": ["yes", "no"],
+    "appendfsync": ["everysec", "always", "no"],
+}
+_ALIASES = {
+    "min-slaves-to-write": "min-replicas-to-write",
+    "min-slaves-max-lag": "min-replicas-max-lag",
+    "slave-priority": "replica-priority",
+    "slave-read-only": "replica-read-only",
+    "slave-serve-stale-data": "replica-serve-stale-data",
+    "repl-ping-slave-period": "repl-ping-replica-period",
+}
+_IMMUTABLE = {"databases"}
+_TEXTS = {"save", "bind", "notify-keyspace-events"}
+_UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 1 << 20, "g": 10**9, "gb": 1 << 30}
+
+
+def memory_size(text: str) -> int | None:
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = _UNITS.get(text[len(digits) :].lower())
+    return int(digits) * unit if unit and digits.isdigit() else None
+
+
+class Config:
+    def __init__(self, **given: object) -> None:
+        self._values = dict(_DEFAULTS)
+        for name, value in given.items():
+            self._values[name.replace("_", "-")] = str(value)
+        self._numbers: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def number(self, name: str) -> int:
+        if name not in self._numbers:
+            self._numbers[name] = int(self._values[name])
+        return self._numbers[name]
+
+    def copy(self) -> Config:
+        return Config(**self._values)
+
+    def matching(self, patterns: list[bytes]) -> dict[str, str]:
+        """What CONFIG GET shows; an old name is shown when asked for by that name."""
+        known = {**self._values, **{old: self._values[new] for old, new in _ALIASES.items()}}
+        shown = {}
+        for pattern in patterns:
+            for name, value in known.items():
+                if glob(pattern.lower()).fullmatch(name.encode()):
+                    shown[name] = value
+        return shown
+
+    def assign(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        """CONFIG SET: all or nothing."""
+        checked: dict[str, str] = {}
+        for raw_name, raw_value in pairs:
+            asked = raw_name.decode(errors="replace").lower()
+            name = _ALIASES.get(asked, asked)
+            if name not in self._values:
+                raise Failure(b"ERR Unknown option or number of arguments for CONFIG SET - '%b'" % raw_name)
+            if name in checked:
+                raise _refused(asked, "duplicate parameter")
+            checked[name] = _checked(asked, name, raw_value)
+        self._values.update(checked)
+        self._numbers.clear()
+
+
+def _refused(name: str, why: str) -> Failure:
+    return Failure(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}".encode())
+
+
+def _checked(asked: str, name: str, raw: bytes) -> str:
+    text = raw.decode(errors="replace")
+    if name in _IMMUTABLE:
+        raise _refused(asked, "can't set immutable config")
+    if name == "maxmemory":
+        size = memory_size(text)
+        if size is None:
+            raise _refused(asked, "argument must be a memory value")
+        return str(size)
+    if name in _CHOICES:
+        return _choice(asked, _CHOICES[name], text.lower())
+    if name in _TEXTS:
+        return text
+    try:
+        return str(to_integer(raw))
+    except Failure:
+        raise _refused(asked, "argument couldn't be parsed into an integer") from None
+
+
+def _choice(asked: str, choices: list[str], text: str) -> str:
+    if text in choices:
+        return text
+    if choices == ["yes", "no"]:
+        raise _refused(asked, "argument must be 'yes' or 'no'")
+    raise _refused(asked, "argument(s) must be one of the following: " + ", ".join(choices))

@@ -1,0 +1,142 @@
+"""The command loop of a Redis: who may run what, and what is evicted to make room.
+
+Stands for processCommand in server.c of Redis 7.0, and for evict.c. It knows no command by itself:
+families of commands are tables of :class:`Command`, and :mod:`harness.sim.servers.redis.server` puts them together.
+"""
+
+from __future__ import annotations
+
+from harness.sim.servers.redis.memory import Memory
+from harness.sim.servers.redis.protocol import (
+    NOREPLICAS,
+    OOM,
+    QUEUED,
+    READONLY,
+    Failure,
+    Reply,
+    unknown_command,
+    unknown_subcommand,
+    wrong_arity,
+)
+from harness.sim.servers.redis.state import (
+    DENY_OOM,
+    IN_PUBSUB,
+    UNQUEUED,
+    WRITE,
+    Client,
+    Command,
+    Server,
+)
+
+
+class Engine(Server):
+    """The rules."""
+
+    # Running commands
+
+    def lookup(self, args: list[bytes]) -> Command:
+        """The command, or its subcommand, checked for the number of arguments."""
+        command = self.commands.get(args[0]) or self.commands.get(args[0].lower())
+        if command is None:
+            raise unknown_command(args)
+        name = command.name
+        if command.subcommands is not None and len(args) > 1:
+            sub = command.subcommands.get(args[1].lower())
+            if sub is None:
+                raise unknown_subcommand(args[0], args[1])
+            command, name = sub, name + b"|" + sub.name
+        if not command.accepts(args):
+            raise wrong_arity(name)
+        return command
+
+    def execute(self, client: Client, args: list[bytes]) -> Reply:
+        """One command of a client, to its reply."""
+        self.commands_run += 1
+        try:
+            command = self.commands.get(args[0])
+            if command is None or command.subcommands is not None or not command.accepts(args):
+                command = self.lookup(args)
+            if self.guarded:
+                self.guard(client, command)
+            if client.queued is not None or (client.channels or client.patterns):
+                return self._restricted(client, command, args)
+            return self.call(client, command, args)
+        except Failure as failure:
+            return self._rejected(client, args, failure)
+
+    def _restricted(self, client: Client, command: Command, args: list[bytes]) -> Reply:
+        if (client.channels or client.patterns) and not client.resp3 and not command.flags & IN_PUBSUB:
+            raise Failure(
+                b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET"
+                b" are allowed in this context" % command.name
+            )
+        if client.queued is not None and not command.flags & UNQUEUED:
+            client.queued.append((command, args))
+            return QUEUED
+        return self.call(client, command, args)
+
+    def _rejected(self, client: Client, args: list[bytes], failure: Failure) -> Failure:
+        self.count("total_error_replies")
+        name = args[0].lower()
+        if name == b"exec" and (client.queued is not None or len(args) > 1):
+            self.end_transaction(client)
+            return Failure(b"EXECABORT Transaction discarded because of: " + failure.text.removeprefix(b"ERR "))
+        if client.queued is None:
+            return failure
+        if name not in (b"multi", b"watch"):
+            client.queue_broken = True
+        return failure
+
+    # Guards
+
+    def refresh_guards(self) -> None:
+        """Recompute which commands need a second look; zero in the usual case."""
+        limited = int(self.config.number("maxmemory") > 0)
+        wary = self.is_replica or self.config.number("min-replicas-to-write") > 0
+        self.guarded = (DENY_OOM if limited else 0) | (WRITE if wary else 0)
+        if limited and self.memory is None:
+            self.memory = Memory(self.databases, self.now_ms)
+        elif not limited:
+            self.memory = None
+
+    def guard(self, client: Client, command: Command) -> None:
+        if self.applying:
+            return
+        flags = command.flags
+        if command.name == b"exec" and client.queued:
+            for queued, _ in client.queued:
+                flags |= queued.flags & (WRITE | DENY_OOM)
+        if self.memory is not None:
+            self.out_of_memory = not self.make_room()
+            in_multi = client.queued is not None and not command.flags & UNQUEUED
+            if self.out_of_memory and (flags & DENY_OOM or in_multi):
+                self.log_refusal()
+                raise Failure(OOM)
+        if flags & WRITE:
+            self.guard_write()
+
+    def guard_write(self) -> None:
+        if self.is_replica:
+            if not self.applying and self.config["replica-read-only"] == "yes":
+                raise Failure(READONLY)
+        elif 0 < self.config.number("min-replicas-to-write") > self.good_replicas():
+            raise Failure(NOREPLICAS)
+
+    def make_room(self) -> bool:
+        """Evict until the data fits; False if it cannot. A replica leaves eviction to its primary."""
+        assert self.memory is not None
+        limit = self.config.number("maxmemory")
+        while self.memory.used > limit and not self.is_replica:
+            samples = self.config.number("maxmemory-samples")
+            policy = self.config["maxmemory-policy"]
+            where = self.memory.victim(policy, samples, self.host.rng)
+            if where is None:
+                return False
+            db, key = where
+            db.forget(key)
+            db.signal(key)
+            self.count("evicted_keys")
+            name = key.decode(errors="backslashreplace")
+            self.log_first("eviction", f"Evicted key '{name}' of db{db.index}, more than maxmemory in use ({policy})")
+            self.propagate(db.index, [b"DEL", key])
+        return True
