@@ -163,6 +163,9 @@ class LeaderLoss(Failover, frozen=True):
     schedule: ClassVar[dict[str, Any]] = {"every": 12.0, "for": 5.0}
     companions: ClassVar[tuple[dict[str, Any], ...]] = ()
 
+    patience: float = 20.0
+    """A ZooKeeper that votes may wait 5 s for a connection to one that is frozen, and vote again."""
+
 
 def _await_new_primary(scene: Scene, old: str, patience: float) -> str | None:
     deadline = time.monotonic() + patience
