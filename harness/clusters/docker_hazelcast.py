@@ -140,17 +140,33 @@ class Family(RealServers):
         size = _group_size(len(self.data_hosts))
         return self.answers(host) and bool(groups) and all(group and len(group["members"]) == size for group in groups)
 
+    @property
+    def stages(self) -> list[list[str]]:
+        """One after the other: members that start at once may each found a cluster of its own. When these merge, one
+        gets another identity, and the CP subsystem has lost a member before it began."""
+        return [[name] for name in self.data_hosts]
+
     def await_stage(self, hosts: list[str]) -> None:
         """The group of the locks is made when it is first asked for, which takes seconds: it is asked for here. Members
         that have just found each other may refuse it for a moment."""
-        super().await_stage(hosts)
-        if not hosts:
-            return
         deadline = time.monotonic() + self.START
+        there = self.data_hosts.index(hosts[-1]) + 1
+        while self._joined(hosts[-1]) < there:
+            if time.monotonic() >= deadline:
+                raise EnvironmentLacking(f"{hosts[-1]} has not joined within {self.START:g} s; see the servers' logs")
+            time.sleep(0.05)
+        if there < len(self.data_hosts):
+            return
+        super().await_stage(self.data_hosts)
         while (refused := self._make_group()) is not None:
             if time.monotonic() >= deadline:
                 raise EnvironmentLacking(f"the CP group of the locks was not formed: {refused}")
             time.sleep(0.2)
+
+    def _joined(self, host: str) -> int:
+        """How many members are in the cluster that it is in; 0 if it does not answer."""
+        told = self._ask(host, "rest/cluster")
+        return len(told["members"]) if told else 0
 
     def _make_group(self) -> str | None:
         """Why it could not be made, None if it is there."""
