@@ -38,7 +38,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError, LockInfo, LockLookupError
-from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, open_client, poll
+from lock_impls.polling import poll
+from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, open_client
 
 REDIS_NAMES: Final = ("redis", "redis_client", "client", "conn", "connection")
 NODES_NAMES: Final = ("nodes", "masters", "clients")

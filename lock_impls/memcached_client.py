@@ -6,10 +6,9 @@ A lock on one key derives from :class:`MemcachedLock` and writes its two halves,
 from __future__ import annotations
 
 import math
-import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Self
 
@@ -17,14 +16,13 @@ from pymemcache.client.base import Client as PymemcacheClient
 from pymemcache.exceptions import MemcacheError, MemcacheUnexpectedCloseError
 
 from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from lock_impls.polling import poll
 
 KINDS: Final = ("memcached",)
 TIMEOUT_S: Final = 1.0
 """pymemcache's own is none at all: it would wait for ever."""
 OVERTIME_S: Final = 1.0
 """By how much a lease may outlast its ttl; see :attr:`MemcachedLock.expiry`."""
-RETRY_DELAY_S: Final = 0.1
-"""Mean pause between two tries for a busy lock."""
 
 
 class Unreachable(MemcacheError):  # type: ignore[misc]
@@ -56,17 +54,6 @@ def known_outcome() -> Iterator[None]:
         raise Indeterminate(f"a request was not answered: {type(error).__name__}: {error}") from error
     except MemcacheError as error:
         raise LockError(f"{type(error).__name__}: {error}") from error
-
-
-def poll(attempt: Callable[[], Grant | None], timeout: float) -> Grant | None:
-    """Tries at least once and then until ``timeout``, with a pause of 0.5 to 1.5 delays between two tries."""
-    deadline = time.monotonic() + timeout
-    while (grant := attempt()) is None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            return None
-        time.sleep(min(remaining, RETRY_DELAY_S * (0.5 + random.random())))
-    return grant
 
 
 class MemcachedLock(ABC):

@@ -6,10 +6,8 @@ in SQL; one that belongs to a connection (``FOR UPDATE``, ``GET_LOCK``) uses :cl
 
 from __future__ import annotations
 
-import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
@@ -18,12 +16,11 @@ from pymysql.connections import Connection
 from pymysql.constants import CR, ER
 
 from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from lock_impls.polling import poll
 
 KINDS: Final = ("mysql-single", "mysql-replicated")
 TIMEOUT_S: Final = 1.0
 """What a user would set: PyMySQL itself waits for answers for ever."""
-RETRY_DELAY_S: Final = 0.1
-"""Mean pause between two tries for a busy lock."""
 CONNECTION_KILLED: Final = 1927
 """MariaDB's ER_CONNECTION_KILLED."""
 _UNSURE: Final = frozenset({ER.QUERY_INTERRUPTED, ER.SERVER_SHUTDOWN, CONNECTION_KILLED})
@@ -152,26 +149,6 @@ def span(seconds: float) -> str:
     return f"{sign}{minutes // 60:02}:{minutes % 60:02}:{rest // 1_000_000:02}.{rest % 1_000_000:06}"
 
 
-def poll(attempt: Callable[[], Grant | None], timeout: float) -> Grant | None:
-    """Tries at least once and then until ``timeout``, with a pause of 0.5 to 1.5 delays between two tries. A try that
-    reached no server is worth another one; if the last one did not either, that is raised."""
-    deadline = time.monotonic() + timeout
-    while True:
-        unreachable = None
-        try:
-            grant = attempt()
-        except Unreachable as error:
-            grant, unreachable = None, error
-        if grant is not None:
-            return grant
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            if unreachable is not None:
-                raise unreachable
-            return None
-        time.sleep(min(remaining, RETRY_DELAY_S * (0.5 + random.random())))
-
-
 class RowLock(ABC):
     """A lock that is a row of a table. ``try_lock`` and ``unlock`` are the lock; the rest is the seam."""
 
@@ -197,7 +174,7 @@ class RowLock(ABC):
         """Gives the lock back; False when the table (or the lock itself) says that it was not held."""
 
     def acquire(self, timeout: float) -> Grant | None:
-        return poll(self._try, timeout)
+        return poll(self._try, timeout, worth_another=Unreachable)
 
     def _try(self) -> Grant | None:
         try:

@@ -21,7 +21,8 @@ import time
 from typing import Any, ClassVar, Final, Self
 
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.mysql_client import KINDS, Busy, NoTable, Session, poll
+from lock_impls.mysql_client import KINDS, Busy, NoTable, Session, Unreachable
+from lock_impls.polling import poll
 
 LONGEST_WAIT_S: Final = 3
 """Of one statement: who waits for long in a server learns late that it is gone."""
@@ -59,7 +60,7 @@ class ForUpdateLock:
 
     def acquire(self, timeout: float) -> Grant | None:
         deadline = time.monotonic() + timeout
-        return poll(lambda: self._try(deadline - time.monotonic()), timeout)
+        return poll(lambda: self._try(deadline - time.monotonic()), timeout, worth_another=Unreachable)
 
     def _try(self, patience: float) -> Grant | None:
         """One statement, which waits in the server for whole seconds; what is left of the patience is for further

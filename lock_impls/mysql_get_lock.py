@@ -20,7 +20,8 @@ import time
 from typing import Any, ClassVar, Final, Self
 
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.mysql_client import KINDS, Session, poll
+from lock_impls.mysql_client import KINDS, Session, Unreachable
+from lock_impls.polling import poll
 
 LONGEST_WAIT_S: Final = 3.0
 """Of one statement: who waits for long in a server learns late that it is gone."""
@@ -58,7 +59,7 @@ class GetLock:
 
     def acquire(self, timeout: float) -> Grant | None:
         deadline = time.monotonic() + timeout
-        return poll(lambda: self._try(deadline - time.monotonic()), timeout)
+        return poll(lambda: self._try(deadline - time.monotonic()), timeout, worth_another=Unreachable)
 
     def _try(self, patience: float) -> Grant | None:
         if not self.session.connected:

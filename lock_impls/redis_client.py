@@ -6,10 +6,9 @@ A lock on one key derives from :class:`RedisLock` and writes its two halves, ``t
 from __future__ import annotations
 
 import math
-import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Self
 
@@ -19,14 +18,13 @@ from redis.exceptions import BusyLoadingError, ReadOnlyError
 from redis.sentinel import Sentinel
 
 from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from lock_impls.polling import poll
 
 SINGLE_KEY_KINDS: Final = ("redis-single", "redis-sentinel")
 
 OPTIONS: Final[Mapping[str, Any]] = {"decode_responses": True, "socket_timeout": 1.0, "socket_connect_timeout": 1.0}
 """What a user would set (redis-py's own time-outs are 5 s). Its retries are left as they are."""
 
-RETRY_DELAY_S: Final = 0.1
-"""Mean pause between two tries for a busy lock."""
 
 # The documented way to delete only one's own key (Redis documentation, "SET", "Distributed locks").
 COMPARE_AND_DELETE: Final = """
@@ -119,17 +117,6 @@ def unanswered(clients: tuple[Client, ...]) -> int:
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def poll(attempt: Callable[[], Grant | None], timeout: float, retry_delay_s: float = RETRY_DELAY_S) -> Grant | None:
-    """Tries at least once and then until ``timeout``, with a pause of 0.5 to 1.5 delays between two tries."""
-    deadline = time.monotonic() + timeout
-    while (grant := attempt()) is None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            return None
-        time.sleep(min(remaining, retry_delay_s * (0.5 + random.random())))
-    return grant
 
 
 class RedisLock(ABC):

@@ -25,7 +25,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.redis_client import COMPARE_AND_DELETE, Client, poll
+from lock_impls.polling import poll
+from lock_impls.redis_client import COMPARE_AND_DELETE, Client
 from lock_impls.redis_failures import EXPIRES, overrun
 
 RETRY_DELAY_S: Final = 0.2

@@ -11,7 +11,8 @@ from typing import Any, Self
 import redlock as redlock_py
 
 from lock_impls.base import Endpoints, Grant, Indeterminate, LockError
-from lock_impls.redis_client import Client, poll
+from lock_impls.polling import poll
+from lock_impls.redis_client import Client
 from lock_impls.redis_fenced import FencedLock
 from lock_impls.redis_getset import GetsetLock
 from lock_impls.redis_token import TokenLock

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
-from lock_impls import redis_client
+from lock_impls import polling
 from lock_impls.base import Indeterminate, LockError
 from lock_impls.redis_client import COMPARE_AND_DELETE, Client
 from lock_impls.redis_fenced import FencedLock
@@ -329,9 +329,9 @@ def test_client_counts_lost_answers_of_pipelines(monkeypatch: pytest.MonkeyPatch
 
 def test_poll_tries_once_without_time_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[float] = []
-    assert redis_client.poll(lambda: tries.append(time.monotonic()), 0) is None
+    assert polling.poll(lambda: tries.append(time.monotonic()), 0) is None
     assert len(tries) == 1
     began = time.monotonic()
-    assert redis_client.poll(lambda: tries.append(time.monotonic()), 0.25) is None
+    assert polling.poll(lambda: tries.append(time.monotonic()), 0.25) is None
     assert 0.25 <= time.monotonic() - began < 0.5
     assert 3 <= len(tries) - 1 <= 7

@@ -1,0 +1,39 @@
+"""Waiting for a busy lock by trying again, for locks whose service does not tell when it is free."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from lock_impls.base import Grant
+
+RETRY_DELAY_S: Final = 0.1
+"""Mean pause between two tries for a busy lock."""
+
+
+def poll(
+    attempt: Callable[[], Grant | None],
+    timeout: float,
+    retry_delay_s: float = RETRY_DELAY_S,
+    *,
+    worth_another: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Grant | None:
+    """Tries at least once and then until ``timeout``, with a pause of 0.5 to 1.5 delays between two tries. A try that
+    ends in an error ``worth_another`` is followed by one; the last one's is raised."""
+    deadline = time.monotonic() + timeout
+    while True:
+        failed = None
+        try:
+            grant = attempt()
+        except worth_another as error:
+            grant, failed = None, error
+        if grant is not None:
+            return grant
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            if failed is not None:
+                raise failed
+            return None
+        time.sleep(min(remaining, retry_delay_s * (0.5 + random.random())))
