@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 import socket
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
+from . import floods
 from .base import Facts
 
 ASK: Final = 0.5
@@ -44,68 +43,43 @@ class _Flood:
         return [key for slab, count in self.entries.items() for key in _keys(slab, range(count))]
 
 
-class Floods:
-    """Floods of servers; ``address`` is asked where a host's server is, and ``gate`` each time before it is dialled.
-    Nothing is asked of a server under the lock."""
+class Floods(floods.Floods):
+    """See :class:`harness.clusters.floods.Floods`."""
+
+    LOST = OSError
 
     def __init__(
         self,
         address: Callable[[str], tuple[str, int]],
         gate: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._address = address
-        self._gate = gate
-        self._wanted: Counter[str] = Counter()
-        self._rising: set[str] = set()
+        super().__init__(address, gate)
         self._floods: dict[str, _Flood] = {}
-        self._lock = threading.Lock()
 
-    def flood(self, host: str) -> Facts:
-        """See :meth:`harness.clusters.base.Cluster.flood`. Facts: ``entries`` written, ``evicted`` items in all,
-        ``others``: those that were not the flood's own, and how many items there were ``keys_before`` and
-        ``keys_after``, without the flood's; ``error`` if the server does not do it."""
-        with self._lock:
-            self._wanted[host] += 1
-        while not self._begins(host):
-            time.sleep(0.01)
-        try:
+    def _fill(self, host: str) -> Facts:
+        with self._connection(host) as ask:
+            return self._filled(host, ask)
+
+    def _risen(self, host: str) -> bool:
+        return host in self._floods
+
+    def _undo(self, host: str) -> None:
+        flood = self._floods.get(host)
+        if flood is not None:
             with self._connection(host) as ask:
-                return self._fill(host, ask)
-        except OSError as error:
-            return {"evicted": 0, "others": 0, "error": str(error)}
-        finally:
-            with self._lock:
-                self._rising.discard(host)
-            self._ebb(host)
+                _delete(ask, flood.keys())
 
-    def _begins(self, host: str) -> bool:
-        """One after the other on a host, or they would take each other's entries for somebody's items."""
-        with self._lock:
-            free = host not in self._rising
-            self._rising.add(host)
-        return free
+    def _forget(self, host: str) -> None:
+        self._floods.pop(host, None)
 
-    def drain(self, host: str) -> None:
-        with self._lock:
-            self._wanted[host] -= 1  # below 0 if its flood has not begun yet, which then does not rise
-        self._ebb(host)
-
-    def flooded(self, host: str) -> bool | None:
-        with self._lock:
-            rising = host in self._rising
-        if rising:
-            return True
-        self._ebb(host)
+    def _left(self, host: str) -> bool:
         flood = self._floods.get(host)
         if flood is None:
             return False
-        try:
-            with self._connection(host) as ask:
-                return _left(ask, flood.keys()) > 0
-        except OSError:
-            return None
+        with self._connection(host) as ask:
+            return _left(ask, flood.keys()) > 0
 
-    def _fill(self, host: str, ask: _Asking) -> Facts:
+    def _filled(self, host: str, ask: _Asking) -> Facts:
         if not self._is_wanted(host):
             return {"evicted": 0, "others": 0}
         with self._lock:
@@ -136,26 +110,6 @@ class Floods:
         total = sum(n for (_, name), n in ask.stats("items").items() if name == "number")
         facts["keys_after"] = max(0, total - _left(ask, flood.keys()))
         return facts
-
-    def _is_wanted(self, host: str) -> bool:
-        with self._lock:
-            return self._wanted[host] > 0
-
-    def _ebb(self, host: str) -> None:
-        """Delete the entries, if nobody wants the flood and nobody is about to add to it. What the server does not
-        answer to is left for the next time."""
-        with self._lock:
-            flood = self._floods.get(host)
-            if flood is None or self._wanted[host] > 0 or host in self._rising:
-                return
-        try:
-            with self._connection(host) as ask:
-                _delete(ask, flood.keys())
-        except OSError:
-            return
-        with self._lock:
-            if self._wanted[host] <= 0:
-                self._floods.pop(host, None)
 
     @contextmanager
     def _connection(self, host: str) -> Iterator[_Asking]:

@@ -6,9 +6,7 @@ The same on all backends: it is done with redis-py from the control side, which 
 from __future__ import annotations
 
 import itertools
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any, Final
@@ -17,6 +15,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from . import floods
 from .base import Facts
 
 ASK: Final = 0.5
@@ -39,67 +38,42 @@ POLICY: Final = "volatile-lru"
 SETTINGS: Final = ("maxmemory", "maxmemory-policy")
 
 
-class Floods:
-    """Floods of servers; ``address`` is asked where a host's server is, and ``gate`` each time before it is dialled.
-    Nothing is asked of a server under the lock."""
+class Floods(floods.Floods):
+    """See :class:`harness.clusters.floods.Floods`."""
+
+    LOST = redis.RedisError
 
     def __init__(
         self,
         address: Callable[[str], tuple[str, int]],
         gate: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._address = address
-        self._gate = gate
-        self._wanted: Counter[str] = Counter()
-        self._rising: set[str] = set()
+        super().__init__(address, gate)
         self._settings: dict[str, dict[str, str]] = {}
-        self._lock = threading.Lock()
 
-    def flood(self, host: str) -> Facts:
-        """See :meth:`harness.clusters.base.Cluster.flood`. Facts: ``entries`` written, ``evicted`` keys in all,
-        ``others``: those that were not the flood's own, and how many keys there were ``keys_before`` and
-        ``keys_after``, without the flood's; ``error`` if the server does not do it."""
-        with self._lock:
-            self._wanted[host] += 1
-        while not self._begins(host):
-            time.sleep(0.01)
-        try:
-            with self._client(host) as client:
-                return self._fill(host, client)
-        except redis.RedisError as error:
-            return {"evicted": 0, "others": 0, "error": str(error)}
-        finally:
-            with self._lock:
-                self._rising.discard(host)
-            self._ebb(host)
+    def _fill(self, host: str) -> Facts:
+        with self._client(host) as client:
+            return self._filled(host, client)
 
-    def _begins(self, host: str) -> bool:
-        """One after the other on a host, or they would take each other's entries for somebody's keys."""
-        with self._lock:
-            free = host not in self._rising
-            self._rising.add(host)
-        return free
+    def _risen(self, host: str) -> bool:
+        return host in self._settings
 
-    def drain(self, host: str) -> None:
-        with self._lock:
-            self._wanted[host] -= 1  # below 0 if its flood has not begun yet, which then does not rise
-        self._ebb(host)
+    def _undo(self, host: str) -> None:
+        with self._client(host) as client:
+            _remove_entries(client)
+            for name, value in self._settings.get(host, {}).items():
+                client.config_set(name, value)
 
-    def flooded(self, host: str) -> bool | None:
-        with self._lock:
-            rising = host in self._rising
-        if rising:
-            return True
-        self._ebb(host)
+    def _forget(self, host: str) -> None:
+        self._settings.pop(host, None)
+
+    def _left(self, host: str) -> bool:
         if host in self._settings:
             return True
-        try:
-            with self._client(host) as client:
-                return next(client.scan_iter(f"{PREFIX}*", 1000), None) is not None
-        except redis.RedisError:
-            return None
+        with self._client(host) as client:
+            return next(client.scan_iter(f"{PREFIX}*", 1000), None) is not None
 
-    def _fill(self, host: str, client: redis.Redis) -> Facts:
+    def _filled(self, host: str, client: redis.Redis) -> Facts:
         if not self._is_wanted(host):
             return {"evicted": 0, "others": 0}
         with self._lock:
@@ -128,28 +102,6 @@ class Floods:
             facts["others"] = facts["evicted"] - (facts["entries"] - left)
             facts["keys_after"], _ = _keys(info)
         return facts
-
-    def _is_wanted(self, host: str) -> bool:
-        with self._lock:
-            return self._wanted[host] > 0
-
-    def _ebb(self, host: str) -> None:
-        """Undo, if nobody wants the flood and nobody is about to add to it. What the server does not answer to is left
-        for the next time."""
-        with self._lock:
-            settings = self._settings.get(host)
-            if settings is None or self._wanted[host] > 0 or host in self._rising:
-                return
-        try:
-            with self._client(host) as client:
-                _remove_entries(client)
-                for name, value in settings.items():
-                    client.config_set(name, value)
-        except redis.RedisError:
-            return
-        with self._lock:
-            if self._wanted[host] <= 0:
-                self._settings.pop(host, None)
 
     @contextmanager
     def _client(self, host: str) -> Iterator[redis.Redis]:
