@@ -50,6 +50,8 @@ class Floods(floods.Floods):
     ) -> None:
         super().__init__(address, gate)
         self._settings: dict[str, dict[str, str]] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
+        """By host what was last read of a flood that is up: keys evicted, and entries left."""
 
     def _fill(self, host: str) -> Facts:
         with self._client(host) as client:
@@ -66,6 +68,7 @@ class Floods(floods.Floods):
 
     def _forget(self, host: str) -> None:
         self._settings.pop(host, None)
+        self._counted.pop(host, None)
 
     def _left(self, host: str) -> bool:
         if host in self._settings:
@@ -82,25 +85,30 @@ class Floods(floods.Floods):
             found: Any = client.config_get(*SETTINGS)
             with self._lock:
                 self._settings.setdefault(host, {name: _text(found[name]) for name in SETTINGS})
-        _remove_entries(client)  # of a flood before, which is not drained yet
         info = _info(client)
+        evicted, entries = self._counted.get(host, (info["evicted_keys"], _entries(info)))
+        removed = _remove_entries(client)
+        info = _info(client)
+        # By a flood before, which is still up: also what went while its own entries were removed.
+        already = info["evicted_keys"] - evicted - (entries - removed)
+        evicted_before = info["evicted_keys"] - already
         keys, victims = _keys(info)
-        evicted_before = info["evicted_keys"]
-        facts: Facts = {"entries": 0, "evicted": 0, "others": 0, "keys_before": keys, "keys_after": keys}
+        facts: Facts = {"entries": 0, "evicted": already, "others": already, "keys_before": keys, "keys_after": keys}
+        enough = already + victims if already else max(1, victims)
         client.config_set("maxmemory-policy", POLICY)
         client.config_set("maxmemory", info["used_memory"] + ROOM)
         began = time.monotonic()
         for first in itertools.count(0, BATCH):
-            if not self._is_wanted(host) or facts["others"] >= max(1, victims):
+            if not self._is_wanted(host) or facts["others"] >= enough:
                 break
             if first >= MOST and (not victims or time.monotonic() - began > TICK):
                 break
             facts["entries"] += _write(client, range(first, first + BATCH))
             info = _info(client)  # one moment's: what comes and goes between two questions would be miscounted
-            left = info.get(f"db{DATABASE}", {"keys": 0})["keys"]
             facts["evicted"] = info["evicted_keys"] - evicted_before
-            facts["others"] = facts["evicted"] - (facts["entries"] - left)
+            facts["others"] = facts["evicted"] - (facts["entries"] - _entries(info))
             facts["keys_after"], _ = _keys(info)
+        self._counted[host] = info["evicted_keys"], _entries(info)
         return facts
 
     @contextmanager
@@ -123,6 +131,12 @@ def _info(client: redis.Redis) -> dict[str, Any]:
     return dict(found)
 
 
+def _entries(info: dict[str, Any]) -> int:
+    """How many of the flood's are there."""
+    found = info.get(f"db{DATABASE}", {"keys": 0})
+    return int(found["keys"])
+
+
 def _keys(info: dict[str, Any]) -> tuple[int, int]:
     """Keys that are not the flood's, and those of them that may be evicted: the policy takes only what expires."""
     others = [found for name, found in info.items() if name.startswith("db") and name != f"db{DATABASE}"]
@@ -137,7 +151,8 @@ def _write(client: redis.Redis, numbers: range) -> int:
     return sum(done is True for done in pipe.execute(raise_on_error=False))
 
 
-def _remove_entries(client: redis.Redis) -> None:
+def _remove_entries(client: redis.Redis) -> int:
+    """How many there were."""
     names = list(client.scan_iter(f"{PREFIX}*", 1000))
-    if names:
-        client.delete(*names)
+    removed: Any = client.delete(*names) if names else 0
+    return int(removed)

@@ -158,11 +158,13 @@ def sentinel(task: Task) -> SimLock:
 def forget() -> None:
     """Take simulated threads out of ``threading``'s books, so that the interpreter does not wait for them at exit."""
     active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
-    for ident in [ident for ident in active if FIRST_IDENT < ident < 2 * FIRST_IDENT]:
-        del active[ident]
+    # Copies: the process's own threads come and go meanwhile.
+    for ident in list(active):
+        if FIRST_IDENT < ident < 2 * FIRST_IDENT:
+            del active[ident]
     starting: dict[threading.Thread, threading.Thread] = threading._limbo  # type: ignore[attr-defined]
     for thread in list(starting):  # their host was killed before they took a step
         if isinstance(thread._started._cond._lock, SimLock):  # type: ignore[attr-defined]
             del starting[thread]
     pending: set[Any] = threading._shutdown_locks  # type: ignore[attr-defined]
-    pending.difference_update([lock for lock in pending if isinstance(lock, SimLock)])
+    pending.difference_update([lock for lock in pending.copy() if isinstance(lock, SimLock)])
