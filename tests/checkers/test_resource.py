@@ -131,3 +131,33 @@ def test_a_lost_write_excuses_a_strange_read() -> None:
     story = Story().access("c0", "write", 1.0, 0, 1)
     verdict = Resource().check(story.access("c0", "read", 1.5, 1, 2).told())
     assert [violation.kind for violation in verdict.evidence] == ["stale-read"]
+
+
+def elements_lost(order: tuple[int, ...]) -> int:
+    """How many elements a set lacks in the end, to which each write adds one, on top of what its client had read."""
+    kept: frozenset[int] = frozenset()
+    seen: dict[int, frozenset[int]] = {}
+    added = 0
+    for client in order:
+        if client in seen:
+            kept, added = seen.pop(client) | {added}, added + 1
+        else:
+            seen[client] = kept
+    return added - len(kept)
+
+
+@pytest.mark.parametrize("calls", [(2, 2, 2), (4, 4), (6, 2)])
+def test_lost_updates_are_the_elements_that_a_set_would_lack(calls: tuple[int, ...]) -> None:
+    found = set()
+    for order in orders(calls):
+        stats = Resource().check(tell(run(order, ("ok",) * (sum(calls) // 2)))).stats
+        assert stats["lost"] == elements_lost(order), order
+        found.add(stats["lost"])
+    assert {0, 1} < found
+
+
+def test_a_blind_write_loses_all_that_was_there() -> None:
+    story = Story()
+    for arrival, client in enumerate(("c0", "c1", "c2")):
+        story.access(client, "write", 1.0 + arrival, arrival, 7)
+    assert Resource().check(story.told()).stats["lost"] == 2
