@@ -1,7 +1,7 @@
 """Plans: everything that decides a run, as data. The same plan on the simulator gives the same history, byte for byte.
 
 A plan is stored as TOML (``plan.toml`` in the run's folder). Durations are seconds; TOML may also say ``"2s"``,
-``"150ms"``.
+``"150ms"``. A plan that also says what is expected of its run (:class:`Expect`) is a scenario.
 """
 
 from __future__ import annotations
@@ -61,11 +61,44 @@ class FaultSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     params: dict[str, Any] = {}
 
 
+class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What a run of the plan is expected to show, by checkers' names.
+
+    A known failure (``safe`` is false) is found by the checkers of ``invalid``, which must say so; nobody asks what
+    others say, but for those of ``valid``. Of a ``safe`` plan every checker must say valid that is not in ``invalid``
+    (the lock-level violation that a fence makes harmless) or in ``ignored``.
+    """
+
+    safe: bool
+    invalid: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    within: float = 0.0
+    """Seconds after the start by which the first violation has begun; 0 means the whole run."""
+
+    def check(self, time_limit: float) -> None:
+        """UsageError for what contradicts itself."""
+        if not self.safe and not self.invalid:
+            raise UsageError("expect.invalid must name the checkers that find the failure (or safe = true)")
+        if not self.safe and self.ignored:
+            raise UsageError("expect.ignored goes with safe = true: of a failure only the named checkers are asked")
+        named = [*self.invalid, *self.valid, *self.ignored]
+        twice = sorted({name for name in named if named.count(name) > 1})
+        if twice:
+            raise UsageError(f"expect: {twice[0]!r} is named more than once in invalid, valid and ignored")
+        if not 0 <= self.within <= time_limit:
+            raise UsageError(f"expect.within must be from 0 to the time limit ({time_limit:g} s), got {self.within:g}")
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """One run. Durations in seconds."""
 
     lock: str
     title: str = ""
+    source: str = ""
+    """Where the story comes from: article, paper, issue, manual."""
+    about: str = ""
+    """Why it happens, for readers."""
     cluster: str = "sim"
     kind: str = ""
     image: str = ""
@@ -93,6 +126,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     server_options: dict[str, Any] = {}
     holds: dict[str, float] = {}
     """Client name to its own hold time, where it differs from ``hold``."""
+    expect: Expect | None = None
+    runs_on: tuple[str, ...] = ()
+    """Backends on which the story can happen; none named: on each that can do what its faults ask for."""
+    smoke: bool = False
+    """Is it one of the few that the smoke suite runs on real clusters?"""
 
     @property
     def acquire_wait(self) -> float:
@@ -125,6 +163,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             if (spec.on is None and (spec.at is None) == (spec.every is None)) or (spec.on and spec.at is not None):
                 raise UsageError(f"fault {spec.fault!r}: give one of 'at', 'every' and 'on'")
             _refuse_idle_words(spec)
+        if self.expect is not None:
+            self.expect.check(self.time_limit)
         return self
 
     def _check_numbers(self) -> None:
@@ -169,6 +209,7 @@ _DURATIONS: Final = frozenset(
         "for",
         "seconds",
         "jitter",
+        "within",
     }
 )
 

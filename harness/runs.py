@@ -92,6 +92,7 @@ def complete(plan: Plan) -> Plan:
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
     _refuse_unknown_options(plan, lock.info)
+    _refuse_unknown_checkers(plan)
     options = server_options.completed(kind, plan.server_options, plan.cluster)
     nodes = plan.nodes or kinds.default_nodes(kind)
     hosts = kinds.host_names(kind, nodes, plan.clients)
@@ -109,6 +110,16 @@ def _refuse_unknown_options(plan: Plan, info: LockInfo) -> None:
     for name in plan.lock_options:
         if ":" not in plan.lock and name not in info.options:
             raise unknown_name(f"lock_options of {plan.lock}", name, [*info.options])
+
+
+def _refuse_unknown_checkers(plan: Plan) -> None:
+    """Before the run: what nobody checks would never be as expected."""
+    named = () if plan.expect is None else (*plan.expect.invalid, *plan.expect.valid, *plan.expect.ignored)
+    for name in named:
+        try:
+            checkers.catalogue.find(name)
+        except checkers.catalogue.UnknownChecker as error:
+            raise UsageError(f"expect: {error}") from error
 
 
 def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
@@ -312,7 +323,7 @@ def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dic
         "checkers": {name: verdict.to_json() for name, verdict in verdicts.items()},
         "faults": [msgspec.to_builtins(fault) for fault in story.fault_records(history)],
         "fencing_note": story.fencing_note(plan, history, info.fence),
-        "versions": _versions(kinds.KINDS[plan.kind].family),
+        "versions": versions(kinds.KINDS[plan.kind].family),
     }
 
 
@@ -348,7 +359,7 @@ _CLIENTS: Final = {
 
 
 @cache
-def _versions(family: str) -> dict[str, str]:
+def versions(family: str = "") -> dict[str, str]:
     """Versions of what decides a run's outcome; the harness with its commit where it runs from a checkout."""
     found = {"python": platform.python_version()}
     for package in ("lock-harness", "greenlet", *_CLIENTS.get(family, ())):

@@ -77,7 +77,7 @@ class LockInfo:
     frees the lock when its holder dies (``"nothing"``, or what and when), ``outage`` what becomes of it when one server
     is lost, and ``failures`` are those that a command can show. ``overtime`` is by how many seconds a lease may outlast
     its ttl, where servers count in whole seconds, or others wait after a loss (a lock-delay): a lock that is still
-    taken then is not late.
+    taken then is not late. ``queue`` says that it serves those who wait in the order in which they asked.
     """
 
     name: str
@@ -93,6 +93,7 @@ class LockInfo:
     outage: str = ""
     failures: tuple[Failure, ...] = ()
     overtime: float = 0.0
+    queue: bool = False
 
 
 class LockClass(Protocol):

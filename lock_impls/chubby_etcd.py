@@ -45,6 +45,7 @@ class ChubbyLock(EtcdMutex):
         safety="F",
         kinds=KINDS,
         fence=True,
+        queue=True,
         options={"grace": GRACE_S, "lock_delay": LOCK_DELAY_S},
         on_death=f"{ON_DEATH}, and the lock-delay",
         outage=OUTAGE,

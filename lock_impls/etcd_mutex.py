@@ -66,6 +66,7 @@ class EtcdMutex:
         safety="F",
         kinds=KINDS,
         fence=True,
+        queue=True,
         on_death=ON_DEATH,
         outage=OUTAGE,
         overtime=OVERTIME_S,

@@ -29,6 +29,7 @@ class UnsafeMutex(EtcdMutex):
         safety="X",
         kinds=KINDS,
         fence=True,
+        queue=True,
         options={"keep_alive": False},
         on_death=ON_DEATH,
         outage=OUTAGE,

@@ -52,6 +52,7 @@ class SequentialLock(ZooKeeperLock):
         safety="F",
         kinds=KINDS,
         fence=True,
+        queue=True,
         options={"fence": "czxid", "check": "server"},
         on_death=DEATH,
         outage=OUTAGE,

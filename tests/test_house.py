@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("harness", "lock_impls", "checkers", "reports")
+PACKAGES = ("harness", "lock_impls", "checkers", "reports", "scenarios")
 LEAVES = ("harness.errors",)
 """What every room of the harness may use."""
 MAY: dict[str, tuple[str, ...]] = {
@@ -18,6 +18,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "lock_impls": ("lock_impls",),
     "checkers": ("harness.history", "checkers"),
     "reports": ("harness.history", "checkers", "reports"),
+    "scenarios": ("harness.plan", "scenarios", *LEAVES),
     "harness.workloads": ("harness.history", "harness.workloads"),
     "harness.faults": ("harness.clusters.base", "harness.faults", *LEAVES),
     "harness.clusters": ("harness.sim", "harness.containers", "harness.clusters", *LEAVES),

@@ -29,7 +29,9 @@ PACKAGES: Final = ("harness", "lock_impls", "checkers", "reports")
 ROOT: Final = Path(__file__).parents[2]
 """The checkout, or the site-packages that this is installed in."""
 
-LIBRARIES: Final = ("redis", "msgspec", "PyMySQL", "pymemcache", "kazoo", "etcd3", "hazelcast-python-client")
+LIBRARIES: Final = (
+    "redis", "redlock-py", "msgspec", "PyMySQL", "pymemcache", "kazoo", "etcd3", "hazelcast-python-client",
+)  # fmt: skip
 """What locks and the agent in a client container import, whatever the lock."""
 EXTRA: Final = ("async-timeout==5.0.1",)
 """Debian 12 has Python 3.11.2, and redis needs this below 3.11.3: pip on a newer host would leave it out."""

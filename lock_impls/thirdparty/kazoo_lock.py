@@ -33,6 +33,7 @@ class KazooLock:
         safety="F",
         kinds=KINDS,
         fence=True,
+        queue=True,
         on_death=DEATH,
         outage=OUTAGE,
         failures=(

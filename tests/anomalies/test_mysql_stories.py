@@ -18,11 +18,11 @@ from pymysql.constants import CR, ER
 
 from harness.clusters.docker import Clients, DockerCluster
 from lock_impls.base import Endpoints, LockError
+from lock_impls.mistakes.mysql import EndsTransaction, StaysInTransaction, UncountedReentry
 from lock_impls.mysql_for_update import ForUpdateLock
 from lock_impls.mysql_get_lock import GetLock
 from lock_impls.mysql_reentrant import ReentrantLock
 from lock_impls.mysql_unique import UniqueLock
-from tests.anomalies.mysql_mutants import EndsTransaction, StaysInTransaction, UncountedReentry
 from tests.clusters.bench import make, on
 
 GONE = (CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST)

@@ -15,16 +15,16 @@ import pytest
 
 from lock_impls import catalogue
 from lock_impls.base import Endpoints, LockError
-from lock_impls.zookeeper_client import Session
-from lock_impls.zookeeper_ephemeral import EphemeralLock
-from lock_impls.zookeeper_sequential import SequentialLock
-from tests.anomalies.zookeeper_mutants import (
+from lock_impls.mistakes.zookeeper import (
     DeletesByName,
     DoesNotCount,
     LocksAgainOnTheOldNode,
     ReentersBlindly,
     Tidy,
 )
+from lock_impls.zookeeper_client import Session
+from lock_impls.zookeeper_ephemeral import EphemeralLock
+from lock_impls.zookeeper_sequential import SequentialLock
 from tests.locks.zookeeper_play import TTL_S, Play, end_session, opened, real_servers, simulated
 
 KAZOO = catalogue.find("kazoo-lock")

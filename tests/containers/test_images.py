@@ -248,8 +248,8 @@ def test_redis_is_built_once(engine: docker.DockerClient) -> None:
 @pytest.mark.docker
 @pytest.mark.timeout(600)
 def test_the_client_has_the_project_and_what_a_lock_needs(engine: docker.DockerClient) -> None:
-    reference = Images(engine).client(("python-redis-lock", "redlock-py"))
-    code = "import harness.history, lock_impls.catalogue as c, msgspec, redis, redis_lock, redlock; print(c.names())"
+    reference = Images(engine).client(("python-redis-lock", "pottery"))
+    code = "import harness.history, lock_impls.catalogue as c, msgspec, redis, redis_lock, pottery; print(c.names())"
     assert "redlock" in output(engine, reference, "python3", "-c", code)
     assert output(engine, reference, "sh", "-c", "which nft iptables nsenter").count("\n") == 3
 

@@ -22,9 +22,8 @@ from harness.errors import UsageError
         ("redis-set-ex", ()),
         ("lock_impls.redlock:Redlock", ()),
         ("redis.lock:Lock", ()),
-        ("pottery:Redlock", ("pottery",)),
         ("redis_lock:Lock", ("python-redis-lock",)),
-        ("redlock:RedLock", ("redlock-py",)),
+        ("pottery:Redlock", ("pottery",)),
     ],
 )
 def test_locks_of_installed_distributions(lock: str, names: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +14,37 @@ from harness.sim.servers.chubby.protocol import ns
 from harness.sim.servers.chubby.replica import Disk, Replica
 from harness.sim.servers.chubby.sessions import Sessions
 from lock_impls.chubby_client import Session
-from tests.anomalies.chubby_mutants import CountsFromTheAnswer, NeverInJeopardy, NoGrace
 from tests.sim import test_chubby as locks
 from tests.sim import test_chubby_failover as failover
 from tests.sim.chubby_cell import Cell
 
 Patch = pytest.MonkeyPatch
 MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[Cell], None]]] = {}
+
+
+# Sessions.
+
+
+class CountsFromTheAnswer(Session):
+    """The local lease counts from when the answer came, not from when the KeepAlive was sent."""
+
+    def _heard(self, reply: dict[str, object], began: float) -> None:
+        super()._heard(reply, time.monotonic())
+
+
+class NeverInJeopardy(Session):
+    """Calls do not wait while the session is in jeopardy."""
+
+    def _wait_until_safe(self, deadline: float) -> bool:
+        return True
+
+
+class NoGrace(Session):
+    """Gives its session up as soon as its local lease has ended."""
+
+    @property
+    def state(self) -> str:  # type: ignore[override]
+        return "safe" if self.left() else "expired"
 
 
 def noticed_by(*stories: Callable[[Cell], None]) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:

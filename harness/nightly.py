@@ -1,0 +1,292 @@
+"""The suite: every scenario on every cluster that can do it, each held against what is expected of it.
+
+Simulated runs go to a pool of processes. On containers the scenarios are sorted by what they run on, so that a cluster
+is started once for all of its kind, and shared out to lanes, each a process that goes through its clusters one after
+the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import queue
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from scenarios import catalogue
+from scenarios.catalogue import Scenario
+
+from .errors import HarnessError, UsageError
+from .expectation import Judgement, State, judge, status_of
+from .plan import Plan
+from .runs import Result, complete, run, versions
+
+SCHEMA: Final = 1
+SUITES: Final = ("smoke", "full")
+CLUSTERS: Final = {"sim": ("sim",), "docker": ("docker",), "both": ("sim", "docker")}
+SEEDS: Final = {"smoke": 1, "full": 5}
+"""Runs of each scenario on the simulator."""
+LANES: Final = 2
+"""Clusters of containers at work at a time."""
+Tell = Callable[["Outcome", int, int], None]
+"""Called with each outcome, how many there are by now, and how many there will be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run to make: a scenario on a cluster, with a seed. ``refused`` is why it cannot be made there."""
+
+    scenario: str
+    cluster: str
+    plan: Plan
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a case. ``found_s`` and ``time_limit`` are seconds after the run's start, ``real_seconds`` what it
+    took, with its cluster's start."""
+
+    scenario: str
+    row: str
+    title: str
+    safe: bool
+    lock: str
+    kind: str
+    faults: list[str]
+    workload: str
+    cluster: str
+    seed: int
+    state: State
+    why: str
+    expected: dict[str, list[str]]
+    valid: bool | None
+    checkers: dict[str, bool | None]
+    found_s: float | None
+    time_limit: float
+    real_seconds: float
+    acquires: int
+    folder: str | None
+
+
+# What there is to do.
+
+
+def cases(suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None) -> list[Case]:
+    """The runs of a suite (``smoke``, ``full``) on a cluster (``sim``, ``docker``, ``both``). On real clusters the
+    smoke suite has a few scenarios only, those that say so."""
+    if suite not in SUITES:
+        raise UsageError(f"suite must be {' or '.join(SUITES)}, got {suite!r}")
+    if cluster not in CLUSTERS:
+        raise UsageError(f"cluster must be one of {', '.join(CLUSTERS)}, got {cluster!r}")
+    wanted = list(catalogue.all() if scenarios is None else scenarios)
+    found = []
+    for backend in CLUSTERS[cluster]:
+        for scenario in wanted:
+            if backend == "docker" and suite == "smoke" and not scenario.plan.smoke:
+                continue
+            seeds = SEEDS[suite] if backend == "sim" else 1
+            found += [_case(scenario, backend, seed) for seed in range(seeds)]
+    # What is refused is refused for every seed: once is enough.
+    return [case for case in found if not case.refused or case.plan.seed == 0]
+
+
+def _case(scenario: Scenario, backend: str, seed: int) -> Case:
+    plan = msgspec.structs.replace(scenario.plan, cluster=backend, seed=scenario.plan.seed + seed)
+    if plan.expect is None:
+        raise UsageError(f"{scenario.path}: a scenario of a suite must say what is expected of it ([expect])")
+    if plan.runs_on and backend not in plan.runs_on:
+        return Case(scenario.name, backend, plan, f"a story of {' and '.join(plan.runs_on)} only")
+    try:
+        return Case(scenario.name, backend, complete(plan))
+    except UsageError as error:
+        _refuse_if_nobody_can(scenario, error)
+        return Case(scenario.name, backend, plan, str(error))
+
+
+def _refuse_if_nobody_can(scenario: Scenario, error: UsageError) -> None:
+    """A plan that is refused everywhere is not one that another cluster can do: it is wrong."""
+    for backend in CLUSTERS["both"]:
+        try:
+            complete(msgspec.structs.replace(scenario.plan, cluster=backend))
+        except UsageError:
+            continue
+        return
+    raise UsageError(f"{scenario.path}: {error}")
+
+
+# One of them.
+
+
+def play(case: Case, store: Path, open_cluster: Any = None) -> Outcome:
+    """Run a case. What is not as expected is kept in the store, with its report; on containers everything is."""
+    plan = case.plan
+    if case.refused:
+        return _outcome(case, Judgement("not-run", case.refused), None, 0.0)
+    began = time.monotonic()
+    options = {} if open_cluster is None else {"open_cluster": open_cluster}
+    try:
+        result = run(plan, store=store if plan.cluster == "docker" else None, command=_command(case), **options)
+    except HarnessError as error:
+        return _outcome(case, Judgement("error", str(error)), None, time.monotonic() - began)
+    except Exception as error:  # noqa: BLE001 - one broken run must not end the night
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        why = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        return _outcome(case, Judgement("error", why), None, time.monotonic() - began)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    judgement = judged(result)
+    if judgement.state != "as-expected":
+        result = _kept(case, result, store)
+    return _outcome(case, judgement, result, time.monotonic() - began)
+
+
+def judged(result: Result) -> Judgement:
+    """What the run of a plan with expectations came to."""
+    assert result.plan.expect is not None
+    return judge(result.plan.expect, result.verdicts, result.history.origin)
+
+
+def _kept(case: Case, result: Result, store: Path) -> Result:
+    """The run with its report; on the simulator it is run again for that: same seed, same bytes."""
+    from reports import run_report
+
+    kept = result if result.folder is not None else run(case.plan, store=store, command=_command(case))
+    assert kept.folder is not None
+    run_report.write(kept.folder)
+    return kept
+
+
+def _command(case: Case) -> str:
+    return f"harness scenario run {case.scenario} --cluster {case.cluster} --seed {case.plan.seed}"
+
+
+def _outcome(case: Case, judgement: Judgement, result: Result | None, seconds: float) -> Outcome:
+    plan, expect = case.plan, case.plan.expect
+    assert expect is not None
+    return Outcome(
+        scenario=case.scenario,
+        row=case.scenario.partition(".")[0],
+        title=plan.title,
+        safe=expect.safe,
+        lock=plan.lock,
+        kind=plan.kind,
+        faults=[spec.fault for spec in plan.faults],
+        workload=plan.workload,
+        cluster=case.cluster,
+        seed=plan.seed,
+        state=judgement.state,
+        why=judgement.why,
+        expected={"invalid": list(expect.invalid), "valid": list(expect.valid)},
+        valid=None if result is None else result.valid,
+        checkers={} if result is None else {name: verdict.valid for name, verdict in result.verdicts.items()},
+        found_s=judgement.found_s,
+        time_limit=plan.time_limit,
+        real_seconds=round(seconds, 3),
+        acquires=0 if result is None else result.document["stats"]["acquires_ok"],
+        folder=None if result is None or result.folder is None else str(result.folder),
+    )
+
+
+# All of them.
+
+
+def nightly(
+    suite: str = "smoke",
+    cluster: str = "sim",
+    *,
+    store: Path = Path("store"),
+    scenarios: Iterable[Scenario] | None = None,
+    workers: int | None = None,
+    tell: Tell = lambda outcome, number, of: None,  # noqa: ARG005
+) -> dict[str, Any]:
+    """Run a suite and return the night's document (plain data; ``outcomes`` in the order of the scenarios)."""
+    todo = cases(suite, cluster, scenarios)
+    started, began = datetime.now(UTC), time.monotonic()
+    outcomes: dict[Case, Outcome] = {}
+    for case, outcome in _played(todo, store, workers or os.cpu_count() or 1):
+        outcomes[case] = outcome
+        tell(outcome, len(outcomes), len(todo))
+    in_order = [outcomes[case] for case in todo if case in outcomes]
+    return {
+        "schema": SCHEMA,
+        "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
+        "suite": suite,
+        "clusters": list(CLUSTERS[cluster]),
+        "seconds": round(time.monotonic() - began, 1),
+        "versions": versions(),
+        "status": status_of([outcome.state for outcome in in_order]),
+        "outcomes": [asdict(outcome) for outcome in in_order],
+    }
+
+
+def _played(todo: Sequence[Case], store: Path, workers: int) -> Iterator[tuple[Case, Outcome]]:
+    """Each as soon as it is done: first those on the simulator, then those on containers, which want the machine for
+    themselves."""
+    yield from _shared_out([case for case in todo if case.cluster == "sim"], store, workers)
+    real = [case for case in todo if case.cluster == "docker"]
+    yield from _shared_out(sorted(real, key=_where), store, LANES)
+
+
+def _where(case: Case) -> tuple[str, ...]:
+    """Cases with the same clusters come one after the other."""
+    plan = case.plan
+    return plan.kind, str(plan.nodes), str(sorted(plan.server_options.items())), case.scenario
+
+
+def _shared_out(todo: Sequence[Case], store: Path, lanes: int) -> Iterator[tuple[Case, Outcome]]:
+    """By processes that each take the next case when they are done with one."""
+    if not todo:
+        return
+    context = multiprocessing.get_context("spawn")
+    asked: Any = context.Queue()
+    told: Any = context.Queue()
+    for number, case in enumerate(todo):
+        asked.put((number, case))
+    processes = [context.Process(target=_lane, args=(asked, told, store)) for _ in range(min(lanes, len(todo)))]
+    for process in processes:
+        asked.put(None)
+        process.start()
+    missing = set(range(len(todo)))
+    try:
+        while missing and (told_last := _next(told, processes)) is not None:
+            number, outcome = told_last
+            missing.remove(number)
+            yield todo[number], outcome
+    finally:
+        for process in processes:
+            process.join()
+    for number in sorted(missing):
+        died = Judgement("error", "the process that should have run it has died")
+        yield todo[number], _outcome(todo[number], died, None, 0.0)
+
+
+def _next(told: Any, processes: Sequence[Any]) -> tuple[int, Outcome] | None:
+    """None when there will be no more."""
+    while True:
+        alive = any(process.is_alive() for process in processes)
+        try:
+            found: tuple[int, Outcome] = told.get(timeout=0.2)
+        except queue.Empty:
+            if not alive:
+                return None
+        else:
+            return found
+
+
+def _lane(asked: Any, told: Any, store: Path) -> None:
+    """One process: plays what it is asked to, on clusters that it keeps for as long as the next case can use them."""
+    from .clusters.docker_reuse import Kept
+
+    with contextlib.suppress(KeyboardInterrupt), Kept() as kept:
+        while (item := asked.get()) is not None:
+            number, case = item
+            told.put((number, play(case, store, kept.open if case.cluster == "docker" else None)))

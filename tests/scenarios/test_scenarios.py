@@ -1,0 +1,34 @@
+"""Every scenario is as expected on the simulator, with further seeds too (``-m slow``); on containers those of the
+smoke suite are seen in every CI run, and the others by ``harness nightly --suite full``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.nightly import Case, cases, play
+
+SEEDS = [0, pytest.param(1, marks=pytest.mark.slow)]
+ON_SIM = [case for case in cases("smoke", "sim") if not case.refused]
+ON_DOCKER = [case for case in cases("smoke", "docker") if not case.refused]
+
+
+def name(case: Case) -> str:
+    return case.scenario
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("case", ON_SIM, ids=name)
+def test_on_the_simulator(case: Case, seed: int, tmp_path: Path) -> None:
+    seeded = msgspec.structs.replace(case.plan, seed=case.plan.seed + seed)
+    outcome = play(Case(case.scenario, case.cluster, seeded), tmp_path)
+    assert outcome.state == "as-expected", outcome.why
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("case", ON_DOCKER, ids=name)
+def test_on_containers(case: Case, tmp_path: Path) -> None:
+    outcome = play(case, tmp_path)
+    assert outcome.state == "as-expected", outcome.why
