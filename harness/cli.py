@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from checkers.base import badness
-
-from . import cluster_cli
+from . import cluster_cli, nightly_cli
 from . import plan as plans
 from . import store as stores
-from .client_program import find_lock
-from .errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
+from .cli_runs import AUTO, placed, play_many, play_one
+from .errors import UNKNOWN, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
+from .options import kind_with
 from .plan import FaultSpec, Plan
-from .runner import Progress as Report
-from .runs import BACKENDS, Result, choose, complete, rejudge, run
-from .terminal import Outcome, print_result, print_tally
+from .runs import rejudge
 
 app = typer.Typer(
     help="Tells you whether your distributed lock is safe.", no_args_is_help=True, add_completion=False,
@@ -36,8 +30,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )  # fmt: skip
 app.add_typer(cluster_cli.app, name="cluster")
+app.command("trends")(nightly_cli.trends_command)
 DEFAULTS = Plan(lock="")
-AUTO = "auto"
 
 
 def _duration(text: str) -> float:
@@ -76,111 +70,24 @@ def run_command(
     plan = plans.decode(
         {
             "lock": lock,
-            "kind": _kind(lock, topology),
+            "kind": kind_with(lock, topology),
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
         }
     )
     plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)), image=image)
-    plan, reason = _on(plan, cluster)
+    plan, reason = placed(plan, cluster)
     if runs < 1:
         raise UsageError(f"runs must be at least 1, got {runs}")
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
-        raise typer.Exit(_many(plan, runs, out, command, reason, json=json))
-    raise typer.Exit(_one(plan, out, command, reason, json=json, quiet=quiet))
-
-
-def _kind(lock: str, topology: str) -> str:
-    """The kind of cluster with this topology among those that a lock runs on."""
-    if not topology:
-        return ""
-    kinds = find_lock(lock).info.kinds
-    found = next((kind for kind in kinds if kind.endswith(f"-{topology}")), None)
-    if found is None:
-        raise UsageError(f"{lock} runs on {' or '.join(kinds)}, not on {topology!r} ones")
-    return found
-
-
-def _on(plan: Plan, cluster: str) -> tuple[Plan, str]:
-    """The plan completed for a cluster, and why this one."""
-    if cluster not in (AUTO, *BACKENDS):
-        raise UsageError(f"cluster must be one of {', '.join([AUTO, *BACKENDS])}, got {cluster!r}")
-    if cluster == AUTO:
-        return choose(plan)
-    return complete(msgspec.structs.replace(plan, cluster=cluster)), ""
+        raise typer.Exit(play_many(plan, runs, out, command, reason, json=json))
+    raise typer.Exit(play_one(plan, out, command, reason, json=json, quiet=quiet).exit_status)
 
 
 def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
     for name in nemesis.split(","):
         yield from default_specs(name.strip(), ttl)
-
-
-def _one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet: bool) -> int:
-    from reports import run_report
-
-    console = Console(stderr=True, quiet=json or quiet, highlight=False)
-    because = f" ({reason})" if reason else ""
-    nodes = f"{plan.nodes} node{'s' if plan.nodes > 1 else ''}"
-    console.print(f"cluster: {plan.cluster}, {plan.kind}, {nodes}{because}", soft_wrap=True)
-    # What a lock prints must not get between the lines of a result document.
-    with contextlib.redirect_stdout(sys.stderr), _progress(console, plan.lock) as progress:
-        result = run(plan, store=out, command=command, reason=reason, progress=progress)
-        progress(1.0, "writing the report")
-        assert result.folder is not None
-        run_report.write(result.folder)
-    _printed(lambda: print_result(result, json=json, quiet=quiet))
-    return result.exit_status
-
-
-def _printed(write: Callable[[], None]) -> None:
-    """Print, though nobody may listen any more (``| head``): the exit status is the verdict all the same."""
-    try:
-        write()
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # Rich turns the one into the other
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: bool) -> int:
-    """Consecutive seeds; the runs that are not valid are kept, with a report of each. What does not happen a second
-    time in the same way is kept from the first."""
-    store = out if plan.cluster == "docker" else None
-    console = Console(stderr=True, quiet=json, highlight=False)
-    outcomes: list[Outcome] = []
-    with contextlib.redirect_stdout(sys.stderr), _progress(console, plan.lock) as progress:
-        for number in range(runs):
-            progress(number / runs, f"run {number + 1} of {runs}")
-            seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
-            result = run(seeded, store=store, command=command, reason=reason)
-            if result.interrupted:
-                break
-            outcomes.append(Outcome.of(result if result.valid is True else _keep(result, out, command, reason)))
-    _printed(lambda: print_tally(outcomes, runs, json=json))
-    worst = max((badness(outcome.valid) for outcome in outcomes), default=badness(None))
-    return UNKNOWN if worst == 0 and len(outcomes) < runs else (VALID, UNKNOWN, VIOLATION)[worst]
-
-
-def _keep(result: Result, out: Path, command: str, reason: str) -> Result:
-    """The run with its report; on the simulator it is run again for that: same seed, same bytes."""
-    from reports import run_report
-
-    kept = result if result.folder is not None else run(result.plan, store=out, command=command, reason=reason)
-    assert kept.folder is not None
-    run_report.write(kept.folder)
-    return kept
-
-
-@contextlib.contextmanager
-def _progress(console: Console, title: str) -> Iterator[Report]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
-        task = bar.add_task(title, total=1.0, text="")
-
-        def report(fraction: float, text: str) -> None:
-            bar.update(task, completed=fraction, text=text)
-
-        yield report
 
 
 @app.command("replay")
@@ -195,8 +102,8 @@ def replay_command(
     path = given / stores.PLAN if given.is_dir() else given
     command = shlex.join(["harness", *sys.argv[1:]])
     plan = plans.load(path)
-    plan, reason = _on(plan, cluster or plan.cluster)
-    raise typer.Exit(_one(plan, out, command, reason, json=json, quiet=quiet))
+    plan, reason = placed(plan, cluster or plan.cluster)
+    raise typer.Exit(play_one(plan, out, command, reason, json=json, quiet=quiet).exit_status)
 
 
 @app.command("report")

@@ -26,6 +26,7 @@ from scenarios.catalogue import Scenario
 
 from .errors import HarnessError, UsageError
 from .expectation import Judgement, State, judge, status_of
+from .keep import keep
 from .plan import Plan
 from .runs import Result, complete, run, versions
 
@@ -145,7 +146,7 @@ def play(case: Case, store: Path, open_cluster: Any = None) -> Outcome:
         raise KeyboardInterrupt
     judgement = judged(result)
     if judgement.state != "as-expected":
-        result = _kept(case, result, store)
+        result = keep(result, store, _command(case))
     return _outcome(case, judgement, result, time.monotonic() - began)
 
 
@@ -153,16 +154,6 @@ def judged(result: Result) -> Judgement:
     """What the run of a plan with expectations came to."""
     assert result.plan.expect is not None
     return judge(result.plan.expect, result.verdicts, result.history.origin)
-
-
-def _kept(case: Case, result: Result, store: Path) -> Result:
-    """The run with its report; on the simulator it is run again for that: same seed, same bytes."""
-    from reports import run_report
-
-    kept = result if result.folder is not None else run(case.plan, store=store, command=_command(case))
-    assert kept.folder is not None
-    run_report.write(kept.folder)
-    return kept
 
 
 def _command(case: Case) -> str:

@@ -1,0 +1,48 @@
+"""What commands have in common: how an option is understood, and how they speak while they work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .client_program import find_lock
+from .errors import UsageError
+from .runner import Progress as Report
+
+
+def kind_with(lock: str, topology: str) -> str:
+    """The kind of cluster with this topology among those that a lock runs on; "" if none is asked for."""
+    if not topology:
+        return ""
+    kinds = find_lock(lock).info.kinds
+    found = next((kind for kind in kinds if kind.endswith(f"-{topology}")), None)
+    if found is None:
+        raise UsageError(f"{lock} runs on {' or '.join(kinds)}, not on {topology!r} ones")
+    return found
+
+
+def printed(write: Callable[[], None]) -> None:
+    """Print, though nobody may listen any more (``| head``): the exit status is the verdict all the same."""
+    try:
+        write()
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # Rich turns the one into the other
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def progress_bar(console: Console, title: str) -> Iterator[Report]:
+    """A bar on ``console``; call what it gives with the fraction done and what is going on."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
+        task = bar.add_task(title, total=1.0, text="")
+
+        def report(fraction: float, text: str) -> None:
+            bar.update(task, completed=fraction, text=text)
+
+        yield report
