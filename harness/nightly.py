@@ -104,24 +104,23 @@ def _case(scenario: Scenario, backend: str, seed: int) -> Case:
     plan = msgspec.structs.replace(scenario.plan, cluster=backend, seed=scenario.plan.seed + seed)
     if plan.expect is None:
         raise UsageError(f"{scenario.path}: a scenario of a suite must say what is expected of it ([expect])")
-    if plan.runs_on and backend not in plan.runs_on:
-        return Case(scenario.name, backend, plan, f"a story of {' and '.join(plan.runs_on)} only")
-    try:
+    refused = refusal(plan, backend)
+    if not refused:
         return Case(scenario.name, backend, complete(plan))
+    if all(refusal(plan, other) for other in CLUSTERS["both"]):  # it is no cluster's fault
+        raise UsageError(f"{scenario.path}: {refused}")
+    return Case(scenario.name, backend, plan, refused)
+
+
+def refusal(plan: Plan, backend: str) -> str:
+    """Why a plan cannot be run on a backend; nothing if it can."""
+    if plan.runs_on and backend not in plan.runs_on:
+        return f"a story of {' and '.join(plan.runs_on)} only"
+    try:
+        complete(msgspec.structs.replace(plan, cluster=backend))
     except UsageError as error:
-        _refuse_if_nobody_can(scenario, error)
-        return Case(scenario.name, backend, plan, str(error))
-
-
-def _refuse_if_nobody_can(scenario: Scenario, error: UsageError) -> None:
-    """A plan that is refused everywhere is not one that another cluster can do: it is wrong."""
-    for backend in CLUSTERS["both"]:
-        try:
-            complete(msgspec.structs.replace(scenario.plan, cluster=backend))
-        except UsageError:
-            continue
-        return
-    raise UsageError(f"{scenario.path}: {error}")
+        return str(error)
+    return ""
 
 
 # One of them.

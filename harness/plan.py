@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from .errors import UsageError
+from .errors import UsageError, unknown_name
 
 Discipline = Literal["trusting", "checking"]
 Fencing = Literal["on", "off", "cas"]
@@ -239,8 +239,22 @@ def _check_choices(data: dict[str, Any]) -> None:
             raise UsageError(f"{name} must be one of {', '.join(choices)}, got {data[name]!r}")
 
 
+def _refuse_unknown_keys(data: dict[str, Any]) -> None:
+    """Say what the nearest key is, where msgspec would name the wrong one only."""
+    tables: list[tuple[str, Any, type[msgspec.Struct]]] = [("", data, Plan), ("expect.", data.get("expect"), Expect)]
+    faults = data.get("faults")
+    for number, fault in enumerate(faults if isinstance(faults, list | tuple) else ()):
+        tables.append((f"faults[{number}].", fault, FaultSpec))
+    for where, table, struct in tables:
+        known = [field.encode_name for field in msgspec.structs.fields(struct)]
+        for key in table if isinstance(table, dict) else ():
+            if key not in known:
+                raise unknown_name("key", f"{where}{key}", [f"{where}{name}" for name in known])
+
+
 def decode(data: dict[str, Any]) -> Plan:
     """A plan from parsed TOML or JSON; UsageError names the key at fault and what was expected."""
+    _refuse_unknown_keys(data)
     _check_choices(data)
     try:
         return msgspec.convert(_with_seconds(data, ""), Plan).check()

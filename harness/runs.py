@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +30,8 @@ from .clusters import docker_kinds, kinds, server_options, sim_kinds
 from .clusters.base import Cluster
 from .clusters.sim import SimCluster
 from .errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError, unknown_name
+from .expectation import judge
+from .fault_specs import scheduled
 from .history import History, HistoryError, HistoryWriter
 from .nemesis import needs, refuse_overlap, refuse_unknown_words
 from .plan import FaultSpec, Plan, dump, load
@@ -80,7 +82,7 @@ def complete(plan: Plan) -> Plan:
     if plan.cluster == "sim" and not patches.SUPPORTED:
         raise EnvironmentLacking(patches.NEEDS)
     lock = find_lock(plan.lock)
-    find_workload(plan.workload)
+    plan = _with_own_faults(plan)
     kind = plan.kind or lock.info.kinds[0]
     if kind not in lock.info.kinds:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
@@ -103,6 +105,18 @@ def complete(plan: Plan) -> Plan:
     if not settle and lock.info.overtime:  # who holds for longer is looked at for longer
         settle = min(plan.time_limit / 2, plan.settle_time + lock.info.overtime)
     return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
+
+
+def _with_own_faults(plan: Plan) -> Plan:
+    """The plan with the faults that its workload brings along, each unless the plan has one of its kind."""
+    schedule: tuple[dict[str, Any], ...] = getattr(find_workload(plan.workload), "schedule", ())
+    there = {spec.fault for spec in plan.faults}
+    try:
+        specs = [scheduled(one, plan.ttl) for one in schedule]
+    except (msgspec.ValidationError, AttributeError, TypeError) as error:
+        raise UsageError(f"the schedule of workload {plan.workload!r}: {error}") from error
+    brought = [spec for spec in specs if spec.fault not in there]
+    return msgspec.structs.replace(plan, faults=(*plan.faults, *brought)).check() if brought else plan
 
 
 def _refuse_unknown_options(plan: Plan, info: LockInfo) -> None:
@@ -143,7 +157,7 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
 
 def choose(plan: Plan) -> tuple[Plan, str]:
     """The plan on docker where an engine answers and the plan can be run there, else on the simulator; and why."""
-    missing = _no_engine()
+    missing = no_engine()
     try:
         real = complete(msgspec.structs.replace(plan, cluster="docker"))
     except UsageError as error:
@@ -156,7 +170,7 @@ def choose(plan: Plan) -> tuple[Plan, str]:
         raise EnvironmentLacking(f"{missing} ('harness doctor' says more), and without one: {error}") from error
 
 
-def _no_engine() -> str:
+def no_engine() -> str:
     """Why there is no engine, or nothing. Asked without the SDK first, which takes its time to load."""
     if "DOCKER_HOST" not in os.environ and not Path(SOCKET).exists():
         return "no Docker engine here"
@@ -181,7 +195,7 @@ def open_cluster(plan: Plan, report: Callable[[str], None] = lambda line: None) 
     )
 
 
-def _docker_cluster(plan: Plan, stock: dict[str, int], report: Callable[[str], None]) -> Cluster:
+def _docker_cluster(plan: Plan, stock: dict[str, Any], report: Callable[[str], None]) -> Cluster:
     from .clusters.docker import Clients, DockerCluster
     from .containers.requirements import requirements_of
 
@@ -324,7 +338,17 @@ def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dic
         "faults": [msgspec.to_builtins(fault) for fault in story.fault_records(history)],
         "fencing_note": story.fencing_note(plan, history, info.fence),
         "versions": versions(kinds.KINDS[plan.kind].family),
+        **_as_expected(plan, history, verdicts),
     }
+
+
+def _as_expected(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dict[str, Any]:
+    """Of a scenario: its story, and whether the run came out as it says."""
+    if plan.expect is None:
+        return {}
+    judgement = judge(plan.expect, verdicts, history.origin)
+    told = {"title": plan.title, "source": plan.source, "about": plan.about}
+    return {"scenario": {**told, "expect": msgspec.to_builtins(plan.expect), **asdict(judgement)}}
 
 
 _SHOWN: Final = (

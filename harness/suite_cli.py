@@ -1,0 +1,146 @@
+"""``harness nightly``: the whole suite, held against what is expected of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from scenarios import catalogue
+from scenarios.catalogue import Scenario
+
+from .errors import EnvironmentLacking, UsageError
+from .expectation import OPEN, WRONG
+from .nightly import CLUSTERS, Outcome, nightly
+from .options import printed
+from .results_db import RESULTS_DB, add
+from .runs import no_engine
+
+SAFE: Final = ".safe"
+
+
+def nightly_command(
+    suite: Annotated[str, typer.Option(help="smoke, or full: more seeds, and everything on docker.")] = "smoke",
+    cluster: Annotated[str, typer.Option(help=f"{', '.join(CLUSTERS)}.")] = "sim",
+    only: Annotated[str, typer.Option(help="Scenarios whose name is like this: 'zk-*'.", metavar="PATTERN")] = "",
+    workers: Annotated[int, typer.Option(help="Processes for simulated runs; 0 is one a core.")] = 0,
+    out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
+    junit: Annotated[Path | None, typer.Option(help="Write a JUnit file, too.", metavar="FILE")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page, too.", metavar="DIR")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the night's document and nothing else.")] = False,
+) -> None:
+    """Run every scenario and compare with what is expected: known failures stay found, and safe locks safe."""
+    chosen = None if not only else _like(only)
+    if workers < 0:
+        raise UsageError(f"workers must not be negative, got {workers}")
+    if cluster != "sim" and (missing := no_engine()):
+        raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
+    console = Console(stderr=True, quiet=json, highlight=False)
+    with contextlib.redirect_stdout(sys.stderr), _bar(console) as bar:
+        task = bar.add_task(f"nightly {suite}", total=None, text="")
+
+        def tell(outcome: Outcome, number: int, of: int) -> None:
+            bar.update(task, completed=number, total=of, text=f"{outcome.scenario} on {outcome.cluster}")
+            if outcome.state in (*WRONG, *OPEN):
+                seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
+                console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
+
+        night = nightly(suite, cluster, store=out, scenarios=chosen, workers=workers or None, tell=tell)
+        _store(night, out, junit, html)
+    printed(lambda: _print(night, json=json))
+    raise typer.Exit(night["status"])
+
+
+def _like(pattern: str) -> list[Scenario]:
+    found = [catalogue.find(name) for name in catalogue.names() if fnmatch(name, pattern)]
+    if not found:
+        raise UsageError(f"no scenario is called like {pattern!r}; see 'harness scenario list'")
+    return found
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("{task.fields[text]}"))  # fmt: skip
+    return Progress(*columns, console=console, transient=True, disable=console.quiet)
+
+
+def _store(night: dict[str, Any], out: Path, junit: Path | None, html: Path | None) -> None:
+    from reports import junit as junit_report
+    from reports import nightly_report
+
+    add(out / RESULTS_DB, night)
+    try:
+        if junit is not None:
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            junit_report.write(night, junit)
+        if html is not None:
+            nightly_report.write(night, html)
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _print(night: dict[str, Any], *, json: bool) -> None:
+    if json:
+        sys.stdout.write(msgspec.json.encode(night).decode() + "\n")
+        return
+    console = Console(highlight=False)
+    console.print(_table(night))
+    outcomes: list[dict[str, Any]] = night["outcomes"]
+    wrong = [outcome for outcome in outcomes if outcome["state"] in (*WRONG, *OPEN)]
+    for outcome in wrong:
+        kept = f" ({outcome['folder']})" if outcome["folder"] else ""
+        console.print(
+            f"[red]{outcome['state']}[/] {outcome['scenario']} on {outcome['cluster']}, seed {outcome['seed']}: "
+            f"{escape(outcome['why'])}{kept}",
+            soft_wrap=True,
+        )
+    rows = len({outcome["row"] for outcome in outcomes})
+    states = Counter(outcome["state"] for outcome in outcomes)
+    counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    console.print(f"{rows} documented failures, {len(outcomes)} runs in {night['seconds']:.0f} s: {counts}")
+
+
+def _table(night: dict[str, Any]) -> Table:
+    """A line for each story: found on which cluster, and is its cure safe there?"""
+    cells: defaultdict[str, defaultdict[tuple[str, bool], list[dict[str, Any]]]]
+    cells = defaultdict(lambda: defaultdict(list))
+    for outcome in night["outcomes"]:
+        story = outcome["scenario"].removesuffix(SAFE)
+        cells[story][outcome["cluster"], outcome["safe"]].append(outcome)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("story", no_wrap=True)
+    for cluster in night["clusters"]:
+        table.add_column(f"found on {cluster}", no_wrap=True)
+        table.add_column("cure", no_wrap=True)
+    for story in sorted(cells):
+        told = [_cell(cells[story][cluster, safe]) for cluster in night["clusters"] for safe in (False, True)]
+        table.add_row(story, *told)
+    return table
+
+
+def _cell(outcomes: Iterable[dict[str, Any]]) -> str:
+    """Of all seeds: the worst state, or how soon it was found (the median)."""
+    found = list(outcomes)
+    if not found:
+        return ""
+    states = {outcome["state"] for outcome in found}
+    for state in (*WRONG, *OPEN):
+        if state in states:
+            return f"[red]{state}[/]"
+    if states == {"not-run"}:
+        return "[dim]not run[/]"
+    if found[0]["safe"]:
+        return "[green]safe[/]"
+    times = sorted(outcome["found_s"] for outcome in found if outcome["found_s"] is not None)
+    return f"[green]{times[len(times) // 2]:.1f} s[/]" if times else "[green]found[/]"
