@@ -133,6 +133,14 @@ def conclude(
     return Verdict(True, fine, (), stats) if doubt is None else Verdict(None, doubt, (), stats)
 
 
+def no_lock_taken(history: History) -> Verdict | None:
+    """What checkers of locks say of a workload without one (``locks`` of the start entry is false), else None."""
+    starts = history.nemesis("start")
+    if not starts or (starts[0].value or {}).get("locks", True) or "acquire" in history.f:
+        return None
+    return conclude(history, [], fine="not applicable: the workload takes no lock")
+
+
 def cut_short(history: History) -> str | None:
     """Why the run is not a whole one, or None if it ended as planned."""
     stops = history.nemesis("stop")

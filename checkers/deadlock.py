@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.base import Json, Verdict, Violation, conclude
+from checkers.base import Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.faults import unhealed
 from checkers.mutual_exclusion import too_few
 from checkers.stuck import UNCLEAN, Stretches, Stuck
@@ -21,6 +21,8 @@ class Deadlock:
     name = "deadlock"
 
     def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
         if not stated(history):
             return Verdict(None, "the start entry does not state ttl and slack")
         stretches = Stretches(history)

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from checkers.base import Blame, Verdict, Violation, conclude
+from checkers.accesses import Access, accesses
+from checkers.base import Blame, Verdict, Violation, conclude, no_lock_taken
 from checkers.holds import Hold, holds
 from checkers.mutual_exclusion import too_few
-from checkers.resource import Access, accesses
 from checkers.view import View, view
 from harness.history import History
 
@@ -27,6 +27,8 @@ class Fencing:
     name = "fencing"
 
     def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
         found, columns = holds(history), view(history)
         tokens = [hold for hold in found if hold.fence is not None]
         violations = [*_out_of_order(columns, tokens), *_repeated(columns, tokens)]

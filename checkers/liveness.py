@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checkers.base import Json, Verdict, Violation, conclude
+from checkers.base import Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.deadlock import report, stated
 from checkers.faults import STILL, unhealed
 from checkers.holds import Hold
@@ -28,6 +28,8 @@ class Liveness:
     name = "liveness"
 
     def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
         if not stated(history):
             return Verdict(None, "the start entry does not state ttl and slack")
         stretches = Stretches(history)

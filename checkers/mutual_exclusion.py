@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checkers.base import CAP, Blame, Verdict, Violation, conclude
+from checkers.base import CAP, Blame, Verdict, Violation, conclude, no_lock_taken
 from checkers.faults import STILL, Fault, faults
-from checkers.holds import FOREVER, Hold, Holds, holds
+from checkers.holds import FOREVER, Hold, Holds, holds, nested_calls
 from checkers.sweep import grouped_order, overlaps
 from checkers.view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
 from harness.history import History
@@ -28,6 +28,8 @@ class MutualExclusion:
     name = "mutual-exclusion"
 
     def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
         found = holds(history)
         order = grouped_order(found.key, found.start, found.end)
         late = overlaps(found.key[order], found.start[order], found.end[order])
@@ -64,12 +66,13 @@ def contended(found: Holds) -> bool:
 
 
 def wanted(found: Holds) -> tuple[Ints, Ints, Ints]:
-    """Key, begin and end (ns) of each wish: from asking to giving up, or to the end of the hold that came of it."""
+    """Key, begin and end (ns) of each wish: from asking to giving up, or to the end of the hold that came of it. Who
+    asks for what he has is no competitor of his own."""
     columns: View = found.view
     asked = columns.rows(ACQUIRE, INVOKE)
     done = columns.done[asked]
     end = np.where(done == NONE, columns.end, columns.time[done])
-    nested = np.isin(done, found.nested) if len(found.nested) else np.zeros(len(asked), dtype=bool)
+    nested = np.isin(asked, [index for _, index in nested_calls(found)]) & ~np.isin(done, found.grant)
     held = np.full(columns.length, NONE, dtype=np.int64)
     held[found.grant] = found.end
     granted = (done != NONE) & (columns.type[done] == OK) & ~nested

@@ -27,7 +27,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from checkers.base import Verdict, Violation, conclude
+from checkers.base import Verdict, Violation, conclude, no_lock_taken
 from checkers.faults import Fault, faults
 from checkers.holds import FOREVER, Hold, Holds, holds
 from checkers.mutual_exclusion import too_few
@@ -42,6 +42,8 @@ class Ownership:
     name = "ownership"
 
     def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
         found, struck = holds(history), faults(history)
         suspects = list(_suspects(found))
         violations = [_violation(found.view, trio) for trio in suspects if not _excused(found.view, struck, trio)]

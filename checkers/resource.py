@@ -1,4 +1,5 @@
-"""What the lock protects came to no harm (the resource-level oracle, ``LU``): no lost update, no oversold stock.
+"""What the lock protects came to no harm (the resource-level oracle, ``LU``): no lost update, no oversold stock, no
+money made.
 
 The resource is never faulted and numbers what it accepted, so order is known. Only accesses that surely happened are
 accused; one whose answer was lost may have happened, and is used only to excuse.
@@ -7,43 +8,38 @@ accused; one whose answer was lost may have happened, and is used only to excuse
 from __future__ import annotations
 
 from bisect import bisect
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import numpy as np
 
+from checkers.accesses import CODES, WRITES, Access, accesses, lost_accesses, sections
+from checkers.additions import additions, collisions, unknown_additions
 from checkers.base import Json, Verdict, Violation, conclude
-from checkers.holds import Holds, holds
-from checkers.view import FAIL, INVOKE, NONE, OK, READ, TAKE, WRITE, View, view
+from checkers.holds import holds
+from checkers.money import conserved
+from checkers.view import ADD, FAIL, NONE, TAKE, View, view
 from harness.history import History
 
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """An access that the resource accepted: its number in the resource's own order, its ``invoke`` index, the value
-    that it read or wrote."""
-
-    f: str
-    key: str
-    client: int
-    arrival: int
-    invoke: int
-    done_ns: int
-    fence: Any
-    value: Any
+SHOWN: Final = 5
+"""How many steps a violation has at most."""
 
 
 class Resource:
-    """What the lock protects comes to no harm: no lost update, no stale read, no oversold stock.
+    """What the lock protects comes to no harm: no lost update, no stale read, no oversold stock, no order done twice,
+    no money made.
 
-    - *lost-update*, *interleaved*: between the accepted read and the accepted write of a client (no new acquire
-    between   them), the resource accepted a write of another client. It is a lost update if that one was based on
-    the same   version or is itself a write without a read; otherwise (it had read an older version) interleaved.
+    - *lost-update*, *interleaved*: between the accepted read and the accepted write (or ``cas``) of a client (no new
+      acquire between them), the resource accepted a write of another client. It is a lost update if that one was based
+      on the same version or is itself a write without a read; otherwise (it had read an older version) interleaved.
+      Also a lost update: two confirmed additions (``add``) that saw the same number, see :mod:`checkers.additions`.
     - *stale-read*: a read returned neither the newest accepted value nor one that a write with a lost answer may have
       put there.
     - *oversold*: more takes were accepted than the ``stock`` of the start entry.
+    - *processed-twice*: of something that is to be processed once, more than one ``mark`` was accepted.
+    - *money-made*, *money-lost*: what was grabbed of a packet and its rest are not what was in it: see
+      :mod:`checkers.money`, which tells of a packet in place of the interleaved writes.
 
     Accesses with lost answers cannot heal any of these: whether or not they were applied, the accepted ones arrived
     in that order, and a stock sold more often than it has units is oversold.
@@ -56,69 +52,24 @@ class Resource:
         by_key = accesses(columns)
         lost = lost_accesses(columns)
         violations: list[Violation] = []
+        added = additions(columns)
+        collided = list(collisions(columns, added))
+        money = conserved(columns, by_key, lost)
+        told = {violation.key for violation in money}
+        violations += [*collided, *money]
         for key, accepted in by_key.items():
-            violations += _interleaved(columns, accepted, sections(found, key))
+            if key not in told:
+                violations += _interleaved(columns, accepted, sections(found, key))
             violations += _stale_reads(columns, accepted, lost.get(key, []))
             violations += _oversold(columns, key, accepted)
-        if not by_key:
+            violations += _processed_twice(columns, key, accepted)
+        if not (by_key or lost or len(columns.rows(ADD))):
             return conclude(history, [], fine="not applicable: the workload touched no resource", stats={"accepted": 0})
-        gone = sum(lost_updates(accepted, sections(found, key)) for key, accepted in by_key.items())
+        gone = sum(lost_updates(accepted, sections(found, key)) for key, accepted in by_key.items()) + len(collided)
         stats = {**_stats(columns, by_key, lost), "lost": gone}
+        stats["accepted"] += len(added)
+        stats["unknown"] += unknown_additions(columns)
         return conclude(history, violations, fine=f"{stats['accepted']} accesses were in order", stats=stats)
-
-
-def accesses(columns: View) -> dict[str, list[Access]]:
-    """The accepted accesses of each resource, in arrival order."""
-    by_key: defaultdict[str, list[Access]] = defaultdict(list)
-    for index in _calls(columns):
-        done = int(columns.done[index])
-        if done != NONE and columns.type[done] == OK:
-            access = _access(columns, index, done)
-            by_key[access.key].append(access)
-    for accepted in by_key.values():
-        accepted.sort(key=lambda access: access.arrival)
-    return dict(by_key)
-
-
-def lost_accesses(columns: View) -> dict[str, list[int]]:
-    """The invocations, by resource, of writes and takes whose answer was lost: they may have been applied."""
-    by_key: defaultdict[str, list[int]] = defaultdict(list)
-    for index in _calls(columns):
-        done = int(columns.done[index])
-        unknown = done == NONE or columns.type[done] not in (OK, FAIL)
-        if unknown and columns.f[index] != READ:
-            by_key[columns.keys[columns.key[index]]].append(index)
-    return dict(by_key)
-
-
-def _calls(columns: View) -> list[int]:
-    mask = (columns.type == INVOKE) & np.isin(columns.f, (READ, WRITE, TAKE))
-    found: list[int] = np.flatnonzero(mask).tolist()
-    return found
-
-
-def _access(columns: View, index: int, done: int) -> Access:
-    asked, answer = columns.value[index] or {}, columns.value[done] or {}
-    return Access(
-        f=columns.fs[index],
-        key=columns.keys[columns.key[index]],
-        client=int(columns.client[index]),
-        arrival=int(answer["arrival"]),
-        invoke=index,
-        done_ns=int(columns.time[done]),
-        fence=asked.get("fence"),
-        value=answer.get("value") if columns.f[index] == READ else asked.get("value"),
-    )
-
-
-def sections(found: Holds, key: str) -> dict[int, list[int]]:
-    """The indices of the grants of ``key``, by client: each begins a critical section (nested ones do not)."""
-    begun: defaultdict[int, list[int]] = defaultdict(list)
-    if key in found.view.keys:
-        rows = np.flatnonzero(found.key == found.view.keys.index(key))
-        for client, grant in zip(found.client[rows].tolist(), found.grant[rows].tolist(), strict=True):
-            begun[client].append(grant)
-    return begun
 
 
 def _interleaved(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:
@@ -148,13 +99,14 @@ class Update:
 
 
 def _updates(accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Update]:
-    """``seen`` has, by client, its last read and the write that was newest to it then (its own, once it has written)."""
+    """``seen`` has, by client, its last read and the write that was newest to it then (or its own,
+    once it has written)."""
     newest: Access | None = None
     seen: dict[int, tuple[Access, Access | None]] = {}
     for access in accepted:
         if access.f == "read":
             seen[access.client] = (access, newest)
-        elif access.f == "write":
+        elif access.f in WRITES:
             read, known = seen.get(access.client, (None, None))
             based = read is not None and _same_section(begun, read, access)
             yield Update(access, read if based else None, known if based else None, newest)
@@ -204,7 +156,7 @@ def _stale_reads(columns: View, accepted: list[Access], lost: list[int]) -> Iter
         return
     newest: Access | None = None
     for access in accepted:
-        if access.f == "write":
+        if access.f in WRITES:
             newest = access
         elif newest is not None and access.value != newest.value and not _explained(columns, access, lost):
             yield _stale(columns, newest, access)
@@ -231,24 +183,37 @@ def _stale(columns: View, write: Access, read: Access) -> Violation:
 def _oversold(columns: View, key: str, accepted: list[Access]) -> Iterator[Violation]:
     stock = (columns.settings.get("stock") or {}).get(key)
     takes = [access for access in accepted if access.f == "take"]
-    if stock is None or len(takes) <= stock:
+    if not isinstance(stock, int) or len(takes) <= stock:
         return
     first = takes[stock]
     sentence = (
         f"{key} had {stock} units and {len(takes)} were sold: the first too many by "
         f"{columns.name(first.client)} at {columns.at(first.done_ns)}"
     )
-    involved = tuple(columns.call(access.invoke) for access in takes[stock : stock + 5])
+    involved = tuple(columns.call(access.invoke) for access in takes[stock : stock + SHOWN])
     yield Violation("oversold", key, sentence, first.done_ns, takes[-1].done_ns, involved)
+
+
+def _processed_twice(columns: View, key: str, accepted: list[Access]) -> Iterator[Violation]:
+    done = [access for access in accepted if access.f == "mark"]
+    if len(done) <= 1:
+        return
+    by = " and ".join(f"by {columns.name(access.client)} at {columns.at(access.done_ns)}" for access in done[:SHOWN])
+    times = "twice" if len(done) == 2 else f"{len(done)} times"
+    more = ", and so on" if len(done) > SHOWN else ""
+    arrivals = ", ".join(str(access.arrival) for access in done[:SHOWN])
+    sentence = f"{key} was processed {times}: {by}{more} (accesses {arrivals})"
+    involved = tuple(columns.call(access.invoke) for access in done[:SHOWN])
+    yield Violation("processed-twice", key, sentence, done[1].done_ns, done[-1].done_ns, involved)
 
 
 def _stats(columns: View, by_key: dict[str, list[Access]], lost: dict[str, list[int]]) -> Json:
     """Counts over all resources, and the final value of each register: with counters, compare it with its writes."""
-    writes = {key: [access for access in accepted if access.f == "write"] for key, accepted in by_key.items()}
+    writes = {key: [access for access in accepted if access.f in WRITES] for key, accepted in by_key.items()}
     return {
         "accepted": sum(map(len, by_key.values())),
         "unknown": sum(map(len, lost.values())),
-        "rejected": int((np.isin(columns.f, (READ, WRITE, TAKE)) & (columns.type == FAIL)).sum()),
+        "rejected": int((np.isin(columns.f, CODES) & (columns.type == FAIL)).sum()),
         "writes": {key: len(found) for key, found in writes.items()},
         "final": {key: found[-1].value for key, found in writes.items() if found},
     }

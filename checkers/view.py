@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 INVOKE, OK, FAIL, INFO = range(len(TYPES))
-ACQUIRE, EXTEND, CHECK, RELEASE, READ, WRITE, TAKE, CRASH, OTHER = range(9)
+ACQUIRE, EXTEND, CHECK, RELEASE, READ, WRITE, CAS, TAKE, MARK, ADD, CRASH, OTHER = range(12)
 CODES: Final = {
     "acquire": ACQUIRE,
     "extend": EXTEND,
@@ -27,7 +27,10 @@ CODES: Final = {
     "release": RELEASE,
     "read": READ,
     "write": WRITE,
+    "cas": CAS,
     "take": TAKE,
+    "mark": MARK,
+    "add": ADD,
     "crash": CRASH,
 }
 NONE: Final = -1

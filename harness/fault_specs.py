@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -29,10 +30,12 @@ def default_specs(name: str, ttl: float) -> list[FaultSpec]:
     """When ``name`` (and what comes with it) strikes if a user only names it; none for the fault that never does."""
     fault = fault_class(name)
     schedules = [{"fault": name, **fault.schedule}, *fault.companions] if fault.schedule else []
-    return [
-        msgspec.convert({key: multiples(value, ttl) for key, value in schedule.items()}, FaultSpec)
-        for schedule in schedules
-    ]
+    return [scheduled(schedule, ttl) for schedule in schedules]
+
+
+def scheduled(schedule: Mapping[str, Any], ttl: float) -> FaultSpec:
+    """The fields of a FaultSpec, where a string such as ``"1.5 ttl"`` means multiples of the lock's ttl."""
+    return msgspec.convert({key: multiples(value, ttl) for key, value in schedule.items()}, FaultSpec)
 
 
 def build_fault(spec: FaultSpec) -> Fault:
@@ -65,9 +68,9 @@ def _is_on_command(spec: FaultSpec) -> bool:
 
 
 _TAPS: Final = ("request", "reply")
-_CALLS: Final = ("acquire", "check", "extend", "read", "release", "take", "write")
+_CALLS: Final = ("acquire", "add", "cas", "check", "extend", "mark", "read", "release", "take", "write")
 _ENDINGS: Final = ("invoke", "ok", "fail", "info")
-_TARGETS: Final = ("target", "client", "clients", "server", "servers")
+_TARGETS: Final = ("target", "client", "clients", "server", "servers", "left", "right")
 
 
 def refuse_unknown_words(spec: FaultSpec, hosts: list[str]) -> None:

@@ -34,7 +34,8 @@ class Runner:
         self._plan = plan
         self._cluster = cluster
         self._progress = progress
-        self._stock = find_workload(plan.workload).stock(plan, plan.time_limit)
+        self._workload = find_workload(plan.workload)
+        self._stock = self._workload.stock(plan, plan.time_limit)
         self.recorder = Recorder(writer, cluster.clock)
         self._joins: list[Callable[[float], bool]] = []
         self._generations: dict[str, int] = {}
@@ -104,7 +105,9 @@ class Runner:
             "ttl": plan.ttl,
             "hold": plan.hold,
             "slack": plan.slack + find_lock(plan.lock).info.overtime,
+            "queue": find_lock(plan.lock).info.queue,
             "workload": plan.workload,
+            "locks": getattr(self._workload, "locks", True),
             "stock": self._stock,
         }
 

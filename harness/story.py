@@ -14,7 +14,7 @@ from .history import History
 from .plan import Plan
 
 ORDER: Final = ("mutual-exclusion", "resource", "fencing", "ownership", "deadlock", "liveness")
-"""Which checker's violation makes the headline, if several found one."""
+"""Which checker's violation makes the headline, if several found one; those of the others come after these."""
 SHOWN_FAULTS: Final = 3
 _HOST: Final = re.compile(r"[a-z]+\d")
 """Names of hosts stay as they are at the beginning of a sentence."""
@@ -69,7 +69,8 @@ def _record(number: int, op: Any, seen: Any, healed: Any) -> FaultRecord:
 def tell(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
     """The summary of a run."""
     faults = fault_records(history)
-    headline = next((v for name in ORDER if (v := verdicts.get(name)) and v.valid is False), None)
+    names = (*ORDER, *(name for name in verdicts if name not in ORDER))
+    headline = next((v for name in names if (v := verdicts.get(name)) and v.valid is False), None)
     if headline is None:
         return _no_violation(plan, history, verdicts, faults)
     violation = headline.evidence[0]
@@ -189,7 +190,7 @@ def fencing_note(plan: Plan, history: History, issues_fence: bool) -> str:
 def _late(history: History) -> int:
     """Accepted accesses whose token was lower than one accepted before, by the resource's own order."""
     accepted = []
-    for call in history.calls("read", "write", "take"):
+    for call in history.calls("read", "write", "take", "mark"):
         fence = call.invoke.value.get("fence")
         if call.done is not None and call.done.type == "ok" and isinstance(fence, int):
             accepted.append((call.done.value["arrival"], call.invoke.key, fence))

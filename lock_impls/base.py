@@ -50,7 +50,11 @@ class Endpoints:
 class Lock(Protocol):
     """The seam. ``timeout`` is in seconds; None from acquire means: not acquired in time, and surely not held.
 
-    Two more methods are used where a lock has them: ``extend() -> bool`` and ``still_valid() -> bool``.
+    More methods are used where a lock has them: ``extend() -> bool``, ``still_valid() -> bool``, and ``increment() ->
+    tuple[int, int]``, which adds one to a number that the lock's own service keeps beside the key, in a transaction of
+    its own, and says what it saw and what it wrote (the workload ``counter`` calls it by who holds the lock). It raises
+    LockError if nothing was added. If it leaves the transaction open, ``release`` commits it, and raises anything but
+    LockError where that may have failed.
     """
 
     def acquire(self, timeout: float) -> Grant | None: ...

@@ -270,10 +270,10 @@ class _ForeignLock:
 
 
 class _SeamLock(_ForeignLock):
-    """A class with our own ``open``: its extend and still_valid mean what ours mean, so they are passed on."""
+    """A class with our own ``open``: its other methods mean what ours mean, so they are passed on."""
 
     def __init__(self, lock: Any, clients: tuple[Client, ...]) -> None:
         super().__init__(lock, clients)
-        for name in ("extend", "still_valid"):
+        for name in ("extend", "still_valid", "increment"):
             if callable(getattr(lock, name, None)):
                 setattr(self, name, getattr(lock, name))

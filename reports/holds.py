@@ -11,7 +11,7 @@ from typing import Any, Final
 from harness.history import NEMESIS, TYPES, History
 
 SECOND: Final = 1_000_000_000
-ACCESSES: Final = frozenset({"read", "write", "take"})
+ACCESSES: Final = frozenset({"read", "write", "cas", "take", "mark", "add"})
 
 
 @dataclass(slots=True)

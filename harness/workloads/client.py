@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar, Final, Protocol
 
 from ..history import OpType
-from .resource import Rejected, Request, ResourceClient, Token
+from .resource import Rejected, Reply, Request, ResourceClient, Token
 
 LONGEST: Final = 300
 """Characters of an error that a history keeps."""
@@ -74,12 +74,14 @@ class Settings(Protocol):
 
 
 class Workload(Protocol):
-    """What clients do. A class with these, in a file of its own, is all it takes to add one."""
+    """What clients do. A class with these, in a file of its own, is all it takes to add one; one whose clients never
+    acquire says ``locks = False`` as well. One that brings faults along has a ``schedule``: dicts with the fields of a
+    FaultSpec, where ``"1.5 ttl"`` means multiples of the lock's ttl; a plan with a fault of that kind does without."""
 
     name: ClassVar[str]
 
     @staticmethod
-    def stock(settings: Settings, duration: float) -> dict[str, int]:
+    def stock(settings: Settings, duration: float) -> dict[str, Any]:
         """Initial values of the resources, by name; 0 where nothing is said. ``duration`` in seconds."""
 
     @staticmethod
@@ -128,9 +130,11 @@ class Client:
 
     # The lock.
 
-    def acquire(self, key: str) -> Grant | None:
-        """None: not held, or nobody knows whether it is."""
-        wait = min(self.settings.acquire_wait, max(0.0, (self._deadline_ns - time.monotonic_ns()) / 1e9))
+    def acquire(self, key: str, timeout: float | None = None) -> Grant | None:
+        """None: not held, or nobody knows whether it is. Waits for ``timeout`` seconds, by default for as long as the
+        plan says, and never beyond the end of the run."""
+        longest = self.settings.acquire_wait if timeout is None else timeout
+        wait = min(longest, max(0.0, (self._deadline_ns - time.monotonic_ns()) / 1e9))
         self._enter("acquire", key, {"timeout": wait})
         try:
             lock = self._lock(key)
@@ -181,21 +185,68 @@ class Client:
             lock = self._locks[key] = self._open_lock(key)
         return lock
 
-    # The resource.
+    def counts(self, key: str) -> bool:
+        """Whether the lock, which has been acquired before, has a counter of its own to add to."""
+        return callable(getattr(self._locks[key], "increment", None))
+
+    def add(self, key: str) -> tuple[int, int] | None:
+        """Add one to the counter of the lock's own service; what was seen and written, or None: refused, or unknown."""
+        self._enter("add", key)
+        increment = getattr(self._locks[key], "increment", None)
+        try:
+            if increment is None:
+                raise TypeError("the lock has no increment()")
+            seen, written = map(int, increment())
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            self._raised("add", key, error)
+            return None
+        self._leave("ok", "add", key, {"seen": seen, "written": written})
+        return seen, written
+
+    # The resource. None is always: refused, or no answer.
 
     def read(self, key: str, grant: Grant) -> Any:
-        """The resource's value, or None if it refused or did not answer."""
-        return self._access("read", key, {"fence": grant.fence}, Request("read", key, grant.fence))
+        """The resource's value."""
+        reply = self._access({"fence": grant.fence}, Request("read", key, grant.fence), lambda r: {"value": r.value})
+        return None if reply is None else reply.value
 
     def write(self, key: str, grant: Grant, value: Any) -> Any:
-        request = Request("write", key, grant.fence, value)
-        return self._access("write", key, {"fence": grant.fence, "value": value}, request)
+        """The value that was written."""
+        asked = {"fence": grant.fence, "value": value}
+        reply = self._access(asked, Request("write", key, grant.fence, value))
+        return None if reply is None else reply.value
 
-    def take(self, key: str, grant: Grant) -> Any:
-        """Sell one unit; the number left, or None."""
-        return self._access("take", key, {"fence": grant.fence, "n": 1}, Request("take", key, grant.fence))
+    def take(self, key: str, grant: Grant) -> int | None:
+        """Sell one unit; the number left."""
+        asked = {"fence": grant.fence, "n": 1}
+        reply = self._access(asked, Request("take", key, grant.fence), lambda r: {"left": r.value})
+        return None if reply is None else reply.value
 
-    def _access(self, f: str, key: str, asked: dict[str, Any], request: Request) -> Any:
+    def mark(self, key: str, grant: Grant) -> int | None:
+        """Mark as processed; how often that has been done by now."""
+        request = Request("mark", key, grant.fence)
+        reply = self._access({"fence": grant.fence}, request, lambda r: {"times": r.value})
+        return None if reply is None else reply.value
+
+    def look(self, key: str) -> tuple[Any, int] | None:
+        """Read without a lock: the value and its version."""
+        answer = self._access({"fence": None}, Request("read", key), lambda r: {"value": r.value, "version": r.version})
+        return None if answer is None else (answer.value, answer.version)
+
+    def swap(self, key: str, value: Any, version: int) -> Any:
+        """Write without a lock, if the version is still this one; the value that was written."""
+        request = Request("cas", key, None, value, version)
+        reply = self._access({"value": value, "version": version}, request)
+        return None if reply is None else reply.value
+
+    def _access(
+        self,
+        asked: dict[str, Any],
+        request: Request,
+        told: Callable[[Reply], dict[str, Any]] = lambda _: {},
+    ) -> Reply | None:
+        """``asked`` and what is ``told`` of the reply are for the history."""
+        f, key = request.op, request.key
         self._enter(f, key, asked)
         try:
             reply = self._resource.call(request)
@@ -205,9 +256,8 @@ class Client:
         except OSError as error:
             self._raised(f, key, error)
             return None
-        got = {"read": {"value": reply.value}, "write": {}, "take": {"left": reply.value}}[f]
-        self._leave("ok", f, key, {**got, "arrival": reply.arrival})
-        return reply.value
+        self._leave("ok", f, key, {**told(reply), "arrival": reply.arrival})
+        return reply
 
     # Entries.
 

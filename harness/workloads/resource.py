@@ -13,22 +13,27 @@ import msgspec
 Token = int | str | None
 STALE: Final = "stale fence"
 NOT_LAST: Final = "not the last token"
+CHANGED: Final = "the version has changed"
 
 
-class Request(msgspec.Struct, forbid_unknown_fields=True):
-    """``op`` is ``read``, ``write`` (sets ``value``) or ``take`` (sells one unit, asking no questions)."""
+class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``op`` is ``read``, ``write`` (sets ``value``), ``cas`` (the same, if ``version`` is still that of the register),
+    ``take`` (sells one unit, asking no questions) or ``mark`` (counts one more time, asking no questions)."""
 
-    op: Literal["read", "write", "take"]
+    op: Literal["read", "write", "cas", "take", "mark"]
     key: str
     fence: Token = None
     value: Any = None
+    version: int = 0
 
 
 class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """``arrival`` numbers accepted accesses; a rejected one has ``error`` and no number."""
+    """``arrival`` numbers accepted accesses; a rejected one has ``error`` and no number. ``version`` is how often the
+    register has been changed."""
 
     value: Any = None
     arrival: int = -1
+    version: int = 0
     error: str | None = None
 
 
@@ -40,9 +45,10 @@ class Resource:
     tokens without an order); ``off`` accepts everything.
     """
 
-    def __init__(self, fencing: str, stock: dict[str, int]) -> None:
+    def __init__(self, fencing: str, stock: dict[str, Any]) -> None:
         self._fencing = fencing
         self._values: dict[str, Any] = dict(stock)
+        self._versions: dict[str, int] = {}
         self._highest: dict[str, int] = {}
         self._last: dict[str, Token] = {}
         self._arrivals = 0
@@ -58,16 +64,22 @@ class Resource:
         if error is not None:
             return Reply(error=error)
         arrival, self._arrivals = self._arrivals, self._arrivals + 1
-        value = self._values.get(request.key, 0)
-        if request.op == "write":
+        value, version = self._values.get(request.key, 0), self._versions.get(request.key, 0)
+        if request.op in ("write", "cas"):
             value = request.value
         elif request.op == "take":
             value -= 1
-        self._values[request.key] = value
-        return Reply(value=value, arrival=arrival)
+        elif request.op == "mark":
+            value += 1
+        if request.op != "read":
+            version += 1
+        self._values[request.key], self._versions[request.key] = value, version
+        return Reply(value=value, arrival=arrival, version=version)
 
     def _refusal(self, request: Request) -> str | None:
         fence, key = request.fence, request.key
+        if request.op == "cas" and request.version != self._versions.get(key, 0):
+            return CHANGED
         if self._fencing == "on" and isinstance(fence, int):
             if fence < self._highest.get(key, fence):
                 return STALE
