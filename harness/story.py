@@ -74,7 +74,11 @@ def tell(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
     if headline is None:
         return _no_violation(plan, history, verdicts, faults)
     violation = headline.evidence[0]
-    sentences = [_sentence(violation.sentence), _cause(violation, faults, history.origin), _resource(plan, verdicts)]
+    sentences = [
+        _sentence(violation.sentence),
+        _cause(violation, faults, history.origin),
+        _resource(plan, verdicts, headline),
+    ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -165,10 +169,10 @@ def _names(names: Any) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _resource(plan: Plan, verdicts: Mapping[str, Verdict]) -> str:
-    """What the overlap did to the protected resource."""
+def _resource(plan: Plan, verdicts: Mapping[str, Verdict], headline: Verdict) -> str:
+    """What the overlap did to the protected resource, unless that is the headline."""
     resource = verdicts.get("resource")
-    if resource is None or resource.valid is None:
+    if resource is None or resource.valid is None or resource is headline:
         return ""
     if resource.valid is False:
         return _sentence(resource.explanation)
