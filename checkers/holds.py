@@ -3,8 +3,8 @@
 A hold begins at the ``ok`` of an acquire and ends at the first of: the invocation of its release; the completion of a
 check or extend that says it is lost; for checking clients, the end of ``valid_for``; a crash of the client's host;
 the end of the history. An acquire by a client that holds the key already is nested: it takes one more release to
-end the hold. An acquire with an unknown outcome makes no hold: it may have, and a checker may not accuse anybody of
-a may.
+end the hold, and may prolong it. An acquire with an unknown outcome makes no hold: it may have, and a checker may not
+accuse anybody of a may.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, NONE, OK, RELEASE, SECOND, Ints, View, view
+from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, SECOND, Ints, View, view
 from harness.history import History
 
 ENDINGS: Final = ("open", "released", "lost", "expired", "crashed")
@@ -130,6 +130,7 @@ class _Rows:
         if slot in self.now and not self.expired(slot, time):
             self.depth[slot] = self.depth.get(slot, 0) + 1
             self.nested.append(index)
+            self._renew(self.now[slot], time, promise)
             return
         until = FOREVER if promise == FOREVER else time + promise
         self.now[slot] = self.last[slot] = len(self.grant)
@@ -140,6 +141,14 @@ class _Rows:
         self.lease.append(until)
         self.belief.append(max(until, time) if self.checking else FOREVER)
         self.promise.append(promise)
+
+    def _renew(self, row: int, time: int, promise: int) -> None:
+        """A nested grant says for how long the lock is held from now on; a lease is never shorter for that."""
+        if FOREVER not in (promise, self.lease[row]):
+            self.promise[row] = promise
+            self.lease[row] = max(self.lease[row], time + promise)
+            if self.checking:
+                self.belief[row] = max(self.belief[row], time + promise)
 
     def expired(self, slot: int, time: int) -> bool:
         """Ends the hold if the client stopped believing before ``time``."""
@@ -200,6 +209,23 @@ def holds(history: History) -> Holds:
     if found is None or found.view.length != len(history):
         found = _cache[history] = _build(view(history))
     return found
+
+
+def nested_calls(found: Holds) -> list[tuple[int, int]]:
+    """The row of the hold and the invocation of each acquire by a client that held the key when it asked."""
+    columns = found.view
+    keys, width = max(1, len(columns.keys)), columns.length + 1
+    asked = columns.rows(ACQUIRE, INVOKE)
+    begun = (found.client * keys + found.key) * width + found.grant
+    order = np.argsort(begun, kind="stable")
+    wanted = (columns.client[asked] * keys + columns.key[asked]) * width + asked
+    at = np.searchsorted(begun[order], wanted) - 1
+    if not len(order):
+        return []
+    row = order[np.maximum(at, 0)]
+    same = (at >= 0) & (found.client[row] == columns.client[asked]) & (found.key[row] == columns.key[asked])
+    inside = same & (columns.time[asked] < found.end[row])
+    return list(zip(row[inside].tolist(), asked[inside].tolist(), strict=True))
 
 
 _cache: WeakKeyDictionary[History, Holds] = WeakKeyDictionary()

@@ -105,6 +105,7 @@ def _properties(info: LockInfo) -> list[tuple[str, str]]:
         ("mutual exclusion", f"{info.safety}: {SAFETY[info.safety]}"),
         ("if its holder dies", f"freed by {info.on_death}" if info.on_death else "not said"),
         ("reentrant", "yes" if info.reentrant else "no"),
+        ("serves in the order asked", "yes" if info.queue else "no"),
         ("if one server is lost", info.outage or "not said"),
         ("fencing token", "yes" if info.fence else "no"),
     ]

@@ -52,6 +52,9 @@ def _holds_of(ops: list[Op], client: str, key: str, checking: bool, last: int) -
                 leased = op.value.get("valid_for")
                 promise = float("inf") if leased is None else leased * SECOND
                 belief = op.time + promise if checking else float("inf")
+            elif op.value.get("valid_for") is not None and promise != float("inf"):
+                promise = op.value["valid_for"] * SECOND
+                belief = max(belief, op.time + promise) if checking else belief
         elif now is None:
             continue
         elif kind == ("release", "invoke"):

@@ -1,0 +1,60 @@
+"""Times in which nobody is blamed for being slow, or for losing his place: the faults that touch one client, and the
+time that their effects may last."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checkers.faults import FOR_EVER, Fault, faults
+from checkers.view import CRASH, NONE, Ints, View, view
+from harness.history import History
+
+
+class Excuses:
+    """A fault counts for a client if it strikes the client's host or one that is no client's, or disturbs everybody.
+
+    It lasts until its heal, and then as long again as it lasted and ttl and slack on top: TCP's doubling time-outs may
+    deliver late what was sent into it, and sessions that ended meanwhile are made anew.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.columns: View = view(history)
+        settings = self.columns.settings
+        clients = frozenset(settings.get("clients") or ())
+        wake = (self.columns.seconds("ttl", 0.0) or 0) + (self.columns.seconds("slack", 1.0) or 0)
+        self._common = [_lasting(fault, wake) for fault in faults(history) if fault.disturbs or fault.hosts - clients]
+        self._own: dict[str, list[tuple[int, int]]] = {}
+        for fault in faults(history):
+            for host in fault.hosts & clients:
+                self._own.setdefault(host, []).append(_lasting(fault, wake))
+        for index in self.columns.rows(CRASH).tolist():
+            host = str((self.columns.value[index] or {}).get("host"))
+            self._own.setdefault(host, []).append((int(self.columns.time[index]),) * 2)
+
+    def first(self, client: int, begin: int, end: int) -> int | None:
+        """When, in [begin, end] (ns), the first fault that counts for the client (its number) was at work."""
+        struck = [*self._common, *self._own.get(self.columns.names[client], ())]
+        return min((max(begin, since) for since, until in struck if since <= end and begin <= until), default=None)
+
+    def clip(self, client: Ints, begin: Ints, end: Ints) -> Ints:
+        """``end`` of each stretch (ns), or when the first fault that counts for its client was at work, if before."""
+        for number, name in enumerate(self.columns.names):
+            for since, until in (*self._common, *self._own.get(name, ())):
+                hit = (client == number) & (begin <= until) & (end >= since)
+                end = np.where(hit, np.maximum(begin, since), end)
+        return end
+
+    def any(self, client: int, begin: int, end: int) -> bool:
+        return self.first(client, begin, end) is not None
+
+
+def _lasting(fault: Fault, wake: int) -> tuple[int, int]:
+    if fault.until_ns == FOR_EVER:
+        return fault.from_ns, FOR_EVER
+    return fault.from_ns, fault.until_ns + (fault.until_ns - fault.from_ns) + wake
+
+
+def returned(columns: View, invoke: int) -> int:
+    """When a call came back (ns), or the history ended."""
+    done = int(columns.done[invoke])
+    return columns.end if done == NONE else int(columns.time[done])

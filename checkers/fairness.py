@@ -1,0 +1,204 @@
+"""Who asked first is served first, and nobody is passed by for ever (``FA`` in the table of anomalies).
+
+B *overtook* A if A had asked for the key at least half a second (:data:`MARGIN`) before B did, was still waiting when B
+was granted it, and was granted it later or given up on it in time. Half a second is more than a request takes on its
+way to a service that nothing disturbs, so A was in the queue before B. Not counted as waiting is
+
+- A from the moment at which a fault strikes it, the servers or everybody, and for a while after (:mod:`.excuses`): its
+  session may have ended, and its place in the queue with it;
+- A after its own timeout, and any request that ended in an error or unknown: it may have had no place any more;
+- a request, of A or of B, whose client's last call on the key did not end well (or was none): A may still be making its
+  connection, and B may have kept an older place, that of a request nobody knows the outcome of.
+
+A client *starves* if it goes on asking for a key (pauses of up to ``slack`` between two requests do not count) while
+others get it 20 times as often as there are clients that want it (:data:`STARVED`): with a draw among them each time,
+that has a probability of 2e-9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from checkers.base import CAP, Json, Verdict, Violation, conclude
+from checkers.excuses import Excuses
+from checkers.holds import Hold, Holds, holds, nested_calls
+from checkers.mutual_exclusion import too_few
+from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, RELEASE, SECOND, Bools, Ints, View
+from harness.history import History
+
+WORKLOAD: Final = "queue"
+MARGIN: Final = SECOND // 2
+STARVED: Final = 20
+BUSY: Final = "busy"
+
+
+class Fairness:
+    """Those who wait for a lock that promises a queue are served in the order in which they asked; nobody starves.
+
+    Judged if the start entry says ``queue``, or under the workload of that name; the module has the rules.
+    """
+
+    name = "fairness"
+
+    def check(self, history: History) -> Verdict:
+        waits = Waits(holds(history), Excuses(history))
+        asked = waits.columns.settings.get("workload") == WORKLOAD
+        judged = asked or bool(waits.columns.settings.get("queue"))
+        overtaken = waits.overtakings()
+        starved = list(_starved(waits)) if judged else []
+        shown = [_out_of_order(waits, first, second) for first, second in overtaken[:CAP]] if judged else []
+        behind = waits.behind()
+        fine = f"none of {behind} who asked while others waited was served before them"
+        doubt = None if behind or not asked else "nobody ever waited behind another: there was no queue"
+        return conclude(
+            history,
+            [*shown, *starved],
+            fine=fine if judged else "not applicable: the lock promises no queue",
+            doubts=(too_few(waits.found), doubt),
+            stats=_stats(waits, len(overtaken), behind),
+            count=len(overtaken) * judged + len(starved),
+        )
+
+
+class Waits:
+    """The requests for keys, in the order of their invocations; ``row`` is the invocation's index.
+
+    ``until`` is the end of the time (ns) in which a request surely had its place: ``begin`` if it never surely had one.
+    """
+
+    def __init__(self, found: Holds, excuses: Excuses) -> None:
+        self.found = found
+        self.columns: View = found.view
+        self.excuses = excuses
+        columns = self.columns
+        asked = columns.rows(ACQUIRE, INVOKE)
+        inner = [index for _, index in nested_calls(found)]
+        self.row: Ints = asked[~np.isin(asked, inner)]
+        self.key, self.client = columns.key[self.row], columns.client[self.row]
+        self.begin: Ints = columns.time[self.row]
+        done = columns.done[self.row]
+        self.done: Ints = np.where(done == NONE, columns.end, columns.time[done])
+        self.granted: Bools = (done != NONE) & (columns.type[done] == OK)
+        self.busy: Bools = (done != NONE) & (columns.type[done] == FAIL) & _errors(columns, done)
+        self.clean = _clean(columns)[self.row]
+        surely = (self.granted | self.busy) & self.clean
+        self.until: Ints = np.where(surely, np.minimum(self.done, self._limits()), self.begin)
+        self.until = excuses.clip(self.client, self.begin, self.until)
+
+    def _limits(self) -> Ints:
+        """When each request was over by its own timeout."""
+        limits = [(self.columns.value[int(row)] or {}).get("timeout") for row in self.row]
+        spans = [self.columns.end if limit is None else round(min(limit, 1e8) * SECOND) for limit in limits]
+        return self.begin + np.array(spans, dtype=np.int64)
+
+    def overtakings(self) -> list[tuple[int, int]]:
+        """Who was overtaken, and by whom, as positions; one pair for each grant that came too early."""
+        return list(self._pairs(self.done))
+
+    def behind(self) -> int:
+        """How many requests that were granted were made while somebody else's had waited for longer than the margin."""
+        return sum(1 for _ in self._pairs(self.begin))
+
+    def _pairs(self, moment: Ints) -> Iterator[tuple[int, int]]:
+        """For each granted request, one made earlier by the margin that was waiting at its ``moment`` (ns)."""
+        for key in range(len(self.columns.keys)):
+            mine = np.flatnonzero(self.key == key)
+            begin, until = self.begin[mine], self.until[mine]
+            longest = np.maximum.accumulate(until) if len(mine) else until
+            later = np.flatnonzero(self.granted[mine] & self.clean[mine])
+            ahead = np.searchsorted(begin, begin[later] - MARGIN, side="right")
+            waiting = (ahead > 0) & (longest[np.maximum(ahead, 1) - 1] > moment[mine][later])
+            for number, count in zip(later[waiting].tolist(), ahead[waiting].tolist(), strict=True):
+                first = int(np.argmax(until[:count]))
+                yield int(mine[first]), int(mine[number])
+
+
+def _errors(columns: View, done: Ints) -> Bools:
+    return np.array([index != NONE and columns.error[index] == BUSY for index in done.tolist()], dtype=bool)
+
+
+def _clean(columns: View) -> Bools:
+    """Of each invocation: had the client's last call on the key's lock ended well, so that it has a connection, and no
+    request is left that may still count?"""
+    calls = np.flatnonzero((columns.type == INVOKE) & (columns.f <= RELEASE))
+    slots = columns.client[calls] * max(1, len(columns.keys)) + columns.key[calls]
+    order = np.argsort(slots, kind="stable")
+    calls, slots = calls[order], slots[order]
+    done = columns.done[calls]
+    busy = (columns.f[calls] == ACQUIRE) & (columns.type[done] == FAIL) & _errors(columns, done)
+    well = (done != NONE) & ((columns.type[done] == OK) | busy)
+    clean = np.zeros(columns.length, dtype=bool)
+    clean[calls[1:]] = well[:-1] & (slots[1:] == slots[:-1])
+    return clean
+
+
+def _out_of_order(waits: Waits, first: int, second: int) -> Violation:
+    columns, found = waits.columns, waits.found
+    row, later = int(waits.row[first]), int(waits.row[second])
+    key, at = columns.keys[columns.key[row]], columns.at
+    granted = int(waits.done[second])
+    sentence = (
+        f"{columns.name(columns.client[later])} asked for {key} at {at(int(waits.begin[second]))} and was granted it "
+        f"at {at(granted)}, before {columns.name(columns.client[row])}, which had asked "
+        f"at {at(int(waits.begin[first]))} and waited until {at(int(waits.done[first]))}"
+    )
+    held = np.flatnonzero(found.acquire == later)
+    got: list[Hold] = [found[int(held[0])]] if len(held) else []
+    involved = (columns.call(row), *(hold.to_json() for hold in got))
+    return Violation("out-of-order", key, sentence, granted, int(waits.done[first]), involved, "service")
+
+
+def _starved(waits: Waits) -> Iterator[Violation]:
+    """Clients that asked on and on while all others together had many times their share."""
+    columns = waits.columns
+    slack = columns.seconds("slack", 1.0) or 0
+    for key in range(len(columns.keys)):
+        mine = np.flatnonzero(waits.key == key)
+        grants = np.sort(waits.done[mine][waits.granted[mine]])
+        clients = np.unique(waits.client[mine])
+        for client in clients.tolist():
+            for begin, end, last in _stretches(waits, mine[waits.client[mine] == client], slack):
+                passed = int(np.searchsorted(grants, end) - np.searchsorted(grants, begin))
+                if passed >= STARVED * len(clients) and not waits.excuses.any(client, begin, end):
+                    yield _passed_by(columns, int(waits.row[last]), begin, end, passed, len(clients))
+
+
+def _stretches(waits: Waits, mine: Ints, slack: int) -> Iterator[tuple[int, int, int]]:
+    """The times (ns) in which a client asked in vain, up to its next grant, and the last request in each."""
+    since = last = NONE
+    for at in mine.tolist():
+        if last != NONE and waits.begin[at] - waits.done[last] > slack:
+            yield since, int(waits.done[last]), last
+            since = last = NONE
+        if waits.granted[at] or waits.busy[at]:
+            since, last = (int(waits.begin[at]) if last == NONE else since), at
+        if last != NONE and not waits.busy[at]:
+            yield since, int(waits.done[last]), last
+            since = last = NONE
+    if last != NONE:
+        yield since, int(waits.done[last]), last
+
+
+def _passed_by(columns: View, row: int, begin: int, end: int, passed: int, clients: int) -> Violation:
+    key = columns.keys[columns.key[row]]
+    sentence = (
+        f"{columns.name(columns.client[row])} asked for {key} from {columns.at(begin)} to {columns.at(end)} and did "
+        f"not get it, while others got it {passed} times ({clients} clients wanted it)"
+    )
+    return Violation("starvation", key, sentence, begin, end, (columns.call(row),), "service")
+
+
+def _stats(waits: Waits, overtakings: int, behind: int) -> Json:
+    granted = waits.granted
+    longest = int((waits.done - waits.begin)[granted].max()) if granted.any() else 0
+    grants = Counter(waits.columns.name(client) for client in waits.client[granted].tolist())
+    return {
+        "longest_wait_s": round(longest / SECOND, 6),
+        "overtakings": overtakings,
+        "asked_behind_others": behind,
+        "grants": dict(sorted(grants.items())),
+    }

@@ -1,0 +1,54 @@
+"""A try-lock answers at once (``LV`` in the table of anomalies, row uniq-in-open-tx)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.base import Verdict, Violation, conclude
+from checkers.excuses import Excuses, returned
+from checkers.view import ACQUIRE, INVOKE, NONE, SECOND, View, view
+from harness.history import History
+
+WORKLOAD = "try-lock"
+
+
+class TryLock:
+    """An acquire with a timeout of 0 is answered within the slack, whoever holds the lock.
+
+    Judged wherever such acquires were made, whatever their answer; one during which (or not long before which) a fault
+    struck its client or the servers is excused. One that was never answered counts when the history lasts for longer
+    than the slack after it.
+    """
+
+    name = "try-lock"
+
+    def check(self, history: History) -> Verdict:
+        columns = view(history)
+        slack = columns.seconds("slack")
+        if slack is None:
+            return Verdict(None, "the start entry does not state the slack")
+        tries = [i for i in columns.rows(ACQUIRE, INVOKE).tolist() if (columns.value[i] or {}).get("timeout") == 0]
+        asked = columns.settings.get("workload") == WORKLOAD
+        took = [returned(columns, index) - int(columns.time[index]) for index in tries]
+        return conclude(
+            history,
+            list(_slow(columns, Excuses(history), tries, slack)),
+            fine=f"each of {len(tries)} tries was answered at once" if tries else "not applicable: nobody tried",
+            doubts=("nobody tried: no acquire had a timeout of 0" if asked and not tries else None,),
+            stats={"tries": len(tries), "slowest_s": round(max(took, default=0) / SECOND, 6)},
+        )
+
+
+def _slow(columns: View, excuses: Excuses, tries: list[int], slack: int) -> Iterator[Violation]:
+    for index in tries:
+        begin, end = int(columns.time[index]), returned(columns, index)
+        client = int(columns.client[index])
+        if end - begin <= slack or excuses.any(client, begin, end):
+            continue
+        key, answered = columns.keys[columns.key[index]], int(columns.done[index]) != NONE
+        sentence = (
+            f"{columns.name(client)} tried {key} at {columns.at(begin)}, without waiting, and "
+            + (f"was answered {(end - begin) / SECOND:.3f} s later" if answered else "was never answered")
+            + f": a try-lock that waits (slack {slack / SECOND:g} s)"
+        )
+        yield Violation("slow-try", key, sentence, begin, end, (columns.call(index),), "service")
