@@ -1,0 +1,26 @@
+"""``queue``: clients that ask one after the other and wait for as long as it takes, so that a queue forms.
+
+A section lasts for 0.3 s at least, as far as the lease allows: then those who wait have asked at times that are further
+apart than any answer is late, and it can be told who was before whom. Nobody gives up before the end of the run.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from .client import Client
+from .mutex import Mutex, sections, stay
+
+SECTION: Final = 0.3
+LEASE_SHARE: Final = 0.5
+FOR_EVER: Final = 1e8
+
+
+class Queue(Mutex):
+    """A queue for the lock: who has asked first should be served first, and nobody should be passed by for ever."""
+
+    name: ClassVar = "queue"
+
+    @staticmethod
+    def run(client: Client) -> None:
+        sections(client, lambda _key, grant: stay(client, grant, SECTION, LEASE_SHARE), timeout=FOR_EVER)

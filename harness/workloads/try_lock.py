@@ -1,0 +1,30 @@
+"""``try-lock``: clients that do not wait: who does not get the lock at once does something else, and tries again.
+
+A holder stays for a second and a half at least, as far as its lease allows: for longer than the slack, so that a try
+that waits for it can be told from one whose answer took its time.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from .client import Client
+from .mutex import Mutex, sections, stay
+
+LONG_ENOUGH: Final = 1.5
+LEASE_SHARE: Final = 0.75
+
+
+class TryLock(Mutex):
+    """Acquires with a timeout of 0: a try must be answered at once, whoever holds the lock."""
+
+    name: ClassVar = "try-lock"
+
+    @staticmethod
+    def run(client: Client) -> None:
+        sections(
+            client,
+            lambda _key, grant: stay(client, grant, LONG_ENOUGH, LEASE_SHARE),
+            timeout=0.0,
+            pause=(0.05, 0.15),
+        )
