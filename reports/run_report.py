@@ -7,15 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import jinja2
 from markupsafe import Markup
 
-from reports import model, plots, timeline, words
+from reports import model, page, plots, timeline, words
 from reports.model import ReportError, RunView
 
 __all__ = ["ReportError", "render", "write"]
 
-TEMPLATES: Final = Path(__file__).parent / "templates"
 SCRIPTS: Final = ("data.js", "layout.js", "draw.js", "draw_faults.js", "hover.js", "interact.js")
 SHOWN: Final = 20
 """The pieces of evidence of one checker that the page shows; the others are in results.json."""
@@ -36,17 +34,17 @@ BLAME: Final = {
 def write(run_folder: Path) -> Path:
     """Write ``report.html`` and its pictures into ``run_folder``; raises :class:`ReportError`."""
     run = model.load(run_folder)
-    page = render(run, run_folder)
     path = run_folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(render(run, run_folder), encoding="utf-8")
     return path
 
 
 def render(run: RunView, pictures: Path | None = None) -> str:
     """The page; the plots are saved as files into ``pictures`` too, if given."""
     data = timeline.build(run)
-    template = _environment(run).get_template("report.html")
-    return template.render(
+    return page.render(
+        "report.html",
+        {"at": partial(words.at, origin=run.history.origin), "span": words.span},
         run=run,
         word=WORDS[run.judgement],
         checker_words=CHECKER_WORDS,
@@ -56,8 +54,8 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         activity=timeline.activity(data),
         plots=plots.draw(run, pictures),
         data=embed(data),
-        style=_source("style.css"),
-        script=Markup("\n").join(_source(f"js/{name}") for name in SCRIPTS),
+        style=page.source("style.css"),
+        script=Markup("\n").join(page.source(f"js/{name}") for name in SCRIPTS),
     )
 
 
@@ -65,20 +63,3 @@ def embed(data: timeline.Data) -> Markup:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
-
-
-def _source(name: str) -> Markup:
-    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
-
-
-def _environment(run: RunView) -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    filters = {"at": partial(words.at, origin=run.history.origin), "span": words.span, "count": words.count}
-    environment.filters |= filters | {"markup": Markup}
-    return environment

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reports import model, plots, run_report
+from reports.page import TEMPLATES
 from tests.reports import sample
 
 Reported = Callable[[str], Path]
@@ -179,7 +180,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1])
 def test_text_is_readable_in_both_schemes(scheme: int) -> None:
-    style = (run_report.TEMPLATES / "style.css").read_text()
+    style = (TEMPLATES / "style.css").read_text()
     colours = dict(
         re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme])
     )

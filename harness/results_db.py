@@ -1,0 +1,230 @@
+"""What becomes of the nights: ``<store>/results.db``, an SQLite file with a row a night and a row an outcome.
+
+The file keeps SQLite's rollback journal, not a write-ahead log: between two commands the one file is the whole
+database, so that a CI system can cache or copy it. A writer takes the write lock before it reads (``BEGIN IMMEDIATE``)
+and waits for another to end. ``user_version`` says how many of :data:`MIGRATIONS` a file has seen, ``application_id``
+that it is ours (both: sqlite.org, pragma.html).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from .errors import UsageError
+
+RESULTS_DB: Final = "results.db"
+SCHEMA: Final = 1
+"""Of a night's document."""
+APPLICATION: Final = 0x6C6F636B
+"""``lock`` in ASCII."""
+PATIENCE_S: Final = 30.0
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE nights (
+          id INTEGER PRIMARY KEY, started_at TEXT NOT NULL, suite TEXT NOT NULL, clusters TEXT NOT NULL,
+          seconds REAL NOT NULL, status INTEGER NOT NULL, versions TEXT NOT NULL)""",
+        """CREATE TABLE outcomes (
+          night INTEGER NOT NULL REFERENCES nights (id) ON DELETE CASCADE, row TEXT NOT NULL, scenario TEXT NOT NULL,
+          title TEXT NOT NULL, safe INTEGER NOT NULL, lock TEXT NOT NULL, kind TEXT NOT NULL, faults TEXT NOT NULL,
+          workload TEXT NOT NULL, cluster TEXT NOT NULL, seed INTEGER NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,
+          valid INTEGER, found_s REAL, time_limit REAL NOT NULL, real_seconds REAL NOT NULL, acquires INTEGER NOT NULL,
+          folder TEXT, expected TEXT NOT NULL, checkers TEXT NOT NULL)""",
+        "CREATE INDEX outcomes_of_a_night ON outcomes (night)",
+        "CREATE INDEX outcomes_of_a_scenario ON outcomes (scenario, cluster)",
+    ),
+)
+"""Statements that bring a file from version i to version i + 1; what has been released is never changed."""
+
+State = Literal["as-expected", "missed", "violated", "late", "unknown", "error", "not-run"]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One scenario on one cluster, with the keys of a night's document. ``found_s``: s until the first violation."""
+
+    scenario: str
+    row: str
+    title: str
+    safe: bool
+    lock: str
+    kind: str
+    faults: tuple[str, ...]
+    workload: str
+    cluster: str
+    seed: int
+    state: State
+    why: str
+    expected: dict[str, Any]
+    valid: bool | None
+    checkers: dict[str, bool | None]
+    found_s: float | None
+    time_limit: float
+    real_seconds: float
+    acquires: int
+    folder: str | None
+
+
+class Night(msgspec.Struct, frozen=True, kw_only=True):
+    """One night as it is stored; ``started_at`` in UTC, whole seconds; ``clusters`` sorted."""
+
+    id: int
+    started_at: str
+    suite: str
+    clusters: tuple[str, ...]
+    seconds: float
+    status: int
+    versions: dict[str, Any]
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    schema: Literal[1]
+    started_at: datetime
+    suite: str
+    clusters: list[str]
+    seconds: float
+    status: int
+    versions: dict[str, Any]
+    outcomes: list[Outcome]
+
+
+_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers"})
+_OUTCOME: Final = tuple(Outcome.__struct_fields__)
+
+
+def add(path: Path, night_document: dict[str, Any]) -> int:
+    """Store a night, all of it or nothing, and give its id; makes the file if there is none. Raises UsageError."""
+    try:
+        document = msgspec.convert(night_document, _Document)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"not the document of a night: {error}") from error
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to the store {path.parent}: {error.strerror}") from error
+    columns = ", ".join(("night", *_OUTCOME))
+    places = ", ".join("?" * (len(_OUTCOME) + 1))
+    with _opened(path, "rwc") as connection, _transaction(connection, "IMMEDIATE"):
+        cursor = connection.execute(
+            "INSERT INTO nights (started_at, suite, clusters, seconds, status, versions) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                f"{document.started_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", document.suite,
+                _json(sorted(document.clusters)), document.seconds, document.status, _json(document.versions),
+            ),
+        )  # fmt: skip
+        night = cursor.lastrowid
+        assert night is not None
+        connection.executemany(
+            f"INSERT INTO outcomes ({columns}) VALUES ({places})",
+            ((night, *_columns(outcome)) for outcome in document.outcomes),
+        )
+    return night
+
+
+def nights(path: Path) -> list[Night]:
+    """All nights, the oldest first; UsageError if there is no such file, or it is not ours."""
+    with _read(path) as connection:
+        rows = connection.execute("SELECT * FROM nights ORDER BY started_at, id").fetchall()
+        return [msgspec.convert(_values(row), Night) for row in rows]
+
+
+def outcomes(path: Path, of: Iterable[int]) -> dict[int, list[Outcome]]:
+    """The outcomes of nights by the nights' ids, each in the order of its document; UsageError as :func:`nights`."""
+    with _read(path) as connection:
+        query = "SELECT * FROM outcomes WHERE night = ? ORDER BY rowid"
+        return {night: [_outcome(row) for row in connection.execute(query, (night,))] for night in of}
+
+
+def _columns(outcome: Outcome) -> Iterator[Any]:
+    for name in _OUTCOME:
+        value = getattr(outcome, name)
+        value = _json(value) if name in _JSON else ",".join(value) if name == "faults" else value
+        # What a server said may hold halves of characters (surrogates), which SQLite's UTF-8 cannot.
+        yield value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def _outcome(row: sqlite3.Row) -> Outcome:
+    values = _values(row)
+    values["faults"] = [name for name in values["faults"].split(",") if name]
+    for name in ("safe", "valid"):
+        values[name] = None if values[name] is None else bool(values[name])
+    return msgspec.convert(values, Outcome)
+
+
+def _values(row: sqlite3.Row) -> dict[str, Any]:
+    return {name: msgspec.json.decode(row[name]) if name in _JSON else row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.exists():
+        raise UsageError(f"{path}: no night is stored here: 'harness nightly' runs one and stores it")
+    with _opened(path, "rw") as connection:
+        yield connection
+
+
+@contextmanager
+def _opened(path: Path, mode: Literal["rw", "rwc"]) -> Iterator[sqlite3.Connection]:
+    """A connection to a file of the newest version; whatever is wrong with the file is a UsageError."""
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=PATIENCE_S, isolation_level=None)) as connection:
+            connection.row_factory = sqlite3.Row
+            connection.execute("PRAGMA foreign_keys = ON")
+            _migrate(connection, path)
+            yield connection
+    except sqlite3.OperationalError as error:  # the file may be sound, but locked, read-only, or on a full disk
+        raise UsageError(f"{path}: cannot use this database of results: {error}") from error
+    except (sqlite3.Error, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"{path}: not a database of results, or a damaged one: {error}; move it away, and 'harness nightly' makes "
+            "a new one"
+        ) from error
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    with _transaction(connection, "DEFERRED"):
+        version = _version(connection, path)
+    if version == len(MIGRATIONS):
+        return
+    with _transaction(connection, "IMMEDIATE"):
+        for statements in MIGRATIONS[_version(connection, path) :]:  # asked again: another process may have been here
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """How many migrations the file has seen. To be asked in a transaction: the three answers belong together."""
+    questions = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    application, version, things = (int(connection.execute(question).fetchone()[0]) for question in questions)
+    if application != APPLICATION and (application or version or things):
+        raise UsageError(f"{path}: an SQLite file of something else, not a database of results; it is left as it is")
+    if version > len(MIGRATIONS):
+        raise UsageError(
+            f"{path}: written by a newer harness (version {version} of the file, this one knows {len(MIGRATIONS)}); "
+            "update the harness"
+        )
+    return version
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, kind: Literal["DEFERRED", "IMMEDIATE"]) -> Iterator[None]:
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # SQLite ends it by itself on some errors
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,160 @@
+"""The page of a night: one HTML file that needs nothing else, neither a network nor a server."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from reports import night, page, words
+from reports.night import RED, UNSURE, NightView, OutcomeView
+
+PAGE: Final = "index.html"
+SLOWEST: Final = 10
+SAID: Final = {
+    "missed": "{n} known failure{s} {was} not found",
+    "violated": "{n} lock{s} that should be safe {was} violated",
+    "late": "{n} {was} found too late",
+    "error": "{n} could not be run to the end",
+    "unknown": "{n} gave no verdict",
+}
+"""What each state means, for the first paragraph."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """One row of the table: a documented failure and its cures; ``cells`` in the order of the clusters."""
+
+    name: str
+    title: str
+    cells: tuple[tuple[OutcomeView, ...], ...]
+    states: str
+    text: str
+    """What the filter looks through, in lower case."""
+
+
+def write(night_document: dict[str, Any], folder: Path) -> Path:
+    """Write ``index.html`` into ``folder``; relative folders of runs are taken from the working directory.
+
+    Raises ReportError for a malformed document, OSError if the file cannot be written.
+    """
+    view = night.read(night_document)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / PAGE
+    path.write_text(render(view, folder), encoding="utf-8", errors="replace")
+    return path
+
+
+def render(view: NightView, folder: Path) -> str:
+    """The page, with links as they are to be from ``folder``."""
+    wrong = [outcome for state in (*RED, *UNSURE) for outcome in view.in_state(state)]
+    idle = view.in_state("not-run")
+    ran = [outcome for outcome in view.outcomes if outcome.state != "not-run"]
+    return page.render(
+        "nightly.html",
+        {"said": said, "span": _span, "when": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"},
+        night=view,
+        headline=_headline(len(wrong), len(ran)),
+        judgement="invalid" if view.in_state(*RED) else "unknown" if wrong or not ran else "valid",
+        story=_story(view),
+        wrong=wrong,
+        idle=idle,
+        ran=ran,
+        rows=rows(view),
+        states=[state for state in night.STATES if view.in_state(state)],
+        slowest=sorted(ran, key=lambda outcome: -outcome.real_seconds)[:SLOWEST],
+        by_cluster=[(cluster, _spent(view, cluster)) for cluster in view.clusters],
+        links={outcome.folder: link(outcome.folder, folder) for outcome in ran if outcome.folder},
+        style=page.source("style.css") + page.source("nightly.css"),
+        script=page.source("js/filter.js"),
+    )
+
+
+def rows(view: NightView) -> list[RowView]:
+    """The rows by name, each with its failures before its cures."""
+    found: dict[str, list[OutcomeView]] = {}
+    for outcome in sorted(view.outcomes, key=lambda outcome: (outcome.row, outcome.safe, outcome.scenario)):
+        found.setdefault(outcome.row, []).append(outcome)
+    return [_row(name, outcomes, view.clusters) for name, outcomes in found.items()]
+
+
+def _row(name: str, outcomes: list[OutcomeView], clusters: tuple[str, ...]) -> RowView:
+    parts = dict.fromkeys(
+        part
+        for outcome in outcomes
+        for part in (outcome.scenario, outcome.title, outcome.lock, outcome.kind, *outcome.faults, outcome.workload)
+    )
+    return RowView(
+        name=name,
+        title=outcomes[0].title,
+        cells=tuple(tuple(one for one in outcomes if one.cluster == cluster) for cluster in clusters),
+        states=" ".join(dict.fromkeys(outcome.state for outcome in outcomes)),
+        text=" ".join(parts).lower(),
+    )
+
+
+def said(outcome: OutcomeView) -> str:
+    """What came of a scenario, in a few words."""
+    what = "cure" if outcome.safe else "failure"
+    found = _span(outcome.found_s)
+    match outcome.state:
+        case "as-expected":
+            return "cure valid" if outcome.safe else f"failure found in {found}" if found else "failure found"
+        case "violated":
+            return f"cure violated after {found}" if found else "cure violated"
+        case "missed":
+            return "failure not found"
+        case "late":
+            return f"failure found too late, after {found}" if found else "failure found too late"
+        case "not-run":
+            return f"{what} not run"
+        case state:
+            return f"{what}: {'no verdict' if state == 'unknown' else state}"
+
+
+def link(run: str, folder: Path) -> str:
+    """The address of a run's report, or of its folder if it has none, from a page in ``folder``; empty if the run is
+    not kept. Relative, so that a store that is moved or unpacked elsewhere keeps its links."""
+    target = Path(run).absolute()
+    if not target.exists():
+        return ""
+    report = target / "report.html"
+    target = report if report.exists() else target
+    try:
+        return quote(Path(os.path.relpath(target, folder.absolute())).as_posix())
+    except ValueError:  # on another drive
+        return target.as_uri()
+
+
+def _headline(wrong: int, ran: int) -> str:
+    if not ran:
+        return "Nothing ran"
+    return f"{wrong} of {ran} not as expected" if wrong else f"All {ran} as expected"
+
+
+def _story(view: NightView) -> str:
+    counts = Counter(outcome.state for outcome in view.outcomes)
+    parts = [
+        text.format(n=counts[state], s="" if counts[state] == 1 else "s", was="was" if counts[state] == 1 else "were")
+        for state, text in SAID.items()
+        if counts[state]
+    ]
+    told = f"{'; '.join(parts)}." if parts else "Each known failure was found, each cure held." * bool(view.outcomes)
+    idle = f" {counts['not-run']} could not run on the cluster asked for." if counts["not-run"] else ""
+    return told + idle
+
+
+def _spent(view: NightView, cluster: str) -> float:
+    return sum(outcome.real_seconds for outcome in view.outcomes if outcome.cluster == cluster)
+
+
+def _span(seconds: float | None) -> str:
+    """``2.51 s``, from two minutes on ``2 min 3 s``; empty for none."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return words.span(round(seconds * 1e9)) if seconds < 120 else f"{minutes} min {rest} s"

@@ -1,0 +1,71 @@
+"""Nights as documents, for the tests of what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+ROWS = {
+    "ttl-pause-write": ("redis-token", "client-pause", "A client pauses past its lease and writes"),
+    "clock-jump-redlock": ("redlock", "clock-jump", "A server's clock jumps, and a lease ends early"),
+    "failover-lost-lock": ("redis-sentinel", "kill-primary", "The primary dies before its replica has the lock"),
+}
+VERSIONS = {"harness": "0.1.0", "python": "3.11.2", "docker": None}
+
+
+def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
+    """A scenario as expected: a failure found in 2.5 s, or a cure that held."""
+    row = scenario.partition(".")[0]
+    safe = scenario != row
+    lock, fault, title = ROWS.get(row, ("etcd-mutex", "partition", f"The story of {row}"))
+    return {
+        "scenario": scenario, "row": row, "title": title, "safe": safe, "lock": f"{lock}-fenced" if safe else lock,
+        "kind": "redis-single", "faults": [fault], "workload": "mutex", "cluster": cluster, "seed": 0,
+        "state": "as-expected", "why": "the cure held" if safe else "mutual-exclusion said invalid after 2.50 s",
+        "expected": {"invalid": [] if safe else ["mutual-exclusion"], "valid": []}, "valid": safe,
+        "checkers": {"mutual-exclusion": safe, "liveness": True}, "found_s": None if safe else 2.5,
+        "time_limit": 20.0, "real_seconds": 0.4, "acquires": 57, "folder": None,
+    } | changed  # fmt: skip
+
+
+def missed(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
+    """A known failure that the checker did not find."""
+    why = "mutual-exclusion said valid in 20 s, and should have said invalid: two holders at once"
+    return outcome(scenario, cluster, state="missed", why=why, valid=True, found_s=None, **changed)
+
+
+def night(day: int, outcomes: list[Json], **changed: Any) -> Json:
+    """The night before the ``day`` of November, 2026."""
+    red = any(one["state"] in ("missed", "violated", "late") for one in outcomes)
+    unsure = any(one["state"] in ("unknown", "error") for one in outcomes)
+    return {
+        "schema": 1, "started_at": f"2026-11-{day:02}T02:00:00Z", "suite": "smoke", "clusters": ["sim"],
+        "seconds": 93.1, "versions": VERSIONS, "status": 1 if red else 3 if unsure else 0, "outcomes": outcomes,
+    } | changed  # fmt: skip
+
+
+def plain(**changed: Json) -> list[Json]:
+    """All rows and their cures, as expected but for the scenarios in ``changed`` (``_`` for ``-`` in their names)."""
+    names = [name for row in ROWS for name in (row, f"{row}.safe")]
+    return [outcome(name, **changed.get(name.replace("-", "_"), {})) for name in names]
+
+
+def mixed() -> Json:
+    """A night on two clusters with an outcome in every state, and texts that must be escaped."""
+    evil = "<b>\"two\" & 'three'</b> \x00\x1b[31m \ud800 ]]> ünïcode 🔒"
+    both = ("sim", "docker")
+    return night(
+        21,
+        [
+            *(outcome(name, cluster) for cluster in both for name in ("ttl-pause-write", "ttl-pause-write.safe")),
+            missed("clock-jump-redlock", folder="store/redlock/20261121T020000Z-0"),
+            outcome("clock-jump-redlock", "docker", state="late", why="found after 11.2 s, expected within 10 s",
+                    found_s=11.2, real_seconds=25.8),
+            outcome("clock-jump-redlock.safe", state="violated", valid=False, found_s=3.0, why=evil, seed=3),
+            outcome("clock-jump-redlock.safe", "docker", state="unknown", valid=None, why="the fault was not seen"),
+            outcome("failover-lost-lock", state="error", valid=None, found_s=None, why="the cluster did not start"),
+            outcome("failover-lost-lock", "docker", state="not-run", valid=None, found_s=None, checkers={},
+                    why="docker has no engine here", real_seconds=0.0, acquires=0),
+        ],
+        clusters=["sim", "docker"],
+    )  # fmt: skip

@@ -1,0 +1,215 @@
+"""The database of results: a night is stored whole or not at all, by several processes too, and a bad file is said."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness import results_db
+from harness.errors import UsageError
+from harness.results_db import add, nights, outcomes
+from tests.reports.nights import mixed, night, outcome, plain
+
+ADDS = """
+import sys
+from pathlib import Path
+from harness import results_db
+from tests.reports.nights import night, plain
+
+print("ready", flush=True)
+sys.stdin.readline()
+for day in range(1, 31):
+    results_db.add(Path(sys.argv[1]), night(day, plain(), suite=sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "store" / results_db.RESULTS_DB
+
+
+def test_a_night_comes_back_as_it_was(db: Path) -> None:
+    document = night(21, [outcome(f"row-{state}", state=state) for state in ("as-expected", "not-run", "error")])
+    stored = add(db, document)
+    (told,) = nights(db)
+    assert (told.id, told.started_at, told.suite, told.seconds) == (stored, "2026-11-21T02:00:00Z", "smoke", 93.1)
+    assert (told.clusters, told.versions, told.status) == (("sim",), document["versions"], 3)
+    assert msgspec.json.decode(msgspec.json.encode(outcomes(db, [stored])[stored])) == document["outcomes"]
+
+
+def test_three_values_of_a_verdict_are_three(db: Path) -> None:
+    stored = add(db, night(21, [outcome("a", valid=valid, faults=[]) for valid in (True, False, None)]))
+    found = outcomes(db, [stored])[stored]
+    assert [one.valid for one in found] == [True, False, None]
+    assert found[0].faults == ()
+
+
+def test_half_a_character_is_no_reason_to_lose_a_night(db: Path) -> None:
+    stored = add(db, mixed())
+    assert any("\x00\x1b[31m ?" in one.why for one in outcomes(db, [stored])[stored])
+
+
+def test_nights_are_in_the_order_of_their_start_in_utc(db: Path) -> None:
+    for started_at in ("2026-11-21T02:00:00Z", "2026-11-20T23:30:00-04:00", "2026-11-20T02:00:00.5Z"):
+        add(db, night(1, [], started_at=started_at))
+    told = [one.started_at for one in nights(db)]
+    assert told == ["2026-11-20T02:00:00Z", "2026-11-21T02:00:00Z", "2026-11-21T03:30:00Z"]
+
+
+def test_columns_are_there_to_be_asked_for(db: Path) -> None:
+    add(db, mixed())
+    with closing(sqlite3.connect(db)) as connection:
+        query = "SELECT lock, faults, count(*) FROM outcomes WHERE state = 'violated' GROUP BY lock, faults"
+        assert connection.execute(query).fetchall() == [("redlock-fenced", "clock-jump", 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"schema": 2}, r"`\$.schema`"),
+        ({"started_at": "yesterday"}, r"`\$.started_at`"),
+        ({"outcomes": [outcome("a"), outcome("b", state="perhaps")]}, r"'perhaps' - at `\$.outcomes\[1\].state`"),
+    ],
+)
+def test_what_is_no_night_is_not_stored(db: Path, change: dict[str, object], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        add(db, night(21, plain()) | change)
+    assert not db.exists()
+
+
+def test_a_night_that_cannot_be_stored_to_its_end_is_not_stored(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(db, night(20, plain()))
+    whole, left = results_db._columns, iter(range(3))
+
+    def fails(one: results_db.Outcome) -> object:
+        next(left)
+        return whole(one)
+
+    monkeypatch.setattr(results_db, "_columns", fails)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        add(db, night(21, plain()))
+    monkeypatch.undo()
+    assert len(nights(db)) == 1
+    with closing(sqlite3.connect(db)) as connection:
+        assert connection.execute("SELECT count(*) FROM outcomes").fetchone() == (len(plain()),)
+
+
+def test_two_processes_at_the_same_time_lose_nothing(db: Path) -> None:
+    command = [sys.executable, "-c", ADDS, str(db)]
+    root = Path(__file__).parents[2]
+    both = [
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
+        for name in ("smoke", "full")
+    ]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in both:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    told = nights(db)
+    assert sorted(one.suite for one in told) == ["full"] * 30 + ["smoke"] * 30
+    found = outcomes(db, [one.id for one in told])
+    assert {len(of) for of in found.values()} == {len(plain())}
+    with closing(sqlite3.connect(db)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_who_waits_too_long_is_told(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(db, night(20, []))
+    monkeypatch.setattr(results_db, "PATIENCE_S", 0.05)
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UsageError, match=r"results\.db: cannot use this database of results: database is locked"):
+            add(db, night(21, []))
+
+
+def _foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE nights (id)")
+
+
+def _newer(path: Path) -> None:
+    add(path, night(20, []))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"PRAGMA user_version = {len(results_db.MIGRATIONS) + 1}")
+
+
+def _cut(path: Path) -> None:
+    add(path, night(20, plain() * 20))
+    path.write_bytes(path.read_bytes()[:9000])
+
+
+def _odd(path: Path) -> None:
+    add(path, night(20, plain()))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE nights SET versions = '{'")
+
+
+BAD = {
+    "text": (lambda path: path.write_text("no database " * 100), "not a database of results, or a damaged one"),
+    "cut off": (_cut, "not a database of results, or a damaged one"),
+    "not JSON": (_odd, "not a database of results, or a damaged one"),
+    "foreign": (_foreign, "an SQLite file of something else"),
+    "newer": (_newer, r"written by a newer harness \(version 2 of the file, this one knows 1\)"),
+    "a folder": (lambda path: path.mkdir(), "cannot use this database of results"),
+}
+
+
+@pytest.mark.parametrize("kind", list(BAD))
+def test_a_bad_file_is_one_clear_message_and_is_left_alone(db: Path, kind: str) -> None:
+    make, told = BAD[kind]
+    db.parent.mkdir()
+    make(db)
+    before = db.read_bytes() if db.is_file() else b""
+    with pytest.raises(UsageError, match=told):
+        nights(db)
+    if kind != "not JSON":
+        with pytest.raises(UsageError, match=told):
+            add(db, night(21, plain()))
+    assert (db.read_bytes() if db.is_file() else b"") == before
+
+
+def test_no_file_names_the_command_that_makes_one(db: Path) -> None:
+    with pytest.raises(UsageError, match="no night is stored here: 'harness nightly' runs one"):
+        nights(db)
+    assert not db.parent.exists()
+
+
+def test_an_empty_file_is_one_without_nights(db: Path) -> None:
+    db.parent.mkdir()
+    db.touch()
+    assert nights(db) == []
+
+
+def test_an_older_file_is_brought_up_to_date(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(db, night(20, plain()))
+    newer = (*results_db.MIGRATIONS, ("ALTER TABLE nights ADD COLUMN host TEXT", "UPDATE nights SET host = 'here'"))
+    monkeypatch.setattr(results_db, "MIGRATIONS", newer)
+    assert [one.started_at for one in nights(db)] == ["2026-11-20T02:00:00Z"]
+    with closing(sqlite3.connect(db)) as connection:
+        assert connection.execute("SELECT host FROM nights").fetchall() == [("here",)]
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="newer harness"):
+        add(db, night(21, plain()))
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(db, night(20, plain()))
+    broken = (*results_db.MIGRATIONS, ("ALTER TABLE nights ADD COLUMN host TEXT", "UPDATE mornings SET host = 1"))
+    monkeypatch.setattr(results_db, "MIGRATIONS", broken)
+    with pytest.raises(UsageError, match="no such table: mornings"):
+        nights(db)
+    monkeypatch.undo()
+    assert len(nights(db)) == 1
