@@ -13,7 +13,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from . import cluster_cli, nightly_cli, scenario_cli, suite_cli
+from . import cluster_cli, nightly_cli, scenario_cli, suite_cli, sweep_cli
 from . import plan as plans
 from . import store as stores
 from .cli_runs import AUTO, placed, play_many, play_one
@@ -33,6 +33,7 @@ app.add_typer(cluster_cli.app, name="cluster")
 app.add_typer(scenario_cli.app, name="scenario")
 app.command("nightly")(suite_cli.nightly_command)
 app.command("trends")(nightly_cli.trends_command)
+app.command("sweep")(sweep_cli.sweep_command)
 DEFAULTS = Plan(lock="")
 
 

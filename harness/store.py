@@ -1,4 +1,5 @@
-"""The store: one folder a run, ``<store>/<lock>/<UTC time>-<seed>/``, and ``<store>/latest`` pointing at the last."""
+"""The store: one folder a run, ``<store>/<lock>/<UTC time>-<seed>/``, ``<store>/latest`` pointing at the last, and
+one a sweep, ``<store>/sweeps/<UTC time>-<lock>/``."""
 
 from __future__ import annotations
 
@@ -19,26 +20,43 @@ PLAN: Final = "plan.toml"
 REPORT: Final = "report.html"
 LATEST: Final = "latest"
 LOGS: Final = "logs"
+SWEEPS: Final = "sweeps"
 
 
 def new_run(store: Path, lock: str, seed: int, started: datetime) -> Path:
     """Make the folder of a run; UsageError if that cannot be done."""
-    safe = re.sub(r"[^A-Za-z0-9._-]+", ".", lock)
-    name = f"{started.astimezone(UTC):%Y%m%dT%H%M%SZ}-{seed}"
+    folder = _new(store, _safe(lock), f"{_utc(started)}-{seed}")
+    _point(store / LATEST, folder)
+    return folder
+
+
+def new_sweep(store: Path, lock: str, started: datetime) -> Path:
+    """Make the folder of a sweep, ``<store>/sweeps/<UTC time>-<lock>``; UsageError if that cannot be done."""
+    return _new(store, SWEEPS, f"{_utc(started)}-{_safe(lock)}")
+
+
+def _safe(lock: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", ".", lock)
+
+
+def _utc(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def _new(store: Path, parent: str, name: str) -> Path:
+    """A folder that was not there; a number at the end tells it from those of the same second."""
     try:
-        parent = store / safe
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = parent / name
+        (store / parent).mkdir(parents=True, exist_ok=True)
+        folder = store / parent / name
         again = 1
         while folder.exists():
             again += 1
-            folder = parent / f"{name}-{again}"
+            folder = store / parent / f"{name}-{again}"
         folder.mkdir()
     except OSError as error:
         raise UsageError(
             f"cannot write to the store {store}: {error.strerror}; give another folder with --out"
         ) from error
-    _point(store / LATEST, folder)
     return folder
 
 

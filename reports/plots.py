@@ -153,11 +153,12 @@ def _draw(run: RunView, acquires: dict[str, Acquires], folder: Path | None, spec
         spec.painter(axes, acquires, end)
         axes.set_xlim(0, end)
         axes.set_xlabel("seconds since the start")
-        svg = _save(figure, folder, spec.name)
+        svg = save(figure, folder, spec.name)
     return Plot(spec.name, spec.title, spec.text, inline(svg, spec.name))
 
 
-def _save(figure: Figure, folder: Path | None, name: str) -> str:
+def save(figure: Figure, folder: Path | None, name: str) -> str:
+    """The picture as SVG; written to ``folder`` as well, as PNG and SVG, if one is given."""
     buffer = io.BytesIO()
     figure.savefig(
         buffer, format="svg", dpi=150, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}

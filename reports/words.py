@@ -49,3 +49,10 @@ def count(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def percent(fraction: float | None) -> str:
+    """``12 %``, below ten with a figure more; a dash for none."""
+    if fraction is None:
+        return "–"
+    return f"{fraction * 100:.0f} %" if fraction == 0 or fraction >= 0.0995 else f"{fraction * 100:.1f} %"

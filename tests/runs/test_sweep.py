@@ -1,0 +1,268 @@
+"""Sweeps: what is measured, how it is counted, and that neither workers nor bad input change it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.base import Verdict, Violation
+from harness import sweep as sweeps
+from harness.cli import main
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.runs import Result
+from harness.sweep import Grid, Outcome, exit_status, figures, summary, sweep, wilson
+from reports import sweep_report
+from tests.checkers.story import Story
+
+PLAN = Plan(lock="redis-token", clients=3, time_limit=9.0, rest=0.02)
+GRID = Grid(ttl=(0.5, 3.0), hold=(0.2,), pause=(1.5,), every=2.0, seeds=2)
+
+
+def found(**changes: Any) -> Outcome:
+    known = {"seed": 0, "state": "valid", "writes": 100, "acquires": 100, "seconds": 10.0}
+    return Outcome(**{**known, **changes})
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", *arguments])
+    return int(ended.value.code or 0)
+
+
+# What is measured.
+
+
+@pytest.fixture(scope="module")
+def document() -> sweeps.Document:
+    return sweep(PLAN, GRID, workers=1)
+
+
+def test_a_lease_shorter_than_the_pause_is_violated_and_a_longer_one_is_not(document: sweeps.Document) -> None:
+    short, long = document["points"]
+    assert (short["ttl"], short["runs"], short["violated"], short["unknown"]) == (0.5, 2, 2, 0)
+    assert short["overlaps"] >= short["violated"]
+    assert 0 < short["lost"] < short["writes"]
+    assert short["lost_least"] <= short["lost_fraction"] <= short["lost_most"]
+    assert GRID.every < short["first_s"] < PLAN.time_limit
+    assert (long["violated"], long["valid"], long["lost"], long["first_s"]) == (0, 2, 0, None)
+    assert exit_status(document) == 1
+
+
+def test_the_number_of_workers_changes_nothing(document: sweeps.Document, capfd: pytest.CaptureFixture[str]) -> None:
+    told: list[float] = []
+    again = sweep(PLAN, GRID, workers=2, progress=lambda fraction, _: told.append(fraction))
+    assert json.dumps(again) == json.dumps(document)
+    assert told == [number / 4 for number in range(5)]
+    assert capfd.readouterr().out == ""
+
+
+def test_no_pause_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Plan] = []
+
+    def measured(plan: Plan, *_: Any) -> Outcome:
+        seen.append(plan)
+        return found(seed=plan.seed)
+
+    monkeypatch.setattr(sweeps, "measure", measured)
+    sweep(PLAN, Grid(ttl=(1.0,), pause=(0.0, 2.0), seeds=3), workers=1)
+    assert [len(plan.faults) for plan in seen] == [0, 0, 0, 1, 1, 1]
+    assert [plan.seed for plan in seen] == [0, 1, 2, 0, 1, 2]
+    (fault,) = seen[-1].faults
+    assert (fault.fault, fault.every, fault.for_, fault.params) == ("client-pause", 5.0, 2.0, {"target": "one"})
+
+
+def test_a_run_that_breaks_is_unknown_and_an_interrupted_one_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(plan: Plan, **_: Any) -> Result:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(sweeps, "run", broken)
+    document = sweep(PLAN, GRID, workers=1)
+    assert [point["unknown"] for point in document["points"]] == [2, 2]
+    assert "no space left" in document["points"][0]["why_unknown"]
+    assert exit_status(document) == 3
+    monkeypatch.setattr(sweeps, "measure", lambda plan, *_: found() if plan.ttl == 0.5 else None)
+    document = sweep(PLAN, GRID, workers=1)
+    assert document["interrupted"]
+    assert [point["runs"] for point in document["points"]] == [2, 0]
+    assert exit_status(document) == 3
+
+
+# How it is counted.
+
+
+def test_unknown_runs_are_counted_and_in_no_other_figure() -> None:
+    runs = [
+        found(seed=0, state="violated", lost=10, first_s=4.0, overlaps=3),
+        found(seed=1, state="violated", lost=30, first_s=8.0, overlaps=1, stalled=True),
+        found(seed=2),
+        found(seed=3, state="unknown", writes=900, lost=900, overlaps=9, acquires=900, why="not seen"),
+    ]
+    told = figures(runs)
+    assert {name: told[name] for name in ("runs", "violated", "valid", "unknown", "stalled")} == {
+        "runs": 4, "violated": 2, "valid": 1, "unknown": 1, "stalled": 1,
+    }  # fmt: skip
+    assert told["rate"] == pytest.approx(2 / 3, abs=1e-6)
+    assert (told["writes"], told["lost"], told["overlaps"]) == (300, 40, 4)
+    assert told["lost_fraction"] == pytest.approx(40 / 300, abs=1e-6)
+    assert (told["lost_least"], told["lost_most"]) == (0.0, 0.3)
+    assert (told["first_s"], told["acquires_per_second"], told["why_unknown"]) == (6.0, 10.0, "not seen")
+
+
+def test_without_a_known_run_there_are_no_figures() -> None:
+    told = figures([found(state="unknown")])
+    names = ("rate", "rate_low", "rate_high", "lost_fraction", "lost_least", "first_s", "acquires_per_second")
+    assert {told[name] for name in names} == {None}
+
+
+@pytest.mark.parametrize(
+    ("hits", "runs", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (1, 5, 0.0362, 0.6245)],
+)
+def test_wilson(hits: int, runs: int, low: float, high: float) -> None:
+    """Against the tables of Brown, Cai and DasGupta 2001 and R's prop.test without correction."""
+    assert list(wilson(hits, runs)) == pytest.approx([low, high], abs=1e-4)
+
+
+def told(**verdicts: Verdict) -> Outcome:
+    """The summary of a run in which a client got the lock for 2 s."""
+    story = Story().acquire("c0", 1.0, 1.5, valid_for=2.0)
+    result = Result(
+        plan=PLAN,
+        history=story.told(),
+        verdicts={name.replace("_", "-"): verdict for name, verdict in verdicts.items()},
+        verdict=Verdict(None, ""),
+        document={"stats": {"acquires_ok": 1, "seconds": 9.0}},
+        folder=None,
+    )
+    return summary(result)
+
+
+def test_what_is_kept_of_a_run() -> None:
+    origin = Story().told().origin
+    overlap = Violation("overlap", "k0", "", origin + 5_000_000_000, origin + 9_000_000_000)
+    lost = Violation("lost-update", "k0", "", origin + 1_000_000_000, origin + 7_000_000_000)
+    late = Violation("late", "k0", "", origin, origin)
+    fine, unsure = Verdict(True, ""), Verdict(None, "who knows")
+    resource = Verdict(False, "", (lost,), {"writes": {"k0": 7, "k1": 3}, "lost": 4})
+    mutex = Verdict(False, "", (overlap,), {"violations": 6})
+    stalled = Verdict(False, "", (late,))
+
+    run = told(mutual_exclusion=mutex, resource=resource, faults=unsure, liveness=fine)
+    assert (run.state, run.why, run.invalid) == ("violated", "", ("mutual-exclusion", "resource"))
+    assert (run.first_s, run.overlaps, run.writes, run.lost, run.lease_s) == (5.0, 6, 10, 4, 2.0)
+    assert told(mutual_exclusion=fine, resource=resource).first_s == 7.0
+    run = told(mutual_exclusion=fine, faults=unsure)
+    assert (run.state, run.why) == ("unknown", "faults: who knows")
+    run = told(mutual_exclusion=fine, liveness=stalled, deadlock=unsure)
+    assert (run.state, run.stalled, run.first_s) == ("valid", True, None)
+
+
+@pytest.mark.parametrize(("ttl", "lease", "longer"), [(1.0, 2.0, 2.0), (2.0, 2.0, None), (2.0, None, None)])
+def test_a_longer_lease_than_was_asked_for_is_told(
+    ttl: float, lease: float | None, longer: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "measure", lambda plan, *_: found(lease_s=lease))
+    document = sweep(PLAN, Grid(ttl=(ttl,), seeds=1, pause=(0.0,)), workers=1)
+    assert document["points"][0]["longer_lease_s"] == longer
+    assert exit_status(document) == 0
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"ttl": ()}, "ttl: expected a value"),
+        ({"ttl": (0.0,)}, "ttl must be more than 0"),
+        ({"hold": (1.0, 1.0)}, "hold: 1.0 is there more than once"),
+        ({"pause": (-1.0,)}, "pause must not be negative"),
+        ({"pause": (6.0,)}, "a pause of 6 s does not fit between two"),
+        ({"fault": "kill"}, "client-pause or server-pause"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"clusters": ("moon",)}, "cluster must be one of"),
+        ({"target": "nobody"}, "nobody"),
+        ({"every": 30.0}, "never strikes in runs of 9 s"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_before_anything_runs(changes: dict[str, Any], expected: str) -> None:
+    asked: list[str] = []
+
+    def folder() -> Path:
+        asked.append("")
+        return Path()
+
+    with pytest.raises(UsageError, match=expected):
+        sweep(PLAN, Grid(**{"ttl": (1.0,), **changes}), workers=1, runs_in=folder)
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("redis-token", "--ttl", ""), "ttl: expected durations with commas"),
+        (("redis-token", "--ttl", "1s,soon"), "ttl: expected a duration"),
+        (("redis-tokn",), "did you mean redis-token"),
+        (("redis-token", "--lock-option", "x"), "NAME=VALUE"),
+        (("redis-token", "--lock-option", "x=1"), "unknown lock_options"),
+        (("redis-token", "--kind", "redis-single", "--topology", "single"), "give one of them"),
+        (("redis-token", "--workers", "-1"), "workers must not be negative"),
+    ],
+)
+def test_bad_input_is_one_message(
+    arguments: tuple[str, ...], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(*arguments, "--out", str(tmp_path / "store")) == 2
+    said = capsys.readouterr().err.strip()
+    assert expected in said
+    assert said.startswith("harness: ")
+    assert "\n" not in said
+    assert not (tmp_path / "store").exists()
+
+
+# What is written.
+
+
+def test_a_sweep_has_a_folder_with_all_that_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ("--ttl", "500ms,3s", "--hold", "200ms", "--pause", "1500ms", "--every", "2s")
+    page, points = tmp_path / "page.html", tmp_path / "points.csv"
+    files = ("--out", str(tmp_path), "--html", str(page), "--csv", str(points))
+    runs = ("--seeds", "1", "--clients", "3", "--time-limit", "9s", "--workers", "1", "--json")
+    assert command("redis-token", *grid, *runs, *files) == 1
+    printed = json.loads(capsys.readouterr().out)
+    (folder,) = (tmp_path / "sweeps").iterdir()
+    assert folder.name.endswith("Z-redis-token")
+    assert json.loads((folder / "sweep.json").read_text()) == printed
+    assert {path.name for path in folder.iterdir()} == {f"sweep.{end}" for end in ("json", "csv", "html", "svg", "png")}
+    with points.open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["ttl"] for row in rows] == ["0.5", "3.0"]
+    assert [row["violated"] for row in rows] == ["1", "0"]
+    assert rows[1]["first_s"] == ""
+    assert page.read_text() == (folder / "sweep.html").read_text()
+    assert "<svg" in page.read_text()
+
+
+def test_a_report_of_every_cluster_and_pause_is_the_same_again(tmp_path: Path, document: sweeps.Document) -> None:
+    first = {**document["points"][0], "why_unknown": "<never> struck"}
+    bare = {**document["points"][1], **figures([]), "asked": 2}
+    points = [
+        {**point, "cluster": cluster, "pause": pause}
+        for cluster in ("sim", "docker")
+        for pause in (0.0, 1.0)
+        for point in (first, bare)
+    ]
+    several = {**document, "points": points, "started_at": "", "command": ""}
+    texts = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        page = sweep_report.write(several, tmp_path / name)
+        texts.append([page.read_text(), (tmp_path / name / "sweep.svg").read_text()])
+    assert texts[0] == texts[1]
+    assert "&lt;never&gt; struck" in texts[0][0]
+    assert all(text in texts[0][1] for text in ("pause 1 s, docker", "no pause, sim", "hold 200 ms"))
