@@ -24,7 +24,7 @@ import msgspec
 from scenarios import catalogue
 from scenarios.catalogue import Scenario
 
-from .errors import HarnessError, UsageError
+from .errors import UNKNOWN, VALID, HarnessError, UsageError
 from .expectation import Judgement, State, judge, status_of
 from .keep import keep
 from .plan import Plan
@@ -198,14 +198,21 @@ def nightly(
     workers: int | None = None,
     tell: Tell = lambda outcome, number, of: None,  # noqa: ARG005
 ) -> dict[str, Any]:
-    """Run a suite and return the night's document (plain data; ``outcomes`` in the order of the scenarios)."""
+    """Run a suite and return the night's document (plain data; ``outcomes`` in the order of the scenarios). With one
+    worker everything simulated runs in this process."""
     todo = cases(suite, cluster, scenarios)
     started, began = datetime.now(UTC), time.monotonic()
-    outcomes: dict[Case, Outcome] = {}
-    for case, outcome in _played(todo, store, workers or os.cpu_count() or 1):
-        outcomes[case] = outcome
-        tell(outcome, len(outcomes), len(todo))
-    in_order = [outcomes[case] for case in todo if case in outcomes]
+    outcomes: dict[tuple[str, str, int], Outcome] = {}
+    interrupted = False
+    try:
+        for case, outcome in _played(todo, store, workers or os.cpu_count() or 1):
+            outcomes[case.scenario, case.cluster, case.plan.seed] = outcome
+            tell(outcome, len(outcomes), len(todo))
+    except KeyboardInterrupt:
+        interrupted = True
+    order = [(case.scenario, case.cluster, case.plan.seed) for case in todo]
+    in_order = [outcomes[name] for name in order if name in outcomes]
+    status = status_of([outcome.state for outcome in in_order])
     return {
         "schema": SCHEMA,
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
@@ -213,7 +220,8 @@ def nightly(
         "clusters": list(CLUSTERS[cluster]),
         "seconds": round(time.monotonic() - began, 1),
         "versions": versions(),
-        "status": status_of([outcome.state for outcome in in_order]),
+        "status": status or (UNKNOWN if interrupted else VALID),
+        "interrupted": interrupted,
         "outcomes": [asdict(outcome) for outcome in in_order],
     }
 
@@ -234,7 +242,10 @@ def _where(case: Case) -> tuple[str, ...]:
 
 def _shared_out(todo: Sequence[Case], store: Path, lanes: int) -> Iterator[tuple[Case, Outcome]]:
     """By processes that each take the next case when they are done with one."""
-    if not todo:
+    if lanes == 1 or len(todo) <= 1:
+        with _Player(store) as player:
+            for case in todo:
+                yield case, player.play(case)
         return
     context = multiprocessing.get_context("spawn")
     asked: Any = context.Queue()
@@ -273,10 +284,26 @@ def _next(told: Any, processes: Sequence[Any]) -> tuple[int, Outcome] | None:
 
 
 def _lane(asked: Any, told: Any, store: Path) -> None:
-    """One process: plays what it is asked to, on clusters that it keeps for as long as the next case can use them."""
-    from .clusters.docker_reuse import Kept
-
-    with contextlib.suppress(KeyboardInterrupt), Kept() as kept:
+    """One process: plays what it is asked to."""
+    with contextlib.suppress(KeyboardInterrupt), _Player(store) as player:
         while (item := asked.get()) is not None:
             number, case = item
-            told.put((number, play(case, store, kept.open if case.cluster == "docker" else None)))
+            told.put((number, player.play(case)))
+
+
+class _Player(contextlib.ExitStack):
+    """Plays cases one after the other, on clusters that it keeps for as long as the next case can use them."""
+
+    def __init__(self, store: Path) -> None:
+        super().__init__()
+        self._store = store
+        self._kept: Any = None
+
+    def play(self, case: Case) -> Outcome:
+        if case.cluster == "sim":
+            return play(case, self._store)
+        if self._kept is None:
+            from .clusters.docker_reuse import Kept
+
+            self._kept = self.enter_context(Kept())
+        return play(case, self._store, self._kept.open)

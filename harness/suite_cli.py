@@ -79,7 +79,8 @@ def _store(night: dict[str, Any], out: Path, junit: Path | None, html: Path | No
     from reports import junit as junit_report
     from reports import nightly_report
 
-    add(out / RESULTS_DB, night)
+    if not night["interrupted"]:  # tomorrow is not to be compared with half a night
+        add(out / RESULTS_DB, night)
     try:
         if junit is not None:
             junit.parent.mkdir(parents=True, exist_ok=True)

@@ -60,12 +60,21 @@ class _Partition(Fault, frozen=True):
 
 
 class PartitionHalves(_Partition, frozen=True):
-    """Servers and clients are split in two groups; each client stays with one of them."""
+    """Servers and clients are split in two groups; each client stays with one of them. ``left`` and ``right`` are
+    host names, for certain groups: without ``right`` it is everybody else, and who is in neither sees both."""
 
     name: ClassVar[str] = "partition-halves"
     summary: ClassVar[str] = "hosts are split into two random halves, clients with them"
 
+    left: str = ""
+    right: str = ""
+
     def inject(self, scene: Scene) -> Damage:
+        everybody = [host.name for host in scene.cluster.hosts]
+        if self.left:
+            one = targets(scene, self.left, everybody)
+            other = targets(scene, self.right, everybody) if self.right else [n for n in everybody if n not in one]
+            return _cut(scene, between(one, other), one)
         left, right = halves(scene.hosts("server") + scene.hosts("sentinel"), scene.rng)
         with_left, with_right = halves(scene.hosts("client"), scene.rng)
         return _cut(scene, between(left + with_left, right + with_right), left + with_left)

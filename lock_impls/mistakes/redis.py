@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import uuid
 
 from lock_impls.base import Grant
 from lock_impls.redis_getset import GetsetLock
 from lock_impls.redis_token import TokenLock
+from lock_impls.redis_wait import WaitLock
 
 
 class RandomTokenFence(TokenLock):
@@ -80,3 +82,50 @@ class Seed004(GetsetLock):
         if stamp is not None and float(stamp) < time.time():
             self.client.delete(self.key)
         return True
+
+
+class NotesProgress(TokenLock):
+    """set-drops-ttl: writes down in the lock's value how far it has come, with a plain SET."""
+
+    kinds = ("redis-single",)
+    keep_ttl = False
+
+    def try_lock(self) -> Grant | None:
+        grant = super().try_lock()
+        if grant is not None:
+            self.client.set(self.key, self.token, keepttl=self.keep_ttl)
+        return grant
+
+
+class NotesProgressKeepsTtl(NotesProgress):
+    """set-drops-ttl, cured."""
+
+    keep_ttl = True
+
+
+class FillsMemory(TokenLock):
+    """redis-oom: not the lock's mistake; its application writes to the same server, and never deletes."""
+
+    kinds = ("redis-single",)
+    written = 0
+
+    def try_lock(self) -> Grant | None:
+        grant = super().try_lock()
+        if grant is not None:
+            self.written += 1
+            self.client.set(f"data:{self.token}:{self.written}", b"x" * 100_000)
+        return grant
+
+
+class IgnoresWait(WaitLock):
+    """redis-wait-ignored: calls WAIT, and does not look at its answer."""
+
+    kinds = ("redis-sentinel",)
+
+    def try_lock(self) -> Grant | None:
+        token = uuid.uuid4().hex
+        if not self.client.set(self.key, token, nx=True, px=self.ttl_ms):
+            return None
+        self.client.wait(self.numreplicas, self.wait_ms)
+        self.token = token
+        return Grant(valid_for=self.ttl)

@@ -54,7 +54,7 @@ def test_durations_in_toml(tmp_path: Path) -> None:
         ({"lock": "x", "ttl": "soon"}, "ttl: expected a duration such as 2, '2s' or '150ms', got 'soon'"),
         ({"lock": "x", "clients": 0}, "clients must be at least 1, got 0"),
         ({"lock": "x", "rest": -0.5}, "rest must not be negative, got -0.5"),
-        ({"lock": "x", "colour": 1}, "unknown field `colour`"),
+        ({"lock": "x", "colour": 1}, "unknown key .colour."),
         ({"lock": "x", "discipline": "brave"}, "discipline must be one of trusting, checking, got 'brave'"),
         ({"lock": "x", "ttl": float("nan")}, "ttl must be seconds, at most 1e.08, got nan"),
         ({"lock": "x", "time_limit": float("inf")}, "time_limit must be seconds, at most 1e.08, got inf"),

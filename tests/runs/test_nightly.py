@@ -1,0 +1,149 @@
+"""The suite is green as it is, and red, with the culprit's name, when a fault, a checker or a lock goes blind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.base import Verdict
+from checkers.ownership import Ownership
+from harness.clusters.sim import SimCluster
+from harness.errors import UsageError
+from harness.expectation import judge, status_of
+from harness.faults.base import Damage, Scene, Seen
+from harness.faults.pause import ClientPause
+from harness.nightly import cases, nightly
+from harness.plan import Expect
+from lock_impls.redis_token import TokenLock
+from scenarios import catalogue
+
+NAMES = ("del-foreign", "del-foreign.safe", "ttl-pause-write", "ttl-pause-write.safe")
+
+
+def night(tmp_path: Path, *names: str, workers: int = 1) -> dict[str, Any]:
+    """A small suite; in one process, where a mutant is at home."""
+    chosen = [catalogue.find(name) for name in names or NAMES]
+    return nightly("smoke", "sim", store=tmp_path, scenarios=chosen, workers=workers)
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {outcome["scenario"]: outcome["state"] for outcome in document["outcomes"]}
+
+
+def test_as_it_is_all_is_as_expected(tmp_path: Path) -> None:
+    document = night(tmp_path)
+    assert states(document) == dict.fromkeys(NAMES, "as-expected")
+    assert document["status"] == 0
+    found = {outcome["scenario"]: outcome["found_s"] for outcome in document["outcomes"]}
+    assert found["del-foreign"] > 2
+    assert not list(tmp_path.iterdir()), "what is as expected is not kept"
+
+
+def test_processes_find_the_same(tmp_path: Path) -> None:
+    def told(document: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{key: value for key, value in outcome.items() if key != "real_seconds"}
+                for outcome in document["outcomes"]]  # fmt: skip
+
+    assert told(night(tmp_path, workers=2)) == told(night(tmp_path))
+
+
+def test_a_fault_that_does_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that pauses nobody is seen to have had no effect: nobody can tell."""
+    monkeypatch.setattr(SimCluster, "pause", lambda cluster, host: None)
+    monkeypatch.setattr(SimCluster, "resume", lambda cluster, host: None)
+    document = night(tmp_path)
+    assert states(document) == {
+        "del-foreign": "as-expected",
+        "del-foreign.safe": "as-expected",
+        "ttl-pause-write": "unknown",
+        "ttl-pause-write.safe": "unknown",
+    }
+    assert document["status"] == 3
+    (why, _) = [outcome["why"] for outcome in document["outcomes"] if outcome["state"] == "unknown"]
+    assert "client-pause" in why
+
+
+def test_a_fault_that_even_lies_about_it_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that pauses nobody and says that it did: then the failure is not found."""
+    fine = Seen(True, {}, "nothing")
+
+    def inject(fault: ClientPause, scene: Scene) -> Damage:
+        return Damage(["c0"], lambda: fine, lambda: None, lambda: fine)
+
+    monkeypatch.setattr(ClientPause, "inject", inject)
+    document = night(tmp_path)
+    assert states(document)["ttl-pause-write"] == "missed"
+    assert states(document)["del-foreign"] == "as-expected"
+    assert document["status"] == 1
+
+
+def test_a_checker_that_sees_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ownership, "check", lambda checker, history: Verdict(True, "all is well"))
+    document = night(tmp_path)
+    assert states(document) == {**dict.fromkeys(NAMES, "as-expected"), "del-foreign": "missed"}
+    (why,) = [outcome["why"] for outcome in document["outcomes"] if outcome["state"] == "missed"]
+    assert "ownership" in why
+    assert document["status"] == 1
+    assert list(tmp_path.glob("redis-set-ex/*/report.html")), "what is not as expected is kept, with its report"
+
+
+def test_a_safe_lock_that_breaks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """redis-token deletes the key whoever has it: its cure of del-foreign is none any more."""
+    monkeypatch.setattr(TokenLock, "unlock", lambda lock: bool(lock.client.delete(lock.key)))
+    document = night(tmp_path)
+    assert states(document)["del-foreign.safe"] == "violated"
+    assert states(document)["ttl-pause-write"] == "as-expected"
+    assert document["status"] == 1
+
+
+def test_what_no_cluster_can_do_is_told(tmp_path: Path) -> None:
+    document = night(tmp_path, "hz-lock")
+    (outcome,) = document["outcomes"]
+    assert outcome["state"] == "not-run"
+    assert outcome["why"]
+    assert document["status"] == 0
+
+
+def test_seeds_and_suites() -> None:
+    (scenario,) = [catalogue.find("ttl-overrun")]
+    assert [case.plan.seed for case in cases("full", "sim", [scenario])] == [0, 1, 2, 3, 4]
+    assert [case.cluster for case in cases("full", "both", [scenario])].count("docker") == 1
+    with pytest.raises(UsageError, match="suite"):
+        cases("tiny", "sim", [scenario])
+
+
+# What a run's verdicts mean for what was expected.
+
+FAILURE = Expect(safe=False, invalid=("resource",), valid=("fencing",))
+CURE = Expect(safe=True, invalid=("mutual-exclusion",), ignored=("liveness",))
+
+
+def state(expect: Expect, **said: bool | None) -> str:
+    names = ("mutual-exclusion", "resource", "fencing", "liveness", "faults")
+    given = {name.replace("_", "-"): value for name, value in said.items()}
+    return judge(expect, {name: Verdict(given.get(name, True), "") for name in names}, 0).state
+
+
+def test_a_failure_must_be_found_by_the_checker_that_is_named() -> None:
+    assert state(FAILURE, resource=False) == "as-expected"
+    assert state(FAILURE, resource=False, mutual_exclusion=False) == "as-expected"
+    assert state(FAILURE, mutual_exclusion=False) == "missed"
+    assert state(FAILURE, resource=None) == "unknown"
+    assert state(FAILURE, resource=False, faults=None) == "unknown", "was it the fault at all?"
+    assert state(FAILURE, resource=False, fencing=False) == "violated"
+
+
+def test_of_a_safe_plan_every_checker_is_asked() -> None:
+    assert state(CURE, mutual_exclusion=False) == "as-expected"
+    assert state(CURE, mutual_exclusion=False, liveness=False) == "as-expected"
+    assert state(CURE) == "missed", "the overlap that the fence is there for"
+    assert state(CURE, mutual_exclusion=False, resource=False) == "violated"
+    assert state(CURE, mutual_exclusion=False, resource=None) == "unknown"
+
+
+def test_the_worst_decides() -> None:
+    assert status_of(["as-expected", "not-run"]) == 0
+    assert status_of(["as-expected", "error"]) == 3
+    assert status_of(["unknown", "late"]) == 1
