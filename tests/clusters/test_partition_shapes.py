@@ -1,4 +1,4 @@
-"""Which links a partition cuts is a pure function: tested without a cluster."""
+"""Which links a partition cuts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from random import Random
 import pytest
 
 from harness.faults.partition import between, bridge, halves, ring
+from tests.clusters.bench import fault as build
+from tests.clusters.bench import make, on, scene
 
 
 def test_between_cuts_both_ways() -> None:
@@ -38,3 +40,25 @@ def test_over_a_bridge_the_halves_meet_in_one_host_only(count: int) -> None:
     cut = set(bridge(hosts))
     middle = [a for a in hosts if not any(a in pair for pair in cut)]
     assert middle == [hosts[count // 2]]
+
+
+@pytest.mark.parametrize(
+    ("params", "links"),
+    [
+        ({"left": "n1", "right": "n2,c0"}, between(["n1"], ["n2", "c0"])),
+        ({"left": "n1,c0"}, between(["n1", "c0"], ["n2", "n3", "n4", "n5", "c1", "c2"])),
+    ],
+)
+def test_halves_of_certain_hosts(params: dict[str, str], links: list[tuple[str, str]]) -> None:
+    """Without a right half it is everybody else; who is in neither sees both."""
+    cluster = make("redis-independent")
+
+    def main() -> list[str]:
+        damage = build("partition-halves", **params).inject(scene(cluster))
+        seen = damage.observe()
+        damage.heal()
+        assert seen.effective, seen
+        assert damage.healed().effective
+        return list(seen.facts["cut"])
+
+    assert sorted(on(cluster, main)) == sorted(f"{a}>{b}" for a, b in links)
