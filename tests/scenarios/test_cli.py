@@ -1,0 +1,110 @@
+"""``harness scenario``: what users type, and what they get."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.store import HISTORY, PLAN, RESULTS
+
+FAILURE = """
+lock = "redis-token"
+clients = 3
+hold = "3s"
+time_limit = "8s"
+
+[expect]
+safe = false
+invalid = ["{checker}"]
+"""
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["scenario", *arguments])
+    return int(ended.value.code or 0)
+
+
+def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "ttl-pause-write*", "--json") == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert {"ttl-pause-write", "ttl-pause-write.safe"} <= {entry["name"] for entry in entries}
+    assert entries[0]["clusters"] == ["sim", "docker"]
+    assert run("list", "setnx-*") == 0
+    assert "setnx-crash.safe" in capsys.readouterr().out
+    assert run("show", "setnx-expire-gap") == 0
+    told = capsys.readouterr().out
+    assert "deadlock violated" in told
+    assert "request:EXPIRE" in told
+    assert "nobody reads along" in told, "why it cannot be run on docker"
+
+
+def test_as_expected_and_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(tmp_path / "store")
+    assert run("run", "ttl-overrun", "ttl-overrun.safe", "--out", store) == 0
+    assert capsys.readouterr().out.count("as-expected") == 2
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(FAILURE.format(checker="deadlock"))
+    assert run("run", str(wrong), "--out", store) == 1
+    assert "missed" in capsys.readouterr().out
+    document = json.loads((tmp_path / "store" / "latest" / RESULTS).read_text())
+    assert document["scenario"]["state"] == "missed"
+
+
+def test_a_run_is_repeated_by_running_its_plan(tmp_path: Path) -> None:
+    assert run("run", "ttl-pause-write", "--seed", "3", "--out", str(tmp_path / "one")) == 0
+    first = tmp_path / "one" / "latest"
+    assert run("run", str(first / PLAN), "--out", str(tmp_path / "two")) == 0, "it says what is expected, too"
+    again = tmp_path / "two" / "latest"
+    assert (again / HISTORY).read_bytes() == (first / HISTORY).read_bytes()
+    assert (again / PLAN).read_bytes() == (first / PLAN).read_bytes()
+
+
+def test_a_plan_that_expects_nothing_ends_as_a_run_does(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(FAILURE.partition("[expect]")[0])
+    assert run("run", str(plan), "--out", str(tmp_path), "--quiet") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('ttll = 3\nlock = "redis-token"', ("unknown key 'ttll'", "ttl")),
+        ('lock = "redis-token"\nttl = "soon"', ("ttl", "a duration such as")),
+        ('lock = "redis-token"\nclients = "five"', ("clients", "int")),
+        ('lock = "redis-tokn"', ("redis-tokn", "redis-token")),
+        (FAILURE.format(checker="resorce"), ("expect", "resorce", "resource")),
+        ('lock = "redis-token"\n[expect]\nsafe = false', ("expect.invalid",)),
+        ('lock = "redis-token"\n[expect]\nsafe = true\nwithin = "90s"', ("expect.within", "30")),
+        (
+            'lock = "redis-token"\n[expect]\nsafe = true\nvalid = ["fencing"]\ninvalid = ["fencing"]',
+            ("fencing", "once"),
+        ),
+        ('lock = "redis-token"\n[[faults]]\nfault = "client-pause"\non = "acquire"\nfore = 3', ("faults[0].fore",)),
+        ('lock = "redis-token"\n[[faults]]\nfault = "client-paus"\non = "acquire"', ("client-paus", "client-pause")),
+        ("lock = ", ("TOML",)),
+    ],
+)
+def test_a_wrong_file_is_told_in_one_line(
+    text: str, said: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "story.toml"
+    path.write_text(text)
+    assert run("run", str(path), "--out", str(tmp_path)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("harness: ")
+    assert str(path) in error
+    assert error.count("\n") == 1
+    for word in said:
+        assert word in error
+
+
+def test_an_unknown_name_and_a_cluster_that_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", "ttl-pause-wrote") == 2
+    assert "ttl-pause-write" in capsys.readouterr().err
+    assert run("run", "hz-lock", "--cluster", "sim", "--out", str(tmp_path)) == 2
+    assert "--cluster docker" in capsys.readouterr().err
+    assert run("list", "no-such-*") == 2
