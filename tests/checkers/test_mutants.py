@@ -14,14 +14,18 @@ import pytest
 from checkers import (
     catalogue,
     deadlock,
+    excuses,
+    fairness,
     faults_seen,
     fencing,
     holds,
     liveness,
     mutual_exclusion,
     ownership,
+    reentrancy,
     resource,
     stuck,
+    try_lock,
     view,
 )
 from checkers.base import Verdict
@@ -61,6 +65,14 @@ def no_doubt(*_: Any) -> None:
 
 def undoubting(history: History, violations: Any, *, fine: str, **_: Any) -> Verdict:
     return Verdict(True, fine)
+
+
+def unclipped(self: Any, client: Ints, begin: Ints, end: Ints) -> Ints:
+    return end
+
+
+def without_waiting(columns: view.View, invoke: int) -> int:
+    return int(columns.time[invoke])
 
 
 def only_invokes_count(last: Op) -> str | None:
@@ -117,6 +129,38 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("a pause is no excuse", liveness, "STILL", frozenset()),
         ("faults excuse nothing", stuck, "faults", lambda history: []),
         ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
+    ],
+    "reentrancy": [
+        ("refusals pass", reentrancy, "FAIL", -9),
+        ("waiting passes", reentrancy, "returned", without_waiting),
+        ("nested releases are not looked at", reentrancy, "_freed", nothing),
+        (
+            "every release is to blame",
+            reentrancy,
+            "_inner_release",
+            lambda found, row, other: int(found.release[other]),
+        ),
+        ("unknown outcomes accuse", reentrancy, "_known", always),
+        ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
+        ("all faults excuse", excuses.Excuses, "any", always),
+        ("nested grants prolong nothing", holds._Rows, "_renew", nothing),
+    ],
+    "try-lock": [
+        ("blind", try_lock, "_slow", nothing),
+        ("who was never answered does not count", try_lock, "returned", without_waiting),
+        ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
+        ("all faults excuse", excuses.Excuses, "any", always),
+        ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
+    ],
+    "fairness": [
+        ("order is not looked at", fairness.Waits, "overtakings", lambda self: []),
+        ("nobody starves", fairness, "_starved", nothing),
+        ("bad luck is starvation", fairness, "STARVED", 10),
+        ("every request has its place at once", fairness, "MARGIN", 0),
+        ("faults excuse nothing", excuses.Excuses, "clip", unclipped),
+        ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
+        ("nobody gives up", fairness.Waits, "_limits", lambda self: self.done),
+        ("all are connected", fairness, "_clean", lambda columns: np.ones(columns.length, dtype=bool)),
     ],
     "faults": [
         ("no doubts", faults_seen, "conclude", undoubting),
