@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
+from etcd3.exceptions import WatchTimedOut
+from etcd3.locks import Lock
+
 from lock_impls.base import Endpoints, Grant, Indeterminate, LockError
-from lock_impls.etcd_client import ANSWER_S, PATIENCE_S, Members, Unanswered
+from lock_impls.etcd_client import ANSWER_S, PATIENCE_S, Members, Unanswered, whole_seconds
 from lock_impls.etcd_mutex import EtcdMutex
 from lock_impls.etcd_mutex_unsafe import UnsafeMutex
+from lock_impls.thirdparty.etcd3_lock import Etcd3Lock
 
 LOOK_S = 0.05
 LATER_S = 0.3
@@ -83,3 +88,66 @@ class LeaseAsFence(EtcdMutex):
     def acquire(self, timeout: float) -> Grant | None:
         grant = super().acquire(timeout)
         return None if grant is None else Grant(fence=self.session.id, valid_for=grant.valid_for)
+
+
+class AsksWithoutQuorum(EtcdMutex):
+    """etcd-old-leader: asks whether its key is still there with a serializable read, which a member answers from what
+    it has itself, also one that is cut off from all others."""
+
+    def still_valid(self) -> bool:
+        own, fence = self.own, self.fence
+        until = time.monotonic() + 2 * PATIENCE_S
+        found = self.members.insist(lambda client: client.get_response(own, serializable=True), until)
+        return any(entry.create_revision == fence for entry in found.kvs)
+
+
+class TrustsRefresh(Etcd3Lock):
+    """pyetcd-refresh-dead: python-etcd3's own lock, whose user takes a refresh that raises nothing for a lease that
+    lasts. That of a lease that has ended raises nothing."""
+
+    def still_valid(self) -> bool:
+        self._outcome(self._lock.refresh)
+        return True
+
+
+class LooksAtTheTtl(Etcd3Lock):
+    """pyetcd-refresh-dead, cured: its user reads what is left of the lease, and what the refresh answers."""
+
+    def acquire(self, timeout: float) -> Grant | None:
+        if super().acquire(timeout) is None:
+            return None
+        return Grant(valid_for=max(0.0, float(self._outcome(lambda: self._lock.lease.remaining_ttl))))
+
+    def still_valid(self) -> bool:
+        return all(answer.TTL > 0 for answer in self._outcome(self._lock.refresh))
+
+
+class WatchesFromItsTry(Etcd3Lock):
+    """pyetcd-missed-delete, cured as python-etcd3's development version is since commit 9f6d0ca: the watch begins at
+    the revision at which the lock was found taken."""
+
+    def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
+        super().__init__(endpoints, key, ttl)
+        self._lock = _FromItsTry(key, ttl=whole_seconds(ttl), etcd_client=self._lock.etcd_client)
+
+
+class _FromItsTry(Lock):  # type: ignore[misc]
+    def acquire(self, timeout: float = 10) -> bool:
+        until = time.monotonic() + timeout
+        keys = self.etcd_client.transactions
+        while True:
+            self.lease = self.etcd_client.lease(self.ttl)
+            put = keys.put(self.key, self.uuid, lease=self.lease.id)
+            taken, answers = self.etcd_client.transaction(
+                compare=[keys.create(self.key) == 0], success=[put], failure=[keys.get(self.key)]
+            )
+            if taken:
+                return True
+            self.lease.revoke()
+            self.lease = None
+            remaining = until - time.monotonic()
+            if remaining <= 0:
+                return False
+            revision = answers[0][0][1].response_header.revision
+            with suppress(WatchTimedOut):
+                self.etcd_client.watch_once(self.key, remaining, start_revision=revision + 1)
