@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.base import CAP, Json, Verdict, Violation, conclude
+from checkers.base import CAP, Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.excuses import Excuses
 from checkers.holds import Hold, Holds, holds, nested_calls
 from checkers.mutual_exclusion import too_few
@@ -45,6 +45,8 @@ class Fairness:
     name = "fairness"
 
     def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
         waits = Waits(holds(history), Excuses(history))
         asked = waits.columns.settings.get("workload") == WORKLOAD
         judged = asked or bool(waits.columns.settings.get("queue"))

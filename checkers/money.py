@@ -35,11 +35,13 @@ def conserved(columns: View, by_key: Mapping[str, list[Access]], lost: Mapping[s
         own = [key for key in accounts[packet] if key != packet]
         rest = _Range(columns, {"cents": total}, by_key.get(packet, []), lost.get(packet, []))
         grabbed = {key: _Range(columns, 0, by_key.get(key, []), lost.get(key, [])) for key in own}
-        unpaid = packet in lost or rest.writes != sum(account.writes for account in grabbed.values())
         if rest.least + sum(account.least for account in grabbed.values()) > total:
             figures = {key: account.least for key, account in grabbed.items()}
             found.append(_violation(columns, packet, total, rest.least, figures, by_key))
-        elif not unpaid and rest.most + sum(account.most for account in grabbed.values()) < total:
+        elif (
+            _all_paid(rest, grabbed, lost.get(packet, []))
+            and rest.most + sum(account.most for account in grabbed.values()) < total
+        ):
             figures = {key: account.most for key, account in grabbed.items()}
             found.append(_violation(columns, packet, total, rest.most, figures, by_key))
     return found
@@ -51,9 +53,19 @@ class _Range:
     def __init__(self, columns: View, initial: Any, accepted: list[Access], lost: list[int]) -> None:
         written = [access.value for access in accepted if access.f in WRITES]
         last = written[-1] if written else initial
-        cents = [_cents(value) for value in (last, *((columns.value[index] or {}).get("value") for index in lost))]
+        cents = [_cents(value) for value in (last, *_unknown(columns, lost))]
         self.writes = len(written)
         self.least, self.most = min(cents), max(cents)
+
+
+def _unknown(columns: View, lost: list[int]) -> list[Any]:
+    """The values that writes with lost answers may have set."""
+    return [columns.value[index]["value"] for index in lost]
+
+
+def _all_paid(rest: _Range, grabbed: Mapping[str, _Range], lost: list[int]) -> bool:
+    """Whether each share that left the packet is in an account."""
+    return not lost and rest.writes == sum(account.writes for account in grabbed.values())
 
 
 def _cents(value: Any) -> int:

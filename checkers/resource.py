@@ -67,6 +67,7 @@ class Resource:
             return conclude(history, [], fine="not applicable: the workload touched no resource", stats={"accepted": 0})
         gone = sum(lost_updates(accepted, sections(found, key)) for key, accepted in by_key.items()) + len(collided)
         stats = {**_stats(columns, by_key, lost), "lost": gone}
+        stats["updates"] = sum(stats["writes"].values()) + len(added)
         stats["accepted"] += len(added)
         stats["unknown"] += unknown_additions(columns)
         return conclude(history, violations, fine=f"{stats['accepted']} accesses were in order", stats=stats)

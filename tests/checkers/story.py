@@ -78,9 +78,14 @@ class Story:
         self, client: str, f: str, at: float, arrival: int, value: Any = None, *, fence: Any = None, key: str = "k0"
     ) -> Story:
         """An accepted access."""
-        asked = {"fence": fence, "value": value} if f == "write" else {"fence": fence}
+        asked = {"fence": fence, "value": value} if f in ("write", "cas") else {"fence": fence}
         got = {"arrival": arrival, "value": value} if f == "read" else {"arrival": arrival}
         return self.call(client, f, at, at + 0.001, key=key, asked=asked, got=got)
+
+    def add(self, client: str, at: float, seen: int = 0, outcome: OpType = "ok", *, key: str = "k0") -> Story:
+        """One added to a counter of the lock's own service."""
+        got = {"seen": seen, "written": seen + 1} if outcome == "ok" else None
+        return self.call(client, "add", at, at + 0.001, outcome, key=key, got=got)
 
     def fault(
         self,

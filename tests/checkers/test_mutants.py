@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from checkers import (
+    additions,
     catalogue,
     deadlock,
     excuses,
@@ -20,6 +21,7 @@ from checkers import (
     fencing,
     holds,
     liveness,
+    money,
     mutual_exclusion,
     ownership,
     reentrancy,
@@ -30,7 +32,7 @@ from checkers import (
 )
 from checkers.base import Verdict
 from checkers.sweep import covered_until
-from checkers.view import Bools, Ints
+from checkers.view import INFO, Bools, Ints
 from harness.history import History, Op
 from tests.checkers.test_golden import FILES, VERDICTS
 
@@ -49,6 +51,10 @@ def touching(group: Ints, start: Ints, end: Ints) -> Bools:
 
 def none_overlap(group: Ints, start: Ints, end: Ints) -> Bools:
     return np.zeros(len(start), dtype=bool)
+
+
+def no_violations(*_: Any) -> list[Any]:
+    return []
 
 
 def always(*_: Any, **__: Any) -> bool:
@@ -89,6 +95,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("touching holds overlap", mutual_exclusion, "overlaps", touching),
         ("needs no contention", mutual_exclusion, "contended", always),
         ("one acquire is enough", mutual_exclusion, "too_few", no_doubt),
+        ("a lock is always taken", mutual_exclusion, "no_lock_taken", no_doubt),
         ("nested grants begin holds", holds._Rows, "granted", lambda *_: None),
         ("inner release ends the hold", holds._Rows, "released", lambda self, slot, *at: self.finish(slot, at[1], 1)),
         ("crashes end nothing", holds, "CRASH", -9),
@@ -107,6 +114,14 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("stock is endless", resource, "_oversold", nothing),
         ("lost writes explain nothing", resource, "_explained", never),
         ("all is one section", resource, "_same_section", always),
+        ("a conditional write is none", resource, "WRITES", frozenset({"write"})),
+        ("what is done twice passes", resource, "_processed_twice", nothing),
+        ("additions never collide", resource, "collisions", nothing),
+        ("open transactions are committed", additions, "FAIL", INFO),
+        ("whoever adds has committed", additions, "_ended", lambda columns: set(range(columns.length))),
+        ("money is not counted", resource, "conserved", no_violations),
+        ("lost answers explain no money", money, "_unknown", no_violations),
+        ("every grabber writes down his share", money, "_all_paid", always),
     ],
     "ownership": [
         ("blind", ownership, "_suspects", nothing),

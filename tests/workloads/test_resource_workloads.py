@@ -1,0 +1,168 @@
+"""Workloads that end in the resource: nothing is found with a good lock, and harm is found and told with a bad one."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from harness.history import History
+from harness.plan import FaultSpec, Plan
+from harness.runs import Result, run
+from harness.workloads import resource
+from harness.workloads.red_packet import decide
+from harness.workloads.resource import CHANGED, Reply, Request, Resource
+
+NAMES = ("order", "red-packet", "counter", "optimistic")
+WITH_LOCK = NAMES[:3]
+LATE = FaultSpec("client-pause", on="read", for_=3.0)
+"""Longer than the ttl, and after the look at what is to be changed."""
+TRANSACTIONS = "lock_impls.mistakes.mysql_transactions"
+
+
+def play(workload: str, lock: str = "redis-token", **more: Any) -> Result:
+    return run(Plan(lock=lock, workload=workload, **{"time_limit": 4.0, **more}))
+
+
+def explained(result: Result) -> str:
+    return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
+
+
+def accepted(history: History, f: str) -> list[Any]:
+    return [call for call in history.calls(f) if call.outcome == "ok"]
+
+
+@pytest.mark.parametrize("clients", [2, 5])
+@pytest.mark.parametrize("workload", NAMES)
+def test_no_harm_is_found_where_there_is_none(workload: str, clients: int) -> None:
+    for seed in range(2):
+        result = play(workload, clients=clients, seed=seed)
+        assert result.valid is True, explained(result)
+        assert result.verdicts["resource"].stats["accepted"] > 50
+
+
+@pytest.mark.parametrize(
+    ("workload", "kinds", "words"),
+    [
+        ("order", {"processed-twice"}, "o0 was processed twice: by c"),
+        ("red-packet", {"money-made"}, "cents were made; c"),
+        ("counter", {"lost-update", "interleaved"}, "had been accepted in between"),
+    ],
+)
+def test_a_client_that_is_late_does_harm(workload: str, kinds: set[str], words: str) -> None:
+    for seed in range(2):
+        result = play(workload, faults=(LATE,), time_limit=7.0, seed=seed)
+        verdict = result.verdicts["resource"]
+        assert verdict.valid is False, explained(result)
+        assert {violation.kind for violation in verdict.evidence} <= kinds
+        assert words in verdict.explanation
+
+
+@pytest.mark.parametrize("workload", WITH_LOCK)
+def test_a_resource_that_fences_saves_them(workload: str) -> None:
+    result = play(workload, "redis-fenced", faults=(LATE,), time_limit=7.0, fencing="on")
+    assert result.verdicts["resource"].valid is True, explained(result)
+    assert result.verdicts["resource"].stats["rejected"] > 0
+    assert result.verdicts["mutual-exclusion"].valid is False
+
+
+def test_an_order_that_was_processed_is_left_alone() -> None:
+    history = play("order", clients=2).history
+    marked = [call.invoke.key for call in accepted(history, "mark")]
+    assert marked == [f"o{number}" for number in range(len(marked))]
+    assert {call.invoke.node for call in accepted(history, "mark")} == {"c0", "c1"}
+
+
+def test_packets_are_emptied_to_the_last_cent() -> None:
+    history = play("red-packet").history
+    credited: dict[str, int] = {}
+    left: dict[str, dict[str, int]] = {}
+    for call in accepted(history, "write"):
+        packet, _, client = call.invoke.key.partition("/")
+        if client:
+            credited[call.invoke.key] = call.invoke.value["value"]
+        else:
+            left[packet] = call.invoke.value["value"]
+    empty = [packet for packet, rest in left.items() if rest == {"cents": 0, "shares": 0}]
+    assert len(empty) > 4
+    for packet in empty:
+        assert sum(cents for key, cents in credited.items() if key.startswith(f"{packet}/")) == 1000
+
+
+def test_shares_leave_a_cent_for_each_of_the_others() -> None:
+    rng = Random(7)
+    for cents, shares in [(5, 5), (6, 5), (1000, 5), (2, 2), (1000, 1)]:
+        drawn = {decide(rng, cents, shares) for _ in range(300)}
+        assert min(drawn) >= 1
+        assert max(drawn) <= cents - (shares - 1)
+        assert shares > 1 or drawn == {cents}
+
+
+# Counters in the lock's own service.
+
+
+@pytest.mark.parametrize(
+    ("broken", "cured"), [("StaleRead", "FreshRead"), ("UnlocksBeforeCommit", "CommitsBeforeUnlock")]
+)
+def test_a_right_lock_around_a_wrong_transaction_loses_updates(broken: str, cured: str) -> None:
+    for seed in range(2):
+        bad = play("counter", f"{TRANSACTIONS}:{broken}", seed=seed, time_limit=4.0)
+        assert [name for name, verdict in bad.verdicts.items() if verdict.valid is not True] == ["resource"], explained(
+            bad
+        )
+        assert "saw" in bad.verdicts["resource"].explanation
+        assert bad.document["summary"].count(bad.verdicts["resource"].evidence[0].sentence) == 1
+        good = play("counter", f"{TRANSACTIONS}:{cured}", seed=seed, time_limit=4.0)
+        assert good.valid is True, explained(good)
+        written = sorted(call.done.value["written"] for call in accepted(good.history, "add"))
+        assert written == list(range(1, len(written) + 1))
+        assert len(written) > 20
+
+
+def test_a_transaction_whose_end_is_unknown_accuses_nobody() -> None:
+    """Connections break while transactions are open: the additions were rolled back, and nobody had been told else."""
+    cut = FaultSpec("connection-reset", on="add", nth=5, times=5, every=1.0)
+    result = play("counter", f"{TRANSACTIONS}:CommitsBeforeUnlock", faults=(cut,), time_limit=8.0)
+    releases = [call.outcome for call in result.history.calls("release")]
+    assert "info" in releases
+    assert result.verdicts["resource"].valid is True, explained(result)
+
+
+# Without a lock.
+
+
+def test_optimistic_clients_take_no_lock_and_lose_nothing() -> None:
+    result = play("optimistic", faults=(LATE,), time_limit=7.0)
+    assert result.valid is True, explained(result)
+    assert not result.history.calls("acquire")
+    assert result.verdicts["mutual-exclusion"].explanation == "not applicable: the workload takes no lock"
+    refused = [call.done.error for call in result.history.calls("cas") if call.done and call.outcome == "fail"]
+    assert set(refused) == {CHANGED}
+    swapped = [call.invoke.value["value"] for call in accepted(result.history, "cas")]
+    assert swapped == list(range(1, len(swapped) + 1))
+
+
+def test_a_store_that_does_not_compare_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resource, "_refusal", lambda self, request: None)
+    result = play("optimistic")
+    assert result.verdicts["resource"].valid is False, explained(result)
+    assert "lost-update" in {violation.kind for violation in result.verdicts["resource"].evidence}
+
+
+def test_a_store_that_keeps_one_version_for_ever_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: it compares, with a version that no write moves."""
+    right = Resource.apply
+
+    def forgetful(self: Resource, request: Request) -> Reply:
+        self._versions.clear()
+        return right(self, request)
+
+    monkeypatch.setattr(resource.Resource, "apply", forgetful)
+    assert play("optimistic").verdicts["resource"].valid is False
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    for workload in ("red-packet", "optimistic"):
+        assert list(play(workload, seed=3).history) == list(play(workload, seed=3).history)
+        assert list(play(workload, seed=3).history) != list(play(workload, seed=4).history)
