@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from random import Random
 from typing import Any, Final, Literal
 
 import msgspec
@@ -30,8 +31,8 @@ from .runs import BACKENDS, Result, complete, run
 
 SCHEMA: Final = 1
 PAUSES: Final = ("client-pause", "server-pause")
-AVAILABILITY: Final = frozenset({"liveness", "deadlock"})
-"""The checkers of what a lock owes to those who wait; all others are about safety."""
+SERVICE: Final = frozenset({"liveness", "deadlock", "fairness", "reentrancy", "try-lock"})
+"""The checkers of how well a lock serves; all others are about safety."""
 CONFIDENCE: Final = 0.95
 State = Literal["valid", "violated", "unknown"]
 Document = dict[str, Any]
@@ -40,9 +41,9 @@ Document = dict[str, Any]
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep goes through, durations in seconds: every ttl with every hold, pause and cluster.
 
-    A pause of 0 is no fault at all. Every ``every`` seconds ``target`` stands still for the pause: by ``fault``
-    ``client-pause`` a client (``one``: another by chance each time), by ``server-pause`` servers (``one``, ``primary``,
-    ``minority``, ``majority``, ``all``). Each point has ``seeds`` runs.
+    A pause of 0 is no fault at all. Once in every ``every`` seconds, at a moment by chance, ``target`` stands still for
+    the pause: by ``fault`` ``client-pause`` a client (``one``: another by chance each time), by ``server-pause``
+    servers (``one``, ``primary``, ``minority``, ``majority``, ``all``). Each point has ``seeds`` runs.
     """
 
     ttl: tuple[float, ...]
@@ -85,7 +86,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of one run. ``first_s`` is when safety was first violated, in seconds after the start (an
     overlap when it begins, anything else when its last step is done); ``lease_s`` is the longest lease that a grant
-    stated; ``stalled``: does a checker of availability say invalid?
+    stated; ``stalled``: does a checker of service say invalid?
 
     ``writes`` are the updates that the resource acknowledged, and ``lost`` those of them that its last value does not
     rest on (see :func:`checkers.resource.lost_updates`).
@@ -161,18 +162,31 @@ def _jobs(plan: Plan, grid: Grid, cluster: str, hold: float, pause: float, ttl: 
     """The completed plan of each run of a point."""
     if cluster not in BACKENDS:
         raise UsageError(f"cluster must be one of {', '.join(BACKENDS)}, got {cluster!r}")
-    fault = FaultSpec(grid.fault, every=grid.every, for_=pause, params={"target": grid.target})
-    faults = (*plan.faults, fault) if pause else plan.faults
-    changes = {"cluster": cluster, "hold": hold, "ttl": ttl, "faults": faults}
-    jobs = [msgspec.structs.replace(plan, **changes, seed=plan.seed + number).check() for number in range(grid.seeds)]
-    first = complete(jobs[0])
-    takes = fault_class(grid.fault).takes
-    if pause and grid.every + takes > first.time_limit - first.settle_time:
+    jobs = []
+    for seed in range(plan.seed, plan.seed + grid.seeds):
+        job = complete(msgspec.structs.replace(plan, cluster=cluster, hold=hold, ttl=ttl, seed=seed).check())
+        if pause:
+            faults = (*job.faults, *_pauses(job, grid, pause))
+            job = complete(msgspec.structs.replace(job, faults=faults).check())
+        jobs.append(job)
+    return jobs
+
+
+def _pauses(plan: Plan, grid: Grid, pause: float) -> Iterator[FaultSpec]:
+    """One in each ``every`` seconds but the first, at a moment that the seed decides. Pauses at fixed times would keep
+    step with what else is done at fixed times, such as renewing a lease every third of its ttl, and would meet it in
+    the same phase again and again."""
+    rng = Random(f"{plan.seed}/pauses")
+    last = plan.time_limit - plan.settle_time - fault_class(grid.fault).takes
+    if 2 * grid.every - pause > last:
         raise UsageError(
-            f"a pause every {grid.every:g} s never strikes in runs of {first.time_limit:g} s, of which the last "
-            f"{first.settle_time:g} s are left without faults: give a longer time limit"
+            f"a pause every {grid.every:g} s may never strike in runs of {plan.time_limit:g} s, of which the last "
+            f"{plan.settle_time:g} s are left without faults: give a longer time limit"
         )
-    return [msgspec.structs.replace(first, seed=job.seed) for job in jobs]
+    number = 1
+    while (at := number * grid.every + rng.uniform(0, grid.every - pause)) <= last:
+        yield FaultSpec(grid.fault, at=round(at, 3), for_=pause, params={"target": grid.target})
+        number += 1
 
 
 # Runs.
@@ -257,7 +271,7 @@ def measure(plan: Plan, runs_in: Path | None = None, progress: Progress | None =
 def summary(result: Result) -> Outcome:
     """What is kept of a run. It is violated if a checker of safety says invalid, else unknown if one of them, or the
     one that sees to it that the faults took effect, cannot tell."""
-    safety = {name: verdict for name, verdict in result.verdicts.items() if name not in AVAILABILITY}
+    safety = {name: verdict for name, verdict in result.verdicts.items() if name not in SERVICE}
     invalid = tuple(name for name, verdict in safety.items() if verdict.valid is False)
     doubts = [f"{name}: {verdict.explanation}" for name, verdict in safety.items() if verdict.valid is None]
     first = min((_happened(violation) for name in invalid for violation in safety[name].evidence), default=None)
@@ -268,10 +282,10 @@ def summary(result: Result) -> Outcome:
         state="violated" if invalid else "unknown" if doubts else "valid",
         why="" if invalid or not doubts else doubts[0],
         invalid=invalid,
-        stalled=any(result.verdicts[name].valid is False for name in AVAILABILITY if name in result.verdicts),
+        stalled=any(result.verdicts[name].valid is False for name in SERVICE if name in result.verdicts),
         first_s=None if first is None else round((first - result.history.origin) / 1e9, 3),
         overlaps=_stats(result.verdicts, "mutual-exclusion").get("violations", 0),
-        writes=sum(resource.get("writes", {}).values()),
+        writes=resource.get("updates", 0),
         lost=resource.get("lost", 0),
         acquires=stats["acquires_ok"],
         seconds=stats["seconds"],

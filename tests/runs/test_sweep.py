@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from checkers.base import Verdict, Violation
 from harness import sweep as sweeps
@@ -15,7 +16,7 @@ from harness.cli import main
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.runs import Result
-from harness.sweep import Grid, Outcome, exit_status, figures, summary, sweep, wilson
+from harness.sweep import Grid, Outcome, exit_status, figures, planned, summary, sweep, wilson
 from reports import sweep_report
 from tests.checkers.story import Story
 
@@ -69,11 +70,22 @@ def test_no_pause_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
         return found(seed=plan.seed)
 
     monkeypatch.setattr(sweeps, "measure", measured)
-    sweep(PLAN, Grid(ttl=(1.0,), pause=(0.0, 2.0), seeds=3), workers=1)
-    assert [len(plan.faults) for plan in seen] == [0, 0, 0, 1, 1, 1]
+    plan = replace(PLAN, time_limit=33.0)
+    sweep(plan, Grid(ttl=(1.0,), pause=(0.0, 2.0), seeds=3), workers=1)
     assert [plan.seed for plan in seen] == [0, 1, 2, 0, 1, 2]
-    (fault,) = seen[-1].faults
-    assert (fault.fault, fault.every, fault.for_, fault.params) == ("client-pause", 5.0, 2.0, {"target": "one"})
+    assert [len(plan.faults) for plan in seen] == [0, 0, 0, 5, 5, 5]
+
+
+def test_pauses_come_once_in_every_interval_at_a_moment_that_the_seed_decides() -> None:
+    jobs = planned(replace(PLAN, time_limit=34.0), Grid(ttl=(1.0, 2.0), pause=(3.0,), seeds=2))
+    moments = [[fault.at for fault in job.faults] for _, job in jobs]
+    assert moments[0] == moments[2][: len(moments[0])]
+    assert moments[0] != moments[1]
+    for row in moments:
+        assert len(row) == 5
+        assert all(5.0 * number <= (at or 0) <= 5.0 * number + 2.0 for number, at in enumerate(row, 1))
+    faults = {(fault.fault, fault.for_, fault.every, str(fault.params)) for _, job in jobs for fault in job.faults}
+    assert faults == {("client-pause", 3.0, None, "{'target': 'one'}")}
 
 
 def test_a_run_that_breaks_is_unknown_and_an_interrupted_one_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +160,7 @@ def test_what_is_kept_of_a_run() -> None:
     lost = Violation("lost-update", "k0", "", origin + 1_000_000_000, origin + 7_000_000_000)
     late = Violation("late", "k0", "", origin, origin)
     fine, unsure = Verdict(True, ""), Verdict(None, "who knows")
-    resource = Verdict(False, "", (lost,), {"writes": {"k0": 7, "k1": 3}, "lost": 4})
+    resource = Verdict(False, "", (lost,), {"updates": 10, "lost": 4})
     mutex = Verdict(False, "", (overlap,), {"violations": 6})
     stalled = Verdict(False, "", (late,))
 
@@ -186,8 +198,8 @@ def test_a_longer_lease_than_was_asked_for_is_told(
         ({"fault": "kill"}, "client-pause or server-pause"),
         ({"seeds": 0}, "seeds must be at least 1"),
         ({"clusters": ("moon",)}, "cluster must be one of"),
-        ({"target": "nobody"}, "nobody"),
-        ({"every": 30.0}, "never strikes in runs of 9 s"),
+        ({"target": "nobody", "every": 3.0, "pause": (2.0,)}, "nobody"),
+        ({"every": 30.0}, "may never strike in runs of 9 s"),
     ],
 )
 def test_what_cannot_be_swept_is_refused_before_anything_runs(changes: dict[str, Any], expected: str) -> None:
@@ -232,7 +244,7 @@ def test_a_sweep_has_a_folder_with_all_that_was_found(tmp_path: Path, capsys: py
     grid = ("--ttl", "500ms,3s", "--hold", "200ms", "--pause", "1500ms", "--every", "2s")
     page, points = tmp_path / "page.html", tmp_path / "points.csv"
     files = ("--out", str(tmp_path), "--html", str(page), "--csv", str(points))
-    runs = ("--seeds", "1", "--clients", "3", "--time-limit", "9s", "--workers", "1", "--json")
+    runs = ("--seeds", "1", "--clients", "3", "--time-limit", "20s", "--workers", "1", "--json")
     assert command("redis-token", *grid, *runs, *files) == 1
     printed = json.loads(capsys.readouterr().out)
     (folder,) = (tmp_path / "sweeps").iterdir()
