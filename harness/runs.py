@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -39,6 +39,9 @@ from .runner import Progress, Runner
 from .sim import patches
 from .store import HISTORY, PLAN, new_run, write_logs, write_results
 from .workloads.resource import Resource
+
+if TYPE_CHECKING:  # it takes the SDK along
+    from .clusters.docker_site import Sites
 
 SCHEMA: Final = 1
 INSISTS: Final = 3
@@ -179,11 +182,17 @@ def no_engine() -> str:
     return "" if answers() else "no Docker engine answers"
 
 
-def open_cluster(plan: Plan, report: Callable[[str], None] = lambda line: None) -> Cluster:  # noqa: ARG005
-    """The cluster a plan asks for; ``report`` is told what its start is at."""
+def open_cluster(
+    plan: Plan,
+    report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
+    *,
+    sites: Sites | None = None,
+) -> Cluster:
+    """The cluster a completed plan asks for; ``report`` is told what its start is at. ``sites`` are where a real one
+    gets its containers from: none are kept if it is None."""
     stock = find_workload(plan.workload).stock(plan, plan.time_limit)
     if plan.cluster == "docker":
-        return _docker_cluster(plan, stock, report)
+        return _docker_cluster(plan, stock, report, sites)
     return SimCluster(
         kind=plan.kind,
         nodes=plan.nodes,
@@ -195,7 +204,7 @@ def open_cluster(plan: Plan, report: Callable[[str], None] = lambda line: None) 
     )
 
 
-def _docker_cluster(plan: Plan, stock: dict[str, Any], report: Callable[[str], None]) -> Cluster:
+def _docker_cluster(plan: Plan, stock: dict[str, Any], report: Callable[[str], None], sites: Sites | None) -> Cluster:
     from .clusters.docker import Clients, DockerCluster
     from .containers.requirements import requirements_of
 
@@ -215,15 +224,23 @@ def _docker_cluster(plan: Plan, stock: dict[str, Any], report: Callable[[str], N
         needs=frozenset(need for spec in plan.faults for need in needs(spec)),
         image=plan.image,
         report=report,
+        sites=sites,
     )
 
 
 def run(
-    plan: Plan, *, store: Path | None = None, command: str = "", reason: str = "", progress: Progress | None = None
+    plan: Plan,
+    *,
+    store: Path | None = None,
+    command: str = "",
+    reason: str = "",
+    progress: Progress | None = None,
+    open_cluster: Callable[[Plan, Callable[[str], None]], Cluster] = open_cluster,
 ) -> Result:
     """Run a plan, check its history, and store both under ``store`` (nothing is stored without one).
 
-    ``command`` and ``reason`` (why this cluster) are noted in the results. Raises UsageError before anything starts if
+    ``command`` and ``reason`` (why this cluster) are noted in the results; ``open_cluster`` may be that of
+    :class:`harness.kept.Kept`. Raises UsageError before anything starts if
     the plan cannot be run.
     """
     plan = complete(plan.check())

@@ -10,28 +10,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ..containers.channel import Refused, Unanswered
-from ..containers.engine import Box, Deployment, connect, engine_errors, in_parallel
-from ..containers.helper import Helper
+from ..containers.engine import Box, connect, engine_errors, in_parallel
 from ..containers.images import Images
-from ..containers.sidecar import open_links
-from ..containers.toxiproxy import Links as Proxies
 from ..errors import UNKNOWN, EnvironmentLacking, HarnessError
 from . import kinds
-from .base import Address, Facts, Links, Record, Shape, Snare, State, Tap
+from .base import Address, Facts, Record, State, Tap
 from .docker_clocks import HostClocks
-from .docker_disks import WithDisks
-from .docker_hosts import REVIVAL, Client, Entries, Server, hear_out
+from .docker_disks import Disks, WithDisks
+from .docker_hosts import ANSWER, REVIVAL, Client, Entries, Server, hear_out
 from .docker_kinds import abilities, family
-from .docker_network import Wires
+from .docker_network import Wires, WithWires
+from .docker_site import RESOURCE, RESOURCE_PORT, Single, Site, Sites, Wanted
 from .floods import Flooding, floods_of
 
-RESOURCE: Final = "resource"
-RESOURCE_PORT: Final = 7000
-ANSWER: Final = 0.5
-"""Seconds in which a program that is not paused answers."""
 PROXIED: Final = frozenset({"shape", "swallow", "hole", "reset"})
 """Abilities that need a proxy before each client."""
 Report = Callable[[str], None]
@@ -53,10 +47,11 @@ class Clients:
     source: Path | None = None
 
 
-class DockerCluster(WithDisks, Flooding):
+class DockerCluster(WithWires, WithDisks, Flooding):
     """See :class:`harness.clusters.base.Cluster`. ``needs`` are the abilities that the plan's faults ask for: what is
     expensive (a proxy before each client) is only there if it is needed. ``resource`` is the configuration of
-    :mod:`harness.workloads.resource_server`, ``image`` a reference that stands in for the servers' own image."""
+    :mod:`harness.workloads.resource_server`, ``image`` a reference that stands in for the servers' own image. The
+    containers come from ``sites``."""
 
     backend = "docker"
 
@@ -73,11 +68,14 @@ class DockerCluster(WithDisks, Flooding):
         image: str = "",
         report: Report = lambda line: None,  # noqa: ARG005
         by_hand: bool = False,
+        sites: Sites | None = None,
     ) -> None:
         self.kind = kind
         self.abilities = abilities(kind)
-        self.servers = family(kind)(kind, nodes or kinds.default_nodes(kind), options)
-        self.deployment = Deployment(connect(), kind, by_hand=by_hand)
+        self._new_servers = partial(family(kind), kind, nodes or kinds.default_nodes(kind), options)
+        self.servers = self._new_servers()
+        self._engine = connect()
+        self._sites = sites or Single()
         self._clients = clients
         self._names = kinds.clients(clients.count)
         self._seed = seed
@@ -85,12 +83,10 @@ class DockerCluster(WithDisks, Flooding):
         self._resource_config = resource
         self._proxied = bool(needs & PROXIED)
         self._disked = "disk" in needs
-        self._floods = floods_of(
-            kind, lambda host: (self.servers.addresses[host], self.servers.port(host)), self.servers.gate.open
-        )
         self._image = image
         self._report = report
         self._about: Facts = {}
+        self._sound = False
         self._entries: Entries = Entries()
         self._hosts: dict[str, Server | Client] = {}
         self._boxes: dict[str, Box] = {}
@@ -113,13 +109,16 @@ class DockerCluster(WithDisks, Flooding):
             try:
                 self.start_all()
                 main()
+                self._sound = True
             finally:
                 self._stop_or_say_so()
         if self._error is not None:
             raise self._error
-        for host in self._hosts.values():
-            if isinstance(host, Client) and host.failure:
-                raise ClientError(host.failure)
+        for failure in self._client_failures():
+            raise ClientError(failure)
+
+    def _client_failures(self) -> list[str]:
+        return [host.failure for host in self._hosts.values() if isinstance(host, Client) and host.failure]
 
     def _stop_or_say_so(self) -> None:
         """A run that is over is judged, also if the engine then fails to remove what it ran on."""
@@ -131,70 +130,65 @@ class DockerCluster(WithDisks, Flooding):
 
     def start_all(self) -> None:
         """Everything up to servers that know each other and clients that wait for a job."""
-        images = Images(self.deployment.client, self._report)
-        client_image = images.client(self._clients.requirements) if self._clients.count else ""
-        server_images = self._server_images(images)
-        proxy_image = images.toxiproxy() if self._proxied else ""
-        engine = self.deployment.client.version()["Version"]
-        self._about = {"engine": engine, "image": ", ".join(dict.fromkeys(server_images.values())),
-                       "client_image": client_image}  # fmt: skip
+        images = Images(self._engine, self._report)
+        wanted = self._wanted(images)
         self._report("starting containers")
-        self._closing.callback(self.deployment.close)
+        while True:
+            site = self._sites.take(self._engine, wanted)
+            try:
+                self._start_on(site, wanted)
+            except Exception as error:
+                if not site.used:
+                    raise
+                self._about["started_again"] = f"containers that had been used would not do: {error}"
+            else:
+                return
+            self._closing.close()
+            self._hosts, self.servers = {}, self._new_servers()
+
+    def _wanted(self, images: Images) -> Wanted:
+        """Images are built if need be; one that the user names stands in for the servers' own."""
+        own = images.ensure(self._image) if self._image else ""
+        roles, servers = self.servers.roles, self.servers
+        there = {name: own if own and role == "server" else servers.image(images, name) for name, role in roles.items()}
+        client_image = images.client(self._clients.requirements) if self._names else ""
+        self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
+                       "client_image": client_image}  # fmt: skip
+        return Wanted(
+            self.kind, roles, there, tuple(servers.data_hosts) if self._disked else (), tuple(self._names),
+            client_image, self._clients.source, images.toxiproxy() if self._proxied else "", self._by_hand,
+        )  # fmt: skip
+
+    def _start_on(self, site: Site, wanted: Wanted) -> None:
+        self.deployment = site.deployment
+        self._closing.callback(self._leave, site)
         self._closing.callback(self.servers.gate.shut)
-        self.deployment.open()
-        self._open_boxes(server_images, client_image)
-        if not self._clients.count:
+        site.furnish(wanted)
+        self._boxes = {name: site.boxes[name] for name in (*wanted.roles, *wanted.clients)}
+        self.servers.boxes = self._boxes
+        self.servers.addresses.update({name: self._boxes[name].ip for name in wanted.roles})
+        self._floods = floods_of(self.kind, self._address, self.servers.gate.open)
+        if not wanted.clients:
             self._start_servers()
             return
+        self._boxes[RESOURCE] = site.boxes[RESOURCE]
+        self._helper = self.servers.helper = site.helper
+        if wanted.disks:
+            self._disks = Disks(self._helper, {name: self._boxes[name] for name in wanted.disks})
         self._start_resource()
         self._start_clients()
         self._start_servers()
+        peers = {name: self._address(name) for name in wanted.roles} | {RESOURCE: self.resource()}
         self._clocks = HostClocks(self._helper, self._boxes, self._told_clock, self.servers.set_clock)
-        self._wires = Wires(self._helper, self._boxes, self._proxies(proxy_image), self._seed)
+        self._closing.callback(self._clocks.forget)
+        self._wires = Wires(self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed)
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
         self._report("")
 
-    def _server_images(self, images: Images) -> dict[str, str]:
-        """By host; an image that the user names stands in for the servers' own."""
-        own = images.ensure(self._image) if self._image else ""
-        return {
-            name: own if own and role == "server" else self.servers.image(images, name)
-            for name, role in self.servers.roles.items()
-        }
-
-    def _open_boxes(self, server_images: dict[str, str], client_image: str) -> None:
-        """Start all containers, a few at a time; nothing runs in them yet."""
-        make = self.deployment.box
-        calls: dict[str, Callable[[], Any]] = {
-            name: partial(make, name, server_images[name], role, tmpfs={"/data": "mode=777"})
-            for name, role in self.servers.roles.items()
-        }
-        if self._clients.count:
-            calls[RESOURCE] = partial(make, RESOURCE, client_image, RESOURCE)
-            for name in self._names:
-                calls[name] = partial(make, name, client_image, "client", volumes=self._volumes())
-            calls["helper"] = partial(Helper, self.deployment, client_image, disks=self._disked)
-        self._boxes = dict(zip(calls, in_parallel(calls.values()), strict=True))
-        if self._clients.count:
-            self._helper = self.servers.helper = cast(Helper, self._boxes.pop("helper"))
-            self._closing.callback(self._helper.close)
-            if self._disked:
-                self._open_disks(self.servers.data_hosts)
-        self.servers.addresses.update({name: self._boxes[name].ip for name in self.servers.roles})
-        self.servers.boxes = self._boxes
-
-    def _proxies(self, image: str) -> dict[str, Proxies]:
-        """A proxy before each client, where faults need one."""
-        if not self._proxied:
-            return {}
-        clients = {name: self._boxes[name] for name in self._names}
-        peers = {name: (self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles}
-        peers[RESOURCE] = self.resource()
-        return open_links(self.deployment, image, self._helper, clients, peers, self.servers.gate)
-
-    def _volumes(self) -> dict[str, dict[str, str]]:
-        return {str(self._clients.source): {"bind": "/user", "mode": "ro"}} if self._clients.source else {}
+    def _leave(self, site: Site) -> None:
+        sound = self._sound and self._error is None and not self._client_failures()
+        self._sites.give_back(site, sound=sound)
 
     def _start_resource(self) -> None:
         ready = threading.Event()
@@ -218,22 +212,24 @@ class DockerCluster(WithDisks, Flooding):
         clients, self._hosts = self._hosts, {}
         for name, role in self.servers.roles.items():
             heard = partial(self.servers.heard, name)
-            server = self._hosts[name] = Server(name, role, self._boxes[name], self.servers.program(name), heard)
+            program, restore = self.servers.program(name), self.servers.RESTORE
+            server = self._hosts[name] = Server(name, role, self._boxes[name], program, restore, heard)
             self._closing.callback(server.close)
         self._hosts.update(clients)
+        if not self._by_hand:
+            in_parallel([partial(self._server(name).stand_by, self._helper.spare) for name in self.servers.roles])
         for stage in self.servers.stages:
             for server in map(self._server, stage):
                 if self._by_hand:
                     server.leave()
                 else:
-                    server.stand_by(self._helper.spare)
-                    server.start(wiped=True, spare=self._helper.spare)
+                    server.start("new", self._helper.spare)
             self.servers.await_stage(stage)
         self._about["server"] = self.servers.version()
 
     def stop_all(self) -> None:
         """Remove everything, however far the start got."""
-        self._report("removing containers")
+        self._report("ending what runs")
         self._closing.callback(self._hear_out)
         self._closing.close()
         self._report("")
@@ -344,7 +340,7 @@ class DockerCluster(WithDisks, Flooding):
         target = self._hosts[host]
         if isinstance(target, Server):
             self._restore_power(host)
-            target.start(wiped=wiped, spare=self._helper.spare)
+            target.start("wiped" if wiped else "kept", self._helper.spare)
             self._wires.refuse(host, None)
             if self._clocks.was_set(host):
                 threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
@@ -406,40 +402,7 @@ class DockerCluster(WithDisks, Flooding):
         now, true = self.clock()
         return int(wall - (true - (now - mono)))
 
-    # Network.
-
-    def cut(self, links: Links) -> None:
-        self._wires.cut(links)
-
-    def mend(self, links: Links) -> None:
-        self._wires.mend(links)
-
-    def reaches(self, source: str, target: str, timeout: float) -> float | None:
-        if self._wires.shaped_by_proxy(source, target):
-            client = self._wires.end_with_proxy(source, target)
-            assert client is not None
-            server = target if client == source else source
-            box, address = self._boxes[client], self._boxes[server].ip
-            if server == RESOURCE:
-                return self._helper.knock(box, address, RESOURCE_PORT, timeout)
-            hello, greets = self.servers.KNOCK, self.servers.GREETS
-            return self._helper.knock(box, address, self.servers.port(server), timeout, hello, greets=greets)
-        return self._helper.ping(self._boxes[source], self._boxes[target].ip, timeout)
-
-    def shape(self, links: Links, shape: Shape) -> Callable[[], None]:
-        return self._wires.shape(links, shape)
-
-    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
-        return self._wires.snare(source, target, needle, delay)
-
-    def black_hole(self, client: str, server: str) -> Snare:
-        return self._wires.black_hole(client, server, lambda: self.reaches(client, server, ANSWER))
-
-    def break_streams(self, host: str) -> int:
-        peers = [(self._boxes[name].ip, self.servers.port(name)) for name in self.servers.roles]
-        count = self._helper.connections(self._boxes[host], peers)
-        self._wires.reset(host, list(self.servers.roles))
-        return count
+    # Replicated servers.
 
     def primary(self) -> str | None:
         return self.servers.primary()

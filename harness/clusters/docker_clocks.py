@@ -55,9 +55,14 @@ class HostClocks:
     def set_again(self, host: str) -> None:
         """A process that was started since has true time."""
         with self._setting:
-            clock = self._clocks[host]
-            if not self._own(host, clock.offset_ns, clock.rate, clock.since_ns):
+            clock = self._clocks.get(host)
+            if clock is not None and not self._own(host, clock.offset_ns, clock.rate, clock.since_ns):
                 self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
+
+    def forget(self) -> None:
+        """Set no clock again: the processes that are started now are another run's."""
+        with self._setting:
+            self._clocks.clear()
 
     def read(self, host: str) -> int:
         """As the host's own program reads it; from its memory where it does not answer, because it is paused; and for a

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..containers.engine import Box
@@ -19,6 +18,11 @@ PROBE: Final = 0.3
 """Seconds in which a disk that does not stall has written a few bytes."""
 
 
+def make_disks(helper: Helper, boxes: Iterable[Box]) -> None:
+    for box in boxes:
+        helper.disk("make_disk", box, size=SIZE)
+
+
 class Disks:
     """Stalls count, and each needs its own end."""
 
@@ -27,8 +31,6 @@ class Disks:
         self._boxes = boxes
         self._stalls: Counter[str] = Counter()
         self._lock = threading.Lock()
-        for box in boxes.values():
-            helper.disk("make_disk", box, size=SIZE)
 
     def stall(self, host: str) -> None:
         with self._lock:
@@ -57,15 +59,7 @@ class Disks:
 class WithDisks:
     """The part of a real cluster that damages disks; see :class:`harness.clusters.base.Cluster`."""
 
-    _helper: Helper
-    _boxes: dict[str, Box]
-    _closing: ExitStack
     _disks: Disks | None = None
-
-    def _open_disks(self, servers: list[str]) -> None:
-        # Before anything is removed: who waits for a frozen disk cannot be ended.
-        self._closing.callback(self._helper.disk, "thaw_all")
-        self._disks = Disks(self._helper, {name: self._boxes[name] for name in servers})
 
     def _restore_power(self, host: str) -> None:
         if self._disks is not None:

@@ -26,6 +26,8 @@ class Family(RealServers):
 
     KNOCK = b"GET /version HTTP/1.1\r\nHost: member\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
 
+    RESTORE = "rm -f /var/lib/member-joined"
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._members: dict[str, str] = {}

@@ -66,6 +66,7 @@ class Family(RealServers):
     a member that comes back is a new one, and is promoted to a CP member by ``docker/hazelcast/member.sh``."""
 
     START = 90.0
+    RESTORE = "rm -f /var/lib/member-joined"
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

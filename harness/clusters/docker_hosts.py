@@ -11,7 +11,7 @@ from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from docker.errors import APIError
 
@@ -19,12 +19,23 @@ from ..containers.channel import Channel, Conversation, Refused, Unanswered
 from ..containers.engine import Box
 from .base import Record, Role
 
-STANDBY: Final = ["sh", "-c", 'read -r how || exit; [ "$how" = kept ] || rm -rf /data/*; exec "$@"', "standby"]
+STANDBY: Final = """restore=$1; shift
+read -r how || exit
+case $how in
+wiped) rm -rf /data/* ;;
+new) rm -rf /data/* /data/.[!.]* /tmp/* /tmp/.[!.]*; eval "$restore" ;;
+esac
+exec "$@"
+"""
+How = Literal["kept", "wiped", "new"]
+"""How a server's program finds its data: as it was left, gone, or as it and all else is before a first start."""
 AGENT: Final = ["python3", "-m", "harness.client_agent"]
 Spare = Callable[[Box, list[int]], None]
 """Tells the helper which processes of a box do not count; see :meth:`harness.containers.helper.Helper.spare`."""
 REVIVAL: Final = 5.0
 """Seconds in which a program that was started answers, or stands by."""
+ANSWER: Final = 0.5
+"""Seconds in which a program that is not paused answers."""
 Entries = queue.SimpleQueue[Callable[[], None] | None]
 """What clients tell, to be recorded one after the other by one thread."""
 
@@ -33,7 +44,7 @@ class Server:
     """A host with a server or a sentinel on it; keeps the lines that it writes, with their times of arrival.
 
     A start must be quick, or what is lost by a restart is not missed: a shell stands by in the container and becomes
-    the program when it is told to.
+    the program when it is told to. ``restore`` is what it does before a first start, beside emptying /data.
     """
 
     def __init__(
@@ -42,6 +53,7 @@ class Server:
         role: Role,
         box: Box,
         program: tuple[list[str], dict[str, str]],
+        restore: str = "",
         heard: Callable[[str], None] = lambda line: None,  # noqa: ARG005
     ) -> None:
         self.name = name
@@ -50,6 +62,7 @@ class Server:
         self.address = box.ip
         self.lines: list[tuple[int, str]] = []
         self._command, self._environment = program
+        self._standby = ["sh", "-c", STANDBY, "standby", restore, *self._command]
         self._heard = heard
         self._running: Channel | None = None
         self._next: Channel | None = None
@@ -65,19 +78,21 @@ class Server:
     def stand_by(self, spare: Spare) -> None:
         """Get the next program ready; ``spare`` is told which process must not be taken for the host's own."""
         with self._lock:
-            self._next = self.box.start([*STANDBY, *self._command], self._hear, environment=self._environment)
+            if self._closed:
+                return
+            self._next = self.box.start(self._standby, self._hear, environment=self._environment)
             spare(self.box, [self._next.pid()])
             self.standing_by.set()
 
-    def start(self, *, wiped: bool, spare: Spare) -> None:
-        """Run the program; ``wiped`` without what an earlier one has left."""
+    def start(self, how: How, spare: Spare) -> None:
+        """Run the program."""
         if not self.standing_by.wait(REVIVAL):
             raise RuntimeError(f"nothing stands by on {self.name}")
         with self._lock:
             assert self._next is not None
             self.standing_by.clear()
             spare(self.box, [])
-            self._next.send(b"wiped" if wiped else b"kept")
+            self._next.send(how.encode())
             self._running = self._next
         threading.Thread(target=self._stand_by_again, args=(spare,), daemon=True).start()
 
@@ -102,7 +117,9 @@ class Server:
 
     def close(self) -> None:
         self._closed = True
-        for channel in (self._running, self._next):
+        with self._lock:  # nothing is started any more
+            channels = self._running, self._next
+        for channel in channels:
             if channel is not None:
                 channel.close()
 

@@ -37,6 +37,8 @@ class RealServers(ABC):
     """Seconds within which servers must have found each other."""
     KNOCK: ClassVar[bytes] = b""
     """64 bytes that a server answers on a new connection; nothing: what Redis would."""
+    RESTORE: ClassVar[str] = ""
+    """Shell commands that undo what programs, and faults on them, change outside ``/data`` and ``/tmp``."""
     GREETS: ClassVar[bool] = False
     """Does a server speak first?"""
 

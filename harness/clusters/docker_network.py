@@ -14,11 +14,14 @@ from typing import Any, Final
 
 from ..containers.engine import Box
 from ..containers.helper import Helper
-from ..containers.toxiproxy import Direction
+from ..containers.toxiproxy import NO_REDIRECTS, Direction
 from ..containers.toxiproxy import Links as Proxies
 from .base import Links, Shape, Snare
+from .docker_hosts import ANSWER
+from .docker_kinds import RealServers
 
 TABLE: Final = "lock_harness"
+_NO_RULES: Final = f"table inet {TABLE} {{}}\ndelete table inet {TABLE}"
 _PARTS: Final = 10_000
 """Of a chance: nftables draws whole numbers."""
 
@@ -37,6 +40,13 @@ class _BlackHole:
     @property
     def used(self) -> bool:
         return self._knock() is None
+
+
+def let_pass(helper: Helper, boxes: Sequence[Box]) -> None:
+    """All packets pass everywhere, straight to where they go, whatever was done before and by whom."""
+    helper.filter(dict.fromkeys(boxes, f"{_NO_RULES}\n{NO_REDIRECTS}"))
+    for box in boxes:
+        helper.delay(box, {}, 0)
 
 
 class Wires:
@@ -144,7 +154,7 @@ class Wires:
         """The whole table of a host, which takes the place of the last one in one step."""
         # Before connection tracking, like packets that never arrived; and before they are led to a proxy.
         chains = {"prerouting": self._arrivals(host), "output": self._departures(host)}
-        lines = [f"table inet {TABLE} {{}}", f"delete table inet {TABLE}", f"table inet {TABLE} {{"]
+        lines = [_NO_RULES, f"table inet {TABLE} {{"]
         for hook, rules in chains.items():
             if rules:
                 lines += [f"chain {hook} {{", f"type filter hook {hook} priority -300; policy accept;", *rules, "}"]
@@ -191,3 +201,50 @@ class Wires:
             "rate": min(rates, default=None),
             "reorder": False,
         }
+
+
+class WithWires:
+    """The part of a real cluster that damages links; see :class:`harness.clusters.base.Cluster`."""
+
+    servers: RealServers
+    _helper: Helper
+    _boxes: dict[str, Box]
+    _wires: Wires
+
+    def resource(self) -> tuple[str, int]:
+        raise NotImplementedError
+
+    def _address(self, host: str) -> tuple[str, int]:
+        """Where a server takes connections."""
+        return self._boxes[host].ip, self.servers.port(host)
+
+    def cut(self, links: Links) -> None:
+        self._wires.cut(links)
+
+    def mend(self, links: Links) -> None:
+        self._wires.mend(links)
+
+    def reaches(self, source: str, target: str, timeout: float) -> float | None:
+        if not self._wires.shaped_by_proxy(source, target):
+            return self._helper.ping(self._boxes[source], self._boxes[target].ip, timeout)
+        client = self._wires.end_with_proxy(source, target)
+        assert client is not None
+        server = target if client == source else source
+        if server not in self.servers.roles:
+            return self._helper.knock(self._boxes[client], *self.resource(), timeout)
+        hello, greets = self.servers.KNOCK, self.servers.GREETS
+        return self._helper.knock(self._boxes[client], *self._address(server), timeout, hello, greets=greets)
+
+    def shape(self, links: Links, shape: Shape) -> Callable[[], None]:
+        return self._wires.shape(links, shape)
+
+    def swallow(self, source: str, target: str, needle: bytes, delay: float | None) -> Snare:
+        return self._wires.snare(source, target, needle, delay)
+
+    def black_hole(self, client: str, server: str) -> Snare:
+        return self._wires.black_hole(client, server, lambda: self.reaches(client, server, ANSWER))
+
+    def break_streams(self, host: str) -> int:
+        count = self._helper.connections(self._boxes[host], [self._address(name) for name in self.servers.roles])
+        self._wires.reset(host, list(self.servers.roles))
+        return count

@@ -128,6 +128,12 @@ class Box:
         api = self.client.api
         api.exec_start(api.exec_create(self.id, command, environment=environment)["Id"], detach=True)
 
+    def output(self, command: list[str]) -> bytes:
+        """Run a program to its end; what it has written."""
+        api = self.client.api
+        told: bytes = api.exec_start(api.exec_create(self.id, command)["Id"])
+        return told
+
     def pause(self) -> None:
         self.client.api.pause(self.id)
 
@@ -161,7 +167,7 @@ class Deployment:
         joined = {"network_mode": f"container:{within.id}"} if within else {"network": self._network, "hostname": host}
         settings: dict[str, Any] = {
             "entrypoint": [],
-            "name": f"{self._network}-{host}",
+            "name": self._name(host),
             "labels": {**self._labels, HOST: host, ROLE: role},
             "log_config": {"type": "none"},
             **joined,
@@ -173,6 +179,13 @@ class Deployment:
         networks = container.attrs["NetworkSettings"]["Networks"]
         ip = within.ip if within is not None else next(iter(networks.values()))["IPAddress"]
         return Box(self.client, container.attrs["Id"], container.attrs["State"]["Pid"], ip)
+
+    def drop(self, host: str) -> None:
+        """Remove one container."""
+        self.client.api.remove_container(self._name(host), force=True, v=True)
+
+    def _name(self, host: str) -> str:
+        return f"{self._network}-{host}"
 
     def close(self) -> None:
         """Remove everything that this run made."""

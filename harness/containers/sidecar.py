@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import partial
 from typing import Final
 
@@ -25,11 +25,15 @@ def open_links(
     clients: Mapping[str, Box],
     peers: Peers,
     gate: Gate,
+    *,
+    there: Container[str] = (),
 ) -> dict[str, Links]:
-    """Start a proxy beside each client and lead all its connections to ``peers`` through it."""
+    """Start a proxy beside each client, but those where one is ``there``, and lead all its connections to ``peers``
+    through it."""
 
     def start(client: str) -> Links:
-        deployment.box(f"{client}-proxy", image, "proxy", within=clients[client], command=COMMAND)
+        if client not in there:
+            deployment.box(f"{client}-proxy", image, "proxy", within=clients[client], command=COMMAND)
         ends = [Link(name, *peers[name], FIRST_PORT + number) for number, name in enumerate(peers)]
         links = Links(clients[client].ip, ends, gate=gate.open)
         links.start()
@@ -38,3 +42,9 @@ def open_links(
     proxies = dict(zip(clients, in_parallel([partial(start, client) for client in clients]), strict=True))
     helper.filter({clients[client]: links.redirects() for client, links in proxies.items()})
     return proxies
+
+
+def forget(client: Box) -> None:
+    """Let the proxy beside a client be as it was at its start, without any links and their connections; what leads the
+    client's connections to it is not its own."""
+    Links(client.ip, []).clear()

@@ -28,6 +28,8 @@ from ..errors import MISSING, HarnessError
 Direction = Literal["request", "reply"]
 STREAM: Final[dict[Direction, str]] = {"request": "upstream", "reply": "downstream"}
 TABLE: Final = "lock_harness_nat"
+NO_REDIRECTS: Final = f"add table ip {TABLE}\ndelete table ip {TABLE}\n"
+"""The nftables script that undoes :meth:`Links.redirects`."""
 UID: Final = 65533
 """The user the proxy runs as: what it sends is not led back to it."""
 PORT: Final = 8474
@@ -107,6 +109,14 @@ class Links:
                     if server == link.server:
                         self._change(server, direction, {"set": {name: trap}})
 
+    def clear(self) -> None:
+        """Take no connections any more and break those that there are, also those that others have set up."""
+        with self._lock, self._talking() as api:
+            for proxy in api.proxies().values():
+                proxy.destroy()
+            self._active.clear()
+            self._traps.clear()
+
     def redirects(self, uid: int = UID) -> str:
         """The nftables script, for the client's network namespace, that leads its connections through the proxy."""
         rules = "".join(
@@ -114,7 +124,7 @@ class Links:
             for link in self.links.values()
         )
         chain = f"    chain output {{\n        type nat hook output priority -100;\n{rules}    }}\n"
-        return f"add table ip {TABLE}\ndelete table ip {TABLE}\ntable ip {TABLE} {{\n{chain}}}\n"
+        return f"{NO_REDIRECTS}table ip {TABLE} {{\n{chain}}}\n"
 
     def shape(
         self, server: str, direction: Direction, latency: float, jitter: float, rate: float | None
