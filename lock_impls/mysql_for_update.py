@@ -30,6 +30,8 @@ LONGEST_WAIT_S: Final = 3
 
 class ForUpdateLock:
     TABLE: ClassVar = "CREATE TABLE IF NOT EXISTS lock_row (name VARCHAR(190) NOT NULL PRIMARY KEY) ENGINE = InnoDB"
+    FIND: ClassVar = "SELECT name FROM lock_row WHERE name = %s FOR UPDATE"
+    ADD: ClassVar = "INSERT INTO lock_row (name) VALUES (%s)"
 
     info: ClassVar = LockInfo(
         name="mysql-for-update",
@@ -71,7 +73,7 @@ class ForUpdateLock:
         try:
             self.session.execute(f"SET SESSION innodb_lock_wait_timeout = {wait}")
             self.session.execute("BEGIN")
-            found = self.session.ask("SELECT name FROM lock_row WHERE name = %s FOR UPDATE", self.key).rows
+            found = self.session.ask(self.FIND, self.key).rows
         except NoTable:
             found = ()
         except Busy:
@@ -86,7 +88,7 @@ class ForUpdateLock:
 
     def _make_row(self) -> None:
         try:
-            self.session.execute("INSERT INTO lock_row (name) VALUES (%s)", self.key)
+            self.session.execute(self.ADD, self.key)
         except Busy:
             return  # somebody else has made it
 

@@ -4,6 +4,8 @@ Options of servers: ``lock_wait_timeout`` (how long a statement waits for a row 
 ``wait_timeout`` (after how long an idle connection is closed, s, usually 28800); of the replicated kind also
 ``semi_sync`` (whether a commit waits until a replica has it) and ``semi_sync_timeout`` (for how long, s, usually 10).
 
+Of the single kind there may be several, which know nothing of each other.
+
 Of the replicated kind clients know a name, ``db``, and no address: the manager moves it at a failover. Connections that
 there are stay where they are; who connects anew goes to the new primary.
 """
@@ -41,7 +43,7 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
     port = KINDS[kind].port
     hosts = [make(name, "server") for name in server_names(nodes)]
     first = hosts[0].name
-    servers = Servers(Address(kind, ((first, port),)), commands=commands)
+    servers = Servers(Address(kind, tuple((host.name, port) for host in hosts)), commands=commands)
     timeouts = {name: value for name, value in options.items() if not name.startswith("semi_sync")}
     for host in hosts:
         server = MysqlServer(port=port, **timeouts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from lock_impls.base import Endpoints, Grant
+from lock_impls.base import Endpoints, Grant, Indeterminate, LockError
 from lock_impls.mysql_client import KINDS, Busy, Session
 from lock_impls.mysql_for_update import ForUpdateLock
 from lock_impls.mysql_get_lock import GetLock
@@ -36,7 +36,12 @@ class MintedForUpdate(ForUpdateLock):
         self._minted = Minted(endpoints)
 
     def acquire(self, timeout: float) -> Grant | None:
-        return self._minted.stamped(super().acquire(timeout))
+        grant = super().acquire(timeout)
+        try:
+            return self._minted.stamped(grant)
+        except (LockError, Indeterminate):
+            self.release()  # without a number nobody is told that he holds it
+            raise
 
 
 class MintedGetLock(GetLock):
@@ -49,7 +54,12 @@ class MintedGetLock(GetLock):
         self._minted = Minted(endpoints)
 
     def acquire(self, timeout: float) -> Grant | None:
-        return self._minted.stamped(super().acquire(timeout))
+        grant = super().acquire(timeout)
+        try:
+            return self._minted.stamped(grant)
+        except (LockError, Indeterminate):
+            self.release()
+            raise
 
 
 class AutocommitForUpdate(ForUpdateLock):
@@ -111,23 +121,41 @@ class UncountedReentry(OwnerLock):
         return Grant()
 
 
-class StaysInTransaction(ForUpdateLock):
-    """lockwait-partial: a lock of two rows. When the second one is busy, the transaction stays open, and so does the
-    lock on the first."""
+class NoIndex(ForUpdateLock):
+    """fu-no-index: InnoDB locks the rows that it looks at, and without an index it looks at all of them."""
 
     kinds = KINDS
+
+    TABLE = """CREATE TABLE IF NOT EXISTS unindexed_row (
+        id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        name VARCHAR(190) NOT NULL
+    ) ENGINE = InnoDB"""
+    FIND = "SELECT name FROM unindexed_row WHERE name = %s FOR UPDATE"
+    ADD = "INSERT INTO unindexed_row (name) VALUES (%s)"
+
+
+class StaysInTransaction(ForUpdateLock):
+    """lockwait-partial: a lock of two rows, the key's own and one that all keys share; who finds one of them busy says
+    so at once. MySQL then undoes the statement only: the transaction stays open, and so does the lock on the first
+    row."""
+
+    kinds = KINDS
+    SHARED = "ledger"
     ends = False
     """Does it end the transaction, as it should?"""
 
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, key)
+        self._made = False
+
     def acquire(self, timeout: float) -> Grant | None:
-        first, second = self.key.split("+")
-        for name in (first, second):
-            self._make(name)
-        self.session.execute("SET SESSION innodb_lock_wait_timeout = 0")
-        self.session.execute("BEGIN")
+        rows = (self.key, self.SHARED)
+        if not self._made:
+            self._make(*rows)
         try:
-            for name in (first, second):
-                self.session.execute("SELECT name FROM lock_row WHERE name = %s FOR UPDATE", name)
+            self.session.execute("BEGIN")
+            for name in rows:
+                self.session.execute(self.FIND, name)
         except Busy:
             if self.ends:
                 self.session.execute("ROLLBACK")
@@ -135,9 +163,14 @@ class StaysInTransaction(ForUpdateLock):
         self.held = True
         return Grant()
 
-    def _make(self, name: str) -> None:
-        if not self.session.execute("SELECT name FROM lock_row WHERE name = %s", name).rows:
-            self.session.execute("INSERT INTO lock_row (name) VALUES (%s)", name)
+    def _make(self, *names: str) -> None:
+        self.session.execute("SET SESSION innodb_lock_wait_timeout = 0")
+        for name in names:
+            try:
+                self.session.execute(self.ADD, name)
+            except Busy:
+                continue  # it is there
+        self._made = True
 
 
 class EndsTransaction(StaysInTransaction):
