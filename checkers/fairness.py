@@ -55,7 +55,7 @@ class Fairness:
         shown = [_out_of_order(waits, first, second) for first, second in overtaken[:CAP]] if judged else []
         behind = waits.behind()
         fine = f"none of {behind} who asked while others waited was served before them"
-        doubt = None if behind or not asked else "nobody ever waited behind another: there was no queue"
+        doubt = None if behind or not asked else "nobody ever waited undisturbed behind another: no queue to judge"
         return conclude(
             history,
             [*shown, *starved],
