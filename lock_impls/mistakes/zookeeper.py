@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
+import threading
+import time
+from typing import Any, Final, Self
 
 from kazoo.exceptions import NoNodeError, NotEmptyError
 
-from lock_impls.base import Grant, LockError
-from lock_impls.zookeeper_client import UNANSWERED, Held, Signal
+from lock_impls.base import Endpoints, Grant, LockError
+from lock_impls.zookeeper_client import UNANSWERED, Held, Session, Signal
 from lock_impls.zookeeper_ephemeral import EphemeralLock
 from lock_impls.zookeeper_sequential import INFIX, SequentialLock, number_of
+
+LATER_S: Final = 0.5
 
 
 class NoGuid(SequentialLock):
@@ -104,49 +107,105 @@ class TidyByCzxid(Tidy):
         return Grant(fence=held.czxid)
 
 
-class ReentersBlindly(SequentialLock):
-    """zk-reentry (b): who has got it once gets it again without a look at the node (Curator's map of threads)."""
+class CountsEntries(SequentialLock):
+    """zk-reentry, cured: who holds it gets it again, if its node is still there, and gives it back as often."""
 
     kinds = ("zookeeper",)
+    entries = 0
 
     def take(self, deadline: float) -> Grant | None:
-        if self.held is not None:
+        if self.held is not None and self.may_enter(self.held):
+            self.entries += 1
             return Grant(fence=self.held.czxid)
-        return super().take(deadline)
+        grant = super().take(deadline)
+        self.entries = 1 if grant is not None else 0
+        return grant
+
+    def may_enter(self, held: Held) -> bool:
+        if not self.stands(held):
+            self.held = None
+            raise LockError(f"{held.path} is gone: its session has ended")
+        return True
+
+    def release(self) -> None:
+        if self.held is not None and self.entries > 1:
+            self.entries -= 1
+            return
+        super().release()
 
 
-class DoesNotCount(ReentersBlindly):
+class ReentersBlindly(CountsEntries):
+    """zk-reentry (b): who has got it once gets it again, and is told that it holds it, without a look at the node
+    (Curator's map of threads)."""
+
+    def may_enter(self, held: Held) -> bool:
+        return True
+
+    def still_valid(self) -> bool:
+        return self.held is not None
+
+
+class DoesNotCount(CountsEntries):
     """zk-reentry (a): a second acquire returns, and one release frees (kazoo up to 2.0)."""
 
+    def release(self) -> None:
+        SequentialLock.release(self)
 
-class LocksAgainOnTheOldNode(SequentialLock):
-    """cur-old-session: looks for a node of its own first, and takes it also when an earlier session has made it
-    (Curator's protected nodes before CURATOR-604)."""
+
+class ResetsItsSession(SequentialLock):
+    """cur-old-session, cured: a connection that is lost while it creates its node makes it open a new session, in which
+    it looks for the node; one that another session has made is not its own (Curator since CURATOR-604).
+
+    The old session ends a moment later. In the story that is the servers' doing, when its time-out is over; here the
+    old client ends it, so that the moment is always the same.
+    """
 
     kinds = ("zookeeper",)
-    mine = ""
+    where: Endpoints
 
-    def new_name(self) -> str:
-        self.mine = self.mine or uuid.uuid4().hex
-        return self.mine
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
+        lock = super().open(endpoints, key, ttl, **options)
+        lock.where = endpoints
+        return lock
 
     def _enqueue(self, guid: str) -> str:
         try:
-            names = self.session.ask("get_children", self.path)
+            return str(self.session.make(self._path(guid + INFIX), sequence=True)[0]).rpartition("/")[2]
+        except UNANSWERED:
+            self._reset()
+        return self.recovered(guid) or super()._enqueue(guid)
+
+    def _reset(self) -> None:
+        old, self.session = self.session, Session(self.where, self.ttl)
+        self.session.connect()
+        threading.Thread(target=self._end, args=(old,), daemon=True).start()
+
+    @staticmethod
+    def _end(old: Session) -> None:
+        time.sleep(LATER_S)
+        old.client.stop()
+
+
+class LocksOnTheOldNode(ResetsItsSession):
+    """cur-old-session: takes the node for its own though an earlier session has made it, which is about to end."""
+
+    def recovered(self, guid: str) -> str | None:
+        try:
+            names = self.session.look("get_children", self.path)
         except NoNodeError:
-            names = []
-        own = [name for name in names if name.startswith(guid + INFIX)]
-        return own[0] if own else super()._enqueue(guid)
+            return None
+        return next((name for name in names if name.startswith(guid + INFIX)), None)
 
     def _first(self, name: str) -> Held:
-        stat: Any = self.session.ask("exists", self._path(name))
+        stat = self.session.ask("exists", self._path(name))
         if stat is None:
-            raise LockError("gone")
+            raise LockError(f"{self._path(name)} is gone")
         return Held.of(self._path(name), stat)
 
 
 class DeletesByName(EphemeralLock):
-    """zk-seq-reset, second half: a release deletes whatever has the name that its own node had."""
+    """del-foreign: a release deletes whatever has the name that its own node had."""
 
     kinds = ("zookeeper",)
 
