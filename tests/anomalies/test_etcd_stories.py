@@ -114,72 +114,48 @@ def test_the_lock_rpc_grants_a_key_that_is_gone(stage: Any) -> None:
 # etcd-old-leader
 
 
-def test_an_old_leader_renews_a_lease_that_the_others_end(stage: Any) -> None:
+def test_an_old_leader_goes_on_renewing(stage: Any) -> None:
     """etcd-old-leader: who talks to a leader that is cut off from the others is told for a while that its lease is
-    renewed. The others know nothing of that; their new leader ends it, and grants the lock again."""
+    renewed, though no majority hears of that. (What comes of it is a scenario.)"""
 
     def story(cluster: Any, member: Any) -> Any:
         old = cluster.primary()
         others = [name for name in ("n1", "n2", "n3") if name != old]
-        client, name = member(old), f"old-{time.monotonic_ns()}"
-        lease = client.lease(2)
-        client.put(name, "a", lease=lease)
+        lease = member(old).lease(2)
         links = between([old], others)
-        cut = time.monotonic()
+        renewed = cut = time.monotonic()
         cluster.cut(links)
         try:
-            renewed, taken = cut, None
             while time.monotonic() < cut + 3:
                 try:
                     (answer,) = lease.refresh()
-                    renewed = time.monotonic() if answer.TTL > 0 else renewed
                 except (*FAILED, ValueError):
                     break
+                renewed = time.monotonic() if answer.TTL > 0 else renewed
                 time.sleep(0.05)
-            rival = member(others[0])
-            keys = rival.transactions
-            while taken is None and time.monotonic() < cut + 15:
-                try:
-                    done, _ = rival.transaction([keys.create(name) == 0], [keys.put(name, "b")], [])
-                except FAILED:
-                    continue
-                taken = time.monotonic() if done else None
-                time.sleep(0.05)
-            stale = client.get_response(name, serializable=True).kvs[0].value
         finally:
             cluster.mend(links)
-        return renewed - cut, taken - cut if taken else None, stale
+        return renewed - cut
 
-    renewed, taken, stale = stage.tell(story)
-    assert renewed > 0.1, "the old leader renewed it though no majority heard of that"
-    assert taken is not None
-    assert stale == b"a", "whoever asks the old leader without quorum still sees its holder"
+    assert 0.1 < stage.tell(story) < 3
 
 
 # python-etcd3
 
 
-def test_a_refresh_of_a_dead_lease_says_nothing(stage: Any) -> None:
-    """pyetcd-refresh-dead: no error, a response with TTL 0; only is_acquired tells. A refused try leaves its lease
-    behind."""
+def test_a_refused_try_leaves_its_lease_behind(stage: Any) -> None:
+    """pyetcd-refresh-dead: each try takes a lease, also one that finds the lock taken, and nobody gives it back. (The
+    refresh that says nothing is a scenario.)"""
 
     def story(cluster: Any, member: Any) -> Any:
         client = member("n1")
-        lock = client.lock(f"dead-{time.monotonic_ns()}", ttl=1)
-        assert lock.acquire(timeout=1)
-        time.sleep(3.5)
-        refreshed = lock.refresh()
-        held = lock.is_acquired()
         holder = client.lock(f"leak-{time.monotonic_ns()}", ttl=30)
         assert holder.acquire(timeout=1)
         leases = _leases(client)
         assert not client.lock(holder.name, ttl=60).acquire(timeout=0)
-        return [answer.TTL for answer in refreshed], held, len(_leases(client) - leases)
+        return len(_leases(client) - leases)
 
-    ttls, held, leaked = stage.tell(story)
-    assert ttls == [0]
-    assert not held
-    assert leaked == 1
+    assert stage.tell(story) == 1
 
 
 def _leases(client: Any) -> set[int]:
