@@ -24,8 +24,12 @@ from .docker_network import let_pass
 RESOURCE: Final = "resource"
 RESOURCE_PORT: Final = 7000
 HELPER: Final = "helper"
-CHANGED: Final = ["find", "/", "/dev/shm", "-xdev", "!", "-path", "/etc/hosts", "-newerct"]
-"""Followed by a time: finds files that were changed since, but the one that the control side writes."""
+ENGINES: Final = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
+"""Files in a container that the engine touches, and this side."""
+CHANGED: Final = [
+    "find", "/", "/dev/shm", "-xdev", *(word for path in ENGINES for word in ("!", "-path", path)), "-newerct",
+]  # fmt: skip
+"""Followed by a time: finds files that were changed since."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,205 @@
+"""Containers that are kept: nothing of a run reaches the next one, however it was damaged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from harness.client_program import Job
+from harness.clusters import docker_site
+from harness.clusters.base import Shape, names
+from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker_kinds import abilities
+from harness.containers.requirements import requirements_of
+from harness.containers.toxiproxy import STREAM
+from harness.kept import Kept
+from harness.plan import Plan
+
+LOCKS = {
+    "redis-single": "redis-token",
+    "redis-independent": "redlock",
+    "redis-sentinel": "redis-token",
+    "mysql-single": "mysql-ttl",
+    "mysql-replicated": "mysql-ttl",
+    "memcached": "memcached-token",
+    "zookeeper": "zookeeper-sequential",
+    "etcd": "etcd-mutex",
+    "hazelcast": "hazelcast-fenced",
+}
+KINDS = [pytest.param(kind, marks=pytest.mark.docker if kind == "redis-single" else pytest.mark.long) for kind in LOCKS]
+LATENCY = 0.3
+TRUE_NS = 50_000_000
+AHEAD = 100.0
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    with Kept() as kept:
+        yield kept
+
+
+def opened(kept: Kept, kind: str, *, clients: int = 2, damaged: bool = True) -> DockerCluster:
+    """A cluster that all faults can be done to, or one without what is expensive."""
+    requirements, source = requirements_of(LOCKS[kind])
+    return DockerCluster(
+        kind=kind,
+        nodes=0,
+        clients=Clients(clients, requirements, source),
+        seed=0,
+        resource='{"fencing": "off", "stock": {}}',
+        options={},
+        needs=abilities(kind) if damaged else abilities(kind) & {"disk"},
+        sites=kept,
+    )
+
+
+def acquires(cluster: DockerCluster, seconds: float = 20.0) -> None:
+    """All clients start to use the lock, and one gets it."""
+    got: list[str] = []
+
+    def record(**entry: Any) -> None:
+        if (entry["type_"], entry["f"]) == ("ok", "acquire"):
+            got.append(entry["node"])
+
+    address = cluster.endpoints()
+    plan = Plan(lock=LOCKS[cluster.kind], kind=cluster.kind, cluster="docker", ttl=5.0, hold=0.1, time_limit=1000.0)
+    for client in names(cluster.hosts, "client"):
+        began = time.monotonic_ns()
+        job = Job(
+            plan=plan,
+            node=client,
+            generation=0,
+            kind=address.kind,
+            addresses=address.addresses,
+            resource=cluster.resource(),
+            began_ns=began,
+        )
+        cluster.launch(client, job, record)
+    deadline = time.monotonic() + seconds
+    while not got:
+        assert time.monotonic() < deadline, "nobody gets the lock"
+        time.sleep(0.02)
+
+
+def strike(cluster: DockerCluster) -> None:
+    """Everything that a fault can do to links, clocks and memory, and nothing of it is undone."""
+    first, *others = names(cluster.hosts, "server")
+    one, two = names(cluster.hosts, "client")
+    both = [(one, first), (first, one)]
+    if "evict" in cluster.abilities:
+        assert cluster.flood(first)["entries"]
+        assert cluster.flooded(first)
+    for host in cluster.hosts:
+        cluster.set_clock(host.name, AHEAD, 0.01)
+        if cluster.kind != "mysql-replicated" or host.role != "sentinel":
+            assert cluster.read_clock(host.name) > AHEAD * 0.9e9
+    cluster.swallow(one, first, b"nobody says this", None)
+    cluster.shape(both, Shape(LATENCY, 0.0, 0.0, 1000.0))
+    cluster.shape([(first, two)], Shape(loss=0.99))
+    if "peers" in cluster.abilities:
+        cluster.shape([(others[0], first)], Shape(LATENCY, 0.0, 0.0, None))
+        reached = cluster.reaches(first, others[0], 2.0)
+        assert reached is None or reached > LATENCY * 0.9
+    cluster.black_hole(two, first)
+    cluster.cut(both)
+    assert cluster.reaches(one, first, 0.3) is None
+    assert cluster.reaches(two, first, 0.3) is None
+
+
+def leave_without_power(cluster: DockerCluster) -> None:
+    """Servers are dead, one has lost its disk, and one has just come back without its data and with a moved clock."""
+    strike(cluster)
+    first, *others = names(cluster.hosts, "server")
+    one, two = names(cluster.hosts, "client")
+    for host in others[1:] or others:
+        cluster.kill(host)
+        cluster.start(host, wiped=True)
+    cluster.pause(one)
+    cluster.kill(one)
+    cluster.hang(two)
+    if "disk" in cluster.abilities:
+        cluster.lose_power(first)
+        assert cluster.disk(first) == "fails"
+    else:
+        cluster.kill(first)
+    assert cluster.life(first) is None
+
+
+def leave_frozen(cluster: DockerCluster) -> None:
+    """A server has just come back, its disk is stalled, and hosts are paused; clients have left files."""
+    strike(cluster)
+    first = names(cluster.hosts, "server")[0]
+    one, _ = names(cluster.hosts, "client")
+    cluster._boxes[one].output(["sh", "-c", "echo left >/root/left; echo left >/dev/shm/left"])
+    cluster.kill(first)
+    cluster.start(first, wiped=False)
+    if "disk" in cluster.abilities:
+        cluster.stall(first)
+    for host in cluster.hosts:
+        cluster.pause(host.name)
+
+
+def found(cluster: DockerCluster) -> dict[str, Any]:
+    """What a run finds at its start."""
+    servers, clients = names(cluster.hosts, "server"), names(cluster.hosts, "client")
+    everybody = [host.name for host in cluster.hosts]
+    links = [(a, b) for a in everybody for b in everybody if a < b]
+    api = cluster._engine.api
+    changed = {name: {each["Path"] for each in api.diff(cluster._boxes[name].id) or ()} for name in servers}
+    return {
+        "about": cluster.about(),
+        "hosts": [(host.name, host.role) for host in cluster.hosts],
+        "states": {name: cluster.state(name) for name in everybody},
+        "processes": {name: len(cluster._helper.members(cluster._boxes[name])) for name in everybody},
+        "true": {name: abs(cluster.read_clock(name)) < TRUE_NS for name in everybody},
+        "sizes": {name: cluster.size(name) for name in servers},
+        "flooded": [cluster.flooded(name) for name in servers] if "evict" in cluster.abilities else [],
+        "far": [link for link in links if (cluster.reaches(*link, LATENCY) or 1.0) > LATENCY / 2],
+        "disks": [cluster.disk(name) for name in servers] if "disk" in cluster.abilities else [],
+        "toxics": {
+            (client, name): {kind: (about.get("traps") or {}) for kind, about in proxy.toxics(name).items()}
+            for client, proxy in cluster._wires._proxies.items()
+            for name in servers
+        },
+        "primary": cluster.primary() if "failover" in cluster.abilities else None,
+        "files": {name: {path for path in paths if "hsperfdata" not in path} for name, paths in changed.items()},
+        "clients": clients,
+    }
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_of_a_run_reaches_the_next(kept: Kept, kind: str) -> None:
+    seen: list[dict[str, Any]] = []
+    boxes: list[dict[str, str]] = []
+    logs: list[dict[str, str]] = []
+
+    def play(spoil: Callable[[DockerCluster], None]) -> None:
+        cluster = opened(kept, kind)
+        began = time.monotonic_ns()
+
+        def main() -> None:
+            seen.append(found(cluster))
+            boxes.append({name: box.id for name, box in cluster._boxes.items()})
+            acquires(cluster)
+            spoil(cluster)
+
+        cluster.run(main)
+        logs.append(cluster.logs(began))
+
+    for spoil in (leave_without_power, leave_frozen, lambda cluster: None):
+        play(spoil)
+        assert not kept.failures
+    assert seen[0]["far"] == []
+    assert all(seen[0]["true"].values())
+    assert all(set(toxics) == {f"snare_{way}" for way in STREAM} for toxics in seen[0]["toxics"].values())
+    assert seen[1] == seen[0]
+    assert seen[2] == seen[0]
+    assert boxes[1] == boxes[0], "they are kept"
+    assert boxes[2] == {**boxes[0], "c0": boxes[2]["c0"]}
+    assert boxes[2]["c0"] != boxes[0]["c0"], "files had been left there"
+    for log in logs:
+        assert not any(line.lstrip().startswith("-") for text in log.values() for line in text.splitlines())
