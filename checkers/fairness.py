@@ -99,24 +99,28 @@ class Waits:
 
     def overtakings(self) -> list[tuple[int, int]]:
         """Who was overtaken, and by whom, as positions; one pair for each grant that came too early."""
-        return list(self._pairs(self.done))
+        pairs = [pair for key in range(len(self.columns.keys)) for pair in self._pairs(key, self.done)]
+        return sorted(pairs, key=lambda pair: int(self.done[pair[1]]))
 
     def behind(self) -> int:
         """How many requests that were granted were made while somebody else's had waited for longer than the margin."""
-        return sum(1 for _ in self._pairs(self.begin))
+        return sum(len(self._pairs(key, self.begin)) for key in range(len(self.columns.keys)))
 
-    def _pairs(self, moment: Ints) -> Iterator[tuple[int, int]]:
+    def _pairs(self, key: int, moment: Ints) -> list[tuple[int, int]]:
         """For each granted request, one made earlier by the margin that was waiting at its ``moment`` (ns)."""
-        for key in range(len(self.columns.keys)):
-            mine = np.flatnonzero(self.key == key)
-            begin, until = self.begin[mine], self.until[mine]
-            longest = np.maximum.accumulate(until) if len(mine) else until
-            later = np.flatnonzero(self.granted[mine] & self.clean[mine])
-            ahead = np.searchsorted(begin, begin[later] - MARGIN, side="right")
-            waiting = (ahead > 0) & (longest[np.maximum(ahead, 1) - 1] > moment[mine][later])
-            for number, count in zip(later[waiting].tolist(), ahead[waiting].tolist(), strict=True):
-                first = int(np.argmax(until[:count]))
-                yield int(mine[first]), int(mine[number])
+        mine = np.flatnonzero(self.key == key)
+        if not len(mine):
+            return []
+        begin, until = self.begin[mine], self.until[mine]
+        longest = np.maximum.accumulate(until)
+        fresh = np.concatenate(([True], until[1:] > longest[:-1]))
+        lasting = np.maximum.accumulate(np.where(fresh, np.arange(len(mine)), 0))  # the request that lasts longest
+        later = np.flatnonzero(self.granted[mine] & self.clean[mine])
+        ahead = np.searchsorted(begin, begin[later] - MARGIN, side="right")
+        later, ahead = later[ahead > 0], ahead[ahead > 0]
+        waiting = longest[ahead - 1] > moment[mine][later]
+        first = lasting[ahead[waiting] - 1]
+        return list(zip(mine[first].tolist(), mine[later[waiting]].tolist(), strict=True))
 
 
 def _errors(columns: View, done: Ints) -> Bools:
