@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .errors import UsageError
+from .options import printed
 from .results_db import RESULTS_DB
 from .trends import FACTOR, RED, SHORTEST_S, trends
 
@@ -50,12 +51,17 @@ def trends_command(
     document = trends(out / RESULTS_DB, last=last, factor=factor, suite=suite, clusters=CLUSTERS[cluster])
     if html is not None:
         _write(document, html)
+    printed(lambda: _print(document, html, json=json))
+
+
+def _print(document: dict[str, Any], page: Path | None, *, json: bool) -> None:
     if json:
         sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
         return
-    print_trends(document, Console(highlight=False))
-    if html is not None:
-        typer.echo(f"page: {html}")
+    console = Console(highlight=False)
+    print_trends(document, console)
+    if page is not None:
+        console.print(f"page: {page}", soft_wrap=True, markup=False)
 
 
 def _write(document: dict[str, Any], path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -65,6 +66,8 @@ class NightView:
     clusters: tuple[str, ...]
     seconds: float
     versions: Pairs
+    interrupted: bool
+    """Somebody ended the night early; the outcomes are those until then."""
     outcomes: tuple[OutcomeView, ...]
 
     def in_state(self, *states: str) -> list[OutcomeView]:
@@ -73,7 +76,7 @@ class NightView:
 
 def read(document: dict[str, Any]) -> NightView:
     """The view of a night's document."""
-    night = Node(document, "the night's document")
+    night = Node(json.loads(json.dumps(document)), "the night's document")  # as a reader of the file has it: lists
     if night.require("schema") != SCHEMA:
         raise ReportError(f"{night.place}: schema: expected {SCHEMA}, got {plain(document['schema'])}")
     night.require("outcomes")
@@ -89,6 +92,7 @@ def read(document: dict[str, Any]) -> NightView:
         clusters=tuple(clusters),
         seconds=night.number("seconds") or 0.0,
         versions=tuple(pair for pair in night.flat("versions") if night.node("versions").data[pair[0]] is not None),
+        interrupted=bool(night.truth("interrupted")),
         outcomes=outcomes,
     )
 

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,8 +17,8 @@ from reports.night import RED, UNSURE, NightView, OutcomeView
 PAGE: Final = "index.html"
 SLOWEST: Final = 10
 SAID: Final = {
-    "missed": "{n} known failure{s} {was} not found",
     "violated": "{n} lock{s} that should be safe {was} violated",
+    "missed": "{n} known failure{s} {was} not found",
     "late": "{n} {was} found too late",
     "error": "{n} could not be run to the end",
     "unknown": "{n} gave no verdict",
@@ -26,12 +27,21 @@ SAID: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class LineView:
+    """One scenario on one cluster, all its seeds: ``worst`` is what came of the worst."""
+
+    worst: OutcomeView
+    said: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class RowView:
     """One row of the table: a documented failure and its cures; ``cells`` in the order of the clusters."""
 
     name: str
     title: str
-    cells: tuple[tuple[OutcomeView, ...], ...]
+    cells: tuple[tuple[LineView, ...], ...]
     states: str
     text: str
     """What the filter looks through, in lower case."""
@@ -52,17 +62,15 @@ def write(night_document: dict[str, Any], folder: Path) -> Path:
 def render(view: NightView, folder: Path) -> str:
     """The page, with links as they are to be from ``folder``."""
     wrong = [outcome for state in (*RED, *UNSURE) for outcome in view.in_state(state)]
-    idle = view.in_state("not-run")
     ran = [outcome for outcome in view.outcomes if outcome.state != "not-run"]
     return page.render(
         "nightly.html",
-        {"said": said, "span": _span, "when": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"},
+        {"span": _span, "when": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"},
         night=view,
         headline=_headline(len(wrong), len(ran)),
-        judgement="invalid" if view.in_state(*RED) else "unknown" if wrong or not ran else "valid",
+        judgement="invalid" if view.in_state(*RED) else "unknown" if wrong or view.interrupted or not ran else "valid",
         story=_story(view),
         wrong=wrong,
-        idle=idle,
         ran=ran,
         rows=rows(view),
         states=[state for state in night.STATES if view.in_state(state)],
@@ -75,9 +83,9 @@ def render(view: NightView, folder: Path) -> str:
 
 
 def rows(view: NightView) -> list[RowView]:
-    """The rows by name, each with its failures before its cures."""
+    """The rows by name, in each a failure before its cure."""
     found: dict[str, list[OutcomeView]] = {}
-    for outcome in sorted(view.outcomes, key=lambda outcome: (outcome.row, outcome.safe, outcome.scenario)):
+    for outcome in sorted(view.outcomes, key=lambda one: (one.row, one.scenario.removesuffix(".safe"), one.safe)):
         found.setdefault(outcome.row, []).append(outcome)
     return [_row(name, outcomes, view.clusters) for name, outcomes in found.items()]
 
@@ -91,16 +99,37 @@ def _row(name: str, outcomes: list[OutcomeView], clusters: tuple[str, ...]) -> R
     return RowView(
         name=name,
         title=outcomes[0].title,
-        cells=tuple(tuple(one for one in outcomes if one.cluster == cluster) for cluster in clusters),
+        cells=tuple(_lines([one for one in outcomes if one.cluster == cluster]) for cluster in clusters),
         states=" ".join(dict.fromkeys(outcome.state for outcome in outcomes)),
         text=" ".join(parts).lower(),
     )
 
 
-def said(outcome: OutcomeView) -> str:
-    """What came of a scenario, in a few words."""
+def _lines(cell: list[OutcomeView]) -> tuple[LineView, ...]:
+    seeds: dict[str, list[OutcomeView]] = {}
+    for outcome in sorted(cell, key=lambda outcome: night.STATES.index(outcome.state)):
+        seeds.setdefault(outcome.scenario, []).append(outcome)
+    return tuple(_line(seeds[name]) for name in dict.fromkeys(outcome.scenario for outcome in cell))
+
+
+def _line(seeds: list[OutcomeView]) -> LineView:
+    """``seeds``: the outcomes of one scenario on one cluster, the worst first."""
+    worst = seeds[0]
+    if worst.state == "not-run":
+        return LineView(worst, said(worst, None), f"{worst.lock}: {worst.why}")
+    alike = [outcome for outcome in seeds if outcome.state == worst.state]
+    found = [outcome.found_s for outcome in alike if outcome.found_s is not None]
+    which = f"seed{'s' if len(alike) > 1 else ''} {', '.join(outcome.seed for outcome in alike)}"
+    if len(alike) < len(seeds):
+        which += f" of {len(seeds)}"
+    spent = sum(outcome.real_seconds for outcome in seeds)
+    return LineView(worst, said(worst, median(found) if found else None), f"{worst.lock} · {which} · {_span(spent)}")
+
+
+def said(outcome: OutcomeView, found_s: float | None) -> str:
+    """What came of a scenario, in a few words; ``found_s`` is the time to the first violation."""
     what = "cure" if outcome.safe else "failure"
-    found = _span(outcome.found_s)
+    found = _span(found_s)
     match outcome.state:
         case "as-expected":
             return "cure valid" if outcome.safe else f"failure found in {found}" if found else "failure found"

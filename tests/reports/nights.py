@@ -10,13 +10,13 @@ ROWS = {
     "clock-jump-redlock": ("redlock", "clock-jump", "A server's clock jumps, and a lease ends early"),
     "failover-lost-lock": ("redis-sentinel", "kill-primary", "The primary dies before its replica has the lock"),
 }
-VERSIONS = {"harness": "0.1.0", "python": "3.11.2", "docker": None}
+VERSIONS = {"lock-harness": "0.1.0", "python": "3.11.2", "docker": None}
 
 
 def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
     """A scenario as expected: a failure found in 2.5 s, or a cure that held."""
     row = scenario.partition(".")[0]
-    safe = scenario != row
+    safe = scenario.endswith(".safe")
     lock, fault, title = ROWS.get(row, ("etcd-mutex", "partition", f"The story of {row}"))
     return {
         "scenario": scenario, "row": row, "title": title, "safe": safe, "lock": f"{lock}-fenced" if safe else lock,

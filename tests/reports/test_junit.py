@@ -66,7 +66,8 @@ def test_a_parser_reads_suites_and_cases(written: Path) -> None:
     told = [(suite.name, suite.tests, suite.failures, suite.errors, suite.skipped) for suite in suites]
     assert told == [("smoke on sim", 5, 2, 1, 0), ("smoke on docker", 5, 1, 1, 1)]
     assert suites[0].timestamp == "2026-11-21T02:00:00"
-    assert [(one.name, one.value) for one in suites[0].properties()]  # type: ignore[no-untyped-call] == [("harness", "0.1.0"), ("python", "3.11.2")]
+    properties = suites[0].properties()  # type: ignore[no-untyped-call]
+    assert [(one.name, one.value) for one in properties] == [("lock-harness", "0.1.0"), ("python", "3.11.2")]
 
 
 def test_a_parser_reads_each_state_as_what_it_is(written: Path) -> None:

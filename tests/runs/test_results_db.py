@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -156,7 +157,7 @@ def _odd(path: Path) -> None:
         connection.execute("UPDATE nights SET versions = '{'")
 
 
-BAD = {
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "text": (lambda path: path.write_text("no database " * 100), "not a database of results, or a damaged one"),
     "cut off": (_cut, "not a database of results, or a damaged one"),
     "not JSON": (_odd, "not a database of results, or a damaged one"),

@@ -149,10 +149,10 @@ def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> dict[str
     """What is not empty of a comparison with factor 2, as (scenario, before, now)."""
     told = compare([Outcome(**one) for one in before], [Outcome(**one) for one in now], 2.0)
     return {
-        name: [(one["scenario"], one.get("before", one.get("before_s")), one.get("now", one.get("now_s"))) for one in some]
+        name: [(one["scenario"], *(one.get(key, one.get(f"{key}_s")) for key in ("before", "now"))) for one in some]
         for name, some in told.items()
         if some
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

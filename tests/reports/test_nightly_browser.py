@@ -1,0 +1,120 @@
+"""The page of a night and that of the trends in a real browser, from a file, with no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from harness import results_db
+from harness.trends import trends
+from reports import nightly_report, trends_report
+from tests.reports import nights
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Page]
+KINDS = ("nightly", "trends")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both pages, and a run that the first links to."""
+    store = tmp_path_factory.mktemp("store")
+    run = store / "redlock" / "20261121T020000Z-0"
+    run.mkdir(parents=True)
+    (run / "report.html").write_text("<title>the run</title>")
+    document = nights.mixed()
+    for one in document["outcomes"]:
+        one["folder"] = one["folder"] and str(run)
+    for day in (20, 21):
+        results_db.add(store / "results.db", {**document, "started_at": f"2026-11-{day}T02:00:00Z"})
+    return {
+        "nightly": nightly_report.write(document, store / "nightly"),
+        "trends": trends_report.write(trends(store / "results.db", last=14), store / "trends.html"),
+    }
+
+
+@pytest.fixture
+def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
+    """``opened(kind, width=...)`` is a page that, to its end, asks for nothing and complains of nothing."""
+    requests: list[str] = []
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(kind: str, width: int = 1280, scheme: str = "light") -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(pages[kind].as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [url for url in requests if url not in {path.as_uri() for path in pages.values()}] == []
+    assert complaints == []
+
+
+def shown(page: Page) -> list[str]:
+    return page.locator("#row-table tr:visible .name").all_inner_texts()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [1280, 400])
+def test_it_opens_and_nothing_overflows(opened: Open, kind: str, width: int) -> None:
+    page = opened(kind, width=width)
+    assert page.locator("h1").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("#row-table").evaluate("(e) => e.closest('.scroll').scrollWidth") <= width
+    first = page.locator(".verdict").bounding_box()
+    assert first is not None
+    assert first["y"] < 100
+
+
+def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
+    page = opened("nightly")
+    rows = ["clock-jump-redlock", "failover-lost-lock", "ttl-pause-write"]
+    assert shown(page) == rows
+    page.fill("#filter-text", "REDIS pause")
+    assert shown(page) == ["ttl-pause-write"]
+    assert page.locator("#filter-shown").inner_text() == "1 of 3 rows"
+    page.fill("#filter-text", "")
+    page.select_option("#filter-state", "not-run")
+    assert shown(page) == ["failover-lost-lock"]
+    page.select_option("#filter-state", "")
+    assert shown(page) == rows
+
+
+def test_trends_are_filtered_on_a_narrow_screen_too(opened: Open) -> None:
+    page = opened("trends", width=400)
+    page.fill("#filter-text", "redlock-fenced docker")
+    assert shown(page) == ["redlock-fenced"]
+
+
+def test_the_link_of_a_red_leads_to_its_run(opened: Open, pages: dict[str, Path]) -> None:
+    page = opened("nightly")
+    href = page.get_by_role("link", name="The run, in").evaluate("(a) => a.href")
+    assert href == (pages["nightly"].parents[1] / "redlock/20261121T020000Z-0/report.html").as_uri()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dark_is_dark_and_readable(opened: Open, kind: str) -> None:
+    page = opened(kind, scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 22, 26)"
+    field = page.evaluate("(e => [e.color, e.backgroundColor])(getComputedStyle(document.querySelector('input')))")
+    assert field == ["rgb(231, 233, 236)", "rgb(26, 30, 35)"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_to_press_has_a_name(opened: Open, kind: str) -> None:
+    page = opened(kind)
+    unnamed = page.evaluate(
+        """[...document.querySelectorAll('a, input, select, [tabindex], [role=img], section, article')]
+        .filter((e) => !(e.ariaLabel || e.getAttribute('aria-labelledby') || e.innerText.trim())).length"""
+    )
+    assert unnamed == 0

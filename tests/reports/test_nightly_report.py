@@ -1,0 +1,201 @@
+"""The page of a night and that of the trends: the verdict first, nothing fetched, links that move with the store."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import results_db
+from harness.trends import trends
+from reports import night as views
+from reports import nightly_report, trends_report
+from reports.document import ReportError
+from reports.nightly_report import link
+from tests.reports import nights
+from tests.reports.test_run_page import Page
+
+
+def page_of(tmp_path: Path, document: dict[str, Any]) -> Page:
+    return Page(nightly_report.write(document, tmp_path / "page").read_text())
+
+
+def cells(document: dict[str, Any]) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """What the table says, by row and cluster: in words, and beside them."""
+    view = views.read(document)
+    return {
+        (row.name, cluster): [(line.said, line.note) for line in cell]
+        for row in nightly_report.rows(view)
+        for cluster, cell in zip(view.clusters, row.cells, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "tone", "headline"),
+    [
+        (nights.plain(), "valid", "All 6 as expected"),
+        (
+            [*nights.plain(), nights.missed("a"), nights.outcome("b", state="error")],
+            "invalid",
+            "2 of 8 not as expected",
+        ),
+        ([*nights.plain(), nights.outcome("b", state="unknown")], "unknown", "1 of 7 not as expected"),
+        ([*nights.plain(), nights.outcome("b", state="not-run")], "valid", "All 6 as expected"),
+        ([nights.outcome("b", state="not-run")], "unknown", "Nothing ran"),
+        ([], "unknown", "Nothing ran"),
+    ],
+)
+def test_the_verdict_comes_first(tmp_path: Path, outcomes: list[nights.Json], tone: str, headline: str) -> None:
+    page = page_of(tmp_path, nights.night(21, outcomes))
+    assert page.words[0] == headline
+    assert page.headings[0] == "h1"
+    assert f"verdict {tone}" in page.values("class")
+
+
+def test_a_night_that_was_cut_short_is_not_green(tmp_path: Path) -> None:
+    page = page_of(tmp_path, nights.night(21, nights.plain()) | {"interrupted": True})
+    assert "verdict unknown" in page.values("class")
+    assert "Interrupted." in page.words
+
+
+def test_the_reds_follow_with_their_sentence_the_worst_first(tmp_path: Path) -> None:
+    page = page_of(tmp_path, nights.mixed())
+    heads = [word for word in page.words if re.search(r" on (sim|docker), seed \d$", word)]
+    assert heads == [
+        "clock-jump-redlock.safe on sim, seed 3",
+        "clock-jump-redlock on sim, seed 0",
+        "clock-jump-redlock on docker, seed 0",
+        "failover-lost-lock on sim, seed 0",
+        "clock-jump-redlock.safe on docker, seed 0",
+    ]
+    assert "mutual-exclusion said valid in 20 s, and should have said invalid: two holders at once" in page.words
+    assert page.words[1].startswith("1 lock that should be safe was violated; 1 known failure was not found; 1 was ")
+    assert page.words[1].endswith("1 could not run on the cluster asked for.")
+
+
+def test_the_table_says_what_came_of_each_row_on_each_cluster() -> None:
+    told = cells(nights.mixed())
+    assert told["ttl-pause-write", "docker"] == [
+        ("failure found in 2.5 s", "redis-token · seed 0 · 400 ms"),
+        ("cure valid", "redis-token-fenced · seed 0 · 400 ms"),
+    ]
+    assert [said for said, _ in told["clock-jump-redlock", "sim"]] == ["failure not found", "cure violated after 3 s"]
+    assert [said for said, _ in told["clock-jump-redlock", "docker"]] == [
+        "failure found too late, after 11.2 s",
+        "cure: no verdict",
+    ]
+    assert told["failover-lost-lock", "docker"] == [("failure not run", "redis-sentinel: docker has no engine here")]
+
+
+def test_seeds_of_a_scenario_are_one_line_and_the_worst_names_itself() -> None:
+    seeds = [nights.outcome("a", seed=seed, found_s=float(seed)) for seed in range(1, 4)]
+    others = [nights.outcome("a.safe"), nights.outcome("a.other"), nights.outcome("a.other.safe")]
+    told = cells(nights.night(21, [*seeds, *others]))["a", "sim"]
+    assert told[0] == ("failure found in 2 s", "etcd-mutex · seeds 1, 2, 3 · 1.2 s")
+    assert [said for said, _ in told] == ["failure found in 2 s", "cure valid", "failure found in 2.5 s", "cure valid"]
+    told = cells(nights.night(21, [*seeds, nights.missed("a", seed=7)]))["a", "sim"]
+    assert told == [("failure not found", "etcd-mutex · seed 7 of 4 · 1.6 s")]
+
+
+def test_links_are_relative_and_move_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("store/redlock/run #1")
+    run.mkdir(parents=True)
+    assert link(str(run), Path("store/nightly")) == "../redlock/run%20%231"
+    (run / "report.html").touch()
+    assert link(str(run), Path("store/nightly")) == "../redlock/run%20%231/report.html"
+    assert link(str(tmp_path / run), Path("store")) == "redlock/run%20%231/report.html"
+    assert link("store/gone", Path("store")) == ""
+    path = nightly_report.write(nights.night(21, [nights.missed("a", folder=str(run))]), Path("store/nightly"))
+    (target, *_) = [value for value in Page(path.read_text()).values("href") if value]
+    assert (path.parent / target.replace("%20", " ").replace("%23", "#")).resolve() == run.absolute() / "report.html"
+    assert os.sep * 2 not in target
+
+
+def trends_page(tmp_path: Path, count: int = 3) -> str:
+    """Two nights alike and one in which a failure is missed, and another found later; or the first ones of them."""
+    last = [nights.missed("ttl-pause-write"), *nights.plain(clock_jump_redlock={"found_s": 7.5})[1:]]
+    db = tmp_path / "results.db"
+    for day, outcomes in list(enumerate((nights.plain(), nights.plain(), last), 19))[:count]:
+        results_db.add(db, nights.night(day, outcomes))
+    return trends_report.write(trends(db, last=14), tmp_path / "trends.html").read_text()
+
+
+def test_the_trends_say_what_was_planted(tmp_path: Path) -> None:
+    page = Page(trends_page(tmp_path))
+    assert page.words[0] == "1 newly red, 1 found later"
+    text = " ".join(page.words)
+    assert "ttl-pause-write on sim: as-expected → missed" in text
+    assert "clock-jump-redlock on sim: 2.50 s → 7.50 s" in text
+    labels = page.values("aria-label")
+    assert "2026-11-19 02:00: 2.50 s; 2026-11-20 02:00: 2.50 s; 2026-11-21 02:00: 7.50 s" in labels
+    assert "2026-11-19 02:00: 100% of 1; 2026-11-20 02:00: 100% of 1; 2026-11-21 02:00: 0% of 1" in labels
+
+
+def test_the_charts_draw_the_values(tmp_path: Path) -> None:
+    text = trends_page(tmp_path)
+
+    def charts(name: str) -> list[str]:
+        return re.findall(f'<svg class="chart {name}.*?</svg>', text)
+
+    (redlock,) = [svg for svg in charts("found") if "7.50 s" in svg]
+    heights = [float(y) for y in re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)"', redlock)]
+    assert heights[0] == heights[1] > heights[2] == trends_report.EDGE
+    floor = trends_report.HEIGHT - trends_report.EDGE
+    assert (floor - heights[2]) / (floor - heights[0]) == pytest.approx(3, abs=0.05)
+    (token,) = [svg for svg in charts("rate") if "100% of 1; 2026-11-21 02:00: 0% of 1" in svg]
+    assert re.findall(r'<rect class="(some|none)"', token) == ["some", "some", "none"]
+
+
+def test_a_night_without_a_value_breaks_the_line() -> None:
+    draw = trends_report._line
+    assert 'd="M1.0 2.0L3.0 4.0M5.0 6.0"' in draw([(1, 2), (3, 4), None, (5, 6)])
+    assert draw([None, None]) == ""
+
+
+def test_one_night_is_a_page_too(tmp_path: Path) -> None:
+    assert Page(trends_page(tmp_path, count=1)).words[0] == "Nothing to compare yet"
+
+
+def test_pages_fetch_nothing_and_escape_what_others_said(tmp_path: Path) -> None:
+    db = tmp_path / "evil.db"
+    for day in (20, 21):
+        evil = nights.mixed() if day == 21 else nights.night(day, [], clusters=["docker", "sim"])
+        results_db.add(db, evil | {"started_at": f"2026-11-{day}T02:00:00Z"})
+    for page in (
+        nightly_report.write(nights.mixed(), tmp_path),
+        trends_report.write(trends(db, last=2), tmp_path / "t"),
+    ):
+        text = page.read_text()
+        assert not re.search(r"https?://|@import|<link|<img|<iframe|\bsrc=", text)
+        assert "&lt;b&gt;&#34;two&#34; &amp; &#39;three&#39;&lt;/b&gt;" in text
+        assert '<b>"two"' not in text
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"schema": 2}, "schema: expected 1, got 2"),
+        ({"schema": 1}, "expected the key 'outcomes'"),
+        (nights.night(21, [nights.outcome("a", found_s="soon")]), r"outcomes\[0\].found_s: expected a number"),
+        (nights.night(21, [], started_at="at two"), "started_at: Invalid isoformat string: 'at two'"),
+    ],
+)
+def test_a_malformed_night_is_told_by_its_place(tmp_path: Path, document: nights.Json, told: str) -> None:
+    with pytest.raises(ReportError, match=told):
+        nightly_report.write(document, tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+def test_trends_of_another_length_than_the_nights_are_refused(tmp_path: Path) -> None:
+    document = {
+        "schema": 1, "suite": "smoke", "clusters": ["sim"], "factor": 2.0, "compared": None,
+        "nights": [{"started_at": "2026-11-21T02:00:00Z"}],
+        "series": [{"lock": "a", "rate": [1.0, 1.0], "found_s": [None], "runs": [1]}],
+    }  # fmt: skip
+    with pytest.raises(ReportError, match=r"series\[0\].rate: expected 1 values, one a night"):
+        trends_report.write(document, tmp_path / "trends.html")
+    assert not (tmp_path / "trends.html").exists()
