@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from harness.client_program import Job
-from harness.clusters import docker_site
 from harness.clusters.base import Shape, names
 from harness.clusters.docker import Clients, DockerCluster
 from harness.clusters.docker_kinds import abilities
@@ -177,7 +176,7 @@ def test_nothing_of_a_run_reaches_the_next(kept: Kept, kind: str) -> None:
     boxes: list[dict[str, str]] = []
     logs: list[dict[str, str]] = []
 
-    def play(spoil: Callable[[DockerCluster], None]) -> None:
+    def play(spoil: Callable[[DockerCluster], None]) -> dict[str, Any]:
         cluster = opened(kept, kind)
         began = time.monotonic_ns()
 
@@ -189,9 +188,10 @@ def test_nothing_of_a_run_reaches_the_next(kept: Kept, kind: str) -> None:
 
         cluster.run(main)
         logs.append(cluster.logs(began))
+        return cluster.about()
 
     for spoil in (leave_without_power, leave_frozen, lambda cluster: None):
-        play(spoil)
+        assert "started_again" not in play(spoil)
         assert not kept.failures
     assert seen[0]["far"] == []
     assert all(seen[0]["true"].values())
@@ -203,3 +203,132 @@ def test_nothing_of_a_run_reaches_the_next(kept: Kept, kind: str) -> None:
     assert boxes[2]["c0"] != boxes[0]["c0"], "files had been left there"
     for log in logs:
         assert not any(line.lstrip().startswith("-") for text in log.values() for line in text.splitlines())
+
+
+@pytest.mark.docker
+def test_clients_come_and_go_and_what_cannot_be_used_again_is_replaced(kept: Kept) -> None:
+    boxes: list[dict[str, str]] = []
+
+    def play(cluster: DockerCluster, spoil: Callable[[], None] = lambda: None) -> None:
+        def main() -> None:
+            boxes.append({name: box.id for name, box in cluster._boxes.items()})
+            spoil()
+
+        cluster.run(main)
+
+    play(opened(kept, "redis-single", clients=1, damaged=False))
+    cluster = opened(kept, "redis-single", clients=2, damaged=False)
+    play(cluster)
+    assert boxes[1]["n1"] == boxes[0]["n1"]
+    assert boxes[1]["c0"] == boxes[0]["c0"]
+    cluster.deployment.drop("n1")  # nobody notices before the next run needs it
+    cluster = opened(kept, "redis-single", clients=1, damaged=False)
+    play(cluster)
+    assert "would not do" in cluster.about()["started_again"]
+    assert not set(boxes[2].values()) & set(boxes[1].values())
+    gone = cluster.deployment.drop
+    play(opened(kept, "redis-single", clients=1, damaged=False), lambda: gone("resource"))
+    assert len(kept.failures) == 1, "it could not be made ready"
+    with pytest.raises(ZeroDivisionError):
+        play(opened(kept, "redis-single", clients=1, damaged=False), lambda: print(1 / 0))
+    play(opened(kept, "redis-single", clients=1, damaged=False))
+    assert len({run["n1"] for run in boxes[3:]}) == 3, "a new one after each"
+    assert "started_again" not in opened(kept, "redis-single", clients=1).about()
+
+
+class FakeSite:
+    """Containers that nobody has to start. ``left`` is what became of them."""
+
+    def __init__(self, engine: Any, wanted: Any) -> None:
+        self.wanted, self.left = wanted, ""
+
+    def fits(self, wanted: Any) -> bool:
+        return bool(wanted == self.wanted)
+
+    def vacate(self) -> None:
+        if self.wanted == "stubborn":
+            raise RuntimeError("a server does not die")
+        self.left += "vacated "
+
+    def close(self) -> None:
+        self.left += "closed"
+
+
+class TestWhichContainersAreKept:
+    @pytest.fixture(autouse=True)
+    def _no_containers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("harness.kept.Site", FakeSite)
+
+    def take(self, kept: Kept, wanted: str) -> Any:
+        return kept.take(None, wanted)  # type: ignore[arg-type]
+
+    def test_those_of_a_sound_run_are_until_the_end(self) -> None:
+        with Kept() as kept:
+            site = self.take(kept, "redis")
+            kept.give_back(site, sound=True)
+            assert self.take(kept, "redis") is site
+            kept.give_back(site, sound=True)
+        assert site.left == "vacated vacated closed"
+
+    def test_those_of_another_kind_go(self) -> None:
+        with Kept() as kept:
+            site = self.take(kept, "redis")
+            kept.give_back(site, sound=True)
+            assert self.take(kept, "etcd") is not site
+            assert site.left == "vacated closed"
+
+    def test_those_of_a_run_that_was_not_sound_go(self) -> None:
+        with Kept() as kept:
+            site = self.take(kept, "redis")
+            kept.give_back(site, sound=False)
+            assert site.left == "closed"
+            assert self.take(kept, "redis") is not site
+
+    def test_those_that_were_never_given_back_go(self) -> None:
+        with Kept() as kept:
+            site = self.take(kept, "redis")
+            assert self.take(kept, "redis") is not site
+            assert site.left == "closed"
+
+    def test_those_that_cannot_be_made_ready_go_and_it_is_told(self) -> None:
+        with Kept() as kept:
+            site = self.take(kept, "stubborn")
+            kept.give_back(site, sound=True)
+            assert site.left == "closed"
+        assert kept.failures == ["RuntimeError: a server does not die"]
+
+    def test_an_interrupt_removes_them(self) -> None:
+        sites: list[Any] = []
+
+        def interrupted() -> None:
+            with Kept() as kept:
+                sites.append(self.take(kept, "redis"))
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert sites[0].left == "closed"
+
+
+def nothing(*_: Any, **__: Any) -> list[Any]:
+    return []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        ("harness.clusters.docker_site", "let_pass"),
+        ("harness.clusters.docker_site", "forget"),
+        ("harness.clusters.docker_clocks.HostClocks", "forget"),
+        ("harness.clusters.docker_site.Site", "_changed"),
+        ("harness.containers.helper.Helper", "empty"),
+    ],
+)
+def test_a_part_of_it_that_is_left_out_is_missed(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, where: str, what: str
+) -> None:
+    """The control: either the next run is seen to find something, or its start fails."""
+    monkeypatch.setattr(f"{where}.{what}", nothing)
+    with pytest.raises(AssertionError):
+        test_nothing_of_a_run_reaches_the_next(kept, "redis-single")
