@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from checkers.base import Verdict, Violation, conclude
 from checkers.excuses import Excuses, returned
-from checkers.view import ACQUIRE, INVOKE, NONE, SECOND, View, view
+from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, SECOND, View, view
 from harness.history import History
 
 WORKLOAD = "try-lock"
@@ -15,9 +15,9 @@ WORKLOAD = "try-lock"
 class TryLock:
     """An acquire with a timeout of 0 is answered within the slack, whoever holds the lock.
 
-    Judged wherever such acquires were made, whatever their answer; one during which (or not long before which) a fault
-    struck its client or the servers is excused. One that was never answered counts when the history lasts for longer
-    than the slack after it.
+    Judged wherever such acquires were made; one during which (or not long before which) a fault struck its client or
+    the servers is excused. One that brought neither a yes nor a no (an error, or nothing until the end of the history)
+    is excused by any such fault before it: servers that lost their data may never answer again.
     """
 
     name = "try-lock"
@@ -43,7 +43,8 @@ def _slow(columns: View, excuses: Excuses, tries: list[int], slack: int) -> Iter
     for index in tries:
         begin, end = int(columns.time[index]), returned(columns, index)
         client = int(columns.client[index])
-        if end - begin <= slack or excuses.any(client, begin, end):
+        since = begin if _told(columns, index) else columns.origin
+        if end - begin <= slack or excuses.any(client, since, end):
             continue
         key, answered = columns.keys[columns.key[index]], int(columns.done[index]) != NONE
         sentence = (
@@ -52,3 +53,9 @@ def _slow(columns: View, excuses: Excuses, tries: list[int], slack: int) -> Iter
             + f": a try-lock that waits (slack {slack / SECOND:g} s)"
         )
         yield Violation("slow-try", key, sentence, begin, end, (columns.call(index),), "service")
+
+
+def _told(columns: View, index: int) -> bool:
+    """Was the answer a yes or a no?"""
+    done = int(columns.done[index])
+    return done != NONE and (columns.type[done] == OK or (columns.type[done] == FAIL and columns.error[done] == "busy"))

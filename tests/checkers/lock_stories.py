@@ -177,6 +177,25 @@ def slow_after_cut() -> History:
     return tried(0.5, 1.6, story=cut).told()
 
 
+@row("servers-lost", valid=(TRY,))
+def servers_lost() -> History:
+    """The servers have lost what they need to answer, long ago: the try ends in an error, and not in a wait."""
+    lost = Story(workload="try-lock").fault(0, "kill-amnesia", ["n1"], 0.2, 0.21, disturbs=True)
+    return tried(9.0, 11.0, "info", lost).told()
+
+
+@row("slow-then-error", invalid=(TRY,))
+def slow_then_error() -> History:
+    """The client library loses patience before the lock says anything, and no fault explains it."""
+    return tried(0.5, 2.5, "info").told()
+
+
+@row("slow-long-after", invalid=(TRY,))
+def slow_long_after() -> History:
+    """A no that takes its time, long after a fault."""
+    return tried(9.0, 11.0, story=Story(workload="try-lock").fault(0, "latency", ["n1"], 0.2, 0.21)).told()
+
+
 @row("slow-beside-pause", invalid=(TRY,))
 def slow_beside_pause() -> History:
     """A try that waits for another client, which stands still."""

@@ -163,6 +163,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     "try-lock": [
         ("blind", try_lock, "_slow", nothing),
         ("who was never answered does not count", try_lock, "returned", without_waiting),
+        ("servers always come back", try_lock, "_told", always),
+        ("errors are no answers", try_lock, "_told", never),
         ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
         ("all faults excuse", excuses.Excuses, "any", always),
         ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
