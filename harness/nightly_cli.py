@@ -117,12 +117,12 @@ def _table(series: list[dict[str, Any]], nights: int) -> Table:
     table = Table(
         box=None, pad_edge=False, title_justify="left", title_style="dim", caption_justify="left",
         title=f"{nights} nights, the oldest on the left; · is a night without a value",
-        caption=f"Rate: violations among the runs with a verdict. First: median time to the first violation; "
-        f"what is below {seconds(SHORTEST_S)} counts as that in comparisons.",
+        caption="Rate: runs in which a checker found a violation, among those with a verdict. First: median time to "
+        f"the first violation; what is below {seconds(SHORTEST_S)} counts as that in comparisons.",
     )  # fmt: skip
     for column, justify in (("lock", "left"), ("faults", "left"), ("cluster", "left"), ("rate", "left"),
                             ("last", "right"), ("first", "left"), ("last", "right")):  # fmt: skip
-        table.add_column(column, justify=justify, no_wrap=column in ("rate", "first", "last"))  # type: ignore[arg-type]
+        table.add_column(column, justify=justify, no_wrap=column in ("rate", "first", "last"), overflow="fold")  # type: ignore[arg-type]
     for one in series:
         rates, times = one["rate"], one["found_s"]
         table.add_row(

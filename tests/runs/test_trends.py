@@ -193,6 +193,11 @@ def test_times_too_short_to_differ_do_not() -> None:
     assert changes([outcome("a", found_s=0.0)], [outcome("a", found_s=0.21)]) == {"slower": [("a", 0.0, 0.21)]}
 
 
+def test_times_of_what_a_cure_may_violate_are_not_compared() -> None:
+    both = [[outcome("a.safe", found_s=found_s)] for found_s in (1.0, 9.0)]
+    assert changes(*both) == {}
+
+
 def test_a_sparkline_has_a_letter_a_night() -> None:
     assert sparkline([0.0, 0.5, 1.0, None], 1.0) == "▁▅█·"
     assert sparkline([0.0, None], 0.0) == "▁·"
