@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from etcd3.exceptions import WatchTimedOut
@@ -18,6 +20,7 @@ from lock_impls.thirdparty.etcd3_lock import Etcd3Lock
 
 LOOK_S = 0.05
 LATER_S = 0.3
+HELD_UP_S = 2.5
 
 
 class UnlocksOnceMore(UnsafeMutex):
@@ -122,13 +125,28 @@ class LooksAtTheTtl(Etcd3Lock):
         return all(answer.TTL > 0 for answer in self._outcome(self._lock.refresh))
 
 
-class WatchesFromItsTry(Etcd3Lock):
+class IsSlowToWatch(Etcd3Lock):
+    """pyetcd-missed-delete: python-etcd3's own lock, in a process that is held up for a while after each failed try,
+    before it asks for the watch."""
+
+    def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
+        super().__init__(endpoints, key, ttl)
+        client = self._lock.etcd_client
+        client.watch_once = partial(_held_up, client.watch_once)
+
+
+class WatchesFromItsTry(IsSlowToWatch):
     """pyetcd-missed-delete, cured as python-etcd3's development version is since commit 9f6d0ca: the watch begins at
-    the revision at which the lock was found taken."""
+    the revision at which the lock was found taken. The process is as slow."""
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
         super().__init__(endpoints, key, ttl)
         self._lock = _FromItsTry(key, ttl=whole_seconds(ttl), etcd_client=self._lock.etcd_client)
+
+
+def _held_up(watch: Callable[..., Any], *key_and_timeout: Any, **options: Any) -> Any:
+    time.sleep(HELD_UP_S)
+    return watch(*key_and_timeout, **options)
 
 
 class _FromItsTry(Lock):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from lock_impls.zookeeper_client import UNANSWERED, Held, Session, Signal
 from lock_impls.zookeeper_ephemeral import EphemeralLock
 from lock_impls.zookeeper_sequential import INFIX, SequentialLock, number_of
 
-LATER_S: Final = 0.5
+LATER_S: Final = 1.0
 
 
 class NoGuid(SequentialLock):
