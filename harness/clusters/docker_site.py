@@ -30,6 +30,8 @@ CHANGED: Final = [
     "find", "/", "/dev/shm", "-xdev", *(word for path in ENGINES for word in ("!", "-path", path)), "-newerct",
 ]  # fmt: skip
 """Followed by a time: finds files that were changed since."""
+Outfit = tuple[str, Path | None, str]
+"""What a client's container is made from, and the image of its proxy: what is another one for another run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,8 @@ class Wanted:
         return self.kind, dict(self.roles), dict(self.images), self.disks, self.by_hand, bool(self.clients)
 
     @property
-    def outfit(self) -> tuple[str, Path | None]:
-        """What the clients' containers are made from."""
-        return self.client_image, self.source
+    def outfit(self) -> Outfit:
+        return self.client_image, self.source, self.proxy_image
 
 
 class Site:
@@ -69,7 +70,7 @@ class Site:
         self._ground = wanted.ground
         self._disks = wanted.disks
         self._helper: Helper | None = None
-        self._outfits: dict[str, tuple[str, Path | None]] = {}
+        self._outfits: dict[str, Outfit] = {}
         self._born: dict[str, float] = {}
         self._proxied: set[str] = set()
         self._closing = contextlib.ExitStack()
