@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ..errors import UsageError
-from .wheelhouse import DISTRIBUTION, LIBRARIES, PACKAGES, origin
+from .wheelhouse import DISTRIBUTION, LIBRARIES, PACKAGES, ROOT, origin
 
 PRESENT = frozenset({DISTRIBUTION, *LIBRARIES})
 """What every client image has."""
@@ -20,23 +20,35 @@ PRESENT = frozenset({DISTRIBUTION, *LIBRARIES})
 def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
     """Distributions to install, and the folder to put on ``PYTHONPATH``, for a lock as a user gives it.
 
-    A catalogue name needs neither. For ``package.module:Class`` of an installed distribution, that distribution. For
-    plain source (of the working directory, or anywhere on ``sys.path``, or installed in editable mode) the folder above
-    its top-level package or module, and the distributions that the source imports.
+    A catalogue name needs neither; a class of ours needs what its module imports, and no folder. For
+    ``package.module:Class`` of an installed distribution, that distribution. For plain source (of the working directory,
+    or anywhere on ``sys.path``, or installed in editable mode) the folder above its top-level package or module, and
+    the distributions that the source imports.
 
     Raises:
         UsageError: there is no such module.
     """
     module, is_class, _ = lock.partition(":")
     top = module.partition(".")[0]
-    if not is_class or top in PACKAGES:
+    if not is_class:
         return (), None
+    if top in PACKAGES:  # the client has it, but not all that its adapters of libraries import
+        return _new(tuple(_distributions(_imported_by(module)))), None
     installed = _distribution_of(top)
     if installed is not None and not origin(installed).get("dir_info", {}).get("editable"):
         return _new((installed.name,)), None
     folder = _folder_of(top, lock)
-    imported = {name for found in _imported(module, folder) if (name := _name_of(found))}
-    return _new(tuple(imported)), folder
+    return _new(tuple(_distributions(_imported(module, folder)))), folder
+
+
+def _imported_by(module: str) -> set[str]:
+    """Top-level names that a module of ours imports itself."""
+    path = _file_of(module, ROOT)
+    return set() if path is None else {name.partition(".")[0] for name in _names(path, module)} - set(PACKAGES)
+
+
+def _distributions(imported: set[str]) -> set[str]:
+    return {name for found in imported if (name := _name_of(found))}
 
 
 def _new(names: tuple[str, ...]) -> tuple[str, ...]:

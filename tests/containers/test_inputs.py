@@ -21,6 +21,7 @@ from harness.errors import UsageError
         ("redlock", ()),
         ("redis-set-ex", ()),
         ("lock_impls.redlock:Redlock", ()),
+        ("lock_impls.mistakes.python_redis_lock:Renewed", ("python-redis-lock",)),
         ("redis.lock:Lock", ()),
         ("redis_lock:Lock", ("python-redis-lock",)),
         ("pottery:Redlock", ("pottery",)),
