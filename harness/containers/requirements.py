@@ -21,9 +21,9 @@ def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
     """Distributions to install, and the folder to put on ``PYTHONPATH``, for a lock as a user gives it.
 
     A catalogue name needs neither; a class of ours needs what its module imports, and no folder. For
-    ``package.module:Class`` of an installed distribution, that distribution. For plain source (of the working directory,
-    or anywhere on ``sys.path``, or installed in editable mode) the folder above its top-level package or module, and
-    the distributions that the source imports.
+    ``package.module:Class`` of an installed distribution, that distribution. For plain source (of the working
+    directory, or anywhere on ``sys.path``, or installed in editable mode) the folder above its top-level package or
+    module, and the distributions that the source imports.
 
     Raises:
         UsageError: there is no such module.
