@@ -54,7 +54,7 @@ def about(document: Document) -> str:
     fencing = "" if document["fencing"] == "off" else f", fencing {document['fencing']}"
     return (
         f"{document['clients']} {document['discipline']} clients with the workload {document['workload']}{fencing}; "
-        f"every {document['every']:g} s {who} ({whom}) stood still for the pause; "
+        f"once in every {document['every']:g} s {who} ({whom}) stood still for the pause; "
         f"{document['seeds']} runs of {document['time_limit']:g} s a point, seeds from {document['seed']}."
     )
 
