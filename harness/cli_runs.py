@@ -12,11 +12,12 @@ from rich.console import Console
 
 from checkers.base import badness
 
+from .completion import BACKENDS, choose, complete
 from .errors import UNKNOWN, VALID, VIOLATION, UsageError
-from .keep import keep
 from .options import printed, progress_bar
 from .plan import Plan
-from .runs import BACKENDS, Result, choose, complete, run
+from .reported import reported
+from .runs import Result, run
 from .terminal import Outcome, print_result, print_tally
 
 AUTO: Final = "auto"
@@ -62,7 +63,7 @@ def play_many(plan: Plan, runs: int, out: Path, command: str, reason: str, *, js
             result = run(seeded, store=store, command=command, reason=reason)
             if result.interrupted:
                 break
-            outcomes.append(Outcome.of(result if result.valid is True else keep(result, out, command, reason)))
+            outcomes.append(Outcome.of(result if result.valid is True else reported(result, out, command, reason)))
     printed(lambda: print_tally(outcomes, runs, json=json))
     worst = max((badness(outcome.valid) for outcome in outcomes), default=badness(None))
     return UNKNOWN if worst == 0 and len(outcomes) < runs else (VALID, UNKNOWN, VIOLATION)[worst]

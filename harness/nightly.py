@@ -24,11 +24,13 @@ import msgspec
 from scenarios import catalogue
 from scenarios.catalogue import Scenario
 
+from .completion import complete
 from .errors import UNKNOWN, VALID, HarnessError, UsageError
 from .expectation import Judgement, State, judge, status_of
-from .keep import keep
+from .fault_specs import needs
 from .plan import Plan
-from .runs import Result, complete, run, versions
+from .reported import reported
+from .runs import Result, run, versions
 
 SCHEMA: Final = 1
 SUITES: Final = ("smoke", "full")
@@ -145,7 +147,7 @@ def play(case: Case, store: Path, open_cluster: Any = None) -> Outcome:
         raise KeyboardInterrupt
     judgement = judged(result)
     if judgement.state != "as-expected":
-        result = keep(result, store, _command(case))
+        result = reported(result, store, _command(case))
     return _outcome(case, judgement, result, time.monotonic() - began)
 
 
@@ -237,7 +239,8 @@ def _played(todo: Sequence[Case], store: Path, workers: int) -> Iterator[tuple[C
 def _where(case: Case) -> tuple[str, ...]:
     """Cases with the same clusters come one after the other."""
     plan = case.plan
-    return plan.kind, str(plan.nodes), str(sorted(plan.server_options.items())), case.scenario
+    needed = {need for spec in plan.faults for need in needs(spec)}
+    return plan.kind, str(plan.nodes), str("disk" in needed), case.scenario
 
 
 def _shared_out(todo: Sequence[Case], store: Path, lanes: int) -> Iterator[tuple[Case, Outcome]]:
@@ -303,7 +306,7 @@ class _Player(contextlib.ExitStack):
         if case.cluster == "sim":
             return play(case, self._store)
         if self._kept is None:
-            from .clusters.docker_reuse import Kept
+            from .kept import Kept
 
             self._kept = self.enter_context(Kept())
         return play(case, self._store, self._kept.open)

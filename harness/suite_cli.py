@@ -20,12 +20,12 @@ from rich.table import Table
 from scenarios import catalogue
 from scenarios.catalogue import Scenario
 
+from .completion import no_engine
 from .errors import EnvironmentLacking, UsageError
 from .expectation import OPEN, WRONG
 from .nightly import CLUSTERS, Outcome, nightly
 from .options import printed
 from .results_db import RESULTS_DB, add
-from .runs import no_engine
 
 SAFE: Final = ".safe"
 
@@ -57,6 +57,8 @@ def nightly_command(
                 console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
 
         night = nightly(suite, cluster, store=out, scenarios=chosen, workers=workers or None, tell=tell)
+        if only:  # not to be compared with whole nights
+            night["suite"] += f", only {only}"
         _store(night, out, junit, html)
     printed(lambda: _print(night, json=json))
     raise typer.Exit(night["status"])

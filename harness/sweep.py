@@ -23,11 +23,12 @@ import msgspec
 
 from checkers.base import Verdict, Violation
 
+from .completion import BACKENDS, complete
 from .errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
 from .fault_specs import fault_class
 from .plan import FaultSpec, Plan
 from .runner import Progress
-from .runs import BACKENDS, Result, complete, run
+from .runs import Result, run
 
 SCHEMA: Final = 1
 PAUSES: Final = ("client-pause", "server-pause")

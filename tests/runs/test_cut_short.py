@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from harness.clusters import sim_kinds
+from harness.completion import complete
 from harness.containers.gate import Gate, Shut
 from harness.history import History
 from harness.nemesis import Nemesis
 from harness.plan import FaultSpec, Plan, dump
 from harness.runner import Runner
-from harness.runs import complete, open_cluster, rejudge
+from harness.runs import open_cluster, rejudge
 from harness.store import HISTORY, PLAN
 
 

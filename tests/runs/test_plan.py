@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from harness.completion import complete
 from harness.errors import UsageError
 from harness.nemesis import build_fault, default_specs, fault_names, refuse_overlap, refuse_unknown_words
 from harness.plan import FaultSpec, Plan, decode, dump, load, seconds
-from harness.runs import complete
 
 FULL = Plan(
     lock="redlock",
@@ -195,3 +196,10 @@ def test_an_option_that_a_lock_has_not_is_refused() -> None:
     ):
         complete(Plan(lock="chubby-zookeeper", lock_options={"lock_dealy": 1.0}))
     complete(Plan(lock="chubby-zookeeper", lock_options={"lock_delay": 1.0}))
+
+
+def test_a_workload_without_locks_causes_no_acquire() -> None:
+    plan = Plan(lock="redis-token", workload="optimistic", faults=(FaultSpec("client-pause", on="acquire", for_=1.0),))
+    with pytest.raises(UsageError, match="takes no lock"):
+        complete(plan)
+    complete(msgspec.structs.replace(plan, faults=(FaultSpec("client-pause", on="read", for_=1.0),)))

@@ -9,11 +9,12 @@ import pytest
 
 from harness.clusters.kinds import kinds
 from harness.clusters.sim import SimCluster
+from harness.completion import complete
 from harness.faults.base import Damage, Scene, Seen
 from harness.faults.pause import ClientPause
 from harness.nemesis import default_specs
 from harness.plan import FaultSpec, Plan
-from harness.runs import Result, complete, run
+from harness.runs import Result, run
 from harness.workloads.resource import Reply, Request, Resource
 from lock_impls import catalogue
 

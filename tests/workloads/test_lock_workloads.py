@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from harness.completion import complete
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan, load
-from harness.runs import Result, complete, run
+from harness.runs import Result, run
 from harness.store import PLAN
 from harness.workloads.mutex import Mutex
 

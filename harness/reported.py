@@ -1,4 +1,4 @@
-"""Keeps a run that was not meant to be kept, since it turned out to be worth a look."""
+"""Stores a run that was not meant to be stored, since it turned out to be worth a look."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from .runs import Result, run
 
 
-def keep(result: Result, store: Path, command: str, reason: str = "") -> Result:
+def reported(result: Result, store: Path, command: str, reason: str = "") -> Result:
     """The run with its report; on the simulator it is run again for that: same seed, same bytes."""
     from reports import run_report
 
