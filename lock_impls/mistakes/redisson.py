@@ -144,6 +144,10 @@ class FencedGet(RedisLock):
     at_once: ClassVar = False
     token = ""
 
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
+        return cls(open_client(endpoints, socket_timeout=60.0), key, ttl, **options)  # it waits for late answers
+
     def try_lock(self) -> Grant | None:
         began, token, counter = time.monotonic(), uuid.uuid4().hex, f"{self.key}:fence"
         number = self.client.eval(LOCK_AND_COUNT, 2, self.key, counter, token, str(self.ttl_ms))

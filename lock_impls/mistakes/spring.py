@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
-from lock_impls.base import Grant
-from lock_impls.redis_client import COMPARE_AND_DELETE, Client, RedisLock
+from lock_impls.base import Endpoints, Grant
+from lock_impls.redis_client import COMPARE_AND_DELETE, OPTIONS, Client, RedisLock, open_client
 
 OBTAIN: Final = """
 local owner = redis.call("get", KEYS[1])
@@ -39,6 +39,11 @@ class SpringLock(RedisLock):
         super().__init__(client, key, ttl)
         self.owner = uuid.uuid4().hex
         self._local = threading.Lock()
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
+        # Spring's client waits for an answer for a minute.
+        return cls(open_client(endpoints, **{**OPTIONS, "socket_timeout": 60.0}), key, ttl, **options)
 
     def acquire(self, timeout: float) -> Grant | None:
         until = time.monotonic() + timeout
