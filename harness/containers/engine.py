@@ -248,9 +248,12 @@ def _alive(owner: str) -> bool:
 
 
 def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
-    """Remove all containers, networks and volumes of these runs; returns their names."""
+    """Remove all containers, networks and volumes of these runs; returns their names. What the engine does not let go
+    (a network of which it still counts an endpoint, though its container is gone) is told when all else is done, with
+    EnvironmentLacking."""
     api = client.api
     gone: list[str] = []
+    stuck: list[str] = []
 
     def kill(container: dict[str, Any]) -> None:
         if container["State"] == "paused":  # what is frozen cannot be ended
@@ -263,13 +266,20 @@ def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
     for run in runs:
         in_parallel([partial(kill, container) for container in _containers(client, run)])
         for network in _networks(client, run):
-            with contextlib.suppress(NotFound):
+            try:
                 api.remove_network(network["Id"])
+            except NotFound:
+                continue
+            except APIError as error:
+                stuck.append(f"{network['Name']}: {error.explanation}")
+            else:
                 gone.append(network["Name"])
         for volume in _volumes(client, run):
             with contextlib.suppress(NotFound):
                 api.remove_volume(volume["Name"], force=True)
                 gone.append(volume["Name"])
+    if stuck:
+        raise EnvironmentLacking(f"the engine does not remove {'; '.join(stuck)}: restart it, and try again")
     return gone
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from docker.errors import APIError
 
 from harness.containers import engine
+from harness.errors import EnvironmentLacking
 
 
 def test_an_interrupt_waits_for_what_has_begun_and_begins_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +33,31 @@ def test_an_interrupt_waits_for_what_has_begun_and_begins_nothing_more(monkeypat
     assert len(ended) == engine.AT_ONCE
     time.sleep(0.3)
     assert len(ended) == engine.AT_ONCE
+
+
+class StubbornApi:
+    """Counts an endpoint on one network whose container is gone."""
+
+    def __init__(self) -> None:
+        self.left = ["stubborn", "soft"]
+
+    def containers(self, **_: Any) -> list[Any]:
+        return []
+
+    def networks(self, **_: Any) -> list[dict[str, str]]:
+        return [{"Id": name, "Name": name} for name in self.left]
+
+    def volumes(self, **_: Any) -> dict[str, Any]:
+        return {"Volumes": None}
+
+    def remove_network(self, name: str) -> None:
+        if name == "stubborn":
+            raise APIError("403", explanation="network has active endpoints")
+        self.left.remove(name)
+
+
+def test_what_the_engine_does_not_let_go_is_told_when_all_else_is_gone() -> None:
+    api = StubbornApi()
+    with pytest.raises(EnvironmentLacking, match="stubborn: network has active endpoints"):
+        engine.remove(SimpleNamespace(api=api), ["a run"])  # type: ignore[arg-type]
+    assert api.left == ["stubborn"]
