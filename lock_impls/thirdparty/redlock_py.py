@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import redlock
 
-from lock_impls.base import Endpoints, Failure, Grant, LockInfo
+from lock_impls.base import Endpoints, Failure, Grant, LockError, LockInfo
 from lock_impls.polling import poll
 from lock_impls.redis_failures import EXPIRES, overrun
 
@@ -55,8 +55,15 @@ class RedlockPy:
         return poll(self._try, timeout)
 
     def _try(self) -> Grant | None:
-        self._held = self._manager.lock(self._key, int(self._ttl * 1000)) or None
-        return None if self._held is None else Grant(valid_for=self._held.validity / 1000)
+        got = self._manager.lock(self._key, int(self._ttl * 1000))
+        if not got:
+            return None
+        self._held = got
+        return Grant(valid_for=got.validity / 1000)
 
     def release(self) -> None:
-        self._manager.unlock(self._held)
+        """``unlock`` says nothing of a key that was another one's by then."""
+        held, self._held = self._held, None
+        if held is None:
+            raise LockError("not held")
+        self._manager.unlock(held)

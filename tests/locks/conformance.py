@@ -50,6 +50,9 @@ ETERNAL = {
 """Nothing ends a hold but its release (or the death of the process)."""
 
 
+QUIET = {"redlock-py"}
+"""They release what was theirs, and say nothing if it is not any more."""
+
 SILENT = {"etcd3-lock"}
 """They have a lease, and do not say how much of it is left."""
 
@@ -267,7 +270,7 @@ def properties_of(lock: LockClass) -> list[Property]:
         properties.append(says_how_long)
     properties += [is_reentrant] if lock.info.reentrant else [is_not_reentrant]
     properties += [frees_what_another_holds] if name in BLIND else [refuses_release_by_another, refuses_second_release]
-    if name not in BLIND | ETERNAL:
+    if name not in BLIND | ETERNAL | QUIET:
         properties.append(refuses_late_release)
     if lock.info.fence:
         properties.append(fences_grow)

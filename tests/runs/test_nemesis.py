@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness import runs
 from harness.faults.pause import ServerPause
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.runs import run
+from harness.runs import open_cluster, run
 
 
 def history(*faults: FaultSpec, **more: Any) -> History:
@@ -153,17 +152,15 @@ def test_all_clients_may_crash_and_come_back() -> None:
     assert [op for op in past if op.f == "acquire" and op.type == "ok" and op.time > back]
 
 
-def test_clocks_that_a_later_turn_did_not_touch_are_healed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_that_a_later_turn_did_not_touch_are_healed_too() -> None:
     clusters: list[Any] = []
-    opened = runs.open_cluster
 
     def remember(*args: Any) -> Any:
-        clusters.append(opened(*args))
+        clusters.append(open_cluster(*args))
         return clusters[-1]
 
-    monkeypatch.setattr(runs, "open_cluster", remember)
     jump = FaultSpec("clock-jump", every=4.0, params={"target": "one"})
-    past = run(Plan(lock="redlock", time_limit=20.0, faults=(jump,))).history
+    past = run(Plan(lock="redlock", time_limit=20.0, faults=(jump,)), open_cluster=remember).history
     hit = sorted({op.value["hosts"][0] for op in past.nemesis("inject")})
     assert len(hit) > 1, "several hosts were hit, one after the other"
     assert [clusters[0].read_clock(host) for host in hit] == [0] * len(hit)

@@ -173,11 +173,11 @@ def test_an_observer_that_always_nods_would_be_believed_so_the_pause_asks_the_ho
 
 def test_a_resource_counts_in_its_own_order() -> None:
     resource = Resource("on", {"i0": 2})
-    assert resource.apply(Request("take", "i0", 3)) == Reply(value=1, arrival=0)
+    assert resource.apply(Request("take", "i0", 3)) == Reply(value=1, arrival=0, version=1)
     assert resource.apply(Request("read", "i0", 2)).error == "stale fence"
-    assert resource.apply(Request("take", "i0", 3)) == Reply(value=0, arrival=1)
+    assert resource.apply(Request("take", "i0", 3)) == Reply(value=0, arrival=1, version=2)
     claimed = Resource("cas", {})
     assert claimed.apply(Request("read", "k", "a")).arrival == 0
     assert claimed.apply(Request("read", "k", "b")).arrival == 1
     assert claimed.apply(Request("write", "k", "a", 1)).error == "not the last token"
-    assert claimed.apply(Request("write", "k", "b", 1)) == Reply(value=1, arrival=2)
+    assert claimed.apply(Request("write", "k", "b", 1)) == Reply(value=1, arrival=2, version=1)

@@ -122,6 +122,7 @@ def test_waiting_for_nothing_is_a_deadlock() -> None:
 
 
 def test_left_over_tasks_are_unwound_at_the_end() -> None:
+    before = threading.active_count()
     world = World()
     ends: list[str] = []
 
@@ -138,7 +139,7 @@ def test_left_over_tasks_are_unwound_at_the_end() -> None:
 
     world.run(main)
     assert ends == ["closed"]
-    assert threading.active_count() == 1
+    assert threading.active_count() <= before
 
 
 def test_generators_of_different_names_are_independent_and_seeded() -> None:
