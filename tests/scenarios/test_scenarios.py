@@ -1,6 +1,6 @@
 """Every scenario is as expected on the simulator, with further seeds (``-m slow``; the first is that of ``harness
-nightly``, which CI runs as users do); on containers those of the smoke suite are seen in every CI run, and the others by
-``harness nightly --suite full``."""
+nightly``, which CI runs as users do); on containers those of the smoke suite are seen in every CI run, and the others
+by ``harness nightly --suite full``."""
 
 from __future__ import annotations
 
