@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 import uuid
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from lock_impls.base import Endpoints, Grant
 from lock_impls.redis_client import Client
 from lock_impls.redlock import Redlock
+
+TICK_S: Final = 1.0
 
 
 class MintedFence(Redlock):
@@ -29,20 +30,9 @@ def undo(lock: Redlock, value: str) -> None:
         lock._delete(node, value)
 
 
-class NoElapsedCheck(Redlock):
-    """nrl-expired: does not look at the time again before it says "held"."""
-
-    def _try_lock(self, value: str, maybe_set: set[int]) -> Grant | None:
-        answers = [self._set(node, value) for node in self.nodes]
-        if answers.count(True) >= self.quorum:
-            self.value = value
-            return Grant(valid_for=self.ttl)
-        undo(self, value)
-        return None
-
-
 class FixedDelay(Redlock):
-    """rl-split-vote: every client starts with another node, and all retry after the same fixed delay."""
+    """rl-split-vote: every client starts with another node, and all retry after the same fixed delay, here until the
+    next whole second, so that what happened to one of them before does not put it out of step."""
 
     def __init__(self, nodes: list[Client], key: str, ttl: float) -> None:
         super().__init__(nodes, key, ttl)
@@ -51,33 +41,12 @@ class FixedDelay(Redlock):
 
     def acquire(self, timeout: float) -> Grant | None:
         deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            time.sleep(0.2 - time.monotonic() % 0.2)
+        while (pause := TICK_S - time.monotonic() % TICK_S) < deadline - time.monotonic():
+            time.sleep(pause)
             grant = self._try_lock(uuid.uuid4().hex, set())
             if grant is not None:
                 return grant
-        return None
-
-
-class BailOut(Redlock):
-    """rl-orphan-minority: asks all nodes at once and returns at the quorum, with slow requests still on their way."""
-
-    def _try_lock(self, value: str, maybe_set: set[int]) -> Grant | None:
-        answers: list[bool | None] = []
-        done = threading.Event()
-
-        def ask(node: Client) -> None:
-            answers.append(self._set(node, value))
-            if answers.count(True) >= self.quorum or len(answers) == len(self.nodes):
-                done.set()
-
-        for node in self.nodes:
-            threading.Thread(target=ask, args=(node,), daemon=True).start()
-        done.wait()
-        if answers.count(True) >= self.quorum:
-            self.value = value
-            return Grant(valid_for=self.ttl)
-        undo(self, value)
+        time.sleep(max(0.0, deadline - time.monotonic()))
         return None
 
 

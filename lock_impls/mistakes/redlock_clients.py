@@ -59,6 +59,17 @@ class Redsync(ExtendsBeforeWrite):
         self._expire_own = client.register_script(EXPIRE_OR_SET_NX)
 
 
+class ContinueLock(TokenLock):
+    """rlcpp-seconds: redlock-cpp's ContinueLock, by which a program goes on with a lock that it holds, is a deletion
+    and a new SET NX: whoever comes between the two has the lock."""
+
+    kinds: ClassVar = ("redis-single",)
+
+    def still_valid(self) -> bool:
+        self._delete_own(keys=[self.key], args=[self.token])
+        return self.try_lock() is not None
+
+
 class AutoExtended(RedisLock):
     """A lock with a timer that extends it every half of its ttl, and a flag that says whether the last time went
     well."""

@@ -77,6 +77,7 @@ def test_resp3_maps_and_nulls(bench: Bench) -> None:
     assert bench.conn.wire("GET", "none") == b"_\r\n"
     bench.conn("ZADD", "z", 1.5, "m")
     assert bench.conn.wire("ZSCORE", "z", "m") == b",1.5\r\n"
+    assert bench.conn.wire("PUBSUB", "NUMSUB", "c") == b"*2\r\n$1\r\nc\r\n:0\r\n"  # no map, for whatever reason
 
 
 def test_watch_sees_a_change_by_another(bench: Bench) -> None:
