@@ -148,7 +148,8 @@ def _lost(columns: View, read: Access, other: Access, write: Access, versions: d
     )
     involved = tuple(columns.call(access.invoke) for access in (read, other, write))
     kind = "lost-update" if lost else "interleaved"
-    return Violation(kind, write.key, sentence, read.done_ns, write.done_ns, involved)
+    begun = min(other.done_ns, write.done_ns)  # from then on what the client knows is not so any more
+    return Violation(kind, write.key, sentence, begun, write.done_ns, involved)
 
 
 def _stale_reads(columns: View, accepted: list[Access], lost: list[int]) -> Iterator[Violation]:

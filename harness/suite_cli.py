@@ -52,9 +52,11 @@ def nightly_command(
 
         def tell(outcome: Outcome, number: int, of: int) -> None:
             bar.update(task, completed=number, total=of, text=f"{outcome.scenario} on {outcome.cluster}")
+            seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
             if outcome.state in (*WRONG, *OPEN):
-                seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
                 console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
+            elif not console.is_terminal:  # a log has no bar
+                console.print(f"{number} of {of}: {seeded}: {outcome.state}", soft_wrap=True)
 
         night = nightly(suite, cluster, store=out, scenarios=chosen, workers=workers or None, tell=tell)
         if only:  # not to be compared with whole nights
