@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,7 +41,7 @@ def status_of(states: list[State]) -> int:
 def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> Judgement:
     """``origin_ns`` is the time of the history's first entry."""
     said = {name: verdict.valid for name, verdict in verdicts.items()}
-    found_s = _first(expect.invalid or tuple(verdicts), verdicts, origin_ns)
+    found_s = first_violation_s(expect.invalid or tuple(verdicts), verdicts, origin_ns)
     healthy = tuple(name for name in verdicts if name not in (*expect.invalid, *expect.ignored))
     must_be_valid = healthy if expect.safe else (*expect.valid, "faults")
 
@@ -50,7 +50,7 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> Ju
 
     for name in must_be_valid:
         if said[name] is False:
-            return Judgement("violated", because(name), _first((name,), verdicts, origin_ns))
+            return Judgement("violated", because(name), first_violation_s((name,), verdicts, origin_ns))
     for name in (*must_be_valid, *expect.invalid):
         if said[name] is None:
             return Judgement("unknown", because(name), found_s)
@@ -64,6 +64,7 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> Ju
     )
 
 
-def _first(names: tuple[str, ...], verdicts: Mapping[str, Verdict], origin_ns: int) -> float | None:
+def first_violation_s(names: Iterable[str], verdicts: Mapping[str, Verdict], origin_ns: int) -> float | None:
+    """When the first violation that these checkers report begins, in seconds after the history's first entry."""
     begun = [violation.from_ns for name in names for violation in verdicts[name].evidence]
     return round((min(begun) - origin_ns) / 1e9, 3) if begun else None

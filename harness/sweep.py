@@ -21,10 +21,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from checkers.base import Verdict, Violation
+from checkers.base import Verdict
 
 from .completion import BACKENDS, complete
 from .errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
+from .expectation import first_violation_s
 from .fault_specs import fault_class
 from .plan import FaultSpec, Plan
 from .runner import Progress
@@ -85,9 +86,8 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of one run. ``first_s`` is when safety was first violated, in seconds after the start (an
-    overlap when it begins, anything else when its last step is done); ``lease_s`` is the longest lease that a grant
-    stated; ``stalled``: does a checker of service say invalid?
+    """What is kept of one run. ``first_s`` is when safety was first violated, in seconds after the start;
+    ``lease_s`` is the longest lease that a grant stated; ``stalled``: does a checker of service say invalid?
 
     ``writes`` are the updates that the resource acknowledged, and ``lost`` those of them that its last value does not
     rest on (see :func:`checkers.resource.lost_updates`).
@@ -275,7 +275,6 @@ def summary(result: Result) -> Outcome:
     safety = {name: verdict for name, verdict in result.verdicts.items() if name not in SERVICE}
     invalid = tuple(name for name, verdict in safety.items() if verdict.valid is False)
     doubts = [f"{name}: {verdict.explanation}" for name, verdict in safety.items() if verdict.valid is None]
-    first = min((_happened(violation) for name in invalid for violation in safety[name].evidence), default=None)
     stats, resource = result.document["stats"], _stats(result.verdicts, "resource")
     leases = [(call.done.value or {}).get("valid_for") for call in result.history.calls("acquire") if call.done]
     return Outcome(
@@ -284,7 +283,7 @@ def summary(result: Result) -> Outcome:
         why="" if invalid or not doubts else doubts[0],
         invalid=invalid,
         stalled=any(result.verdicts[name].valid is False for name in SERVICE if name in result.verdicts),
-        first_s=None if first is None else round((first - result.history.origin) / 1e9, 3),
+        first_s=first_violation_s(invalid, safety, result.history.origin),
         overlaps=_stats(result.verdicts, "mutual-exclusion").get("violations", 0),
         writes=resource.get("updates", 0),
         lost=resource.get("lost", 0),
@@ -293,12 +292,6 @@ def summary(result: Result) -> Outcome:
         lease_s=max((round(lease, 2) for lease in leases if lease is not None), default=None),
         folder=None if result.folder is None else str(result.folder),
     )
-
-
-def _happened(violation: Violation) -> int:
-    """When it was one (ns): an overlap is from its first moment, a lost update is once it is written; the read that it
-    rests on may be older than the fault."""
-    return violation.from_ns if violation.kind == "overlap" else violation.until_ns
 
 
 def _stats(verdicts: dict[str, Verdict], name: str) -> dict[str, Any]:

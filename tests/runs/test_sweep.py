@@ -157,7 +157,7 @@ def told(**verdicts: Verdict) -> Outcome:
 def test_what_is_kept_of_a_run() -> None:
     origin = Story().told().origin
     overlap = Violation("overlap", "k0", "", origin + 5_000_000_000, origin + 9_000_000_000)
-    lost = Violation("lost-update", "k0", "", origin + 1_000_000_000, origin + 7_000_000_000)
+    lost = Violation("lost-update", "k0", "", origin + 6_500_000_000, origin + 7_000_000_000)
     late = Violation("late", "k0", "", origin, origin)
     fine, unsure = Verdict(True, ""), Verdict(None, "who knows")
     resource = Verdict(False, "", (lost,), {"updates": 10, "lost": 4})
@@ -167,7 +167,7 @@ def test_what_is_kept_of_a_run() -> None:
     run = told(mutual_exclusion=mutex, resource=resource, faults=unsure, liveness=fine)
     assert (run.state, run.why, run.invalid) == ("violated", "", ("mutual-exclusion", "resource"))
     assert (run.first_s, run.overlaps, run.writes, run.lost, run.lease_s) == (5.0, 6, 10, 4, 2.0)
-    assert told(mutual_exclusion=fine, resource=resource).first_s == 7.0
+    assert told(mutual_exclusion=fine, resource=resource).first_s == 6.5
     run = told(mutual_exclusion=fine, faults=unsure)
     assert (run.state, run.why) == ("unknown", "faults: who knows")
     run = told(mutual_exclusion=fine, liveness=stalled, deadlock=unsure)
