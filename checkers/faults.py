@@ -11,6 +11,8 @@ from harness.history import History, Op
 FOR_EVER: Final = 2**62
 STILL: Final = frozenset({"client-pause"})
 """Faults during which all of a client stands still, its renewals included."""
+SILENT: Final = STILL | {"client-hang", "client-crash"}
+"""Faults during which a client asks for nothing. One of its links may be tolerated, and then it goes on asking."""
 
 
 @dataclass(frozen=True, slots=True)

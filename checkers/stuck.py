@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.faults import FOR_EVER, Fault, faults
+from checkers.faults import FOR_EVER, SILENT, Fault, faults
 from checkers.holds import CRASHED, ENDINGS, RELEASED, Holds, holds
 from checkers.sweep import covered_until, grouped_order
 from checkers.view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, SECOND, Ints, View
@@ -90,7 +90,7 @@ class Stretches:
         end = np.minimum(end, np.array([self._limit(int(index)) for index in invoke], dtype=np.int64))
         for fault in self.faults:
             hit = np.array([columns.names[client] in fault.hosts for client in columns.client[invoke]], dtype=bool)
-            hit &= (begin < fault.until_ns) & (end > fault.from_ns) & (not fault.disturbs)
+            hit &= (begin < fault.until_ns) & (end > fault.from_ns) & (fault.name in SILENT)
             end[hit] = np.maximum(begin[hit], fault.from_ns)
         return Asking(invoke, begin, end)
 
