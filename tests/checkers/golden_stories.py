@@ -212,6 +212,14 @@ def redis_oom() -> History:
     return story.told()
 
 
+@row("slow-link", invalid=(LV,))
+def slow_link() -> History:
+    """Everybody's links are slow, which is no disturbance, and everybody goes on asking in vain."""
+    story = Story().fault(0, "latency", ["c0", "c1", "n1"], 0.0)
+    story.acquire("c0", 0.1, 0.3).acquire("c1", 0.1, 0.6).release("c0", 0.5).release("c1", 1.0)
+    return story.acquire("c0", 1.2, 9.0, "fail").acquire("c1", 1.2, 9.0, "fail").told()
+
+
 @row("outage", valid=(NR, LV))
 def outage() -> History:
     """CONTROL: all servers are gone for 5 s; nobody can be blamed, and afterwards the lock comes back."""

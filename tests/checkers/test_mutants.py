@@ -142,6 +142,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("blind to stuck keys", Stretches, "stuck", nothing),
         ("blind to hanging holders", liveness, "_overstayed", nothing),
         ("a pause is no excuse", liveness, "STILL", frozenset()),
+        ("a slow link silences", stuck, "SILENT", stuck.SILENT | {"latency"}),
         ("faults excuse nothing", stuck, "faults", lambda history: []),
         ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
     ],
