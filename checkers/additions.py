@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.base import Violation
-from checkers.view import ACQUIRE, ADD, FAIL, INFO, INVOKE, NONE, OK, RELEASE, View
+from checkers.view import ACQUIRE, ADD, INFO, INVOKE, NONE, OK, RELEASE, View
 
 Slot = tuple[int, int]
 
@@ -50,7 +50,8 @@ def unknown_additions(columns: View) -> int:
 
 
 def _ended(columns: View) -> set[int]:
-    """The invocations of additions whose section ended with a release that said yes or no."""
+    """The invocations of additions whose section ended with a release that said yes: one that said no may have been the
+    end of the transaction, without the addition."""
     waiting: defaultdict[Slot, list[int]] = defaultdict(list)
     ended: set[int] = set()
     rows = np.flatnonzero(np.isin(columns.f, (ADD, ACQUIRE, RELEASE)) & (columns.type == INVOKE))
@@ -60,7 +61,7 @@ def _ended(columns: View) -> set[int]:
             pending.append(index)
             continue
         done = int(columns.done[index])
-        if columns.f[index] == RELEASE and done != NONE and columns.type[done] in (OK, FAIL):
+        if columns.f[index] == RELEASE and done != NONE and columns.type[done] == OK:
             ended.update(pending)
         pending.clear()
     return ended

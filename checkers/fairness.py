@@ -37,9 +37,10 @@ BUSY: Final = "busy"
 
 
 class Fairness:
-    """Those who wait for a lock that promises a queue are served in the order in which they asked; nobody starves.
+    """Those who wait for a lock that promises a queue (or for any, under workload queue) are served in order.
 
-    Judged if the start entry says ``queue``, or under the workload of that name; the module has the rules.
+    Nobody starves. Judged if the start entry says ``queue``, or under the workload of that name; the module has the
+    rules.
     """
 
     name = "fairness"
@@ -86,6 +87,7 @@ class Waits:
         self.done: Ints = np.where(done == NONE, columns.end, columns.time[done])
         self.granted: Bools = (done != NONE) & (columns.type[done] == OK)
         self.busy: Bools = (done != NONE) & (columns.type[done] == FAIL) & _errors(columns, done)
+        self.pending: Bools = done == NONE
         self.clean = _clean(columns)[self.row]
         surely = (self.granted | self.busy) & self.clean
         self.until: Ints = np.where(surely, np.minimum(self.done, self._limits()), self.begin)
@@ -180,7 +182,7 @@ def _stretches(waits: Waits, mine: Ints, slack: int) -> Iterator[tuple[int, int,
         if last != NONE and waits.begin[at] - waits.done[last] > slack:
             yield since, int(waits.done[last]), last
             since = last = NONE
-        if waits.granted[at] or waits.busy[at]:
+        if waits.granted[at] or waits.busy[at] or waits.pending[at]:
             since, last = (int(waits.begin[at]) if last == NONE else since), at
         if last != NONE and not waits.busy[at]:
             yield since, int(waits.done[last]), last

@@ -37,7 +37,9 @@ from harness.history import History
 
 
 class Ownership:
-    """A client's release never ends somebody else's hold; the module has the argument and its limits."""
+    """A client's release never ends somebody else's hold.
+
+    The module has the argument and its limits."""
 
     name = "ownership"
 

@@ -11,7 +11,7 @@ from .clusters.base import Role, role_of
 from .discovery import classes, find
 from .errors import UsageError, unknown_name
 from .faults.base import GROUP_ROLES, GROUPS, Fault, multiples
-from .plan import FaultSpec
+from .plan import FaultSpec, told
 
 FAULTS: Final = "harness.faults"
 
@@ -40,10 +40,15 @@ def scheduled(schedule: Mapping[str, Any], ttl: float) -> FaultSpec:
 
 def build_fault(spec: FaultSpec) -> Fault:
     """The fault with its parameters; UsageError names a parameter it does not have."""
+    kind = fault_class(spec.fault)
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    for name in spec.params:
+        if name not in known:
+            raise unknown_name(f"parameter of fault {spec.fault!r}", name, known)
     try:
-        return msgspec.convert(spec.params, fault_class(spec.fault))
+        return msgspec.convert(spec.params, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"fault {spec.fault!r}, params: {error}") from error
+        raise UsageError(f"fault {spec.fault!r}, params: {told(error)}") from error
 
 
 def needs(spec: FaultSpec) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from rich.console import Console
@@ -27,7 +28,9 @@ SAFETY = {
 
 
 def _first_line(thing: object) -> str:
-    return (thing.__doc__ or "").strip().partition("\n")[0]
+    """The first sentence of what it says about itself, without marks."""
+    paragraph = " ".join((thing.__doc__ or "").strip().partition("\n\n")[0].split())
+    return re.split(r"\. (?=[A-Z])", paragraph.replace("``", ""))[0].removesuffix(".")
 
 
 def _locks() -> list[tuple[str, str]]:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import queue
+import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +42,8 @@ SEEDS: Final = {"smoke": 1, "full": 5}
 """Runs of each scenario on the simulator."""
 LANES: Final = 2
 """Clusters of containers at work at a time."""
+ENDS_WITHIN: Final = 120.0
+"""Seconds that a process may take to remove what it has started."""
 Tell = Callable[["Outcome", int, int], None]
 """Called with each outcome, how many there are by now, and how many there will be."""
 
@@ -96,10 +101,12 @@ def cases(suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None)
         for scenario in wanted:
             if backend == "docker" and suite == "smoke" and not scenario.plan.smoke:
                 continue
-            seeds = SEEDS[suite] if backend == "sim" else 1
-            found += [_case(scenario, backend, seed) for seed in range(seeds)]
-    # What is refused is refused for every seed: once is enough.
-    return [case for case in found if not case.refused or case.plan.seed == 0]
+            first = _case(scenario, backend, 0)
+            more = SEEDS[suite] if backend == "sim" and not first.refused else 1
+            found += [first, *(_case(scenario, backend, seed) for seed in range(1, more))]
+    if not found:
+        raise UsageError(f"suite {suite} on {cluster}: none of the scenarios belongs to it")
+    return found
 
 
 def _case(scenario: Scenario, backend: str, seed: int) -> Case:
@@ -147,7 +154,10 @@ def play(case: Case, store: Path, open_cluster: Any = None) -> Outcome:
         raise KeyboardInterrupt
     judgement = judged(result)
     if judgement.state != "as-expected":
-        result = reported(result, store, _command(case))
+        try:
+            result = reported(result, store, _command(case))
+        except Exception as error:  # noqa: BLE001 - what was found counts, though it cannot be kept
+            judgement = replace(judgement, why=f"{judgement.why} (no report: {error})")
     return _outcome(case, judgement, result, time.monotonic() - began)
 
 
@@ -207,14 +217,16 @@ def nightly(
     outcomes: dict[tuple[str, str, int], Outcome] = {}
     interrupted = False
     try:
-        for case, outcome in _played(todo, store, workers or os.cpu_count() or 1):
-            outcomes[case.scenario, case.cluster, case.plan.seed] = outcome
-            tell(outcome, len(outcomes), len(todo))
+        with _terminable(), contextlib.closing(_played(todo, store, workers or os.cpu_count() or 1)) as played:
+            for case, outcome in played:
+                outcomes[case.scenario, case.cluster, case.plan.seed] = outcome
+                tell(outcome, len(outcomes), len(todo))
     except KeyboardInterrupt:
         interrupted = True
     order = [(case.scenario, case.cluster, case.plan.seed) for case in todo]
     in_order = [outcomes[name] for name in order if name in outcomes]
-    status = status_of([outcome.state for outcome in in_order])
+    states = [outcome.state for outcome in in_order]
+    nothing = interrupted or all(state == "not-run" for state in states)
     return {
         "schema": SCHEMA,
         "started_at": f"{started:%Y-%m-%dT%H:%M:%SZ}",
@@ -222,13 +234,26 @@ def nightly(
         "clusters": list(CLUSTERS[cluster]),
         "seconds": round(time.monotonic() - began, 1),
         "versions": versions(),
-        "status": status or (UNKNOWN if interrupted else VALID),
+        "status": status_of(states) or (UNKNOWN if nothing else VALID),
         "interrupted": interrupted,
         "outcomes": [asdict(outcome) for outcome in in_order],
     }
 
 
-def _played(todo: Sequence[Case], store: Path, workers: int) -> Iterator[tuple[Case, Outcome]]:
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a night as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _played(todo: Sequence[Case], store: Path, workers: int) -> Generator[tuple[Case, Outcome], None, None]:
     """Each as soon as it is done: first those on the simulator, then those on containers, which want the machine for
     themselves."""
     yield from _shared_out([case for case in todo if case.cluster == "sim"], store, workers)
@@ -243,55 +268,82 @@ def _where(case: Case) -> tuple[str, ...]:
     return plan.kind, str(plan.nodes), str("disk" in needed), case.scenario
 
 
-def _shared_out(todo: Sequence[Case], store: Path, lanes: int) -> Iterator[tuple[Case, Outcome]]:
-    """By processes that each take the next case when they are done with one."""
-    if lanes == 1 or len(todo) <= 1:
+def _shared_out(todo: Sequence[Case], store: Path, count: int) -> Iterator[tuple[Case, Outcome]]:
+    """By processes that are each given the next case when they are done with one."""
+    if count == 1 or len(todo) <= 1:
         with _Player(store) as player:
             for case in todo:
                 yield case, player.play(case)
         return
-    context = multiprocessing.get_context("spawn")
-    asked: Any = context.Queue()
-    told: Any = context.Queue()
-    for number, case in enumerate(todo):
-        asked.put((number, case))
-    processes = [context.Process(target=_lane, args=(asked, told, store)) for _ in range(min(lanes, len(todo)))]
-    for process in processes:
-        asked.put(None)
-        process.start()
-    missing = set(range(len(todo)))
+    waiting = deque(todo)
+    lanes: list[_Lane] = []
     try:
-        while missing and (told_last := _next(told, processes)) is not None:
-            number, outcome = told_last
-            missing.remove(number)
-            yield todo[number], outcome
+        while waiting or lanes:
+            while waiting and len(lanes) < count:
+                lanes.append(_Lane(store, waiting.popleft()))
+            for lane in _ready(lanes):
+                case, outcome = lane.case, lane.outcome()
+                if outcome is None or not waiting:
+                    lanes.remove(lane)
+                    lane.end()
+                else:
+                    lane.give(waiting.popleft())
+                died = Judgement("error", "the process that ran it has died")
+                yield case, outcome or _outcome(case, died, None, 0.0)
     finally:
-        for process in processes:
-            process.join()
-    for number in sorted(missing):
-        died = Judgement("error", "the process that should have run it has died")
-        yield todo[number], _outcome(todo[number], died, None, 0.0)
+        for lane in lanes:  # there are some only if nobody wants to know any more
+            lane.interrupt()
+        for lane in lanes:
+            lane.end()
 
 
-def _next(told: Any, processes: Sequence[Any]) -> tuple[int, Outcome] | None:
-    """None when there will be no more."""
-    while True:
-        alive = any(process.is_alive() for process in processes)
+def _ready(lanes: Sequence[_Lane]) -> list[_Lane]:
+    """Those that have an outcome, or have died."""
+    heard = connection.wait([lane.line for lane in lanes])
+    return [lane for lane in lanes if lane.line in heard]
+
+
+class _Lane:
+    """A process that plays one case after the other, and which one it is at."""
+
+    def __init__(self, store: Path, case: Case) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.line, other_end = context.Pipe()
+        self._process = context.Process(target=_work, args=(other_end, store))
+        self._process.start()
+        other_end.close()
+        self.give(case)
+
+    def give(self, case: Case) -> None:
+        self.case = case
+        with contextlib.suppress(OSError):  # it has died, which is heard when it is asked
+            self.line.send(case)
+
+    def outcome(self) -> Outcome | None:
+        """None if it has died."""
         try:
-            found: tuple[int, Outcome] = told.get(timeout=0.2)
-        except queue.Empty:
-            if not alive:
-                return None
-        else:
-            return found
+            found: Outcome = self.line.recv()
+        except (EOFError, OSError):
+            return None
+        return found
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does, which it may have had already: a run ends early, and removes what it has started."""
+        if self._process.pid is not None and self._process.is_alive():
+            os.kill(self._process.pid, signal.SIGINT)
+
+    def end(self) -> None:
+        self.line.close()
+        self._process.join(ENDS_WITHIN)
+        self._process.kill()
+        self._process.join()
 
 
-def _lane(asked: Any, told: Any, store: Path) -> None:
-    """One process: plays what it is asked to."""
-    with contextlib.suppress(KeyboardInterrupt), _Player(store) as player:
-        while (item := asked.get()) is not None:
-            number, case = item
-            told.put((number, player.play(case)))
+def _work(line: Any, store: Path) -> None:
+    """In the process: ends when the other end is closed, or its process gone."""
+    with contextlib.suppress(KeyboardInterrupt, EOFError, OSError), _Player(store) as player:
+        while True:
+            line.send(player.play(line.recv()))
 
 
 class _Player(contextlib.ExitStack):

@@ -26,6 +26,11 @@ def kind_with(lock: str, topology: str) -> str:
     return found
 
 
+def counted(number: int, what: str) -> str:
+    """``1 fault``, ``2 faults``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def printed(write: Callable[[], None]) -> None:
     """Print, though nobody may listen any more (``| head``): the exit status is the verdict all the same."""
     try:

@@ -17,6 +17,7 @@ from .errors import UsageError, unknown_name
 
 Discipline = Literal["trusting", "checking"]
 Fencing = Literal["on", "off", "cas"]
+BACKENDS: Final = ("sim", "docker")
 LONGEST: Final = 1e8
 """Three years: no duration is longer."""
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -82,6 +83,8 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise UsageError("expect.invalid must name the checkers that find the failure (or safe = true)")
         if not self.safe and self.ignored:
             raise UsageError("expect.ignored goes with safe = true: of a failure only the named checkers are asked")
+        if "faults" in (*self.invalid, *self.ignored):
+            raise UsageError("expect: 'faults' must say valid in any case: a run without its faults proves nothing")
         named = [*self.invalid, *self.valid, *self.ignored]
         twice = sorted({name for name in named if named.count(name) > 1})
         if twice:
@@ -234,6 +237,9 @@ def _with_seconds(value: Any, where: str, key: str = "") -> Any:
 
 def _check_choices(data: dict[str, Any]) -> None:
     """Say what there is to choose from, before msgspec says less."""
+    for number, backend in enumerate(data.get("runs_on") or ()):
+        if backend not in BACKENDS:
+            raise UsageError(f"runs_on[{number}] must be one of {', '.join(BACKENDS)}, got {backend!r}")
     for name, choices in (("discipline", get_args(Discipline)), ("fencing", get_args(Fencing))):
         if name in data and data[name] not in choices:
             raise UsageError(f"{name} must be one of {', '.join(choices)}, got {data[name]!r}")
@@ -256,19 +262,30 @@ def decode(data: dict[str, Any]) -> Plan:
     """A plan from parsed TOML or JSON; UsageError names the key at fault and what was expected."""
     _refuse_unknown_keys(data)
     _check_choices(data)
+    if "lock" not in data:
+        raise UsageError('a plan needs a lock, as in: lock = "redis-token"')
     try:
         return msgspec.convert(_with_seconds(data, ""), Plan).check()
     except msgspec.ValidationError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(told(error)) from error
+
+
+def told(error: msgspec.ValidationError) -> str:
+    """What msgspec found wrong, in words for people: the key first, and no code."""
+    said, _, where = str(error).replace("`", "").partition(" - at $")
+    where = where.lstrip(".")
+    return f"{where}: {said[0].lower()}{said[1:]}" if where else said
 
 
 def load(path: Path) -> Plan:
     """Read a plan; UsageError names the file."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text file (byte {error.start} is not UTF-8): expected TOML") from error
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     try:
         return decode(data)

@@ -11,16 +11,17 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 
 from scenarios import catalogue
 from scenarios.catalogue import Scenario
 
 from .cli_runs import placed, play_one
-from .errors import HarnessError, UsageError
+from .completion import BACKENDS
+from .errors import UNKNOWN, VALID, VIOLATION, UsageError
 from .expectation import status_of
 from .nightly import CLUSTERS, judged, refusal
+from .options import counted, printed
 from .runs import Result
 
 app = typer.Typer(help="Documented failures of locks, each with its cure, as files that can be run.",
@@ -39,14 +40,24 @@ def list_command(
     if json:
         sys.stdout.write(msgspec.json.encode([_entry(scenario) for scenario in found]).decode() + "\n")
         return
+    printed(lambda: _print(found))
+
+
+def _print(found: list[Scenario]) -> None:
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, show_header=True)
+    if not console.is_terminal:  # a line each, for grep
+        for scenario in found:
+            line = "\t".join((scenario.name, expected(scenario), scenario.plan.title))
+            console.print(line, soft_wrap=True, markup=False)
+        return
+    table = Table(box=None, pad_edge=False)
     for column in ("name", "expected", "story"):
         table.add_column(column, no_wrap=column == "name")
     for scenario in found:
         table.add_row(scenario.name, expected(scenario), scenario.plan.title)
     console.print(table)
-    console.print(f"{len(found)} scenarios of {len({scenario.row for scenario in found})} documented failures")
+    rows = len({scenario.row for scenario in found})
+    console.print(f"{counted(len(found), 'scenario')} of {counted(rows, 'documented failure')}")
 
 
 def _entry(scenario: Scenario) -> dict[str, Any]:
@@ -88,8 +99,8 @@ def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.",
     for cluster in CLUSTERS["both"]:
         table.add_row(f"on {cluster}", refusal(plan, cluster) or f"harness scenario run {given} --cluster {cluster}")
     console.print(table)
-    console.print(f"\n{scenario.path}:", soft_wrap=True)
-    console.print(Syntax(scenario.path.read_text(encoding="utf-8"), "toml", background_color="default"))
+    console.print(f"\n{scenario.path}:\n", soft_wrap=True)
+    console.print(scenario.path.read_text(encoding="utf-8"), markup=False, soft_wrap=True)
 
 
 @app.command("run")
@@ -104,28 +115,31 @@ def run_command(
     """Run scenarios and say whether each came out as expected: exit status 0 if all did, 1 if one did not, 3 if nobody
     can tell. A file that expects nothing ends as 'harness run' does."""
     command = shlex.join(["harness", *sys.argv[1:]])
-    worst: list[int] = []
+    statuses: list[int] = []
     for scenario in [catalogue.find(name) for name in given]:
         try:
-            worst.append(_run(scenario, cluster, seed, out, command, json=json, quiet=quiet))
-        except HarnessError as error:
+            result = _run(scenario, cluster, seed, out, command, json=json, quiet=quiet)
+        except UsageError as error:
             error.add_note(f"in {scenario.path}")
             raise
-    raise typer.Exit(max(worst, key=(0, 3, 1).index))
+        statuses.append(result.exit_status if result.plan.expect is None else _say(scenario, result, quiet=json))
+        if result.interrupted:
+            statuses.append(UNKNOWN)  # those that come after it are not run
+            break
+    raise typer.Exit(max(statuses, key=(VALID, UNKNOWN, VIOLATION).index))
 
 
 def _run(
     scenario: Scenario, cluster: str, seed: int | None, out: Path, command: str, *, json: bool, quiet: bool
-) -> int:
+) -> Result:
     plan = scenario.plan if seed is None else msgspec.structs.replace(scenario.plan, seed=seed)
-    at_home = next(iter(plan.runs_on), plan.cluster)
+    where = cluster or next(iter(plan.runs_on), plan.cluster)
+    if plan.runs_on and where in BACKENDS and where not in plan.runs_on:
+        raise UsageError(f"it is {refusal(plan, where)}, as its runs_on says; not of {where}")
     if not json and not quiet and plan.title:
         Console(stderr=True, highlight=False).print(f"{scenario.name}: {plan.title}", soft_wrap=True, markup=False)
-    plan, reason = placed(plan, cluster or at_home)
-    result = play_one(plan, out, command, reason, json=json, quiet=quiet)
-    if result.plan.expect is None:
-        return result.exit_status
-    return _say(scenario, result, quiet=json)
+    plan, reason = placed(plan, where)
+    return play_one(plan, out, command, reason, json=json, quiet=quiet)
 
 
 def _say(scenario: Scenario, result: Result, *, quiet: bool) -> int:

@@ -4,6 +4,7 @@ one a sweep, ``<store>/sweeps/<UTC time>-<lock>/``."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from datetime import UTC, datetime
@@ -47,12 +48,11 @@ def _new(store: Path, parent: str, name: str) -> Path:
     """A folder that was not there; a number at the end tells it from those of the same second."""
     try:
         (store / parent).mkdir(parents=True, exist_ok=True)
-        folder = store / parent / name
-        again = 1
-        while folder.exists():
-            again += 1
-            folder = store / parent / f"{name}-{again}"
-        folder.mkdir()
+        for again in itertools.count(1):
+            folder = store / parent / (name if again == 1 else f"{name}-{again}")
+            with contextlib.suppress(FileExistsError):  # of another process, which may have been quicker just now
+                folder.mkdir()
+                break
     except OSError as error:
         raise UsageError(
             f"cannot write to the store {store}: {error.strerror}; give another folder with --out"

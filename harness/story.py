@@ -95,7 +95,13 @@ def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict],
         return f"Nothing was proved. {reasons}.{_errors(history)}"
     count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
     struck = f"{count} struck and had the effect intended" if faults else "no fault was injected"
-    return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {struck}."
+    unused = " The lock itself was not used: the workload takes none." if not _took_locks(history) else ""
+    return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {struck}.{unused}"
+
+
+def _took_locks(history: History) -> bool:
+    """Is it a workload that takes locks?"""
+    return all((op.value or {}).get("locks", True) for op in history.nemesis("start"))
 
 
 def _errors(history: History) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,13 +21,14 @@ from scenarios import catalogue
 from scenarios.catalogue import Scenario
 
 from .completion import no_engine
-from .errors import EnvironmentLacking, UsageError
+from .errors import USAGE, VALID, EnvironmentLacking, UsageError
 from .expectation import OPEN, WRONG
 from .nightly import CLUSTERS, Outcome, nightly
-from .options import printed
-from .results_db import RESULTS_DB, add
+from .options import counted, printed
+from .results_db import RESULTS_DB, add, nights
 
 SAFE: Final = ".safe"
+PAGE: Final = "index.html"
 
 
 def nightly_command(
@@ -46,6 +47,7 @@ def nightly_command(
         raise UsageError(f"workers must not be negative, got {workers}")
     if cluster != "sim" and (missing := no_engine()):
         raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
+    _refuse_outputs(out, junit, html)
     console = Console(stderr=True, quiet=json, highlight=False)
     with contextlib.redirect_stdout(sys.stderr), _bar(console) as bar:
         task = bar.add_task(f"nightly {suite}", total=None, text="")
@@ -59,11 +61,33 @@ def nightly_command(
                 console.print(f"{number} of {of}: {seeded}: {outcome.state}", soft_wrap=True)
 
         night = nightly(suite, cluster, store=out, scenarios=chosen, workers=workers or None, tell=tell)
-        if only:  # not to be compared with whole nights
-            night["suite"] += f", only {only}"
-        _store(night, out, junit, html)
+    if only:  # not to be compared with whole nights
+        night["suite"] += f", only {only}"
     printed(lambda: _print(night, json=json))
-    raise typer.Exit(night["status"])
+    failed = _store(night, out, junit, html)
+    for line in failed:
+        typer.echo(f"harness: {line}", err=True)
+    if not json:
+        for path in (junit, html / PAGE if html else None):
+            if path is not None and path.exists():
+                typer.echo(f"written: {path}")
+    raise typer.Exit(night["status"] or (USAGE if failed else VALID))
+
+
+def _refuse_outputs(out: Path, junit: Path | None, html: Path | None) -> None:
+    """Before the night, not after it: what cannot be written to."""
+    database = out / RESULTS_DB
+    if database.exists():
+        nights(database)  # raises UsageError if it is none
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if html is not None:
+            html.mkdir(parents=True, exist_ok=True)
+        if junit is not None:
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            junit.open("a").close()
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
 def _like(pattern: str) -> list[Scenario]:
@@ -79,20 +103,27 @@ def _bar(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=console.quiet)
 
 
-def _store(night: dict[str, Any], out: Path, junit: Path | None, html: Path | None) -> None:
+def _store(night: dict[str, Any], out: Path, junit: Path | None, html: Path | None) -> list[str]:
+    """Write everything that can be written; returns what could not be, in words."""
     from reports import junit as junit_report
     from reports import nightly_report
 
+    todo: list[Callable[[], object]] = []
+    if junit is not None:
+        todo.append(lambda: junit_report.write(night, junit))
+    if html is not None:
+        todo.append(lambda: nightly_report.write(night, html))
     if not night["interrupted"]:  # tomorrow is not to be compared with half a night
-        add(out / RESULTS_DB, night)
-    try:
-        if junit is not None:
-            junit.parent.mkdir(parents=True, exist_ok=True)
-            junit_report.write(night, junit)
-        if html is not None:
-            nightly_report.write(night, html)
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+        todo.append(lambda: add(out / RESULTS_DB, night))
+    failed: list[str] = []
+    for write in todo:
+        try:
+            write()
+        except OSError as error:
+            failed.append(f"cannot write {error.filename}: {error.strerror}")
+        except UsageError as error:
+            failed.append(str(error))
+    return failed
 
 
 def _print(night: dict[str, Any], *, json: bool) -> None:
@@ -110,10 +141,16 @@ def _print(night: dict[str, Any], *, json: bool) -> None:
             f"{escape(outcome['why'])}{kept}",
             soft_wrap=True,
         )
+    idle = {f"{outcome['scenario']} on {outcome['cluster']}": outcome["why"] for outcome in outcomes
+            if outcome["state"] == "not-run"}  # fmt: skip
+    for reason in dict.fromkeys(idle.values()):
+        names = ", ".join(name for name, why in idle.items() if why == reason)
+        console.print(f"not run: {names}: {reason}", soft_wrap=True, markup=False)
     rows = len({outcome["row"] for outcome in outcomes})
     states = Counter(outcome["state"] for outcome in outcomes)
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    console.print(f"{rows} documented failures, {len(outcomes)} runs in {night['seconds']:.0f} s: {counts}")
+    told = f"{counted(rows, 'documented failure')}, {counted(len(outcomes), 'run')}"
+    console.print(f"{told} in {night['seconds']:.0f} s: {counts}", soft_wrap=True)
 
 
 def _table(night: dict[str, Any]) -> Table:

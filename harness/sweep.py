@@ -15,6 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal
@@ -24,7 +25,7 @@ import msgspec
 from checkers.base import Verdict
 
 from .completion import BACKENDS, complete
-from .errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
+from .errors import UNKNOWN, VALID, VIOLATION, UsageError
 from .expectation import first_violation_s
 from .fault_specs import fault_class
 from .plan import FaultSpec, Plan
@@ -234,9 +235,14 @@ def _in_parallel(jobs: Sequence[tuple[int, Plan]], workers: int, told: _Told) ->
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_work) as pool:
         futures = {pool.submit(measure, job): number for number, job in jobs}
+        seeds = {future: job.seed for future, (_, job) in zip(futures, jobs, strict=True)}
         try:
             for future in as_completed(futures):
-                outcome = future.result()
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool:
+                    died = "the process that ran it, or another one beside it, has died"
+                    outcome = Outcome(seed=seeds[future], state="unknown", why=died)
                 if outcome is None:
                     pool.shutdown(wait=False, cancel_futures=True)
                     return True
@@ -262,7 +268,7 @@ def measure(plan: Plan, runs_in: Path | None = None, progress: Progress | None =
     shown."""
     try:
         result = run(plan, store=runs_in, progress=progress)
-    except HarnessError:
+    except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - one run of many
         return Outcome(seed=plan.seed, state="unknown", why=f"the run broke: {type(error).__name__}: {error}")

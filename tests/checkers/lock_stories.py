@@ -318,15 +318,17 @@ def nobody_queued() -> History:
     return queued().told()
 
 
-def passed_by(rounds: int, **settings: object) -> Story:
+def passed_by(rounds: int, *, answered: bool = True, **settings: object) -> Story:
     """c0 and c2 take turns of 0.1 s from 3.5 s on, while c1 asks every 0.3 s and never waits for longer than that."""
     story = queued(**settings)
     for number in range(rounds):
         begin = 3.5 + 0.1 * number
         story.acquire(("c0", "c2")[number % 2], begin, begin + 0.01).release(("c0", "c2")[number % 2], begin + 0.09)
-    for number in range(rounds // 3):
+    for number in range(rounds // 3 if answered else 0):
         begin = 3.5 + 0.3 * number
         story.call("c1", "acquire", begin, begin + 0.29, "fail", asked={"timeout": 0.3}, error="busy")
+    if not answered:
+        story.call("c1", "acquire", 3.5, None, asked={"timeout": 0.3})
     return story
 
 
@@ -334,6 +336,12 @@ def passed_by(rounds: int, **settings: object) -> Story:
 def starvation() -> History:
     """One that goes on asking is passed by many times: all have had it a second before, and then never again."""
     return passed_by(90).told()
+
+
+@row("starvation-unanswered", invalid=(FA,))
+def starvation_unanswered() -> History:
+    """Nor is the one of its requests ever answered that it is passed by with."""
+    return passed_by(90, answered=False).told()
 
 
 @row("bad-luck", valid=(FA,))

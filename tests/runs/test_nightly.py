@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +107,61 @@ def test_what_no_cluster_can_do_is_told(tmp_path: Path) -> None:
     (outcome,) = document["outcomes"]
     assert outcome["state"] == "not-run"
     assert outcome["why"]
-    assert document["status"] == 0
+    assert document["status"] == 3, "nothing was looked for"
+    assert night(tmp_path, "hz-lock", "ttl-overrun")["status"] == 0
+
+
+def test_a_suite_without_scenarios_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="none of the scenarios"):
+        nightly("smoke", "docker", store=tmp_path, scenarios=[catalogue.find("ttl-overrun")])
+
+
+def test_what_cannot_be_kept_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ownership, "check", lambda checker, history: Verdict(True, "all is well"))
+    full = tmp_path / "file"
+    full.write_text("no folder")
+    document = night(full, "del-foreign")
+    (outcome,) = document["outcomes"]
+    assert outcome["state"] == "missed"
+    assert "no report" in outcome["why"]
+
+
+def test_a_process_that_dies_costs_its_case_and_no_other(tmp_path: Path) -> None:
+    """Its lock ends the process that runs it."""
+    path = tmp_path / "deadly.toml"
+    path.write_text('lock = "tests.runs.deadly:Deadly"\ntime_limit = "2s"\n[expect]\nsafe = true\n')
+    names = ("ttl-overrun", "setnx-crash", "ttl-overrun.safe", "setnx-crash.safe")
+    chosen = [catalogue.find(str(path)), *map(catalogue.find, names)]
+    document = nightly("smoke", "sim", store=tmp_path, scenarios=chosen, workers=2)
+    assert states(document) == {"deadly": "error", **dict.fromkeys(names, "as-expected")}
+    assert document["status"] == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_night_ends_and_leaves_nobody_behind(number: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "harness.cli", "nightly", "--suite", "full", "--workers", "2"]
+    command += ["--out", str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("4 of"):
+            break
+    lanes = children(process.pid)
+    assert len(lanes) >= 2
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert "Traceback" not in errors
+    deadline = time.monotonic() + 5
+    while (left := [pid for pid in lanes if Path(f"/proc/{pid}").exists()]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+    assert not (tmp_path / "results.db").exists(), "half a night is not to be compared with"
+
+
+def children(pid: int) -> list[int]:
+    told = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in told.split()]
 
 
 def test_seeds_and_suites() -> None:

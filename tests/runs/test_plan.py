@@ -50,7 +50,7 @@ def test_durations_in_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({}, "missing required field `lock`"),
+        ({}, "a plan needs a lock"),
         ({"lock": "x", "ttl": -1}, "ttl must be more than 0 seconds, got -1"),
         ({"lock": "x", "ttl": "soon"}, "ttl: expected a duration such as 2, '2s' or '150ms', got 'soon'"),
         ({"lock": "x", "clients": 0}, "clients must be at least 1, got 0"),
@@ -105,7 +105,7 @@ def test_unknown_faults_and_parameters() -> None:
     assert default_specs("none", 2.0) == []
     with pytest.raises(UsageError, match="unknown nemesis 'clock-skwe': did you mean clock-skew"):
         default_specs("clock-skwe", 2.0)
-    with pytest.raises(UsageError, match="fault 'kill', params: Object contains unknown field `how`"):
+    with pytest.raises(UsageError, match="unknown parameter of fault 'kill' 'how'"):
         build_fault(FaultSpec("kill", at=1, params={"how": "gently"}))
 
 
