@@ -31,6 +31,7 @@ from checkers import (
     view,
 )
 from checkers.base import Verdict
+from checkers.faults import SILENT
 from checkers.sweep import covered_until
 from checkers.view import INFO, Bools, Ints
 from harness.history import History, Op
@@ -142,7 +143,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("blind to stuck keys", Stretches, "stuck", nothing),
         ("blind to hanging holders", liveness, "_overstayed", nothing),
         ("a pause is no excuse", liveness, "STILL", frozenset()),
-        ("a slow link silences", stuck, "SILENT", stuck.SILENT | {"latency"}),
+        ("a slow link silences", stuck, "SILENT", SILENT | {"latency"}),
         ("faults excuse nothing", stuck, "faults", lambda history: []),
         ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
     ],
