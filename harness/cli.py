@@ -20,7 +20,7 @@ from .cli_runs import AUTO, placed, play_many, play_one
 from .errors import UNKNOWN, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
-from .options import kind_with
+from .options import kind_with, lock_options
 from .plan import FaultSpec, Plan
 from .runs import rejudge
 
@@ -62,6 +62,9 @@ def run_command(
     hold: Duration = str(DEFAULTS.hold),  # type: ignore[assignment]
     discipline: Annotated[str, typer.Option(help="trusting or checking.")] = DEFAULTS.discipline,
     fencing: Annotated[str, typer.Option(help="on or off: does the resource check tokens?")] = DEFAULTS.fencing,
+    lock_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the lock, repeatable; see 'harness show LOCK'.")
+    ] = None,
     time_limit: Duration = str(DEFAULTS.time_limit),  # type: ignore[assignment]
     seed: int = 0,
     runs: Annotated[int, typer.Option(help="So many runs, with consecutive seeds.")] = 1,
@@ -76,6 +79,7 @@ def run_command(
             "kind": kind_with(lock, topology),
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
+            "lock_options": lock_options(lock_option),
         }
     )
     plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)), image=image)

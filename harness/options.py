@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -24,6 +26,22 @@ def kind_with(lock: str, topology: str) -> str:
     if found is None:
         raise UsageError(f"{lock} runs on {' or '.join(kinds)}, not on {topology!r} ones")
     return found
+
+
+def lock_options(texts: Sequence[str] | None) -> dict[str, Any]:
+    """``name=value`` texts as a lock's options; UsageError for any other."""
+    return dict(_option(text) for text in texts or ())
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """Name and value of ``NAME=VALUE``; what is no TOML value is text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"lock-option: expected NAME=VALUE, got {text!r}")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
 
 
 def counted(number: int, what: str) -> str:

@@ -233,7 +233,7 @@ def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dic
         "schema": SCHEMA,
         "valid": verdict.valid,
         "verdict": {True: "valid", False: "violation found", None: "unknown"}[verdict.valid],
-        "summary": story.tell(plan, history, verdicts),
+        "summary": story.tell(plan, history, verdicts) + story.unpromised(verdicts, info),
         "unknown_because": [f"{name}: {v.explanation}" for name, v in verdicts.items() if v.valid is None],
         "lock": plan.lock,
         "lock_title": info.title,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from checkers.base import Verdict, Violation
+from lock_impls.base import LockInfo
 
 from .history import History
 from .plan import Plan
@@ -80,6 +81,17 @@ def tell(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
         _resource(plan, verdicts, headline),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def unpromised(verdicts: Mapping[str, Verdict], info: LockInfo) -> str:
+    """What of that the lock never said that it would do."""
+    said = {"fairness": (info.queue, "an order"), "reentrancy": (info.reentrant, "to be reentrant")}
+    asked = [what for name, (promised, what) in said.items() if not promised and _violated(verdicts, name)]
+    return f" ({info.name} does not promise {' or '.join(asked)}.)" if asked else ""
+
+
+def _violated(verdicts: Mapping[str, Verdict], name: str) -> bool:
+    return name in verdicts and verdicts[name].valid is False
 
 
 def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict], faults: list[FaultRecord]) -> str:

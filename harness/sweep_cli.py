@@ -6,11 +6,10 @@ import contextlib
 import shlex
 import shutil
 import sys
-import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -21,7 +20,7 @@ from reports import words
 
 from . import plan as plans
 from .errors import UsageError
-from .options import kind_with, printed, progress_bar
+from .options import kind_with, lock_options, printed, progress_bar
 from .plan import Plan
 from .store import new_sweep
 from .sweep import Document, Grid, exit_status, planned, sweep
@@ -81,7 +80,7 @@ def sweep_command(
             **{"lock": lock, "kind": kind or kind_with(lock, topology), "workload": workload, "image": image},
             **{"clients": clients, "nodes": nodes, "keys": keys, "discipline": discipline, "fencing": fencing},
             **{"time_limit": duration("time-limit", time_limit), "seed": seed},
-            "lock_options": dict(_option(text) for text in lock_option or ()),
+            "lock_options": lock_options(lock_option),
         }
     )
     if workers < 0:
@@ -137,17 +136,6 @@ def duration(name: str, text: str) -> float:
         return plans.seconds(text)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
-
-
-def _option(text: str) -> tuple[str, Any]:
-    """Name and value of ``NAME=VALUE``; what is no TOML value is text."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"lock-option: expected NAME=VALUE, got {text!r}")
-    try:
-        return name, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name, value
 
 
 def _copy(source: Path, target: Path) -> None:
