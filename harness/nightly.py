@@ -41,7 +41,8 @@ CLUSTERS: Final = {"sim": ("sim",), "docker": ("docker",), "both": ("sim", "dock
 SEEDS: Final = {"smoke": 1, "full": 5}
 """Runs of each scenario on the simulator."""
 LANES: Final = 2
-"""Clusters of containers at work at a time."""
+"""Clusters of containers at work at a time, unless somebody says otherwise: runs on them wait most of the time, and are
+told by events, but a machine that is too busy stretches every pause."""
 ENDS_WITHIN: Final = 120.0
 """Seconds that a process may take to remove what it has started."""
 Tell = Callable[["Outcome", int, int], None]
@@ -208,6 +209,7 @@ def nightly(
     store: Path = Path("store"),
     scenarios: Iterable[Scenario] | None = None,
     workers: int | None = None,
+    lanes: int = LANES,
     tell: Tell = lambda outcome, number, of: None,  # noqa: ARG005
 ) -> dict[str, Any]:
     """Run a suite and return the night's document (plain data; ``outcomes`` in the order of the scenarios). With one
@@ -217,7 +219,7 @@ def nightly(
     outcomes: dict[tuple[str, str, int], Outcome] = {}
     interrupted = False
     try:
-        with _terminable(), contextlib.closing(_played(todo, store, workers or os.cpu_count() or 1)) as played:
+        with _terminable(), contextlib.closing(_played(todo, store, workers or os.cpu_count() or 1, lanes)) as played:
             for case, outcome in played:
                 outcomes[case.scenario, case.cluster, case.plan.seed] = outcome
                 tell(outcome, len(outcomes), len(todo))
@@ -253,12 +255,12 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _played(todo: Sequence[Case], store: Path, workers: int) -> Generator[tuple[Case, Outcome], None, None]:
+def _played(todo: Sequence[Case], store: Path, workers: int, lanes: int) -> Generator[tuple[Case, Outcome], None, None]:
     """Each as soon as it is done: first those on the simulator, then those on containers, which want the machine for
     themselves."""
     yield from _shared_out([case for case in todo if case.cluster == "sim"], store, workers)
     real = [case for case in todo if case.cluster == "docker"]
-    yield from _shared_out(sorted(real, key=_where), store, LANES)
+    yield from _shared_out(sorted(real, key=_where), store, lanes)
 
 
 def _where(case: Case) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from scenarios.catalogue import Scenario
 from .completion import no_engine
 from .errors import USAGE, VALID, EnvironmentLacking, UsageError
 from .expectation import OPEN, WRONG
-from .nightly import CLUSTERS, Outcome, nightly
+from .nightly import CLUSTERS, LANES, Outcome, nightly
 from .options import counted, printed
 from .results_db import RESULTS_DB, add, nights
 
@@ -36,6 +36,7 @@ def nightly_command(
     cluster: Annotated[str, typer.Option(help=f"{', '.join(CLUSTERS)}.")] = "sim",
     only: Annotated[str, typer.Option(help="Scenarios whose name is like this: 'zk-*'.", metavar="PATTERN")] = "",
     workers: Annotated[int, typer.Option(help="Processes for simulated runs; 0 is one a core.")] = 0,
+    lanes: Annotated[int, typer.Option(help="Clusters of containers at work at a time.")] = LANES,
     out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit file, too.", metavar="FILE")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page, too.", metavar="DIR")] = None,
@@ -45,6 +46,8 @@ def nightly_command(
     chosen = None if not only else _like(only)
     if workers < 0:
         raise UsageError(f"workers must not be negative, got {workers}")
+    if lanes < 1:
+        raise UsageError(f"lanes must be at least 1, got {lanes}")
     if cluster != "sim" and (missing := no_engine()):
         raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
     _refuse_outputs(out, junit, html)
@@ -60,7 +63,7 @@ def nightly_command(
             elif not console.is_terminal:  # a log has no bar
                 console.print(f"{number} of {of}: {seeded}: {outcome.state}", soft_wrap=True)
 
-        night = nightly(suite, cluster, store=out, scenarios=chosen, workers=workers or None, tell=tell)
+        night = nightly(suite, cluster, store=out, scenarios=chosen, workers=workers or None, lanes=lanes, tell=tell)
     if only:  # not to be compared with whole nights
         night["suite"] += f", only {only}"
     printed(lambda: _print(night, json=json))
