@@ -80,6 +80,7 @@ def test_three_clients_exhaustively() -> None:
         agree(tell([SCRIPTS["releases"][:3]] * 3, order))
 
 
+@pytest.mark.slow
 def test_equal_times_exhaustively() -> None:
     for order in orders((4, 4)):
         for gaps in product((0, 1), repeat=7):
@@ -116,7 +117,7 @@ def _answer(draw: st.DrawFn, f: str) -> Any:
     return {{"check": "valid", "extend": "extended", "release": "done"}[f]: draw(st.booleans())}
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(histories())
 def test_random_histories(history: History) -> None:
     agree(history)

@@ -88,11 +88,11 @@ def found(verdict: Verdict, at: int) -> Violation | None:
 def test_the_documented_shape_occurs() -> None:
     """Else the test above would prove nothing."""
     shapes = 0
-    for seed in SEEDS:
+    for seed in SEEDS[: len(SEEDS) // 2]:
         world = World(seed, trusts=True, pauses=0.3)
         history = world.run()
         shapes += sum(documented(history, round(at * SECOND)) for at, _, _ in world.server.foreign)
-    assert shapes > 20
+    assert shapes > 10
 
 
 @pytest.mark.parametrize("seed", SEEDS)
