@@ -102,16 +102,20 @@ def cases(suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None)
         for scenario in wanted:
             if backend == "docker" and suite == "smoke" and not scenario.plan.smoke:
                 continue
-            first = _case(scenario, backend, 0)
+            first = _case(scenario, backend)
             more = SEEDS[suite] if backend == "sim" and not first.refused else 1
-            found += [first, *(_case(scenario, backend, seed) for seed in range(1, more))]
+            found += [first, *(_seeded(first, seed) for seed in range(1, more))]
     if not found:
         raise UsageError(f"suite {suite} on {cluster}: none of the scenarios belongs to it")
     return found
 
 
-def _case(scenario: Scenario, backend: str, seed: int) -> Case:
-    plan = msgspec.structs.replace(scenario.plan, cluster=backend, seed=scenario.plan.seed + seed)
+def _seeded(case: Case, later: int) -> Case:
+    return replace(case, plan=msgspec.structs.replace(case.plan, seed=case.plan.seed + later))
+
+
+def _case(scenario: Scenario, backend: str) -> Case:
+    plan = msgspec.structs.replace(scenario.plan, cluster=backend)
     if plan.expect is None:
         raise UsageError(f"{scenario.path}: a scenario of a suite must say what is expected of it ([expect])")
     refused = refusal(plan, backend)

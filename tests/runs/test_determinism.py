@@ -27,17 +27,17 @@ print(result.folder / "history.jsonl")
 """
 CASES = [
     ("redlock", "clock-skew", "redis-independent"),
-    ("redis-watchdog", "client-pause", "redis-single"),
     ("redis-wait", "failover", "redis-sentinel"),
-    ("redis_lock:Lock", "kill", "redis-single"),
     ("mysql-ttl", "failover", "mysql-replicated"),
     ("memcached-token", "eviction", "memcached"),
     ("zookeeper-sequential", "leader-loss", "zookeeper"),
     ("etcd-mutex", "leader-loss", "etcd"),
 ]
 MORE = [
+    ("redis_lock:Lock", "kill", "redis-single"),
     ("redis.lock:Lock", "client-crash", "redis-single"),
     ("redis-reentrant", "connection-reset", "redis-single"),
+    ("redis-watchdog", "client-pause", "redis-single"),
     ("redlock", "packet-loss", "redis-independent"),
     ("kazoo-lock", "connection-reset", "zookeeper"),
     ("etcd3-lock", "client-pause", "etcd"),
