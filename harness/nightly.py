@@ -248,15 +248,17 @@ def nightly(
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends a night as Ctrl-C does."""
+    """SIGTERM ends a night as Ctrl-C does, and that does so too where a shell has put the night in the background."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    wanted = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in wanted}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _played(todo: Sequence[Case], store: Path, workers: int, lanes: int) -> Generator[tuple[Case, Outcome], None, None]:
