@@ -6,6 +6,7 @@ read from what they log.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from typing import Any, Final
@@ -27,6 +28,9 @@ GROUP: Final = "default"
 PROBE: Final = "lock-harness:probe"
 LOCAL: Final = "rest/cp-subsystem/members/local"
 GROUPS: Final = "rest/cp-subsystem/groups"
+ANEW: Final = "rest/cp-subsystem/reset"
+RESET: Final = 20.0
+"""Seconds in which a CP subsystem has its first group, if it ever has one."""
 JAVA: Final = (
     "-XX:SharedArchiveFile=/hazelcast/classes.jsa", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
     "-Dhazelcast.config=/data/hazelcast.yaml", "-Dhazelcast.phone.home.enabled=false",
@@ -159,10 +163,21 @@ class Family(RealServers):
         if there < len(self.data_hosts):
             return
         super().await_stage(self.data_hosts)
+        patience = time.monotonic() + RESET
         while (refused := self._make_group()) is not None:
             if time.monotonic() >= deadline:
                 raise EnvironmentLacking(f"the CP group of the locks was not formed: {refused}")
+            if time.monotonic() >= patience:
+                self.begin_anew()
+                patience = time.monotonic() + RESET
             time.sleep(0.2)
+
+    def begin_anew(self) -> None:
+        """The CP subsystem as if all members had just started (manual, "Reset"): the leading member does it. On a busy
+        machine they may take one of them for lost while they find each other, and then it stays out for good."""
+        for host in self.data_hosts:
+            with contextlib.suppress(requests.RequestException, OSError), self.gate.open():
+                requests.post(f"http://{self.addresses[host]}:{PORT}/hazelcast/{ANEW}", data=f"{ACCOUNT}&", timeout=10)
 
     def _joined(self, host: str) -> int:
         """How many members are in the cluster that it is in; 0 if it does not answer."""

@@ -28,8 +28,8 @@ def _kill_servers(scene: Scene, hosts: list[str], *, wiped: bool) -> Damage:
         return Seen(died == hosts, facts, "all of them dead, or in another life")
 
     def healed() -> Seen:
-        after = {host: cluster.size(host) for host in hosts}
         found = running(cluster, hosts)
+        after = {host: cluster.size(host) for host in hosts}  # asked of those that answer, if they do
         # Seen, not believed: servers without persistence come back empty from a plain kill, too.
         lost = [host for host in hosts if sizes[host] and after[host] == 0]
         return replace(found, facts={**found.facts, "keys_before": sizes, "keys_after": after, "wiped": lost})

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker_hazelcast import Family
 from lock_impls.base import Endpoints, LockClass, LockError
 from lock_impls.hazelcast_fenced import FencedLock
 from tests.locks import conformance
@@ -17,15 +18,20 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture(scope="module")
-def members() -> Iterator[Endpoints]:
+def cluster() -> Iterator[DockerCluster]:
     cluster = DockerCluster(
         kind="hazelcast", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
     )
     try:
         cluster.start_all()
-        yield Endpoints("hazelcast", cluster.endpoints().addresses)
+        yield cluster
     finally:
         cluster.stop_all()
+
+
+@pytest.fixture
+def members(cluster: DockerCluster) -> Endpoints:
+    return Endpoints("hazelcast", cluster.endpoints().addresses)
 
 
 @pytest.mark.parametrize(("lock", "prop"), conformance.cases("hazelcast-"))
@@ -67,3 +73,12 @@ def test_a_given_up_session_frees_the_lock(members: Endpoints) -> None:
     with pytest.raises(LockError):
         doubtful.release()
     other.release()
+
+
+def test_the_cp_subsystem_can_begin_anew(cluster: DockerCluster, members: Endpoints) -> None:
+    """What is done to members that have not all become CP members: then they have, and what was held is not."""
+    assert isinstance(cluster.servers, Family)
+    assert FencedLock.open(members, "before", 30.0).acquire(0)
+    cluster.servers.begin_anew()
+    cluster.servers.await_stage(cluster.servers.data_hosts)
+    assert FencedLock.open(members, "before", 30.0).acquire(5)
