@@ -14,7 +14,7 @@ from checkers.base import badness
 
 from .completion import BACKENDS, choose, complete
 from .errors import UNKNOWN, VALID, VIOLATION, UsageError
-from .options import printed, progress_bar
+from .options import counted, printed, progress_bar
 from .plan import Plan
 from .reported import reported
 from .runs import Result, run
@@ -38,8 +38,7 @@ def play_one(plan: Plan, out: Path, command: str, reason: str, *, json: bool, qu
 
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({reason})" if reason else ""
-    nodes = f"{plan.nodes} node{'s' if plan.nodes > 1 else ''}"
-    console.print(f"cluster: {plan.cluster}, {plan.kind}, {nodes}{because}", soft_wrap=True)
+    console.print(f"cluster: {plan.cluster}, {plan.kind}, {counted(plan.nodes, 'node')}{because}", soft_wrap=True)
     # What a lock prints must not get between the lines of a result document.
     with contextlib.redirect_stdout(sys.stderr), progress_bar(console, plan.lock) as progress:
         result = run(plan, store=out, command=command, reason=reason, progress=progress)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from checkers.base import Verdict
 
@@ -29,6 +31,32 @@ class Judgement:
     @property
     def exit_status(self) -> int:
         return status_of([self.state])
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one scenario on one cluster, as a night's document has it. ``found_s`` and ``time_limit`` are
+    seconds after the run's start, ``real_seconds`` what it took, with its cluster's start."""
+
+    scenario: str
+    row: str
+    title: str
+    safe: bool
+    lock: str
+    kind: str
+    faults: tuple[str, ...]
+    workload: str
+    cluster: str
+    seed: int
+    state: State
+    why: str
+    expected: dict[str, Any]
+    valid: bool | None
+    checkers: dict[str, bool | None]
+    found_s: float | None
+    time_limit: float
+    real_seconds: float
+    acquires: int
+    folder: str | None
 
 
 def status_of(states: list[State]) -> int:

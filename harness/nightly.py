@@ -16,7 +16,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from multiprocessing import connection
 from pathlib import Path
@@ -29,7 +29,7 @@ from scenarios.catalogue import Scenario
 
 from .completion import complete
 from .errors import UNKNOWN, VALID, HarnessError, UsageError
-from .expectation import Judgement, State, judge, status_of
+from .expectation import Judgement, Outcome, judge, status_of
 from .fault_specs import needs
 from .plan import Plan
 from .reported import reported
@@ -45,7 +45,7 @@ LANES: Final = 2
 told by events, but a machine that is too busy stretches every pause."""
 ENDS_WITHIN: Final = 120.0
 """Seconds that a process may take to remove what it has started."""
-Tell = Callable[["Outcome", int, int], None]
+Tell = Callable[[Outcome, int, int], None]
 """Called with each outcome, how many there are by now, and how many there will be."""
 
 
@@ -57,33 +57,6 @@ class Case:
     cluster: str
     plan: Plan
     refused: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a case. ``found_s`` and ``time_limit`` are seconds after the run's start, ``real_seconds`` what it
-    took, with its cluster's start."""
-
-    scenario: str
-    row: str
-    title: str
-    safe: bool
-    lock: str
-    kind: str
-    faults: list[str]
-    workload: str
-    cluster: str
-    seed: int
-    state: State
-    why: str
-    expected: dict[str, list[str]]
-    valid: bool | None
-    checkers: dict[str, bool | None]
-    found_s: float | None
-    time_limit: float
-    real_seconds: float
-    acquires: int
-    folder: str | None
 
 
 # What there is to do.
@@ -186,7 +159,7 @@ def _outcome(case: Case, judgement: Judgement, result: Result | None, seconds: f
         safe=expect.safe,
         lock=plan.lock,
         kind=plan.kind,
-        faults=[spec.fault for spec in plan.faults],
+        faults=tuple(spec.fault for spec in plan.faults),
         workload=plan.workload,
         cluster=case.cluster,
         seed=plan.seed,
@@ -242,7 +215,7 @@ def nightly(
         "versions": versions(),
         "status": status_of(states) or (UNKNOWN if nothing else VALID),
         "interrupted": interrupted,
-        "outcomes": [asdict(outcome) for outcome in in_order],
+        "outcomes": msgspec.to_builtins(in_order),
     }
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .errors import UsageError
+from .expectation import Outcome
 
 RESULTS_DB: Final = "results.db"
 SCHEMA: Final = 1
@@ -41,33 +42,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 """Statements that bring a file from version i to version i + 1; what has been released is never changed."""
-
-State = Literal["as-expected", "missed", "violated", "late", "unknown", "error", "not-run"]
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario on one cluster, with the keys of a night's document. ``found_s``: s until the first violation."""
-
-    scenario: str
-    row: str
-    title: str
-    safe: bool
-    lock: str
-    kind: str
-    faults: tuple[str, ...]
-    workload: str
-    cluster: str
-    seed: int
-    state: State
-    why: str
-    expected: dict[str, Any]
-    valid: bool | None
-    checkers: dict[str, bool | None]
-    found_s: float | None
-    time_limit: float
-    real_seconds: float
-    acquires: int
-    folder: str | None
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from checkers.base import Verdict, Violation
+from checkers.base import Verdict, Violation, no_lock_taken
 from lock_impls.base import LockInfo
 
 from .history import History
@@ -107,13 +107,8 @@ def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict],
         return f"Nothing was proved. {reasons}.{_errors(history)}"
     count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
     struck = f"{count} struck and had the effect intended" if faults else "no fault was injected"
-    unused = " The lock itself was not used: the workload takes none." if not _took_locks(history) else ""
+    unused = " The lock itself was not used: the workload takes none." if no_lock_taken(history) is not None else ""
     return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {struck}.{unused}"
-
-
-def _took_locks(history: History) -> bool:
-    """Is it a workload that takes locks?"""
-    return all((op.value or {}).get("locks", True) for op in history.nemesis("start"))
 
 
 def _errors(history: History) -> str:

@@ -22,8 +22,8 @@ from scenarios.catalogue import Scenario
 
 from .completion import no_engine
 from .errors import USAGE, VALID, EnvironmentLacking, UsageError
-from .expectation import OPEN, WRONG
-from .nightly import CLUSTERS, LANES, Outcome, nightly
+from .expectation import OPEN, WRONG, Outcome
+from .nightly import CLUSTERS, LANES, nightly
 from .options import counted, printed
 from .results_db import RESULTS_DB, add, nights
 

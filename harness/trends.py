@@ -13,12 +13,13 @@ from statistics import median
 from typing import Any, Final
 
 from . import results_db
-from .results_db import Night, Outcome
+from .expectation import OPEN, WRONG, Outcome
+from .results_db import Night
 
 SCHEMA: Final = 1
 ORDER: Final = ("violated", "missed", "late", "error", "unknown", "not-run", "as-expected")
 """States, the worst first."""
-RED: Final = frozenset({"violated", "missed", "late", "error", "unknown"})
+RED: Final = frozenset({*WRONG, *OPEN})
 """States that are not as expected; ``not-run`` is neither green nor red."""
 FACTOR: Final = 2.0
 SHORTEST_S: Final = 0.1

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from .client import Client, Settings
+from .client import Client, Grant, Settings
+from .sections import hold, sections, update
 
 
 class Counter:
@@ -23,20 +24,14 @@ class Counter:
 
     @staticmethod
     def run(client: Client) -> None:
-        while not client.over():
-            key = f"k{client.rng.randrange(client.settings.keys)}"
-            grant = client.acquire(key)
-            if grant is None:
-                client.sleep(client.rng.uniform(0, 0.05))
-                continue
-            if client.counts(key):
-                if client.check(key):
-                    client.add(key)
-                client.sleep(client.hold)
-            else:
-                value = client.read(key, grant)
-                client.sleep(client.hold)
-                if value is not None and client.check(key):
-                    client.write(key, grant, value + 1)
-            client.release(key)
-            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))
+        in_the_resource = update(client, hold(client))
+
+        def section(key: str, grant: Grant) -> None:
+            if not client.counts(key):
+                in_the_resource(key, grant)
+                return
+            if client.check(key):
+                client.add(key)
+            client.sleep(client.hold)
+
+        sections(client, section)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from .client import Client, Settings
+from .client import Client, Grant, Settings
+from .sections import sections
 
 UNITS = 3
 
@@ -29,12 +30,9 @@ class Inventory:
     @staticmethod
     def run(client: Client) -> None:
         item = 0
-        while not client.over():
-            key = f"i{item}"
-            grant = client.acquire(key)
-            if grant is None:
-                client.sleep(client.rng.uniform(0, 0.05))
-                continue
+
+        def section(key: str, grant: Grant) -> None:
+            nonlocal item
             left = client.read(key, grant)
             if left is not None and left <= 0:
                 item += 1
@@ -42,5 +40,5 @@ class Inventory:
                 client.sleep(client.hold)
                 if client.check(key):
                     client.take(key, grant)
-            client.release(key)
-            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))
+
+        sections(client, section, key=lambda: f"i{item}")

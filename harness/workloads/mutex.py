@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
-from .client import Client, Grant, Settings
+from .client import Client, Settings
+from .sections import hold, sections, update
 
 
 class Mutex:
@@ -21,35 +21,4 @@ class Mutex:
 
     @staticmethod
     def run(client: Client) -> None:
-        sections(client, lambda _key, _grant: client.sleep(client.hold))
-
-
-def sections(
-    client: Client,
-    work: Callable[[str, Grant], None],
-    *,
-    timeout: float | None = None,
-    pause: tuple[float, float] = (0.0, 0.05),
-) -> None:
-    """Section after section, to the end of the run: a counter is read, ``work`` is done, and the counter is written.
-
-    ``timeout`` is that of each acquire; who does not get the lock asks again after a ``pause`` (s, from and to).
-    """
-    while not client.over():
-        key = f"k{client.rng.randrange(client.settings.keys)}"
-        grant = client.acquire(key, timeout)
-        if grant is None:
-            client.sleep(client.rng.uniform(*pause))
-            continue
-        value = client.read(key, grant)
-        work(key, grant)
-        if value is not None and client.check(key):
-            client.write(key, grant, value + 1)
-        client.release(key)
-        client.sleep(client.rng.uniform(0, 2 * client.settings.rest))
-
-
-def stay(client: Client, grant: Grant, seconds: float, share: float) -> None:
-    """Hold for ``seconds`` at least, but of a lease for no more than this ``share``, unless the plan says longer."""
-    long = seconds if grant.valid_for is None else min(seconds, share * max(0.0, grant.valid_for))
-    client.sleep(max(client.hold, long))
+        sections(client, update(client, hold(client)))

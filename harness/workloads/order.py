@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from .client import Client, Settings
+from .client import Client, Grant, Settings
+from .sections import sections
 
 
 class Order:
@@ -25,12 +26,9 @@ class Order:
     @staticmethod
     def run(client: Client) -> None:
         order = 0
-        while not client.over():
-            key = f"o{order}"
-            grant = client.acquire(key)
-            if grant is None:
-                client.sleep(client.rng.uniform(0, 0.05))
-                continue
+
+        def section(key: str, grant: Grant) -> None:
+            nonlocal order
             times = client.read(key, grant)
             if times == 0:
                 client.sleep(client.hold)
@@ -38,5 +36,5 @@ class Order:
                     order += 1
             elif times is not None:
                 order += 1
-            client.release(key)
-            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))
+
+        sections(client, section, key=lambda: f"o{order}")

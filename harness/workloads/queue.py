@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from .client import Client
-from .mutex import Mutex, sections, stay
+from .mutex import Mutex
+from .sections import sections, stay, update
 
 SECTION: Final = 0.3
 LEASE_SHARE: Final = 0.5
@@ -23,4 +24,5 @@ class Queue(Mutex):
 
     @staticmethod
     def run(client: Client) -> None:
-        sections(client, lambda _key, grant: stay(client, grant, SECTION, LEASE_SHARE), timeout=FOR_EVER)
+        work = update(client, lambda _key, grant: stay(client, grant, SECTION, LEASE_SHARE))
+        sections(client, work, timeout=FOR_EVER)

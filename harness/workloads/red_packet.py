@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from .client import Client, Grant, Settings
+from .sections import sections
 
 CENTS = 1000
 SHARES = 5
@@ -31,16 +32,12 @@ class RedPacket:
     @staticmethod
     def run(client: Client) -> None:
         packet = 0
-        while not client.over():
-            key = f"p{packet}"
-            grant = client.acquire(key)
-            if grant is None:
-                client.sleep(client.rng.uniform(0, 0.05))
-                continue
-            if _grab(client, key, grant):
-                packet += 1
-            client.release(key)
-            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))
+
+        def section(key: str, grant: Grant) -> None:
+            nonlocal packet
+            packet += _grab(client, key, grant)
+
+        sections(client, section, key=lambda: f"p{packet}")
 
 
 def _grab(client: Client, key: str, grant: Grant) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from .client import Client, Grant
-from .mutex import Mutex, sections
+from .mutex import Mutex
+from .sections import sections, update
 
 NESTED_WAIT: Final = 0.5
 LEASE_SHARE: Final = 0.25
@@ -27,7 +28,7 @@ class Reentrant(Mutex):
             _inner(client, key, grant)
             client.sleep(client.hold / 2)
 
-        sections(client, work)
+        sections(client, update(client, work))
 
 
 def _inner(client: Client, key: str, grant: Grant) -> None:

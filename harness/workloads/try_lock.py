@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from .client import Client
-from .mutex import Mutex, sections, stay
+from .mutex import Mutex
+from .sections import sections, stay, update
 
 LONG_ENOUGH: Final = 1.5
 LEASE_SHARE: Final = 0.75
@@ -22,9 +23,5 @@ class TryLock(Mutex):
 
     @staticmethod
     def run(client: Client) -> None:
-        sections(
-            client,
-            lambda _key, grant: stay(client, grant, LONG_ENOUGH, LEASE_SHARE),
-            timeout=0.0,
-            pause=(0.05, 0.15),
-        )
+        work = update(client, lambda _key, grant: stay(client, grant, LONG_ENOUGH, LEASE_SHARE))
+        sections(client, work, timeout=0.0, pause=(0.05, 0.15))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 from lock_impls.base import Endpoints, Grant, Indeterminate, LockError
 from lock_impls.mysql_client import KINDS, Busy, Session
@@ -20,10 +21,15 @@ class Minted:
     def __init__(self, endpoints: Endpoints) -> None:
         self._session = Session(endpoints, self.TABLE)
 
-    def stamped(self, grant: Grant | None) -> Grant | None:
+    def stamped(self, grant: Grant | None, release: Callable[[], None]) -> Grant | None:
+        """The grant with a number; without one nobody is told that he holds it, and the lock is given back."""
         if grant is None:
             return None
-        return Grant(fence=self._session.execute("INSERT INTO minted (id) VALUES (NULL)").last_id)
+        try:
+            return Grant(fence=self._session.execute("INSERT INTO minted (id) VALUES (NULL)").last_id)
+        except (LockError, Indeterminate):
+            release()
+            raise
 
 
 class MintedForUpdate(ForUpdateLock):
@@ -36,12 +42,7 @@ class MintedForUpdate(ForUpdateLock):
         self._minted = Minted(endpoints)
 
     def acquire(self, timeout: float) -> Grant | None:
-        grant = super().acquire(timeout)
-        try:
-            return self._minted.stamped(grant)
-        except (LockError, Indeterminate):
-            self.release()  # without a number nobody is told that he holds it
-            raise
+        return self._minted.stamped(super().acquire(timeout), self.release)
 
 
 class MintedGetLock(GetLock):
@@ -54,12 +55,7 @@ class MintedGetLock(GetLock):
         self._minted = Minted(endpoints)
 
     def acquire(self, timeout: float) -> Grant | None:
-        grant = super().acquire(timeout)
-        try:
-            return self._minted.stamped(grant)
-        except (LockError, Indeterminate):
-            self.release()
-            raise
+        return self._minted.stamped(super().acquire(timeout), self.release)
 
 
 class AutocommitForUpdate(ForUpdateLock):

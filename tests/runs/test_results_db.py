@@ -14,6 +14,7 @@ import pytest
 
 from harness import results_db
 from harness.errors import UsageError
+from harness.expectation import Outcome
 from harness.results_db import add, nights, outcomes
 from tests.reports.nights import mixed, night, outcome, plain
 
@@ -88,7 +89,7 @@ def test_a_night_that_cannot_be_stored_to_its_end_is_not_stored(db: Path, monkey
     add(db, night(20, plain()))
     whole, left = results_db._columns, iter(range(3))
 
-    def fails(one: results_db.Outcome) -> object:
+    def fails(one: Outcome) -> object:
         next(left)
         return whole(one)
 

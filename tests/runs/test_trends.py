@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from harness.cli import main
+from harness.expectation import Outcome
 from harness.nightly_cli import sparkline
-from harness.results_db import RESULTS_DB, Outcome, add
+from harness.results_db import RESULTS_DB, add
 from harness.trends import compare
 from tests.reports.nights import missed, night, outcome, plain
 
