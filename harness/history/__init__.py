@@ -23,6 +23,8 @@ import msgspec
 OpType = Literal["invoke", "ok", "fail", "info"]
 TYPES: Final[tuple[OpType, ...]] = ("invoke", "ok", "fail", "info")
 _CODE: Final[dict[str, int]] = {name: code for code, name in enumerate(TYPES)}
+SECOND: Final = 1_000_000_000
+"""Times in histories are in nanoseconds."""
 NEMESIS: Final = -1
 """The process number of entries that no client made: faults, clock readings, the start and the end of the run."""
 

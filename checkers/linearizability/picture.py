@@ -1,0 +1,49 @@
+"""A partial linearization as data: which calls were given a place in the order, with the state after each, and which
+could not be. ``reports/linearization.py`` draws it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.history.calls import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A call. ``label`` is what it did, such as ``acquire → fence 7``; ``invoked`` and ``returned`` are positions in
+    the history, ``began`` and ``ended`` ns (NEVER: nothing is known to have come back; -1: the history has no times).
+
+    ``place`` is its number in the order, from 1 (0: it has none), and ``state`` what the lock was then. ``core`` marks
+    those of the smallest part of the history that is still wrong; ``stuck`` the one whose return no order reaches.
+    """
+
+    client: str
+    label: str
+    invoked: int
+    returned: int
+    began: int
+    ended: int
+    known: bool
+    place: int = 0
+    state: str = ""
+    core: bool = False
+    stuck: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing is known to have come back."""
+        return self.returned == NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One key of a history that is not linearizable, around the place where it goes wrong. ``initial`` is the state
+    before the first bar, ``left_out`` the number of calls of this key that are not shown."""
+
+    file: str
+    model: str
+    key: str
+    sentence: str
+    initial: str
+    bars: tuple[Bar, ...]
+    left_out: int = 0

@@ -1,0 +1,128 @@
+"""What is asked of an algorithm, and what it answers.
+
+Positions are those of :class:`harness.history.calls.Calls`: a call takes effect at one instant after the entry
+``invoked`` and before the entry ``returned``. Three kinds of call: one that surely happened must be put somewhere in
+its window; one of unknown outcome may be put anywhere after its invocation, or nowhere; and one that is *loose* may be
+put somewhere in its window, or nowhere. No history has loose calls: they stand for those that an explanation shall not
+depend on (:mod:`checkers.linearizability.core`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.models import Model, Operation
+from harness.history.calls import NEVER, Calls, Codes, Ints, Marks
+
+MUST, MAY, LOOSE = range(3)
+KINDS: Final = ("must", "may", "loose")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The calls of one key, in the order of their invocations.
+
+    ``kind`` is one of MUST, MAY and LOOSE; ``returned`` is NEVER exactly where ``kind`` is MAY. ``operation`` numbers
+    into ``operations``, which holds each distinct one once: two calls of the same number are interchangeable but for
+    their windows. ``rows`` are the rows of the calls in the history they came from.
+    """
+
+    invoked: Ints
+    returned: Ints
+    kind: Marks
+    operation: Codes
+    operations: tuple[Operation, ...]
+    rows: Ints
+
+    def __len__(self) -> int:
+        return len(self.invoked)
+
+    def pick(self, which: npt.NDArray[Any]) -> Problem:
+        """The same problem with these calls only (a mask, or numbers in rising order)."""
+        return Problem(
+            self.invoked[which],
+            self.returned[which],
+            self.kind[which],
+            self.operation[which],
+            self.operations,
+            self.rows[which],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search found out about one problem. ``valid`` is None if its budget ran out, and ``why`` says which.
+
+    ``order`` is the longest explanation found: numbers of calls of the problem, in an order that the model allows and
+    that respects their windows; if valid it has every call that must be in it. ``states`` are the model's states
+    after each of them. ``stuck`` is the position of the return that no order reaches (NEVER if there is none) and
+    ``unplaced`` the call that returned there. ``tried`` counts the configurations looked at.
+    """
+
+    valid: bool | None
+    order: tuple[int, ...] = ()
+    states: tuple[Hashable, ...] = ()
+    stuck: int = NEVER
+    unplaced: int = -1
+    tried: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A proof, by a quick algorithm, that a key has no order: the calls ``rows`` cannot all have happened.
+
+    ``rows`` is a part of the history from which every other call of the key can be taken away without making a wrong
+    history right or a right one wrong; it need not be the smallest. ``position`` is the entry at which the last
+    order was lost.
+    """
+
+    key: int
+    position: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a quick algorithm says of all keys at once: those proved wrong, and the numbers of those on which only a
+    search can decide. Every other key has an order."""
+
+    failures: tuple[Failure, ...] = ()
+    undecided: tuple[int, ...] = ()
+
+
+def problem(calls: Calls, model: Model, key: int) -> Problem:
+    """The calls of ``key`` that ``model`` answers for."""
+    rows = np.flatnonzero((calls.key == key) & calls.named(sorted(model.fs)))
+    known = calls.known[rows] == 1
+    columns: list[npt.NDArray[Any]] = [calls.f[rows], calls.known[rows], calls.argument[rows], calls.result[rows]]
+    if model.clients:
+        columns.append(calls.client[rows])
+    if len(calls.fence):
+        columns += [calls.fence[rows], calls.lease[rows], calls.good[rows]]
+    if model.timed:
+        columns += [calls.began[rows], calls.ended[rows]]
+    table = np.stack([column.astype(np.int64) for column in columns], axis=1)
+    _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    operations = tuple(_operation(calls, model, int(rows[i])) for i in first)
+    kind = np.where(known, MUST, MAY).astype(np.int8)
+    returned = np.where(known, calls.returned[rows], NEVER)
+    return Problem(calls.invoked[rows], returned, kind, which.reshape(-1).astype(np.int32), operations, rows)
+
+
+def _operation(calls: Calls, model: Model, row: int) -> Operation:
+    known = bool(calls.known[row])
+    return Operation(
+        f=calls.fs[calls.f[row]],
+        argument=calls.argument_of(row),
+        result=calls.result_of(row) if known else None,
+        known=known,
+        client=int(calls.client[row]) if model.clients else 0,
+        began=int(calls.began[row]) if model.timed else 0,
+        ended=int(calls.ended[row]) if model.timed else 0,
+    )

@@ -1,0 +1,88 @@
+"""Small histories for the tests of linearizability: written by hand, enumerated, or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from harness.history import SECOND
+from harness.history.calls import NEVER, NO_FENCE, NONE, Calls
+
+Entry = tuple[int, str, str] | tuple[int, str, str, Any] | tuple[int, str, str, Any, str]
+"""Process, type, f, value, key; processes are clients."""
+
+
+def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) -> Calls:
+    """The calls of ``entries``, a second apart; ``clients`` says which client a process belongs to (else its own).
+
+    What a file reader would make of them, without one: each value is kept, and grants are read as well.
+    """
+    rows: list[dict[str, Any]] = []
+    open_calls: dict[int, dict[str, Any]] = {}
+    values: list[Any] = []
+    fs: list[str] = []
+    keys: list[str] = []
+    count = 0
+    for position, (process, kind, f, *rest) in enumerate(entries):
+        value, key = rest[0] if rest else None, rest[1] if len(rest) > 1 else "k"
+        count += 1
+        if kind == "invoke":
+            row = {"f": _number(fs, f), "key": _number(keys, key), "process": process, "known": 0}
+            row |= {"client": (clients or {}).get(process, process), "invoked": position, "returned": NEVER}
+            row |= {"began": position * SECOND, "ended": NEVER, "argument": _value(values, value), "result": NONE}
+            row |= {"fence": NO_FENCE, "lease": NEVER, "good": NONE, "failed": False}
+            rows.append(row)
+            open_calls[process] = row
+            continue
+        row = open_calls.pop(process)
+        assert fs[row["f"]] == f, f"entry {position}"
+        row["failed"] = kind == "fail"
+        if kind == "ok":
+            row |= {"known": 1, "returned": position, "ended": position * SECOND, "result": _value(values, value)}
+            if isinstance(value, dict):
+                good = value.get("extended", value.get("valid"))
+                lease = value.get("valid_for")
+                row["fence"] = NO_FENCE if value.get("fence") is None else value["fence"]
+                row["lease"] = NEVER if lease is None else int(lease * SECOND)
+                row["good"] = NONE if good is None else int(good)
+    kept = [row for row in rows if not row["failed"]]
+    width = max([row["client"] for row in rows], default=-1) + 1
+    types = {"f": np.int32, "key": np.int32, "client": np.int32, "argument": np.int32, "result": np.int32}
+    types |= {"known": np.int8, "good": np.int8}
+    names = ("f", "key", "client", "process", "known", "invoked", "returned", "began", "ended")
+    names += ("argument", "result", "fence", "lease", "good")
+    columns = {name: np.array([row[name] for row in kept], dtype=types.get(name, np.int64)) for name in names}
+    return Calls(
+        fs=fs,
+        keys=keys,
+        clients=[f"c{number}" for number in range(width)],
+        values=values,
+        failed=len(rows) - len(kept),
+        entries=count,
+        **columns,
+    )
+
+
+def without_grants(found: Calls) -> Calls:
+    """As it is read for a model that wants values, or nothing."""
+    found.fence = found.lease = np.empty(0, dtype=np.int64)
+    found.good = np.empty(0, dtype=np.int8)
+    return found
+
+
+def _number(names: list[str], name: str) -> int:
+    if name not in names:
+        names.append(name)
+    return names.index(name)
+
+
+def _value(values: list[Any], value: Any) -> int:
+    if value is None:
+        return NONE
+    for number, known in enumerate(values):
+        if type(known) is type(value) and known == value:
+            return number
+    values.append(value)
+    return len(values) - 1
