@@ -49,11 +49,11 @@ def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) ->
                 row["good"] = NONE if good is None else int(good)
     kept = [row for row in rows if not row["failed"]]
     width = max([row["client"] for row in rows], default=-1) + 1
-    types = {"f": np.int32, "key": np.int32, "client": np.int32, "argument": np.int32, "result": np.int32}
+    types: dict[str, Any] = {"f": np.int32, "key": np.int32, "client": np.int32, "argument": np.int32, "result": np.int32}
     types |= {"known": np.int8, "good": np.int8}
-    names = ("f", "key", "client", "process", "known", "invoked", "returned", "began", "ended")
+    names: tuple[str, ...] = ("f", "key", "client", "process", "known", "invoked", "returned", "began", "ended")
     names += ("argument", "result", "fence", "lease", "good")
-    columns = {name: np.array([row[name] for row in kept], dtype=types.get(name, np.int64)) for name in names}
+    columns: dict[str, Any] = {name: np.array([row[name] for row in kept], dtype=types.get(name, np.int64)) for name in names}
     return Calls(
         fs=fs,
         keys=keys,
