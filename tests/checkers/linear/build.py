@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,13 @@ from harness.history.calls import NEVER, NO_FENCE, NONE, Calls
 
 Entry = tuple[int, str, str] | tuple[int, str, str, Any] | tuple[int, str, str, Any, str]
 """Process, type, f, value, key; processes are clients."""
+
+
+TYPES: Final[dict[str, Any]] = {
+    **dict.fromkeys(("f", "key", "client", "argument", "result"), np.int32),
+    **dict.fromkeys(("known", "good"), np.int8),
+    **dict.fromkeys(("process", "invoked", "returned", "began", "ended", "fence", "lease"), np.int64),
+}
 
 
 def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) -> Calls:
@@ -49,11 +56,7 @@ def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) ->
                 row["good"] = NONE if good is None else int(good)
     kept = [row for row in rows if not row["failed"]]
     width = max([row["client"] for row in rows], default=-1) + 1
-    types: dict[str, Any] = {"f": np.int32, "key": np.int32, "client": np.int32, "argument": np.int32, "result": np.int32}
-    types |= {"known": np.int8, "good": np.int8}
-    names: tuple[str, ...] = ("f", "key", "client", "process", "known", "invoked", "returned", "began", "ended")
-    names += ("argument", "result", "fence", "lease", "good")
-    columns: dict[str, Any] = {name: np.array([row[name] for row in kept], dtype=types.get(name, np.int64)) for name in names}
+    columns: dict[str, Any] = {name: np.array([row[name] for row in kept], dtype=TYPES[name]) for name in TYPES}
     return Calls(
         fs=fs,
         keys=keys,
