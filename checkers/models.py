@@ -25,14 +25,14 @@ LOCKING: Final = ACQUIRE | RELEASE
 @dataclass(frozen=True, slots=True)
 class Operation:
     """What a model sees of a call: the value it was invoked with, the value it returned (None if that is unknown),
-    whether it is known to have happened, and, for models that ask for them, the client's number and when the call
+    whether it is known to have happened, and, for models that ask for them, the client's name and when the call
     began and ended (ns; ``ended`` is NEVER if nothing came back)."""
 
     f: str
     argument: Any = None
     result: Any = None
     known: bool = True
-    client: int = 0
+    client: str = ""
     began: int = 0
     ended: int = NEVER
 
@@ -109,17 +109,17 @@ class OwnerMutex(Model):
     def initial(self) -> None:
         return None
 
-    def step(self, state: int | None, operation: Operation) -> int | Inconsistent | None:
+    def step(self, state: str | None, operation: Operation) -> str | Inconsistent | None:
         if operation.f in ACQUIRE:
-            return operation.client if state is None else Inconsistent(f"client {state} holds it")
+            return operation.client if state is None else Inconsistent(f"{state} holds it")
         return None if state == operation.client else _not_mine(state)
 
-    def describe(self, state: int | None) -> str:
+    def describe(self, state: str | None) -> str:
         return "free" if state is None else f"held by {state}"
 
 
-def _not_mine(owner: int | None) -> Inconsistent:
-    return Inconsistent("nobody holds it" if owner is None else f"client {owner} holds it")
+def _not_mine(owner: str | None) -> Inconsistent:
+    return Inconsistent("nobody holds it" if owner is None else f"{owner} holds it")
 
 
 class ReentrantMutex(Model):
@@ -134,14 +134,14 @@ class ReentrantMutex(Model):
         self.limit = limit
 
     @property
-    def initial(self) -> tuple[int | None, int]:
+    def initial(self) -> tuple[str | None, int]:
         return None, 0
 
-    def step(self, state: tuple[int | None, int], operation: Operation) -> tuple[int | None, int] | Inconsistent:
+    def step(self, state: tuple[str | None, int], operation: Operation) -> tuple[str | None, int] | Inconsistent:
         owner, depth = state
         if operation.f in ACQUIRE:
             if owner not in (None, operation.client):
-                return Inconsistent(f"client {owner} holds it")
+                return Inconsistent(f"{owner} holds it")
             if depth == self.limit:
                 return Inconsistent(f"its owner has acquired it {depth} times already")
             return operation.client, depth + 1
@@ -149,12 +149,12 @@ class ReentrantMutex(Model):
             return _not_mine(owner)
         return (owner, depth - 1) if depth > 1 else (None, 0)
 
-    def describe(self, state: tuple[int | None, int]) -> str:
+    def describe(self, state: tuple[str | None, int]) -> str:
         owner, depth = state
         return "free" if owner is None else f"held by {owner}" + (f", {depth} times" if depth > 1 else "")
 
 
-Fenced = tuple[int | None, int, int | None, int | None]
+Fenced = tuple[str | None, int, int | None, int | None]
 """Owner, depth, the token of this hold, the highest token so far."""
 
 
@@ -182,7 +182,7 @@ class ReentrantFencedMutex(Model):
             return (owner, depth - 1, token, highest) if depth > 1 else (None, 0, None, highest)
         fence: int | None = (operation.result or {}).get("fence")
         if owner not in (None, operation.client):
-            return Inconsistent(f"client {owner} holds it")
+            return Inconsistent(f"{owner} holds it")
         if depth == self.limit:
             return Inconsistent(f"its owner has acquired it {depth} times already")
         if fence is None:
@@ -261,44 +261,44 @@ class ReadWriteLock(Model):
     fs = LOCKING | {"acquire-read", "acquire-write", "release-read", "release-write"}
 
     @property
-    def initial(self) -> tuple[int | None, frozenset[int]]:
+    def initial(self) -> tuple[str | None, frozenset[str]]:
         return None, frozenset()
 
     def step(
-        self, state: tuple[int | None, frozenset[int]], operation: Operation
-    ) -> tuple[int | None, frozenset[int]] | Inconsistent:
+        self, state: tuple[str | None, frozenset[str]], operation: Operation
+    ) -> tuple[str | None, frozenset[str]] | Inconsistent:
         writer, readers = state
         me = operation.client
         if operation.f not in ACQUIRE and not operation.f.startswith("acquire"):
             return self._release(writer, readers, operation)
         if writer is not None:
-            return Inconsistent(f"client {writer} writes")
+            return Inconsistent(f"{writer} writes")
         if me in readers:
-            return Inconsistent(f"client {me} reads already")
+            return Inconsistent(f"{me} reads already")
         if shared(operation):
             return None, readers | {me}
         return (me, readers) if not readers else Inconsistent(f"{_names(readers)} read")
 
     @staticmethod
     def _release(
-        writer: int | None, readers: frozenset[int], operation: Operation
-    ) -> tuple[int | None, frozenset[int]] | Inconsistent:
+        writer: str | None, readers: frozenset[str], operation: Operation
+    ) -> tuple[str | None, frozenset[str]] | Inconsistent:
         me = operation.client
         if writer == me and operation.f != "release-read":
             return None, readers
         if me in readers and operation.f != "release-write":
             return writer, readers - {me}
-        return Inconsistent(f"client {me} does not hold it so")
+        return Inconsistent(f"{me} does not hold it so")
 
-    def describe(self, state: tuple[int | None, frozenset[int]]) -> str:
+    def describe(self, state: tuple[str | None, frozenset[str]]) -> str:
         writer, readers = state
         if writer is not None:
             return f"written by {writer}"
         return f"read by {_names(readers)}" if readers else "free"
 
 
-def _names(clients: frozenset[int]) -> str:
-    return ", ".join(str(client) for client in sorted(clients))
+def _names(clients: frozenset[str]) -> str:
+    return ", ".join(sorted(clients))
 
 
 class FifoLock(Model):
@@ -310,34 +310,34 @@ class FifoLock(Model):
     wants: ClassVar[Wants] = "nothing"
 
     @property
-    def initial(self) -> tuple[int | None, tuple[int, ...]]:
+    def initial(self) -> tuple[str | None, tuple[str, ...]]:
         return None, ()
 
     def step(
-        self, state: tuple[int | None, tuple[int, ...]], operation: Operation
-    ) -> tuple[int | None, tuple[int, ...]] | Inconsistent:
+        self, state: tuple[str | None, tuple[str, ...]], operation: Operation
+    ) -> tuple[str | None, tuple[str, ...]] | Inconsistent:
         owner, queue = state
         me = operation.client
         if operation.f == "enqueue":
-            return (owner, (*queue, me)) if me not in queue else Inconsistent(f"client {me} waits already")
+            return (owner, (*queue, me)) if me not in queue else Inconsistent(f"{me} waits already")
         if operation.f == "cancel":
             waits = me in queue
-            return (owner, tuple(c for c in queue if c != me)) if waits else Inconsistent(f"client {me} does not wait")
+            return (owner, tuple(c for c in queue if c != me)) if waits else Inconsistent(f"{me} does not wait")
         if operation.f in RELEASE:
             return (None, queue) if owner == me else _not_mine(owner)
         if owner is not None:
-            return Inconsistent(f"client {owner} holds it")
+            return Inconsistent(f"{owner} holds it")
         if queue and queue[0] != me:
-            return Inconsistent(f"client {queue[0]} is first in the queue")
+            return Inconsistent(f"{queue[0]} is first in the queue")
         return me, queue[1:]
 
-    def describe(self, state: tuple[int | None, tuple[int, ...]]) -> str:
+    def describe(self, state: tuple[str | None, tuple[str, ...]]) -> str:
         owner, queue = state
         held = "free" if owner is None else f"held by {owner}"
-        return held + (f", waiting {', '.join(map(str, queue))}" if queue else "")
+        return held + (f", waiting {', '.join(queue)}" if queue else "")
 
 
-Leased = tuple[int | None, int, int, int, frozenset[int]]
+Leased = tuple[str | None, int, int, int, frozenset[str]]
 """Holder, until when its lease lasts at least (ns), the lease (ns), the time by now (ns, at least), and whose leases
 have been ended by the grant to another before they released."""
 
@@ -408,9 +408,9 @@ class LeaseMutex(Model):
         return f"held by {holder}" + ("" if until == NEVER else f", promised until {until / SECOND:.3f} s")
 
 
-def _promised(holder: int, until: int) -> Inconsistent:
+def _promised(holder: str, until: int) -> Inconsistent:
     return Inconsistent(
-        f"client {holder} holds it" + ("" if until == NEVER else f" and was promised it until {until / SECOND:.3f} s")
+        f"{holder} holds it" + ("" if until == NEVER else f" and was promised it until {until / SECOND:.3f} s")
     )
 
 

@@ -122,7 +122,7 @@ def _operation(calls: Calls, model: Model, row: int) -> Operation:
         argument=calls.argument_of(row),
         result=calls.result_of(row) if known else None,
         known=known,
-        client=int(calls.client[row]) if model.clients else 0,
+        client=calls.clients[calls.client[row]] if model.clients else "",
         began=int(calls.began[row]) if model.timed else 0,
         ended=int(calls.ended[row]) if model.timed else 0,
     )
