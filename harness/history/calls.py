@@ -37,7 +37,8 @@ class Calls:
     ``invoked`` and ``returned`` are the positions of the two entries in the history, from 0 (in the order of time;
     NEVER if nothing came back or nobody knows what came of it), ``began`` and ``ended`` the same in nanoseconds.
     ``known`` is 1 for a call that surely happened and 0 for one that may have. ``f``, ``key`` and ``client`` are
-    numbers into the lists of names, each of which is there once; a client goes on under a new ``process`` number after an unknown outcome.
+    numbers into the lists of names, each of which is there once; a client goes on under a new ``process`` number
+    after an unknown outcome.
     ``argument`` and ``result`` are numbers into ``values`` (NONE: there is none, or values were not wanted).
     ``fence``, ``lease`` (ns; NEVER: none was promised) and ``good`` (1 if an extend or check said that the lock is
     still held, 0 if it said that it is lost, NONE otherwise) are those of answers; they are empty unless wanted.
