@@ -52,13 +52,14 @@ class Either:
 
 
 class Model:
-    """A sequential object. ``fs`` are the functions it answers for; calls of others are none of its business, except
+    """A sequential object, called ``name`` on the command line. ``fs`` are the functions it answers for; calls of others are none of its business, except
     those in ``refuses``, of which it would have to know what they do.
 
     ``clients`` and ``timed`` say whether it asks who called, and when. ``wants`` is what it reads of values. A
     parameter of the constructor can be set on the command line with ``--model-option``.
     """
 
+    name: ClassVar[str] = ""
     fs: ClassVar[frozenset[str]]
     refuses: ClassVar[frozenset[str]] = frozenset()
     clients: ClassVar[bool] = True
@@ -82,6 +83,7 @@ class Model:
 class Mutex(Model):
     """Held or free, whoever asks: any client may release what another one acquired. Knossos' ``mutex``."""
 
+    name = "mutex"
     fs = LOCKING
     clients = False
     wants: ClassVar[Wants] = "nothing"
@@ -102,6 +104,7 @@ class Mutex(Model):
 class OwnerMutex(Model):
     """Held by one client, who alone may release it and may not acquire it twice. State: the owner or None."""
 
+    name = "owner-mutex"
     fs = LOCKING
     wants: ClassVar[Wants] = "nothing"
 
@@ -125,6 +128,7 @@ def _not_mine(owner: str | None) -> Inconsistent:
 class ReentrantMutex(Model):
     """An owner may acquire again, up to ``limit`` times in all, and must release as often. State: owner, depth."""
 
+    name = "reentrant-mutex"
     fs = LOCKING
     wants: ClassVar[Wants] = "nothing"
 
@@ -162,6 +166,7 @@ class ReentrantFencedMutex(Model):
     """Every hold has a token, higher than all before; acquiring again gives the same one. A grant without a token
     (``fence`` null, or an outcome that is unknown) may have had any."""
 
+    name = "reentrant-fenced-mutex"
     fs = LOCKING
     wants: ClassVar[Wants] = "grants"
 
@@ -206,6 +211,8 @@ class ReentrantFencedMutex(Model):
 class FencedMutex(ReentrantFencedMutex):
     """A mutex with an owner, whose every grant has a token higher than all before."""
 
+    name = "fenced-mutex"
+
     def __init__(self) -> None:
         super().__init__(limit=1)
 
@@ -213,6 +220,7 @@ class FencedMutex(ReentrantFencedMutex):
 class Semaphore(Model):
     """``permits`` permits, whoever asks: any client may give back what another one took. State: how many are taken."""
 
+    name = "semaphore"
     fs = LOCKING
     clients = False
     wants: ClassVar[Wants] = "nothing"
@@ -258,6 +266,7 @@ class ReadWriteLock(Model):
     """Many readers or one writer. A client holds it once at most, and only it may release what it holds. State: the
     writer or None, and the readers."""
 
+    name = "rw-lock"
     fs = LOCKING | {"acquire-read", "acquire-write", "release-read", "release-write"}
 
     @property
@@ -306,6 +315,7 @@ class FifoLock(Model):
     of the queue, ``cancel`` leaves, ``release`` frees. An acquire by a client that is not in the queue joins it and is
     granted at once, so nobody may be waiting then. State: the owner or None, and the queue."""
 
+    name = "fifo-lock"
     fs = LOCKING | {"enqueue", "cancel"}
     wants: ClassVar[Wants] = "nothing"
 
@@ -353,6 +363,7 @@ class LeaseMutex(Model):
     follows an expiry cannot have happened before it.
     """
 
+    name = "lease-mutex"
     fs = LOCKING | {"extend", "check"}
     timed = True
     wants: ClassVar[Wants] = "grants"
@@ -425,6 +436,7 @@ class Register(Model):
     histories of ours, what is under ``value`` in them.
     """
 
+    name = "register"
     fs = frozenset({"read", "write"})
     refuses = frozenset({"cas", "take", "mark"})
     clients = False
@@ -457,6 +469,7 @@ class CasRegister(Register):
     """A register with compare-and-set: ``[old, new]`` writes ``new`` if the value is ``old``. One that found another
     value did not happen (its call failed)."""
 
+    name = "cas-register"
     fs = Register.fs | {"cas"}
     refuses = frozenset({"take", "mark"})
 
@@ -488,15 +501,6 @@ def frozen(value: Any) -> Hashable:
 
 
 MODELS: Final[dict[str, type[Model]]] = {
-    "mutex": Mutex,
-    "owner-mutex": OwnerMutex,
-    "reentrant-mutex": ReentrantMutex,
-    "fenced-mutex": FencedMutex,
-    "reentrant-fenced-mutex": ReentrantFencedMutex,
-    "semaphore": Semaphore,
-    "rw-lock": ReadWriteLock,
-    "fifo-lock": FifoLock,
-    "lease-mutex": LeaseMutex,
-    "register": Register,
-    "cas-register": CasRegister,
+    kind.name: kind for kind in list(globals().values()) if isinstance(kind, type) and getattr(kind, "name", "")
 }
+"""The models by the names that users type: every class above that has one."""
