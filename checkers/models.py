@@ -52,8 +52,10 @@ class Either:
 
 
 class Model:
-    """A sequential object, called ``name`` on the command line. ``fs`` are the functions it answers for; calls of others are none of its business, except
-    those in ``refuses``, of which it would have to know what they do.
+    """A sequential object, called ``name`` on the command line.
+
+    ``fs`` are the functions it answers for; calls of others are none of its business, except those in ``refuses``, of
+    which it would have to know what they do.
 
     ``clients`` and ``timed`` say whether it asks who called, and when. ``wants`` is what it reads of values. A
     parameter of the constructor can be set on the command line with ``--model-option``.
@@ -501,6 +503,9 @@ def frozen(value: Any) -> Hashable:
 
 
 MODELS: Final[dict[str, type[Model]]] = {
-    kind.name: kind for kind in list(globals().values()) if isinstance(kind, type) and getattr(kind, "name", "")
+    kind.name: kind
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, Model)
+    if kind.name
 }
 """The models by the names that users type: every class above that has one."""
