@@ -6,7 +6,7 @@ which goes on under a new process number when the outcome of a call is unknown.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history import NEMESIS, TYPES, History, HistoryError
+from harness.history.clients import Event, take_over
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -58,8 +59,7 @@ class View:
         self.key: Ints = np.fromiter(map(numbers.__getitem__, history.key), np.int64, self.length)
         self.keys = [key for key in numbers if key is not None]
         self.done = self._completions()
-        self.names: list[str] = []
-        self.client = self._clients()
+        self.names, self.client = self._clients()
         self.origin = history.origin
         self.end = int(self.time.max()) if self.length else 0
         self.settings: dict[str, Any] = next((op.value or {} for op in history.nemesis("start")), {})
@@ -84,16 +84,18 @@ class View:
         if len(strays):
             raise HistoryError(f"entry {strays[0]}: {self.fs[strays[0]]!r} completed but never invoked")
 
-    def _clients(self) -> Ints:
-        """A process that appears on a host takes over from one that ended there with an unknown outcome, if any."""
+    def _clients(self) -> tuple[list[str], Ints]:
+        """The names of the clients, and whose each entry is: see :func:`take_over`."""
         numbers, first, inverse = np.unique(self.process, return_index=True, return_inverse=True)
-        events = [(int(i), "begin", int(p)) for p, i in zip(numbers, first, strict=True) if p != NEMESIS]
+        node = self.node
+        begun = zip(first.tolist(), numbers.tolist(), strict=True)
+        events: list[Event] = [(i, "begin", p, node[i]) for i, p in begun if p != NEMESIS]
         retired = np.flatnonzero((self.type == INFO) & (self.f != READ) & (self.process != NEMESIS))
-        events += [(int(i), "retire", int(self.process[i])) for i in retired]
-        events += [(int(i), "crash", NEMESIS) for i in self.rows(CRASH)]
-        owner = _take_over(sorted(events), self.node, self.names)
+        events += [(i, "retire", int(self.process[i]), node[i]) for i in retired.tolist()]
+        events += [(i, "crash", NEMESIS, node[i]) for i in self.rows(CRASH).tolist()]
+        owner, names = take_over(sorted(events))
         table = np.array([owner.get(int(p), NONE) for p in numbers], dtype=np.int64)
-        return table[inverse] if self.length else np.zeros(0, dtype=np.int64)
+        return names, table[inverse] if self.length else np.zeros(0, dtype=np.int64)
 
     def rows(self, f: int, kind: int | None = None) -> Ints:
         """The indices of the entries with code ``f`` (and type ``kind``), in order."""
@@ -127,23 +129,6 @@ class View:
             "invoked": self.value[index],
             "returned": None if done == NONE else self.value[done],
         }
-
-
-def _take_over(events: list[tuple[int, str, int]], nodes: list[str | None], names: list[str]) -> dict[int, int]:
-    owner: dict[int, int] = {}
-    waiting: dict[str, deque[int]] = defaultdict(deque)
-    for index, what, process in events:
-        host = nodes[index] or f"process {process}"
-        if what == "crash":
-            waiting[host].clear()
-        elif what == "retire":
-            waiting[host].append(owner[process])
-        elif waiting[host]:
-            owner[process] = waiting[host].popleft()
-        else:
-            owner[process] = len(names)
-            names.append(host)
-    return owner
 
 
 _views: WeakKeyDictionary[History, View] = WeakKeyDictionary()

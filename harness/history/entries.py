@@ -1,0 +1,102 @@
+"""Entries by column, as the readers of files leave them.
+
+Entries of the nemesis keep their rows, so that a row is a position in the history, but are of process NONE.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import NEMESIS, TYPES, HistoryError
+from .calls import NONE, Codes, Ints, Marks
+
+INVOKE, OK, FAIL, INFO = range(len(TYPES))
+
+
+class Numbers(dict[Any, int]):
+    """Numbers for names as they come, from 0; what stands for no name has NONE."""
+
+    def __init__(self, nothing: Hashable = None) -> None:
+        super().__init__({nothing: NONE})
+
+    def __missing__(self, name: Any) -> int:
+        number = self[name] = len(self) - 1
+        return number
+
+    @property
+    def names(self) -> list[Any]:
+        return list(self)[1:]
+
+
+@dataclass(slots=True)
+class Block:
+    """Some entries one after the other. ``value`` is there only if values were wanted, and ``fence``, ``lease`` and
+    ``good``, which are those of :class:`Calls`, only if grants were. ``line`` is where in the file they are."""
+
+    time: Ints
+    process: Codes
+    kind: Marks
+    f: Codes
+    key: Codes
+    node: Codes
+    line: Ints
+    value: Codes | None = None
+    fence: Ints | None = None
+    lease: Ints | None = None
+    good: Marks | None = None
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def pick(self, rows: npt.NDArray[Any]) -> Block:
+        columns: dict[str, Any] = {}
+        for column in fields(self):
+            whole = getattr(self, column.name)
+            columns[column.name] = None if whole is None else whole[rows]
+        return Block(**columns)
+
+
+@dataclass(slots=True)
+class Entries:
+    """All entries of a history, in blocks, with the names that their columns number. ``named`` says which processes
+    (by number) are of which client, where the history itself does."""
+
+    source: str = "the history"
+    unit: str = "line"
+    fs: Numbers = field(default_factory=Numbers)
+    keys: Numbers = field(default_factory=Numbers)
+    nodes: Numbers = field(default_factory=Numbers)
+    processes: Numbers = field(default_factory=lambda: Numbers(NEMESIS))
+    named: dict[int, str] = field(default_factory=dict)
+    blocks: deque[Block] = field(default_factory=deque)
+    settings: dict[str, Any] | None = None
+    complete: bool = True
+
+    def fault(self, line: int, what: str) -> HistoryError:
+        return HistoryError(f"{self.source}, {self.unit} {line}: {what}")
+
+    def sort(self, by: list[Ints]) -> None:
+        """Put the entries into the order of ``by``, one column for each block; entries of one rank keep theirs."""
+        last = None
+        for column in by:
+            if len(column) and ((last is not None and column[0] < last) or (column[1:] < column[:-1]).any()):
+                break
+            last = column[-1] if len(column) else last
+        else:
+            return
+        whole = _joined(self.blocks)
+        self.blocks = deque([whole.pick(np.argsort(np.concatenate(by), kind="stable"))])
+
+
+def _joined(blocks: deque[Block]) -> Block:
+    columns: dict[str, Any] = {}
+    for column in fields(Block):
+        parts = [getattr(block, column.name) for block in blocks]
+        columns[column.name] = None if parts[0] is None else np.concatenate(parts)
+    return Block(**columns)

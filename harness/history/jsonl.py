@@ -1,0 +1,206 @@
+"""Histories of ours, as JSON lines, into columns.
+
+A block of lines is decoded at once into slim objects, which is the quickest way there is in Python; a block that
+cannot be, or that is not one entry a line, is decoded again line by line, to name the line at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+
+from . import SECOND, TYPES, HistoryError, OpType
+from .calls import NEVER, NO_FENCE, NONE, Ints, Marks, Wants
+from .entries import OK, Block, Entries, Numbers
+
+ANSWERS: Final = frozenset({"acquire", "lock", "extend", "check"})
+"""The functions whose answers are read for grants."""
+NULL: Final = msgspec.Raw(b"null")
+_KINDS: Final = {name: code for code, name in enumerate(TYPES)}
+
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Entry(msgspec.Struct, gc=False):
+    process: _Int64
+    type: OpType
+    f: str
+    time: _Int64
+    key: str | None = None
+    node: str | None = None
+
+
+class _Full(_Entry, gc=False):
+    value: msgspec.Raw = NULL
+
+
+class Grant(msgspec.Struct, gc=False):
+    """What is read of an answer to acquire, extend or check. ``valid_for`` in seconds."""
+
+    fence: int | None = None
+    valid_for: float | None = None
+    extended: bool | None = None
+    valid: bool | None = None
+
+
+class Values(Numbers):
+    """Every distinct value once, numbered by its text."""
+
+    def __init__(self) -> None:
+        super().__init__(b"null")
+        self.found: list[Any] = []
+
+    def __missing__(self, text: bytes) -> int:
+        self.found.append(frozen_lists(msgspec.json.decode(text)))
+        return super().__missing__(text)
+
+
+def frozen_lists(value: Any) -> Any:
+    """``value`` with its lists as tuples."""
+    if isinstance(value, list):
+        return tuple(map(frozen_lists, value))
+    if isinstance(value, dict):
+        return {key: frozen_lists(item) for key, item in value.items()}
+    return value
+
+
+class Reader:
+    """Takes in blocks of whole lines; ``values.found`` has the values of :class:`Calls`."""
+
+    def __init__(self, source: str, wants: Wants) -> None:
+        self.entries = Entries(source)
+        self.values = Values()
+        self._wants = wants
+        self._kind = _Entry if wants == "nothing" else _Full
+        self._decoder = msgspec.json.Decoder(self._kind)
+        self._line = 1
+
+    def read(self, blocks: Iterable[bytes]) -> Entries:
+        """All entries, in the order of time; clients in containers are heard one after the other, so a file may be a
+        little out of it."""
+        for text in blocks:
+            self._take(text)
+        self.entries.sort([block.time for block in self.entries.blocks])
+        return self.entries
+
+    def _take(self, text: bytes) -> None:
+        lines = text.count(b"\n")
+        first, self._line = self._line, self._line + lines
+        found: Sequence[Any] = ()
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            found = self._decoder.decode_lines(text)
+        if len(found) == lines:
+            self._add(found, np.arange(first, first + lines), text, first)
+        else:
+            self._take_by_line(text, first)
+
+    def _take_by_line(self, text: bytes, first: int) -> None:
+        found: list[Any] = []
+        numbers: list[int] = []
+        lines = text.split(b"\n")
+        for number, line in enumerate(lines, first):
+            if not line.strip():
+                continue
+            try:
+                entry = self._decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                cut = number == first + len(lines) - 1
+                if cut and number > 1:
+                    self.entries.complete = False
+                    break
+                raise self._malformed(number, line, error, cut=cut) from error
+            found.append(entry)
+            numbers.append(number)
+        self._add(found, np.array(numbers, dtype=np.int64), text, first)
+
+    def _malformed(self, number: int, line: bytes, error: Exception, *, cut: bool) -> HistoryError:
+        return self.entries.fault(
+            number,
+            f"expected one history entry as a JSON object, got {line[:60].decode(errors='replace').rstrip()!r}: {error}"
+            + ("; the file is cut off here" if cut else ""),
+        )
+
+    def _add(self, found: Sequence[Any], lines: Ints, text: bytes, first: int) -> None:
+        entries, count = self.entries, len(found)
+        if not count:
+            return
+        fs, keys, nodes, processes = entries.fs, entries.keys, entries.nodes, entries.processes
+        block = Block(
+            time=np.fromiter([entry.time for entry in found], np.int64, count),
+            process=np.fromiter([processes[entry.process] for entry in found], np.int32, count),
+            kind=np.fromiter([_KINDS[entry.type] for entry in found], np.int8, count),
+            f=np.fromiter([fs[entry.f] for entry in found], np.int32, count),
+            key=np.fromiter([keys[entry.key] for entry in found], np.int32, count),
+            node=np.fromiter([nodes[entry.node] for entry in found], np.int32, count),
+            line=lines,
+        )
+        entries.blocks.append(block)
+        if entries.settings is None:
+            self._find_settings(block, text, first)
+        if self._wants == "grants":
+            self._add_grants(block, [entry.value for entry in found])
+        elif self._wants == "values":
+            codes = self.values
+            texts = [bytes(entry.value) for entry in found]
+            block.value = np.fromiter([codes[text] for text in texts], np.int32, count)
+
+    def _find_settings(self, block: Block, text: bytes, first: int) -> None:
+        starts = np.flatnonzero((block.process == NONE) & (block.f == self.entries.fs.get("start", NONE)))
+        if len(starts):
+            after = int(block.line[starts[0]]) - first
+            value = msgspec.json.decode(text.split(b"\n", after + 1)[after]).get("value")
+            self.entries.settings = value if isinstance(value, dict) else {}
+
+    def _add_grants(self, block: Block, values: Sequence[msgspec.Raw]) -> None:
+        names = self.entries.fs
+        answers = [names[name] for name in ANSWERS if name in names]
+        rows = np.flatnonzero((block.kind == OK) & (block.process != NONE) & np.isin(block.f, answers))
+        found = self._grants([values[row] for row in rows.tolist()], block.line[rows])
+        block.fence = np.full(len(block), NO_FENCE)
+        block.lease = np.full(len(block), NEVER)
+        block.good = np.full(len(block), NONE, dtype=np.int8)
+        block.fence[rows], block.lease[rows], block.good[rows] = found
+
+    def _grants(self, values: Sequence[msgspec.Raw], lines: Ints) -> tuple[Ints, Ints, Marks]:
+        try:
+            return grant_columns(_GRANTS.decode_lines(b"\n".join(values)))
+        except (msgspec.MsgspecError, OverflowError):
+            for value, line in zip(values, lines.tolist(), strict=True):
+                try:
+                    grant_columns([_GRANTS.decode(value)])
+                except (msgspec.MsgspecError, OverflowError) as error:
+                    raise self.entries.fault(line, f"{WHOLE}, got {bytes(value)[:60].decode()}") from error
+            raise
+
+
+WHOLE: Final = "tokens of this model must be whole numbers (of at most 63 bits), and leases seconds"
+_GRANTS: Final = msgspec.json.Decoder(Grant | int | None)
+
+
+def grant_columns(grants: Sequence[Grant | int | None]) -> tuple[Ints, Ints, Marks]:
+    """``fence``, ``lease`` and ``good`` of :class:`Calls`, of these answers; a bare number is a token. Raises
+    OverflowError for a token that is too large."""
+    count = len(grants)
+    whole = [Grant(given) if given is None or isinstance(given, int) else given for given in grants]
+    fences = [NO_FENCE if grant.fence is None else grant.fence for grant in whole]
+    leases = [NEVER if grant.valid_for is None else _lease(grant.valid_for) for grant in whole]
+    goods = [_good(grant) for grant in whole]
+    return (
+        np.fromiter(fences, np.int64, count),
+        np.fromiter(leases, np.int64, count),
+        np.fromiter(goods, np.int8, count),
+    )
+
+
+def _lease(seconds: float) -> int:
+    return int(seconds * SECOND) if abs(seconds) * SECOND < NEVER else NEVER
+
+
+def _good(grant: Grant) -> int:
+    good = grant.valid if grant.extended is None else grant.extended
+    return NONE if good is None else int(good)
