@@ -1,0 +1,161 @@
+"""The general search: any model, any history. Depth first, just in time, with a memory of configurations seen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+import numpy as np
+
+from checkers.linearizability import kernel
+from checkers.linearizability.problem import MAY, Answer, Problem
+from checkers.linearizability.table import Several, Table, options
+from checkers.models import Model, Operation
+from harness.history.calls import Codes, Ints
+
+STEPS: Final = 20_000
+"""So many steps are made between two looks at the clock: some milliseconds."""
+ENTRIES: Final = 1024
+"""Room for so many configurations is there at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one search may take: seconds, and bytes for what it remembers. When the memory is full it goes on, slower,
+    without remembering more; when the time is over it gives up."""
+
+    seconds: float = 60.0
+    memory: int = 2**30
+
+
+def search(problem: Problem, model: Model, budget: Budget) -> Answer:
+    """Is there an order of the calls of ``problem`` that ``model`` allows and that respects their windows?
+
+    What the model raises (ValueError, if it does not understand a value) passes through.
+    """
+    return Searcher(model, problem.operations).search(problem, budget)
+
+
+class Searcher:
+    """Searches problems of the same operations; what the model said is remembered from one to the next."""
+
+    def __init__(self, model: Model, operations: Sequence[Operation]) -> None:
+        self._table = Table(model, operations)
+
+    def search(self, problem: Problem, budget: Budget) -> Answer:
+        """As :func:`search`; the operations of ``problem`` must be those of this searcher."""
+        begun = monotonic()
+        run = _Run(problem, self._table, budget.memory)
+        while True:
+            status = run.go_on()
+            if status == kernel.VALID:
+                return run.valid()
+            if status == kernel.INVALID:
+                return run.invalid()
+            if monotonic() - begun > budget.seconds:
+                return run.gave_up(f"the time for the search, {budget.seconds:g} s, ran out")
+            if status == kernel.ASK and self._table.memory > max(budget.memory, LEAST):
+                return run.gave_up(f"the memory for the model's states, {budget.memory / 2**20:g} MiB, ran out")
+
+
+LEAST: Final = 2**20
+"""The model's table may always have so many bytes."""
+
+
+class _Run:
+    """One search: the arrays, and what the loop asks for when it stops."""
+
+    def __init__(self, problem: Problem, table: Table, memory: int) -> None:
+        n = len(problem)
+        self._problem, self._memory, self._table = problem, memory, table
+        self._reg: Ints = np.zeros(kernel.REG, np.int64)
+        self._fixed: Codes = np.zeros((kernel.FIXED, n + 1), np.int32)
+        self._live: Codes = np.zeros((kernel.LIVE, n + 1), np.int32)
+        self._fixed[kernel.OPERATION, :n] = problem.operation
+        self._fixed[kernel.KIND, :n] = problem.kind
+        returns = n - int(np.count_nonzero(problem.kind == MAY))
+        by_return = np.argsort(problem.returned)[:returns]
+        self._reg[kernel.OPERATIONS] = len(problem.operations)
+        self._reg[kernel.WHOLE] = table.whole
+        self._reg[kernel.PHASE] = kernel.SETTLE
+        self._reg[kernel.BEST_LEVEL] = -1
+        width = kernel.prepare(problem.invoked, problem.returned, by_return, self._reg, self._fixed, self._live)
+        self._words: Ints = np.zeros(width, np.int64)
+        self._marks: Ints = np.zeros(len(problem.operations), np.int64)
+        self._slots: Codes = np.full(2 * ENTRIES, -1, np.int32)
+        self._entries: Ints = np.empty((ENTRIES, 1 + width), np.int64)
+        self._chain: Codes = np.empty(ENTRIES, np.int32)
+
+    def go_on(self) -> int:
+        """Some steps of the loop; gives back why it stopped, and has given it by then what it lacked."""
+        reg, table = self._reg, self._table
+        status = kernel.explore(
+            reg,
+            self._fixed,
+            self._live,
+            self._words,
+            self._marks,
+            table.still,
+            table.keys,
+            table.cells,
+            self._slots,
+            self._entries,
+            self._chain,
+            STEPS,
+        )
+        if status == kernel.ASK:
+            table.ask(int(reg[kernel.ASKED]), int(reg[kernel.ABOUT]))
+        elif status == kernel.GROW:
+            self._grow()
+        return status
+
+    def _grow(self) -> None:
+        """Twice the room for configurations, if there is memory for both the old and the new while one is copied."""
+        size = len(self._chain)
+        more = 2 * (self._entries.nbytes + self._chain.nbytes + self._slots.nbytes)
+        if more * 3 // 2 + self._table.memory > self._memory or size >= 2**30:
+            self._reg[kernel.FULL] = 1
+            return
+        entries: Ints = np.empty((2 * size, self._entries.shape[1]), np.int64)
+        entries[:size] = self._entries
+        self._entries, self._chain = entries, np.empty(2 * size, np.int32)
+        self._slots = np.full(4 * size, -1, np.int32)
+        kernel.rehash(self._slots, entries, self._chain, size, 1 + int(self._reg[kernel.FIRM]))
+
+    def valid(self) -> Answer:
+        length = int(self._reg[kernel.LENGTH])
+        order, states = self._told(self._live[kernel.ORDER, :length], self._live[kernel.STATES, :length])
+        return Answer(True, order, states, tried=int(self._reg[kernel.TRIED]))
+
+    def invalid(self) -> Answer:
+        call = int(self._fixed[kernel.RETURNING, self._reg[kernel.BEST_LEVEL]])
+        order, states = self._longest()
+        stuck = int(self._problem.returned[call])
+        return Answer(False, order, states, stuck, call, int(self._reg[kernel.TRIED]))
+
+    def gave_up(self, why: str) -> Answer:
+        tried = int(self._reg[kernel.TRIED])
+        order, states = self._longest()
+        return Answer(None, order, states, tried=tried, why=f"{why} after {tried:,} configurations")
+
+    def _longest(self) -> tuple[tuple[int, ...], tuple[Hashable, ...]]:
+        length = int(self._reg[kernel.BEST_LENGTH])
+        return self._told(self._live[kernel.BEST, :length], self._live[kernel.BEST_STATES, :length])
+
+    def _told(self, order: Codes, numbers: Codes) -> tuple[tuple[int, ...], tuple[Hashable, ...]]:
+        calls = tuple(order.tolist())
+        states = [self._table.states[number] for number in numbers.tolist()]
+        if any(isinstance(state, Several) for state in states):
+            states = self._one_of_each(calls, states)
+        return calls, tuple(states)
+
+    def _one_of_each(self, order: Sequence[int], states: Sequence[Hashable]) -> list[Hashable]:
+        """One way through sets of states, found from its end."""
+        chosen = [next(iter(options(states[-1])))]
+        for place in range(len(order) - 1, 0, -1):
+            operation = int(self._problem.operation[order[place]])
+            before = options(states[place - 1])
+            chosen.append(next(one for one in before if chosen[-1] in self._table.successors(one, operation)))
+        return chosen[::-1]

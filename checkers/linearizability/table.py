@@ -1,0 +1,119 @@
+"""A model as a table of numbers: which state follows from a state and an operation.
+
+States are numbered as they are met. Where a model leaves open which of several states follows (:class:`Either`), the
+state of the table is the set of all that are possible by then: a sequence of operations is possible exactly if that
+set does not become empty, so that the search needs to know nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from checkers.linearizability.kernel import INCONSISTENT, put
+from checkers.models import Either, Inconsistent, Model, Operation
+from harness.history.calls import Codes, Ints, Marks
+
+WHOLE_CELLS: Final = 4096
+"""A table of so many cells is filled before the search; of a bigger one what the search asks for."""
+STATE_BYTES: Final = 600
+"""What a state takes in memory, about: a tuple of a few numbers, and its places in a list and a dictionary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Any of these states, at least two, may be the one."""
+
+    states: frozenset[Hashable]
+
+
+class Table:
+    """``cells`` has the numbers of the states after, by state and operation, if ``whole``; otherwise it is a hash table
+    beside ``keys`` (state * 2**32 + operation) of those asked so far. ``still`` says of each operation whether it is
+    known that it never changes the state."""
+
+    def __init__(self, model: Model, operations: Sequence[Operation]) -> None:
+        self._model, self._operations = model, operations
+        self.states: list[Hashable] = [model.initial]
+        self._numbers: dict[Hashable, int] = {model.initial: 0}
+        self.keys: Ints = np.full(1, -1, np.int64)
+        rows = self._closure()
+        self.whole = rows is not None
+        self.still: Marks = np.zeros(len(operations), np.int8)
+        self.cells: Codes = np.zeros(1, np.int32)
+        if rows is not None and len(operations):
+            self.cells = np.array(rows, np.int32)
+            by_state = self.cells.reshape(-1, len(operations))
+            changed = (by_state != np.arange(len(by_state))[:, None]) & (by_state != INCONSISTENT)
+            self.still = (~changed.any(axis=0)).astype(np.int8)
+        elif rows is None:
+            self._asked = 0
+            self._grow(WHOLE_CELLS)
+
+    def _closure(self) -> list[int] | None:
+        """All rows one after the other, or None if they are too many."""
+        rows: list[int] = []
+        done = 0
+        while done < len(self.states):
+            if len(self.states) * len(self._operations) > WHOLE_CELLS:
+                return None
+            state = self.states[done]
+            rows += [self._after(state, operation) for operation in self._operations]
+            done += 1
+        return rows
+
+    def ask(self, state: int, operation: int) -> None:
+        """Add what the model says of one cell."""
+        if 2 * self._asked >= len(self.keys):
+            self._grow(2 * len(self.keys))
+        put(
+            self.keys, self.cells, state << 32 | operation, self._after(self.states[state], self._operations[operation])
+        )
+        self._asked += 1
+
+    def _grow(self, size: int) -> None:
+        keys, cells = self.keys, self.cells
+        self.keys, self.cells = np.full(size, -1, np.int64), np.zeros(size, np.int32)
+        used = np.flatnonzero(keys >= 0)
+        for key, after in zip(keys[used].tolist(), cells[used].tolist(), strict=True):
+            put(self.keys, self.cells, key, after)
+
+    @property
+    def memory(self) -> int:
+        """Bytes, about."""
+        return self.keys.nbytes + self.cells.nbytes + STATE_BYTES * len(self.states)
+
+    def _after(self, state: Any, operation: Operation) -> int:
+        found = self._united(state, operation) if isinstance(state, Several) else self._model.step(state, operation)
+        if isinstance(found, Inconsistent):
+            return INCONSISTENT
+        if isinstance(found, Either):
+            if not found.states:
+                return INCONSISTENT
+            found = next(iter(found.states)) if len(found.states) == 1 else Several(found.states)
+        number = self._numbers.get(found)
+        if number is None:
+            number = self._numbers[found] = len(self.states)
+            self.states.append(found)
+        return number
+
+    def _united(self, several: Several, operation: Operation) -> Either:
+        return Either(frozenset(after for state in several.states for after in self._each(state, operation)))
+
+    def _each(self, state: Hashable, operation: Operation) -> frozenset[Hashable]:
+        found = self._model.step(state, operation)
+        if isinstance(found, Inconsistent):
+            return frozenset()
+        return found.states if isinstance(found, Either) else frozenset((found,))
+
+    def successors(self, state: Hashable, operation: int) -> frozenset[Hashable]:
+        """The states of the model that one of them may lead to; none if the operation cannot have happened in it."""
+        return self._each(state, self._operations[operation])
+
+
+def options(state: Hashable) -> frozenset[Hashable]:
+    """The states of the model that a state of a table stands for."""
+    return state.states if isinstance(state, Several) else frozenset((state,))
