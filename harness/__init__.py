@@ -12,17 +12,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError
 
+    from .checking import Report, check
     from .plan import FaultSpec, Plan
     from .runs import Result, run
 
 _HOMES = {
     "run": "harness.runs",
     "Result": "harness.runs",
+    "check": "harness.checking",
+    "Report": "harness.checking",
     "Plan": "harness.plan",
     "FaultSpec": "harness.plan",
     **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "lock_impls.base"),
 }
-__all__ = ["Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Result", "run"]
+__all__ = [
+    "Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Report", "Result", "check", "run",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import checkers.catalogue
+from checkers.models import MODELS
 from lock_impls import catalogue
 from lock_impls.base import LockInfo, LockLookupError
 
@@ -49,6 +50,10 @@ def _checkers() -> list[tuple[str, str]]:
     return [(checker.name, _first_line(checker)) for checker in checkers.catalogue.all()]
 
 
+def _models() -> list[tuple[str, str]]:
+    return [(name, _first_line(model)) for name, model in MODELS.items()]
+
+
 def _kinds() -> list[tuple[str, str]]:
     return [(name, f"{kind.about}; {kind.nodes} unless told otherwise") for name, kind in sorted(kinds.KINDS.items())]
 
@@ -58,6 +63,7 @@ LISTS: dict[str, Callable[[], list[tuple[str, str]]]] = {
     "nemeses": _faults,
     "workloads": _workloads,
     "checkers": _checkers,
+    "models": _models,
     "kinds": _kinds,
 }
 

@@ -30,14 +30,19 @@ def kind_with(lock: str, topology: str) -> str:
 
 def lock_options(texts: Sequence[str] | None) -> dict[str, Any]:
     """``name=value`` texts as a lock's options; UsageError for any other."""
-    return dict(_option(text) for text in texts or ())
+    return named_options("lock-option", texts)
 
 
-def _option(text: str) -> tuple[str, Any]:
+def named_options(option: str, texts: Sequence[str] | None) -> dict[str, Any]:
+    """``name=value`` texts, as ``--option`` was given them; UsageError for any other."""
+    return dict(_option(option, text) for text in texts or ())
+
+
+def _option(option: str, text: str) -> tuple[str, Any]:
     """Name and value of ``NAME=VALUE``; what is no TOML value is text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError(f"lock-option: expected NAME=VALUE, got {text!r}")
+        raise UsageError(f"{option}: expected NAME=VALUE, got {text!r}")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

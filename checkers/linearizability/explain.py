@@ -1,0 +1,166 @@
+"""Why a history is not linearizable, in a sentence, as evidence, and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from checkers.base import Json, Violation
+from checkers.linearizability.core import Core
+from checkers.linearizability.picture import Bar, Picture
+from checkers.linearizability.problem import MUST, Answer, Problem
+from checkers.models import Inconsistent, Model, Operation
+from harness.history.calls import NEVER, Calls
+
+SHOWN: Final = 120
+"""Calls in a picture, besides those of the smallest wrong part."""
+LISTED: Final = 8
+"""Calls that a sentence lists at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A key that is not linearizable: the search's answer, and the smallest wrong part if it was looked for."""
+
+    key: int
+    problem: Problem
+    answer: Answer
+    core: Core | None = None
+
+    @property
+    def calls(self) -> tuple[int, ...]:
+        """The calls to show: those of the smallest part, or the one that no order reaches."""
+        return self.core.calls if self.core else (self.answer.unplaced,)
+
+
+def violation(calls: Calls, model: Model, finding: Finding) -> Violation:
+    """The evidence; ``involved`` are the calls of the smallest wrong part."""
+    rows = [int(finding.problem.rows[call]) for call in finding.calls]
+    stuck = int(finding.problem.rows[finding.answer.unplaced])
+    return Violation(
+        "not-linearizable",
+        calls.keys[finding.key] or None,
+        sentence(calls, model, finding),
+        int(calls.began[rows].min()),
+        int(calls.ended[stuck]),
+        tuple(_json(calls, row) for row in rows),
+    )
+
+
+def sentence(calls: Calls, model: Model, finding: Finding) -> str:
+    """At which call every order ends and why, and which calls cannot all have happened."""
+    part, answer = finding.problem, finding.answer
+    name = calls.keys[finding.key]
+    on = f" on {name}" if name else ""
+    last = _call(calls, part, answer.unplaced)
+    end = f"no order of the calls{on} gets past entry {answer.stuck}, where {last} returned"
+    why = _why(model, part, answer)
+    end += f": {why}" if why else ""
+    if finding.core is None:
+        return end
+    return f"{end}. {_together(calls, finding.core, part)}"
+
+
+def _together(calls: Calls, found: Core, part: Problem) -> str:
+    count = len(found.calls)
+    if count == 1:
+        return "Nothing that the other calls may have done allows that"
+    listed = [f"{_call(calls, part, call)} ({_entries(part, call)})" for call in found.calls[:LISTED]]
+    if count > LISTED:
+        listed.append(f"and {count - LISTED} more")
+    fewest = ", and no smaller number of calls shows it" if found.smallest else ""
+    return f"These {count} calls cannot all have happened, whatever the others did{fewest}: {'; '.join(listed)}"
+
+
+def _why(model: Model, part: Problem, answer: Answer) -> str:
+    """What the model says to the call that is stuck, in the state in which the longest order ends."""
+    state = answer.states[-1] if answer.states else model.initial
+    found = model.step(state, part.operations[part.operation[answer.unplaced]])
+    return found.why if isinstance(found, Inconsistent) else ""
+
+
+def _call(calls: Calls, part: Problem, call: int) -> str:
+    row = int(part.rows[call])
+    return f"{calls.clients[calls.client[row]]}'s {label(part.operations[part.operation[call]])}"
+
+
+def _entries(part: Problem, call: int) -> str:
+    begin, end = int(part.invoked[call]), int(part.returned[call])
+    return f"from entry {begin} on" if end == NEVER else f"entries {begin} to {end}"
+
+
+def label(operation: Operation) -> str:
+    """What a call did, in a few words: ``acquire → token 7``, ``cas [0, 3]``, ``read → 2``."""
+    argument = "" if operation.f == "acquire" else _value(operation.argument)
+    result = _value(operation.result) if operation.f != "write" else ""
+    if operation.f == "read" and operation.known and not result:
+        result = "nil"
+    done = f" → {result}" if result else ""
+    return operation.f + (f" {argument}" if argument else "") + (done if operation.known else ", outcome unknown")
+
+
+WORDS: Final = {"fence": "token", "valid_for": "valid for"}
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        if "value" in value:
+            return str(value["value"])
+        items = [f"{WORDS.get(key, key)} {item}" for key, item in value.items() if item is not None]
+        return ", ".join(items)
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _json(calls: Calls, row: int) -> Json:
+    known = bool(calls.known[row])
+    ended = int(calls.ended[row])
+    return {
+        "f": calls.fs[calls.f[row]],
+        "key": calls.keys[calls.key[row]] or None,
+        "client": calls.clients[calls.client[row]],
+        "process": int(calls.process[row]),
+        "indices": [int(calls.invoked[row])] + ([int(calls.returned[row])] if known else []),
+        "outcome": "ok" if known else "info",
+        "from_ns": int(calls.began[row]),
+        "until_ns": None if ended == NEVER else ended,
+        "invoked": calls.argument_of(row),
+        "returned": calls.result_of(row) if known else None,
+    }
+
+
+def picture(calls: Calls, model: Model, name: str, finding: Finding, file: str = "") -> Picture:
+    """The calls that led to the return that no order reaches; of many, the last, and those of the smallest part."""
+    part, answer = finding.problem, finding.answer
+    place = {call: number for number, call in enumerate(answer.order, 1)}
+    before = np.flatnonzero(part.invoked < answer.stuck).tolist()
+    before.sort(key=lambda call: min(int(part.returned[call]), answer.stuck))
+    shown = sorted({*before[-SHOWN:], *finding.calls})
+    first = min((place[call] for call in shown if call in place), default=1)
+    initial = model.initial if first == 1 else answer.states[first - 2]
+    bars = tuple(_bar(calls, model, finding, call, place.get(call, 0)) for call in shown)
+    key = calls.keys[finding.key]
+    said = sentence(calls, model, finding)
+    return Picture(file, name, key, said, model.describe(initial), bars, left_out=len(before) - len(shown))
+
+
+def _bar(calls: Calls, model: Model, finding: Finding, call: int, place: int) -> Bar:
+    part, answer = finding.problem, finding.answer
+    row = int(part.rows[call])
+    return Bar(
+        client=calls.clients[calls.client[row]],
+        label=label(part.operations[part.operation[call]]),
+        invoked=int(part.invoked[call]),
+        returned=int(part.returned[call]),
+        began=int(calls.began[row]),
+        ended=int(calls.ended[row]),
+        known=bool(part.kind[call] == MUST),
+        place=place,
+        state=model.describe(answer.states[place - 1]) if place else "",
+        core=finding.core is not None and call in finding.core.calls,
+        stuck=call == answer.unplaced,
+    )
