@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -156,8 +157,13 @@ def test_an_order_that_contradicts_its_windows_still_rises() -> None:
     assert all(a < b for a, b in pairwise(points))
 
 
+@cache
+def rendered(picture: Picture) -> str:
+    return render(picture)
+
+
 def svg(picture: Picture) -> ElementTree.Element:
-    page = render(picture)
+    page = rendered(picture)
     begin = page.index('<svg class="calls"')
     return ElementTree.fromstring(page[begin : page.index("</svg>", begin) + 6])
 
@@ -239,16 +245,16 @@ def test_without_a_line_every_known_call_without_a_place_is_wrong() -> None:
 
 
 def test_what_is_wrong_by_itself_is_not_pale_and_has_a_table() -> None:
-    root, page = svg(double_hold()), render(double_hold())
+    root, page = svg(double_hold()), rendered(double_hold())
     bold = [one.get("id") for one in root.iter("g") if one.get("id") and "faded" not in one.get("class", "")]
     assert bold == ["call-1", "call-14"]
     assert "These 2 calls cannot both have happened" in page
     assert not having(svg(large()), "faded")
-    assert 'id="core"' not in render(large())
+    assert 'id="core"' not in rendered(large())
 
 
 def test_states_and_calls_are_in_tables_too(picture: Picture) -> None:
-    page = render(picture)
+    page = rendered(picture)
     order = page[page.index('<h2 id="order">') :]
     assert f"<td>{picture.initial}</td>" in order
     assert order.count('href="#call-') == len(picture.bars)
