@@ -134,10 +134,12 @@ def _json(calls: Calls, row: int) -> Json:
 
 
 def picture(calls: Calls, model: Model, name: str, finding: Finding, file: str = "") -> Picture:
-    """The calls that led to the return that no order reaches; of many, the last, and those of the smallest part."""
+    """The calls that led to the return that no order reaches; of many, the last, and those of the smallest part. Of
+    calls that never returned only those that the order makes use of."""
     part, answer = finding.problem, finding.answer
     place = {call: number for number, call in enumerate(answer.order, 1)}
-    before = np.flatnonzero(part.invoked < answer.stuck).tolist()
+    open_ended = (part.returned == NEVER) & ~np.isin(np.arange(len(part)), [*place, *finding.calls])
+    before = np.flatnonzero((part.invoked < answer.stuck) & ~open_ended).tolist()
     before.sort(key=lambda call: min(int(part.returned[call]), answer.stuck))
     shown = sorted({*before[-SHOWN:], *finding.calls})
     first = min((place[call] for call in shown if call in place), default=1)
@@ -145,7 +147,9 @@ def picture(calls: Calls, model: Model, name: str, finding: Finding, file: str =
     bars = tuple(_bar(calls, model, finding, call, place.get(call, 0)) for call in shown)
     key = calls.keys[finding.key]
     said = sentence(calls, model, finding)
-    return Picture(file, name, key, said, model.describe(initial), bars, left_out=len(before) - len(shown))
+    left_out = int((part.invoked < answer.stuck).sum()) - len(shown)
+    smallest = finding.core is not None and finding.core.smallest
+    return Picture(file, name, key, said, model.describe(initial), bars, left_out, smallest)
 
 
 def _bar(calls: Calls, model: Model, finding: Finding, call: int, place: int) -> Bar:
@@ -156,8 +160,8 @@ def _bar(calls: Calls, model: Model, finding: Finding, call: int, place: int) ->
         label=label(part.operations[part.operation[call]]),
         invoked=int(part.invoked[call]),
         returned=int(part.returned[call]),
-        began=int(calls.began[row]),
-        ended=int(calls.ended[row]),
+        began=int(calls.began[row]) - calls.origin,
+        ended=NEVER if calls.ended[row] == NEVER else int(calls.ended[row]) - calls.origin,
         known=bool(part.kind[call] == MUST),
         place=place,
         state=model.describe(answer.states[place - 1]) if place else "",

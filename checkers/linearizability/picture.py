@@ -11,7 +11,8 @@ from harness.history.calls import NEVER
 @dataclass(frozen=True, slots=True)
 class Bar:
     """A call. ``label`` is what it did, such as ``acquire → fence 7``; ``invoked`` and ``returned`` are positions in
-    the history, ``began`` and ``ended`` ns (NEVER: nothing is known to have come back; -1: the history has no times).
+    the history, ``began`` and ``ended`` ns since the first entry (NEVER: nothing is known to have come back; -1:
+    the history has no times).
 
     ``place`` is its number in the order, from 1 (0: it has none), and ``state`` what the lock was then. ``core`` marks
     those of the smallest part of the history that is still wrong; ``stuck`` the one whose return no order reaches.
@@ -38,7 +39,8 @@ class Bar:
 @dataclass(frozen=True, slots=True)
 class Picture:
     """One key of a history that is not linearizable, around the place where it goes wrong. ``initial`` is the state
-    before the first bar, ``left_out`` the number of calls of this key that are not shown."""
+    before the first bar, ``left_out`` the number of calls of this key that are not shown. ``smallest``: it is known that
+    no part smaller than the bars of the core is wrong."""
 
     file: str
     model: str
@@ -47,3 +49,4 @@ class Picture:
     initial: str
     bars: tuple[Bar, ...]
     left_out: int = 0
+    smallest: bool = True

@@ -64,6 +64,8 @@ class Calls:
     values: list[Any] = field(default_factory=list)
     failed: int = 0
     entries: int = 0
+    origin: int = 0
+    """The time of the first entry, ns: reports count from here."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The value of the ``start`` entry of a history of ours."""
     complete: bool = True

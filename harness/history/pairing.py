@@ -24,6 +24,7 @@ def paired(entries: Entries) -> Calls:
     rows = _Rows(grants=bool(entries.blocks) and entries.blocks[0].fence is not None)
     clients = _Clients(entries)
     opened = np.full(len(entries.processes), NONE, dtype=np.int64)
+    origin = int(entries.blocks[0].time[0]) if entries.blocks else 0
     position = 0
     while entries.blocks:
         block = entries.blocks.popleft()
@@ -45,6 +46,7 @@ def paired(entries: Entries) -> Calls:
         client=client[rows.process],
         failed=failed,
         entries=position,
+        origin=origin,
         settings=entries.settings or {},
         complete=entries.complete,
         **columns,

@@ -1,0 +1,138 @@
+"""The front: which algorithm answers, what is said of keys, budgets and values."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from checkers.linearizability import check as front
+from checkers.linearizability.check import ModelError, check
+from checkers.linearizability.problem import Failure, Outcome
+from checkers.linearizability.search import Budget
+from checkers.models import (
+    CasRegister,
+    FencedMutex,
+    FifoLock,
+    Inconsistent,
+    LeaseMutex,
+    Model,
+    Mutex,
+    Operation,
+    OwnerMutex,
+    ReadWriteLock,
+    ReentrantFencedMutex,
+    ReentrantMutex,
+    Register,
+    Semaphore,
+)
+from harness.history.calls import Calls
+from tests.checkers.linear.build import Entry, calls, without_grants
+from tests.checkers.linear.draw import drawn, lock_call, register_call, seeds
+
+DOUBLE: list[Entry] = [(0, "invoke", "acquire"), (0, "ok", "acquire"), (1, "invoke", "acquire"), (1, "ok", "acquire")]
+LOCKS: list[Model] = [
+    Mutex(), OwnerMutex(), ReentrantMutex(2), FencedMutex(), ReentrantFencedMutex(2), Semaphore(2), ReadWriteLock(),
+    LeaseMutex(), FifoLock(),
+]  # fmt: skip
+
+
+def grant_call(random_: random.Random) -> tuple[str, Any, Any]:
+    if random_.random() < 0.5:
+        return "release", None, None
+    return "acquire", None, {"fence": random_.choice((None, 1, 2)), "valid_for": random_.choice((None, 0.5, 1.5))}
+
+
+@pytest.mark.parametrize("model", LOCKS, ids=lambda model: model.name)
+def test_quick_and_searched_say_the_same(model: Model) -> None:
+    grants = model.wants == "grants"
+    wrong = 0
+    for seed in seeds(40):
+        history = drawn(seed, grant_call if grants else lock_call, clients=3, count=6, unknown=0.15)
+        if not grants:
+            history = without_grants(history)
+        quick, searched = check(history, model), check(history, model, quick=False)
+        assert quick.verdict.valid is searched.verdict.valid
+        assert quick.verdict.valid is not None
+        wrong += quick.verdict.valid is False
+    assert 0 < wrong < 40
+
+
+def two_keys() -> Calls:
+    return without_grants(
+        calls([*((p, t, f, None, "a") for p, t, f in DOUBLE[:2]), *((p, t, f, None, "b") for p, t, f in DOUBLE)])
+    )
+
+
+def test_each_key_by_itself() -> None:
+    found = check(two_keys(), OwnerMutex(), name="owner-mutex").verdict
+    assert found.valid is False
+    assert found.evidence[0].key == "b"
+    assert found.stats["keys"] == 2
+    assert found.stats["violations"] == 1
+    again = check(two_keys(), OwnerMutex(), workers=2, quick=False).verdict
+    assert again.evidence == found.evidence
+
+
+def test_a_budget_that_runs_out_is_unknown_and_says_how_far_it_came() -> None:
+    """Twenty writes at once, all of unknown order, and a read that none explains: too much for no time."""
+    entries: list[Entry] = [(p, "invoke", "write", p) for p in range(20)]
+    entries += [(p, "ok", "write", p) for p in range(20)]
+    entries += [(0, "invoke", "read"), (0, "ok", "read", 99)]
+    found = check(without_grants(calls(entries)), Register(), budget=Budget(0.0, 2**20)).verdict
+    assert found.valid is None
+    assert "ran out" in found.explanation
+    assert "configurations" in found.explanation
+
+
+def test_calls_that_the_model_knows_nothing_of() -> None:
+    entries: list[Entry] = [(0, "invoke", "write", 1), (0, "ok", "write", 1)]
+    history = without_grants(calls(entries))
+    nothing = check(history, Mutex(), name="mutex").verdict
+    assert nothing.valid is None
+    assert "nothing to check" in nothing.explanation
+    with pytest.raises(ModelError, match="does not know what cas does"):
+        check(without_grants(calls([(0, "invoke", "cas", (1, 2)), (0, "ok", "cas", (1, 2))])), Register())
+    with pytest.raises(ModelError, match=r"the value of a cas is \[old, new\], got 5"):
+        check(without_grants(calls([(0, "invoke", "cas", 5), (0, "ok", "cas", 5)])), CasRegister())
+    with pytest.raises(ModelError, match="not for 'append'"):
+        check(without_grants(calls([(0, "invoke", "acquire", "append"), (0, "ok", "acquire")])), ReadWriteLock())
+
+
+def test_two_algorithms_that_disagree_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick algorithm that sees a failure where there is none is not believed."""
+    history = without_grants(calls(DOUBLE[:2]))
+    monkeypatch.setattr(front, "_quick", lambda model: lambda calls: Outcome((Failure(0, 1, (0,)),)))
+    with pytest.raises(AssertionError, match="disagree"):
+        check(history, OwnerMutex())
+
+
+def test_a_derived_model_is_searched() -> None:
+    """It may mean something else than the one it is derived from, which has an algorithm of its own."""
+
+    class Anything(OwnerMutex):
+        def step(self, state: str | None, operation: Operation) -> str | Inconsistent | None:
+            return state
+
+    found = check(without_grants(calls(DOUBLE)), Anything())
+    assert found.verdict.valid is True
+    assert not found.quick
+
+
+def test_the_picture_has_the_order_and_the_core() -> None:
+    found = check(without_grants(calls(DOUBLE)), OwnerMutex(), name="owner-mutex")
+    (picture,) = found.pictures
+    assert [(bar.client, bar.place, bar.core, bar.stuck) for bar in picture.bars] == [
+        ("c0", 1, True, False),
+        ("c1", 0, True, True),
+    ]
+    assert picture.initial == "free"
+    assert picture.bars[0].state == "held by c0"
+    assert not check(without_grants(calls(DOUBLE[:2])), OwnerMutex()).pictures
+
+
+def test_the_same_history_is_explained_in_the_same_words() -> None:
+    histories = [without_grants(drawn(seed, register_call, count=8)) for seed in seeds(10)]
+    once, twice = ([check(history, CasRegister()).verdict for history in histories] for _ in range(2))
+    assert once == twice

@@ -1,0 +1,163 @@
+"""``harness check`` and ``harness export``: what users type, and what they get."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from harness import FaultSpec, Plan, run
+from harness.cli import main
+from harness.history import History, Op
+
+GOOD = """{:process 0, :type :invoke, :f :acquire, :value nil}
+{:process 0, :type :ok, :f :acquire, :value nil}
+{:process 0, :type :invoke, :f :release, :value nil}
+{:process 0, :type :ok, :f :release, :value nil}
+"""
+BAD = """{:process 0, :type :invoke, :f :acquire, :value nil}
+{:process 0, :type :ok, :f :acquire, :value nil}
+{:process 1, :type :invoke, :f :acquire, :value nil}
+{:process 1, :type :ok, :f :acquire, :value nil}
+"""
+MODEL = """
+from checkers.models import Inconsistent, Model
+
+class Counter(Model):
+    fs = frozenset({"add"})
+    clients = False
+
+    def __init__(self, start=0):
+        self.start = start
+
+    @property
+    def initial(self):
+        return self.start
+
+    def step(self, state, operation):
+        after = state + operation.argument
+        if operation.known and operation.result != after:
+            return Inconsistent(f"the sum is {after}")
+        return after
+
+class Nothing:
+    pass
+"""
+
+
+def typed(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(ended.value.code or 0)
+
+
+def test_exit_status_and_what_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = tmp_path / "good.edn", tmp_path / "bad.edn.gz"
+    good.write_text(GOOD)
+    bad.write_bytes(gzip.compress(BAD.encode()))
+    assert typed("check", good, "--model", "mutex") == 0
+    assert "VALID: mutex" in capsys.readouterr().out
+    picture = tmp_path / "why.html"
+    assert typed("check", bad, "--model", "owner-mutex", "--html", picture) == 1
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "VIOLATION: owner-mutex" in said
+    assert "gets past entry 3, where process 1's acquire returned: process 0 holds it" in said
+    assert "process 1" in picture.read_text()
+    assert typed("check", good, "--model", "mutex", "--quiet") == 0
+    assert capsys.readouterr().out == "VALID\n"
+
+
+def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.edn"
+    bad.write_text(BAD)
+    assert typed("check", bad, "--model", "mutex", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["valid"] is False
+    assert document["algorithm"] == "quick"
+    assert [call["indices"] for call in document["evidence"][0]["involved"]] == [[0, 1], [2, 3]]
+    assert set(document["seconds"]) == {"reading", "checking"}
+
+
+def test_a_model_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "counter_model.py").write_text(MODEL)
+    adds = tmp_path / "adds.edn"
+    adds.write_text(
+        "{:process 0, :type :invoke, :f :add, :value 2}\n{:process 0, :type :ok, :f :add, :value 2}\n"
+        "{:process 1, :type :invoke, :f :add, :value 3}\n{:process 1, :type :ok, :f :add, :value 5}\n"
+    )
+    assert typed("check", adds, "--model", "counter_model:Counter") == 0
+    assert typed("check", adds, "--model", "counter_model:Counter", "--model-option", "start=1") == 1
+    assert "the sum is 3" in " ".join(capsys.readouterr().out.split())
+    for wrong, said in (
+        ("counter_model:Nothing", "it has no 'initial'"),
+        ("counter_model:Absent", "has no 'Absent'"),
+        ("no_such_module:Model", "no_such_module"),
+    ):
+        assert typed("check", adds, "--model", wrong) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("good.edn", "--model", "mutx"), "did you mean mutex"),
+        (("good.edn", "--model", "semaphore"), "needs --model-option permits=..."),
+        (("good.edn", "--model", "semaphore", "--model-option", "permits=0"), "permits must be at least 1"),
+        (("good.edn", "--model", "semaphore", "--model-option", "permit=1"), "did you mean permits"),
+        (("good.edn", "--model", "mutex", "--model-option", "x=1"), "has no options"),
+        (("good.edn", "--model", "mutex", "--key", "k7"), "unknown key 'k7'"),
+        (("good.edn", "--model", "mutex", "--keyed", "maybe"), "keyed must be auto, yes or no"),
+        (("good.edn", "--model", "mutex", "--budget", "soon"), "budget"),
+        (("good.edn", "--model", "mutex", "--memory", "much"), "expected a size such as 512M"),
+        (("absent.edn", "--model", "mutex"), "absent.edn"),
+        (("good.txt", "--model", "mutex"), ".jsonl, .edn"),
+        (("cas.edn", "--model", "register"), "does not know what cas does"),
+        (("torn.edn", "--model", "mutex"), "torn.edn, line 2"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "good.edn").write_text(GOOD)
+    (tmp_path / "good.txt").write_text(GOOD)
+    (tmp_path / "cas.edn").write_text(GOOD.replace(":acquire", ":cas"))
+    (tmp_path / "torn.edn").write_text(GOOD.replace(":ok", ":fine", 1))
+    assert typed("check", tmp_path / arguments[0], *arguments[1:]) == 2
+    err = capsys.readouterr().err.strip()
+    assert said in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty.edn"
+    empty.write_text("")
+    assert typed("check", empty, "--model", "mutex") == 3
+    cut = tmp_path / "cut.jsonl"
+    ops = [Op(0, 1, 1, 0, "invoke", "acquire", "k0"), Op(1, 2, 2, 0, "ok", "acquire", "k0")]
+    History(ops).save(cut)
+    whole = cut.read_text()
+    cut.write_text(whole + whole[:40])
+    assert typed("check", cut, "--model", "mutex") == 3
+    assert "cut off" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two holders after a pause: wrong for a mutex, and in order for a lease. Exported, it says the same."""
+    pause = FaultSpec("client-pause", on="acquire", client=0, for_=3.0)
+    plan = Plan(lock="redis-token", time_limit=8.0, ttl=1.0, hold=0.5, clients=3, faults=(pause,))
+    folder = run(plan, store=tmp_path).folder
+    assert folder is not None
+    assert typed("check", folder, "--model", "owner-mutex") == 1
+    assert typed("check", folder, "--model", "lease-mutex") == 0
+    assert typed("export", folder, tmp_path / "out.edn") == 0
+    assert typed("check", tmp_path / "out.edn", "--model", "owner-mutex") == 1
+    assert typed("check", tmp_path / "out.edn", "--model", "lease-mutex") == 0
+    assert typed("export", folder, tmp_path / "out.txt") == 2
+    capsys.readouterr()
