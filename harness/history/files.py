@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Final, Literal, cast
+from typing import IO, Final, cast
 
 from . import HistoryError
 from .calls import Calls, Wants
+from .edn_history import read_edn
+from .edn_values import Keyed
 from .jsonl import Reader
 from .pairing import paired
 
@@ -16,7 +18,6 @@ BLOCK: Final = 4 << 20
 """Bytes that are read at a time."""
 SUFFIXES: Final = (".jsonl", ".edn", ".jsonl.gz", ".edn.gz")
 Progress = Callable[[int, int], None]
-Keyed = Literal["auto", "yes", "no"]
 
 
 def read_calls(
@@ -33,6 +34,8 @@ def read_calls(
         raise HistoryError(f"{path}: the name of a history ends in one of {', '.join(SUFFIXES)}")
     blocks = _blocks(path, block, progress)
     try:
+        if kind == [".edn"]:
+            return read_edn(str(path), blocks, wants, keyed)
         reader = Reader(str(path), wants)
         calls = paired(reader.read(blocks))
         calls.values = reader.values.found

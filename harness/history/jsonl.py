@@ -13,12 +13,11 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 
-from . import SECOND, TYPES, HistoryError, OpType
+from . import TYPES, HistoryError, OpType
 from .calls import NEVER, NO_FENCE, NONE, Ints, Marks, Wants
 from .entries import OK, Block, Entries, Numbers
+from .grants import ANSWERS, WHOLE, Grant, grant_columns
 
-ANSWERS: Final = frozenset({"acquire", "lock", "extend", "check"})
-"""The functions whose answers are read for grants."""
 NULL: Final = msgspec.Raw(b"null")
 _KINDS: Final = {name: code for code, name in enumerate(TYPES)}
 
@@ -37,15 +36,6 @@ class _Entry(msgspec.Struct, gc=False):
 
 class _Full(_Entry, gc=False):
     value: msgspec.Raw = NULL
-
-
-class Grant(msgspec.Struct, gc=False):
-    """What is read of an answer to acquire, extend or check. ``valid_for`` in seconds."""
-
-    fence: int | None = None
-    valid_for: float | None = None
-    extended: bool | None = None
-    valid: bool | None = None
 
 
 class Values(Numbers):
@@ -178,29 +168,4 @@ class Reader:
             raise
 
 
-WHOLE: Final = "tokens of this model must be whole numbers (of at most 63 bits), and leases seconds"
 _GRANTS: Final = msgspec.json.Decoder(Grant | int | None)
-
-
-def grant_columns(grants: Sequence[Grant | int | None]) -> tuple[Ints, Ints, Marks]:
-    """``fence``, ``lease`` and ``good`` of :class:`Calls`, of these answers; a bare number is a token. Raises
-    OverflowError for a token that is too large."""
-    count = len(grants)
-    whole = [Grant(given) if given is None or isinstance(given, int) else given for given in grants]
-    fences = [NO_FENCE if grant.fence is None else grant.fence for grant in whole]
-    leases = [NEVER if grant.valid_for is None else _lease(grant.valid_for) for grant in whole]
-    goods = [_good(grant) for grant in whole]
-    return (
-        np.fromiter(fences, np.int64, count),
-        np.fromiter(leases, np.int64, count),
-        np.fromiter(goods, np.int8, count),
-    )
-
-
-def _lease(seconds: float) -> int:
-    return int(seconds * SECOND) if abs(seconds) * SECOND < NEVER else NEVER
-
-
-def _good(grant: Grant) -> int:
-    good = grant.valid if grant.extended is None else grant.extended
-    return NONE if good is None else int(good)

@@ -1,0 +1,239 @@
+"""EDN, the notation of Clojure's data: a small reader of forms (https://github.com/edn-format/edn).
+
+Keywords, symbols and characters become str (a keyword without its colon), vectors and lists tuples, sets frozensets,
+maps dicts whose keys are str, ratios Fractions, ``1.5M`` a Decimal; of a tagged form, such as a record or an
+``#inst``, the form counts, except that a tuple of ``jepsen.independent`` becomes a :class:`Pair`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+
+class EdnError(ValueError):
+    """What is not EDN, and where in the text."""
+
+    def __init__(self, at: int, what: str) -> None:
+        super().__init__(what)
+        self.at = at
+
+
+class Unfinished(EdnError):
+    """The text ends within a form that begins at ``at``."""
+
+
+class Pair(tuple[Any, ...]):
+    """A vector that is tagged as a key with its value."""
+
+    __slots__ = ()
+
+
+CLOSING: Final = {"[": "]", "(": ")", "{": "}"}
+_SPACE: Final = re.compile(r"(?:[\s,]+|;[^\n]*)*")
+_ATOM: Final = re.compile(r"""[^\s,;"()\[\]{}]+""")
+_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+_CHARACTER: Final = re.compile(r"""\\(?:u[0-9a-fA-F]{4}|[a-zA-Z][\w]*|.)""", re.DOTALL)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
+_FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
+_RATIO: Final = re.compile(r"[+-]?[0-9]+/[0-9]+")
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'"}
+_NAMED: Final = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r", "backspace": "\b", "formfeed": "\f"}
+_WORDS: Final[dict[str, Any]] = {"nil": None, "true": True, "false": False}
+_SYMBOLIC: Final = {"Inf": float("inf"), "-Inf": float("-inf"), "NaN": float("nan")}
+_NUMBER: Final = re.compile(r"[+-]?[0-9]")
+
+
+def skip(text: str, at: int) -> int:
+    """The position of the next form or bracket: after white space, commas, comments and what is discarded."""
+    while True:
+        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        if not text.startswith("#_", at):
+            return at
+        _, at = form(text, at + 2)
+
+
+def form(text: str, at: int) -> tuple[Any, int]:
+    """The form at ``at``, and the position after it. Raises EdnError."""
+    at = skip(text, at)
+    first = text[at : at + 1]
+    if first == '"':
+        return _string(text, at)
+    if first in ("[", "("):
+        items, end = _items(text, at, 1)
+        return tuple(items), end
+    if first == "{":
+        return _mapping(text, at)
+    if first == "#":
+        return _dispatch(text, at)
+    if first == "\\":
+        return _character(text, at)
+    atom = _ATOM.match(text, at)
+    if atom is None:
+        if not first:
+            raise Unfinished(at, "expected a form, but the text ends")
+        raise EdnError(at, f"expected a form, got {first!r}")
+    return _atom(atom.group(), at), atom.end()
+
+
+def fields(text: str, at: int) -> tuple[dict[str, tuple[Any, int, int]], int]:
+    """The map at ``at``, tagged or not: each field's value and where in the text that begins and ends; and the
+    position after the map."""
+    start = at = skip(text, at)
+    while text.startswith("#", at) and not text.startswith("#{", at):
+        at = skip(text, _tag(text, at)[1])
+    if not text.startswith("{", at):
+        kind = Unfinished if at == len(text) else EdnError
+        raise kind(start, f"expected a map, got {text[start : start + 40]!r}")
+    found: dict[str, tuple[Any, int, int]] = {}
+    at = skip(text, at + 1)
+    while not text.startswith("}", at):
+        key, at = form(text, at)
+        begin = skip(text, at)
+        value, at = form(text, begin)
+        found[str(key)] = (value, begin, at)
+        at = skip(text, at)
+    return found, at + 1
+
+
+def _items(text: str, start: int, width: int) -> tuple[list[Any], int]:
+    closing = CLOSING[text[start + width - 1]]
+    items: list[Any] = []
+    at = skip(text, start + width)
+    while not text.startswith(closing, at):
+        if at == len(text):
+            raise Unfinished(start, f"expected {closing!r}, but the text ends")
+        item, at = form(text, at)
+        items.append(item)
+        at = skip(text, at)
+    return items, at + 1
+
+
+def _mapping(text: str, start: int) -> tuple[dict[str, Any], int]:
+    items, end = _items(text, start, 1)
+    if len(items) % 2:
+        raise EdnError(start, "expected a value for each key of the map")
+    return {str(key): value for key, value in zip(items[::2], items[1::2], strict=True)}, end
+
+
+def _string(text: str, at: int) -> tuple[str, int]:
+    found = _STRING.match(text, at)
+    if found is None:
+        raise Unfinished(at, "expected the end of the string, but the text ends")
+    inside = found.group(1)
+    return (_ESCAPE.sub(lambda escape: _unescaped(escape, at), inside) if "\\" in inside else inside), found.end()
+
+
+def _unescaped(escape: re.Match[str], at: int) -> str:
+    code = escape.group(1)
+    if code in _ESCAPED:
+        return _ESCAPED[code]
+    if code[0] == "u" and len(code) == 5:
+        return chr(int(code[1:], 16))
+    if code.isdigit():
+        return chr(int(code, 8))
+    raise EdnError(at, f"no string has the escape \\{code}")
+
+
+def _character(text: str, at: int) -> tuple[str, int]:
+    found = _CHARACTER.match(text, at)
+    if found is None:
+        raise Unfinished(at, "expected a character, but the text ends")
+    name = found.group()[1:]
+    if len(name) == 1:
+        return name, found.end()
+    if name in _NAMED:
+        return _NAMED[name], found.end()
+    if name[0] == "u" and len(name) == 5:
+        return chr(int(name[1:], 16)), found.end()
+    if name[0] == "o" and name[1:].isdigit():
+        return chr(int(name[1:], 8)), found.end()
+    raise EdnError(at, f"there is no character \\{name}")
+
+
+def _dispatch(text: str, at: int) -> tuple[Any, int]:
+    """A set, a tagged form, a symbolic number or a regular expression (which Clojure prints, though it is no EDN)."""
+    if text.startswith("#{", at):
+        items, end = _items(text, at, 2)
+        return frozenset(map(_hashable, items)), end
+    if text.startswith('#"', at):
+        return _string(text, at + 1)
+    tag, end = _tag(text, at)
+    if tag.startswith("#"):
+        if tag[1:] not in _SYMBOLIC:
+            raise EdnError(at, f"there is no number ##{tag[1:]}")
+        return _SYMBOLIC[tag[1:]], end
+    value, end = form(text, end)
+    if isinstance(value, tuple) and tag.lower().endswith(("tuple", "mapentry")):
+        return Pair(value), end
+    return value, end
+
+
+def _tag(text: str, at: int) -> tuple[str, int]:
+    found = _ATOM.match(text, at + 1)
+    if found is None:
+        kind = Unfinished if at + 1 == len(text) else EdnError
+        raise kind(at, "expected a tag after #")
+    return found.group(), found.end()
+
+
+def _atom(text: str, at: int) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] == ":":
+        return text[1:]
+    if not _NUMBER.match(text):
+        return text
+    if _INTEGER.fullmatch(text):
+        return int(text.rstrip("N"))
+    if _FLOAT.fullmatch(text):
+        return Decimal(text[:-1]) if text.endswith("M") else float(text)
+    if _RATIO.fullmatch(text) and int(text.partition("/")[2]):
+        return Fraction(text)
+    raise EdnError(at, f"expected a number, got {text!r}")
+
+
+def _hashable(value: Any) -> Hashable:
+    """An element of a set."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(item)) for key, item in value.items())
+    if isinstance(value, tuple):
+        return tuple(map(_hashable, value))
+    return value  # type: ignore[no-any-return]
+
+
+_NAME: Final = re.compile(r"[A-Za-z*!_?$%&=<>+-][A-Za-z0-9*!_?$%&=<>.+#-]*")
+_CONTROL: Final = re.compile(r'[\x00-\x1f\x7f"\\]')
+_SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def written(value: Any) -> str:
+    """``value``, of what JSON knows and of tuples and sets, as EDN; the keys of mappings become keywords."""
+    if value is None or isinstance(value, bool):
+        return {None: "nil", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return '"' + _CONTROL.sub(lambda found: _escaped(found.group()), value) + '"'
+    if isinstance(value, int):
+        return f"{value}" if -(2**63) <= value < 2**63 else f"{value}N"
+    if isinstance(value, float):
+        if value != value:  # noqa: PLR0124
+            return "##NaN"
+        return repr(value) if abs(value) != float("inf") else f"##{'-' if value < 0 else ''}Inf"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{keyword(key)} {written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, set | frozenset):
+        return "#{" + " ".join(sorted(map(written, value))) + "}"
+    return "[" + " ".join(map(written, value)) + "]"
+
+
+def keyword(name: str) -> str:
+    """``name`` as a keyword, or as a string if no keyword can be called that."""
+    return f":{name}" if _NAME.fullmatch(name) else written(name)
+
+
+def _escaped(character: str) -> str:
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"
