@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from harness.history import History
 
-Blame = Literal["service", "client"]
+Blame = Literal["service", "clock", "client"]
 Json = dict[str, Any]
 
 CAP = 20
@@ -25,8 +25,8 @@ class Violation:
 
     ``from_ns`` and ``until_ns`` are ``CLOCK_MONOTONIC`` nanoseconds, as in the history. ``involved`` describes the
     holds or calls as plain data, each with ``client`` (host name), ``process`` and ``indices`` into the history.
-    ``blame`` is "service" if the lock granted what it had promised to someone else, "client" if a client acted after
-    its lease.
+    ``blame`` is "service" if the lock granted what it had promised to someone else, "clock" if it did so because the
+    promise was over by a server's clock, which was wrong, "client" if a client acted after its lease.
     """
 
     kind: str

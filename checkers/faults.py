@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,9 +35,16 @@ def faults(history: History) -> list[Fault]:
     One whose heal did not work lasts for ever, and from then on it disturbs whatever it was meant to: nobody asked for
     a lock that is available then.
     """
+    return faults_among(history.nemesis("inject", "heal"))
+
+
+def faults_among(entries: Iterable[Op]) -> list[Fault]:
+    """The same, from the entries of the nemesis."""
     begun: dict[Any, tuple[int, dict[str, Any]]] = {}
     ended: dict[Any, tuple[int, bool]] = {}
-    for op in history.nemesis("inject", "heal"):
+    for op in entries:
+        if op.f not in ("inject", "heal"):
+            continue
         value = op.value or {}
         number = value.get("id")
         if op.f == "heal":

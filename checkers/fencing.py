@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from checkers.accesses import Access, accesses
 from checkers.base import Blame, Verdict, Violation, conclude, no_lock_taken
 from checkers.holds import Hold, holds
+from checkers.leases import Leases, lease_of, reason
 from checkers.mutual_exclusion import too_few
 from checkers.view import View, view
 from harness.history import History
@@ -22,6 +24,9 @@ class Fencing:
     access accepted though the resource had accepted a higher token of another client before (arrival order)? That is
     flagged whatever ``fencing`` is. String tokens have no order: they must only differ. Grants nested in a hold of the
     same client may repeat its token.
+
+    To blame for a stale access is a resource that fences (*service*); else it is who broke the lease of the older
+    token, if the newer one was handed out during that hold (``checkers.leases``), and the *client* if that was over.
     """
 
     name = "fencing"
@@ -32,7 +37,7 @@ class Fencing:
         found, columns = holds(history), view(history)
         tokens = [hold for hold in found if hold.fence is not None]
         violations = [*_out_of_order(columns, tokens), *_repeated(columns, tokens)]
-        violations += _stale(columns, accesses(columns))
+        violations += _stale(_Grants(history), accesses(columns))
         if not violations and not tokens:
             return conclude(history, [], fine="not applicable: the lock hands out no tokens", stats={"tokens": 0})
         return conclude(
@@ -98,12 +103,45 @@ def _pair(columns: View, kind: str, one: Hold, two: Hold) -> Violation:
     return Violation(kind, two.key, sentence, one.start_ns, two.start_ns, involved, "service")
 
 
-def _stale(columns: View, by_key: dict[str, list[Access]]) -> Iterator[Violation]:
+class _Grants:
+    """Who is to blame for an access with a stale token: what the holds of both tokens say of it."""
+
+    def __init__(self, history: History) -> None:
+        self.found, self.view, self.entries = holds(history), view(history), history.nemesis()
+
+    @cached_property
+    def leases(self) -> Leases:
+        return Leases(self.entries)
+
+    @cached_property
+    def rows(self) -> dict[tuple[int, str, Any], int]:
+        """The hold of each client, key and token."""
+        return {(int(self.found.client[row]), hold.key, hold.fence): row for row, hold in enumerate(self.found)}
+
+    def blame(self, newer: Access, stale: Access) -> tuple[Blame, str]:
+        """And how the newer token came to be handed out during the older hold, unless that hold's lease was over."""
+        if self.view.settings.get("fencing") == "on":
+            return "service", ""
+        one, two = (self.rows.get((access.client, access.key, access.fence)) for access in (stale, newer))
+        if one is None or two is None:
+            return "client", ""
+        granted, at = int(self.found.start[two]), self.view.at
+        if granted < self.found.start[one]:
+            return "service", ""  # an older token was handed out after a newer one
+        lease = lease_of(self.found, one)
+        ruling = self.leases.rule(lease, granted)
+        if ruling.blame == "client" or self.found.end[one] <= granted:
+            return "client", ""
+        why = reason(lease, ruling, at)
+        return ruling.blame, f"; {self.view.name(newer.client)} had acquired {newer.key} at {at(granted)}, {why}"
+
+
+def _stale(grants: _Grants, by_key: dict[str, list[Access]]) -> Iterator[Violation]:
     for accepted in by_key.values():
-        yield from _regressions(columns, [access for access in accepted if is_ordered(access.fence)])
+        yield from _regressions(grants, [access for access in accepted if is_ordered(access.fence)])
 
 
-def _regressions(columns: View, accepted: list[Access]) -> Iterator[Violation]:
+def _regressions(grants: _Grants, accepted: list[Access]) -> Iterator[Violation]:
     """Accesses, in arrival order, below the highest token that another client had used before.
 
     Another: a client that holds a key twice (nested) may go on with the token of its outer hold after the inner one.
@@ -112,7 +150,7 @@ def _regressions(columns: View, accepted: list[Access]) -> Iterator[Violation]:
     for access in accepted:
         newer = max((a for client, a in highest.items() if client != access.client), key=_fence, default=None)
         if newer is not None and access.fence < newer.fence:
-            yield _accepted(columns, newer, access)
+            yield _accepted(grants, newer, access)
         own = highest.get(access.client)
         if own is None or own.fence < access.fence:
             highest[access.client] = access
@@ -122,14 +160,15 @@ def _fence(access: Access) -> int:
     return int(access.fence)
 
 
-def _accepted(columns: View, newer: Access, stale: Access) -> Violation:
+def _accepted(grants: _Grants, newer: Access, stale: Access) -> Violation:
+    columns = grants.view
     fencing = columns.settings.get("fencing")
     hint = "" if fencing == "on" else "; a resource that fences would have stopped it"
+    blame, why = grants.blame(newer, stale)
     sentence = (
         f"{columns.name(stale.client)}'s {stale.f} of {stale.key} with token {stale.fence} was accepted at "
         f"{columns.at(stale.done_ns)}, after {columns.name(newer.client)} had used token {newer.fence} "
-        f"(accesses {newer.arrival} and {stale.arrival}; fencing was {fencing or 'not stated'}){hint}"
+        f"(accesses {newer.arrival} and {stale.arrival}; fencing was {fencing or 'not stated'}){why}{hint}"
     )
     involved = (columns.call(newer.invoke), columns.call(stale.invoke))
-    blame: Blame = "service" if fencing == "on" else "client"
     return Violation("stale-accepted", stale.key, sentence, newer.done_ns, stale.done_ns, involved, blame)

@@ -63,7 +63,8 @@ class Holds(Sequence[Hold]):
     asked for.
 
     ``client`` and ``key`` are the numbers of :class:`View`. ``nested`` has the indices of the grants that began no
-    hold.
+    hold. ``asked`` and ``given`` are the times (ns) of the call that the lease rests on: the acquire, or the last
+    nested one or good extend.
     """
 
     def __init__(self, columns: View, rows: _Rows) -> None:
@@ -74,6 +75,7 @@ class Holds(Sequence[Hold]):
         self.end = np.array(rows.end, dtype=np.int64)
         self.lease_end = np.array(rows.lease, dtype=np.int64)
         self.nested = np.array(rows.nested, dtype=np.int64)
+        basis = np.array(rows.basis, dtype=np.int64)
         self.start: Ints = columns.time[self.grant]
         self.client: Ints = columns.client[self.grant]
         self.key: Ints = columns.key[self.grant]
@@ -81,6 +83,8 @@ class Holds(Sequence[Hold]):
         invoked = np.flatnonzero(columns.done != NONE)
         begun[columns.done[invoked]] = invoked
         self.acquire: Ints = begun[self.grant]
+        self.asked: Ints = columns.time[begun[basis]]
+        self.given: Ints = columns.time[basis]
 
     def __len__(self) -> int:
         return len(self.grant)
@@ -120,6 +124,7 @@ class _Rows:
         self.lease: list[int] = []
         self.belief: list[int] = []
         self.nested: list[int] = []
+        self.basis: list[int] = []
         self.promise: list[int] = []
         self.now: dict[int, int] = {}
         self.last: dict[int, int] = {}
@@ -130,11 +135,12 @@ class _Rows:
         if slot in self.now and not self.expired(slot, time):
             self.depth[slot] = self.depth.get(slot, 0) + 1
             self.nested.append(index)
-            self._renew(self.now[slot], time, promise)
+            self._renew(self.now[slot], index, time, promise)
             return
         until = FOREVER if promise == FOREVER else time + promise
         self.now[slot] = self.last[slot] = len(self.grant)
         self.grant.append(index)
+        self.basis.append(index)
         self.release.append(NONE)
         self.ended.append(OPEN)
         self.end.append(FOREVER)
@@ -142,10 +148,10 @@ class _Rows:
         self.belief.append(max(until, time) if self.checking else FOREVER)
         self.promise.append(promise)
 
-    def _renew(self, row: int, time: int, promise: int) -> None:
+    def _renew(self, row: int, index: int, time: int, promise: int) -> None:
         """A nested grant says for how long the lock is held from now on; a lease is never shorter for that."""
         if FOREVER not in (promise, self.lease[row]):
-            self.promise[row] = promise
+            self.promise[row], self.basis[row] = promise, index
             self.lease[row] = max(self.lease[row], time + promise)
             if self.checking:
                 self.belief[row] = max(self.belief[row], time + promise)
@@ -180,7 +186,7 @@ class _Rows:
         if row is not None and self.release[row] == NONE:
             self.release[row] = index
 
-    def told(self, slot: int, time: int, *, good: bool, renews: bool) -> None:
+    def told(self, slot: int, index: int, time: int, *, good: bool, renews: bool) -> None:
         """A check or extend came back. A good check proves the lease up to now; only a good extend prolongs it."""
         if slot not in self.now or self.expired(slot, time):
             return
@@ -189,6 +195,8 @@ class _Rows:
             self.finish(slot, time, LOST)
         elif self.promise[row] != FOREVER:
             self.lease[row] = max(self.lease[row], time + (self.promise[row] if renews else 0))
+            if renews:
+                self.basis[row] = index
             if self.checking:
                 self.belief[row] = time + self.promise[row]
 
@@ -248,7 +256,7 @@ def _build(columns: View) -> Holds:
             _crash(columns, rows, (value[index] or _NOTHING).get("host"), time)
         else:
             good = (value[index] or _NOTHING).get("extended" if code == EXTEND else "valid")
-            rows.told(slot, time, good=good is not False, renews=code == EXTEND)
+            rows.told(slot, index, time, good=good is not False, renews=code == EXTEND)
     rows.close(columns.end)
     return Holds(columns, rows)
 

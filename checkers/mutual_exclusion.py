@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from checkers.base import CAP, Blame, Verdict, Violation, conclude, no_lock_taken
-from checkers.faults import STILL, Fault, faults
-from checkers.holds import FOREVER, Hold, Holds, holds, nested_calls
+from checkers.holds import Hold, Holds, holds, nested_calls
+from checkers.leases import BLAMES, Leases, Ruling, lease_of, reason
 from checkers.sweep import grouped_order, overlaps
 from checkers.view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
 from harness.history import History
@@ -17,12 +17,10 @@ from harness.history import History
 class MutualExclusion:
     """Two holds of one key never overlap. A sweep over the holds of each key, log-linear.
 
-    Reports, of each cluster of overlapping holds, the first pair of each blame. The *service* is to blame if the later
-    grant came back while the earlier one's lease had not run out in true time, or if that had none; otherwise the
-    *client* went on after its lease, which fencing is for. A holder without a stated lease that stood still meanwhile
-    (a paused client cannot renew) is the client's case too. Limits: the earlier one is the one whose acquire returned
-    earlier, so a reply that was on its way for longer than its lease is put down to the service; and a lease is what
-    the lock said it is, prolonged by good extends and proved by good checks.
+    Reports, of each cluster of overlapping holds, the first pair of each blame: the service, a clock or the client, as
+    ``checkers.leases`` tells them apart. Limits: the earlier one is the one whose acquire returned earlier, so a reply
+    that was on its way for longer than its lease is put down to the service; and a lease is what the lock said it is,
+    prolonged by good extends and proved by good checks.
     """
 
     name = "mutual-exclusion"
@@ -33,18 +31,14 @@ class MutualExclusion:
         found = holds(history)
         order = grouped_order(found.key, found.start, found.end)
         late = overlaps(found.key[order], found.start[order], found.end[order])
-        struck = [fault for fault in faults(history) if fault.name in STILL] if late.any() else []
-        violations = [v for rows in clusters(order, late) for v in _pairs(found, rows, struck)]
+        leases = Leases(history.nemesis() if late.any() else ())
+        violations = [v for rows in clusters(order, late) for v in _pairs(found, rows, leases)]
         return conclude(
             history,
             _earliest(violations),
             fine=f"no two of {len(found)} holds of the same key overlap",
             doubts=(too_few(found), None if contended(found) else NO_CONTENTION),
-            stats={
-                "holds": len(found),
-                "service": _blamed(violations, "service"),
-                "client": _blamed(violations, "client"),
-            },
+            stats={"holds": len(found), **{blame: _blamed(violations, blame) for blame in BLAMES}},
             count=int(late.sum()),
         )
 
@@ -88,7 +82,7 @@ def clusters(order: Ints, late: Bools) -> Iterator[list[int]]:
         yield order[begin:end].tolist()
 
 
-def _pairs(found: Holds, rows: list[int], struck: list[Fault]) -> Iterator[Violation]:
+def _pairs(found: Holds, rows: list[int], leases: Leases) -> Iterator[Violation]:
     """The first overlapping pair of each blame in one cluster."""
     lasting: list[int] = []
     seen: set[Blame] = set()
@@ -96,40 +90,26 @@ def _pairs(found: Holds, rows: list[int], struck: list[Fault]) -> Iterator[Viola
         begin = int(found.start[later])
         lasting = [row for row in lasting if found.end[row] > begin]
         for earlier in lasting:
-            blame = blame_for(found, earlier, begin, struck)
-            if blame not in seen:
-                seen.add(blame)
-                yield _overlap(found, earlier, later, blame)
-        if len(seen) == 2:
+            ruling = leases.rule(lease_of(found, earlier), begin)
+            if ruling.blame not in seen:
+                seen.add(ruling.blame)
+                yield _overlap(found, earlier, later, ruling)
+        if len(seen) == leases.blames:
             return
         lasting.append(later)
 
 
-def blame_for(found: Holds, earlier: int, granted: int, struck: list[Fault]) -> Blame:
-    """Who is to blame for a grant at ``granted`` ns during the hold in row ``earlier``; ``struck`` are the pauses."""
-    lease, host = int(found.lease_end[earlier]), found.view.name(int(found.client[earlier]))
-    if lease != FOREVER:
-        return "service" if granted < lease else "client"
-    paused = any(host in fault.hosts and fault.during(int(found.start[earlier]), granted) for fault in struck)
-    return "client" if paused else "service"
-
-
-def _overlap(found: Holds, earlier: int, later: int, blame: Blame) -> Violation:
+def _overlap(found: Holds, earlier: int, later: int, ruling: Ruling) -> Violation:
     one: Hold = found[earlier]
     two: Hold = found[later]
     at = found.view.at
-    if one.lease_end_ns is None:
-        why = "having a lock without a stated lease" if blame == "service" else "having stood still meanwhile"
-    elif blame == "service":
-        why = f"and {one.client} had been promised it until {at(one.lease_end_ns)}"
-    else:
-        why = f"though {one.client}'s lease had ended at {at(one.lease_end_ns)}"
+    why = reason(lease_of(found, earlier), ruling, at)
     sentence = (
         f"{two.client} acquired {two.key} at {at(two.start_ns)} while {one.client} still held it "
         f"until {at(one.end_ns)}, {why}"
     )
     until = min(one.end_ns, two.end_ns)
-    return Violation("overlap", two.key, sentence, two.start_ns, until, (one.to_json(), two.to_json()), blame)
+    return Violation("overlap", two.key, sentence, two.start_ns, until, (one.to_json(), two.to_json()), ruling.blame)
 
 
 def _earliest(violations: list[Violation]) -> list[Violation]:

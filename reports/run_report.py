@@ -27,6 +27,7 @@ SAFETY: Final = {
 }
 BLAME: Final = {
     "service": "To blame: the service, which broke what it had promised",
+    "clock": "To blame: the clocks, by which the service had kept its word",
     "client": "To blame: the client, which acted after its lease had ended",
 }
 

@@ -6,11 +6,11 @@ Times are microseconds since the first entry. Columns that only grow (``start``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.history import NEMESIS, Call, History, HistoryError, Op
+from checkers.clocks import readings
+from harness.history import Call, History, HistoryError, Op
 from reports.document import ReportError, compact
 from reports.holds import Hold, find_holds
 from reports.model import EvidenceView, FaultView, InvolvedView, RunView
@@ -218,16 +218,6 @@ def clock_offsets(builder: _Builder, history: History) -> dict[str, list[list[in
             if not told or told[-1][1] != value:
                 told.append([builder.us(op.time), value])
     return {host: told for host, told in sorted(steps.items()) if any(value for _, value in told)}
-
-
-def readings(op: Op) -> Iterable[tuple[str, int]]:
-    """The wall clock offsets, in ns, that an entry of the nemesis reports."""
-    if op.process != NEMESIS or op.type == "invoke" or not isinstance(op.value, dict):
-        return []
-    seen = op.value if op.f == "clocks" else (op.value.get("observed") or {}).get("clock_ns")
-    if not isinstance(seen, dict):
-        return []
-    return [(host, int(ns)) for host, ns in seen.items() if isinstance(ns, int | float)]
 
 
 def differences(values: list[int]) -> list[int]:

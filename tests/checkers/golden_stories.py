@@ -95,7 +95,7 @@ def ttl_overrun_twice() -> History:
 @row("redis-clock-fwd", invalid=(ME,), valid=(NO,))
 def redis_clock_fwd() -> History:
     """46: the server's clock jumps; C's grant is no fault of A, though A's (refused) release came between."""
-    story = overrun().fault(1, "clock-jump", ["n1"], 3.25).release("c0", 3.3)
+    story = overrun().jump(3.25, {"n1": 60.0}).release("c0", 3.3)
     return story.acquire("c2", 2.2, 3.302, valid_for=2.0).release("c1", 3.6).release("c2", 3.9).told()
 
 

@@ -9,7 +9,7 @@ from itertools import count
 from random import Random
 
 from harness.history import History
-from tests.checkers.story import Story
+from tests.checkers.story import SECOND, Story
 
 Steps = Generator[float, None, None]
 
@@ -87,8 +87,9 @@ class World:
     def clock(self) -> Steps:
         while True:
             yield self.rng.uniform(2, 6)
-            self.story.fault(next(self.faults), "clock-jump", ["n1"], self.now, self.now + 0.002)
             self.server.skew += 60
+            seen = {"clock_ns": {"n1": round(self.server.skew * SECOND)}}
+            self.story.fault(next(self.faults), "clock-jump", ["n1"], self.now, self.now + 0.002, observed=seen)
 
     def client(self, name: str) -> Steps:
         while True:
@@ -106,6 +107,7 @@ class World:
         story, until = self.story, self.now + 4
         story.entry(self.now, name, "invoke", "acquire", "k0", {"timeout": 4.0})
         while self.now < until:
+            asked = self.now
             yield self.latency()
             granted = self.server.acquire(token, self.now)
             yield self.latency()
@@ -113,7 +115,8 @@ class World:
                 story.entry(self.now, name, "info", "acquire", "k0", None, "reply lost")
                 return False
             if granted:
-                story.entry(self.now, name, "ok", "acquire", "k0", {"fence": None, "valid_for": self.ttl})
+                left = None if self.ttl is None else asked + self.ttl - self.now
+                story.entry(self.now, name, "ok", "acquire", "k0", {"fence": None, "valid_for": left})
                 return True
             yield 0.02
         story.entry(self.now, name, "fail", "acquire", "k0")

@@ -19,6 +19,10 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+def nanoseconds(seconds: dict[str, float]) -> dict[str, int]:
+    return {name: round(value * SECOND) for name, value in seconds.items()}
+
+
 class Story:
     """``at`` times are seconds; a client's process number changes after an info (other than of a read)."""
 
@@ -96,13 +100,27 @@ class Story:
         end: float | None = None,
         *,
         disturbs: bool = False,
+        observed: Any = None,
+        healed: Any = None,
     ) -> Story:
         about = {"id": number, "fault": name, "hosts": hosts}
         self.nemesis(begin, "inject", "invoke", {**about, "disturbs": disturbs, "params": {}})
-        self.nemesis(begin + 0.001, "inject", "ok", {**about, "observed": {}})
+        self.nemesis(begin + 0.001, "inject", "ok", {**about, "observed": observed or {}})
         if end is not None:
-            self.nemesis(end, "heal", "ok", {**about, "observed": {}})
+            self.nemesis(end, "heal", "ok", {**about, "observed": healed or {}})
         return self
+
+    def clocks(self, at: float, ahead: dict[str, float]) -> Story:
+        """A reading of clocks; how far they are ahead is in seconds."""
+        self.nemesis(at, "clocks", "info", nanoseconds(ahead))
+        return self
+
+    def jump(self, begin: float, ahead: dict[str, float], end: float | None = None, rate: float = 0.0) -> Story:
+        """A fault that puts clocks ahead, by so many seconds when they are read, and a heal that puts them right."""
+        seen = {"clock_ns": nanoseconds(ahead)} | ({"rate": rate} if rate else {})
+        right = {"clock_ns": dict.fromkeys(ahead, 0)}
+        name = "clock-drift" if rate else "clock-jump"
+        return self.fault(len(self._entries), name, list(ahead), begin, end, observed=seen, healed=right)
 
     def crash(self, at: float, host: str) -> Story:
         self.nemesis(at, "crash", "info", {"host": host})

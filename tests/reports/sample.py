@@ -197,7 +197,7 @@ def _evidence(first: Entry, second: Entry) -> Entry:
         f"{(start - START_NS) / SECOND:.3f} s: the first lease was still valid by the client's clock, yet n2, n3 "
         f"and n5, whose clocks had jumped 12 s ahead, had expired it."
     )
-    where = {"from_ns": start, "until_ns": end, "blame": "service"}
+    where = {"from_ns": start, "until_ns": end, "blame": "clock"}
     return {"kind": "overlap", "key": "k0", "sentence": sentence, **where, "involved": holds}
 
 

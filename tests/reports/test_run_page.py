@@ -8,9 +8,11 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from checkers.base import Blame
 from reports import model, plots, run_report
 from reports.page import TEMPLATES
 from tests.reports import sample
@@ -91,6 +93,11 @@ def test_both_holders_are_named_with_their_times(reported: Reported) -> None:
     for hold in run.evidence[0].involved:
         assert f"{hold.client} process {hold.process}" in text
         assert f"{((hold.start or 0) - run.history.origin) / 1e9:.3f} s" in text
+
+
+def test_the_page_says_who_is_to_blame(reported: Reported) -> None:
+    assert "To blame: the clocks, by which the service had kept its word." in reported("violation").read_text()
+    assert set(run_report.BLAME) == set(get_args(Blame))
 
 
 def test_an_unknown_verdict_says_why(reported: Reported) -> None:

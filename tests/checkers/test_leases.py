@@ -1,0 +1,312 @@
+"""Who broke a lease, by hand: c0 asks at 1.0 s and is granted the lock at 1.1 s for 2 s, so until 3.1 s; c1 asks at
+1.2 s and gets it too. Each case says who is to blame, and each mutant of the rules gets one of them wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, get_args
+
+import pytest
+
+from checkers import clocks, fencing, leases, mutual_exclusion
+from checkers.base import Blame, Verdict, Violation
+from checkers.clocks import EVER, Clock, Reading
+from checkers.fencing import Fencing
+from checkers.holds import FOREVER, Holds, holds
+from checkers.leases import BLAMES, Lease, Leases, classify, lease_of
+from checkers.mutual_exclusion import MutualExclusion
+from harness.history import History
+from tests.checkers.lockserver import World
+from tests.checkers.story import SECOND, Story
+
+Change = Callable[[Story], Any]
+
+
+def same(story: Story) -> Story:
+    return story
+
+
+def told(change: Change, granted: float, lease: float | None = 2.0, servers: int = 1) -> History:
+    story = Story(servers=[f"n{number}" for number in range(1, servers + 1)])
+    story.acquire("c0", 1.0, 1.1, valid_for=lease, fence=1).acquire("c1", 1.2, granted, valid_for=lease, fence=2)
+    change(story)
+    return story.release("c0", 9.0).release("c1", 9.5).told()
+
+
+def extended(begin: float, end: float, then: Change = same, *, good: bool = True) -> Change:
+    return lambda story: then(story.call("c0", "extend", begin, end, got={"extended": good}))
+
+
+def jump(begin: float, ahead: float, end: float | None = None, host: str = "n1") -> Change:
+    return lambda story: story.jump(begin, {host: ahead}, end)
+
+
+def drift(rate: float, read: float) -> Change:
+    """From 0.5 s on; first read at 0.501 s."""
+    return lambda story: story.jump(0.5, {"n1": read}, rate=rate)
+
+
+def read(*readings: tuple[float, float]) -> Change:
+    def add(story: Story) -> None:
+        for at, ahead in readings:
+            story.clocks(at, {"n1": ahead})
+
+    return add
+
+
+def paused(story: Story) -> Story:
+    return story.fault(90, "client-pause", ["c0"], 1.3, 5.0)
+
+
+def back_to_truth(story: Story) -> Story:
+    """From 3 s behind; seen at 2.2 s, and done at some time before."""
+    return story.jump(0.5, {"n1": -3.0}, 2.2)
+
+
+def first_ahead_then_true(story: Story) -> Story:
+    """It is set back while c0 asks: c0's lease may have begun before or after, and neither makes it shorter."""
+    return story.jump(0.2, {"n1": 60.0}).jump(1.05, {"n1": 0.0})
+
+
+def no_lease(change: Change, granted: float) -> History:
+    return told(change, granted, lease=None)
+
+
+CASES: dict[str, tuple[History, Blame]] = {
+    "all clocks are true": (told(same, 2.0), "service"),
+    "just before the lease ends": (told(same, 3.099), "service"),
+    "just when it ends": (told(same, 3.1), "client"),
+    "after it": (told(same, 4.0), "client"),
+    "a pause within a lease": (told(paused, 2.0), "service"),
+    "a jump past the end": (told(jump(1.5, 3.0), 2.0), "clock"),
+    "a jump to the very end": (told(jump(1.5, 1.1), 2.0), "clock"),
+    "a jump to just before the end": (told(jump(1.5, 1.099), 2.0), "service"),
+    "a jump, and true time has passed the end too": (told(jump(1.5, 3.0), 3.2), "client"),
+    "a jump before c0 asks": (told(jump(0.5, 3.0), 2.0), "service"),
+    "a jump while c0 asks": (told(jump(1.05, 3.0), 2.0), "clock"),
+    "a jump that is read after the grant": (told(jump(1.9995, 3.0), 2.0), "clock"),
+    "a jump after the grant": (told(jump(2.5, 3.0), 2.0), "service"),
+    "a jump back": (told(jump(1.5, -3.0), 2.0), "service"),
+    "a jump forward, undone before the grant": (told(jump(1.5, 3.0, 1.8), 2.0), "clock"),
+    "a jump back, undone before the grant": (told(jump(1.5, -3.0, 1.8), 2.0), "service"),
+    "put right during the lease": (told(back_to_truth, 2.0), "clock"),
+    "put back while c0 asks": (told(first_ahead_then_true, 2.0), "service"),
+    "the clock of a client jumps": (told(jump(1.5, 3.0, host="c1"), 2.0), "service"),
+    "one of five servers": (told(jump(1.5, 3.0, host="n3"), 2.0, servers=5), "clock"),
+    "extended after the jump": (told(extended(1.6, 1.61, jump(1.5, 3.0)), 2.0), "service"),
+    "extended before the jump": (told(extended(1.3, 1.31, jump(1.5, 3.0)), 2.0), "clock"),
+    "extended beyond the jump": (told(extended(1.3, 1.9, jump(1.35, 1.5)), 3.5), "clock"),
+    "extended after the grant": (told(extended(2.1, 2.2, jump(1.5, 3.0)), 2.0), "service"),
+    "a drift, not yet": (told(drift(1.0, 0.001), 2.0), "service"),
+    "a drift, in time": (told(drift(1.0, 0.001), 2.1), "clock"),
+    "a drift that has ended": (told(lambda story: story.jump(0.5, {"n1": 0.001}, 0.9, rate=1.0), 2.1), "service"),
+    "too slow a clock": (told(drift(-0.5, -0.0005), 3.0), "service"),
+    "readings that leave the time open": (told(read((1.15, 0.0), (2.5, 3.0)), 2.0), "clock"),
+    "readings that do not": (told(read((1.15, 0.0), (2.1, 0.0), (2.5, 3.0)), 2.0), "service"),
+    "a clock that was never true": (told(read((1.5, 3.0)), 2.0), "service"),
+    "no lease": (no_lease(same, 4.0), "service"),
+    "no lease, a pause": (no_lease(paused, 2.0), "client"),
+    "no lease, the holder's clock jumps": (no_lease(jump(1.5, 3.0, host="c0"), 2.0), "service"),
+    "no lease, a jump by a ttl": (no_lease(jump(1.5, 2.0), 2.0), "clock"),
+    "no lease, a jump by less": (no_lease(jump(1.5, 1.999), 2.0), "service"),
+    "no lease, a jump long ago": (no_lease(jump(1.5, 3.0), 4.0), "service"),
+    "no lease, a jump before c0 asks": (no_lease(jump(0.5, 3.0), 2.0), "service"),
+}
+
+
+def verdict(history: History) -> Verdict:
+    return MutualExclusion().check(history)
+
+
+def blames(history: History) -> list[Blame | None]:
+    return [violation.blame for violation in verdict(history).evidence]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_who_is_to_blame(name: str) -> None:
+    history, blame = CASES[name]
+    assert blames(history) == [blame]
+    assert {of: count for of, count in verdict(history).stats.items() if of in BLAMES and count} == {blame: 1}
+    found = holds(history)
+    assert classify(history.nemesis(), lease_of(found, 0), int(found.start[1])).blame == blame
+
+
+def from_the_acquire(found: Holds, row: int) -> Lease:
+    start, end = int(found.start[row]), int(found.lease_end[row])
+    return Lease(found[row].client, int(found.view.time[found.acquire[row]]), start, end)
+
+
+def known_when_read(self: Clock, since: int, read: int, offset: int, rate: float) -> None:
+    self._readings.append(Reading(read, read, offset, rate))
+    self._read.append(read)
+
+
+OVER = Clock.over
+MUTANTS: list[tuple[str, Any, str, Any]] = [
+    ("clocks are true", Clock, "over", lambda *_: None),
+    ("whatever moved has passed it", Clock, "over", lambda *_: (0, 0)),
+    (
+        "only the last counts",
+        Clock,
+        "over",
+        lambda self, asked, given, end, until: OVER(self, until, until, end, until),
+    ),
+    ("older jumps count", Clock, "over", lambda self, _, given, end, until: OVER(self, EVER, given, end, until)),
+    ("the promise was made in the end", Clock, "over", lambda self, asked, given, *t: OVER(self, given, given, *t)),
+    ("later jumps count", Clock, "over", lambda self, asked, given, end, _: OVER(self, asked, given, end, FOREVER)),
+    ("a jump happens when it is read", Clock, "add", known_when_read),
+    ("a heal happens when it is read", clocks, "HEALING", 0),
+    ("drifts stop", clocks, "_note_drift", lambda *_: None),
+    ("who is paused renews", leases, "STILL", frozenset()),
+    ("all faults are pauses", leases, "STILL", frozenset({"client-pause", "clock-jump"})),
+    ("extends prolong nothing", mutual_exclusion, "lease_of", from_the_acquire),
+    ("a lease is for ever", leases, "FOREVER", 0),
+]
+
+
+def judged(history: History) -> Blame | None:
+    """By a view of its own: what is found once is kept."""
+    return next(iter(blames(History(list(history)))), None)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant[0])
+def test_mutants_are_caught(mutant: tuple[str, Any, str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, where, name, replacement = mutant
+    monkeypatch.setattr(where, name, replacement)
+    assert any(judged(history) != blame for history, blame in CASES.values())
+
+
+def may_be_over(course: list[Reading], asked: int, given: int, end: int, until: int) -> int | None:
+    """By trying all moments and all places where the clock may have stood."""
+    ended = [later.read_ns for later in course[1:]] + [until]
+
+    def places(at: int) -> list[tuple[int, int]]:
+        spans = enumerate(zip(course, ended, strict=True))
+        return [(number, one.at(at)) for number, (one, over) in spans if one.since_ns <= at <= over]
+
+    found = [
+        then
+        for made in range(asked, min(given, until) + 1)
+        for then in range(made, until + 1)
+        for first, before in places(made)
+        for second, after in places(then)
+        if first <= second and then + after >= end + before
+    ]
+    return min(found, default=None)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_when_a_lease_may_be_over_agrees_with_trying_everything(seed: int) -> None:
+    dice = Random(seed)
+    times = sorted(dice.sample(range(1, 24), 6))
+    course = [Reading(EVER, EVER, 0)]
+    clock = Clock()
+    for since, read in zip(times[::2], times[1::2], strict=True):
+        course.append(Reading(since, read, dice.randint(-6, 12), float(dice.randint(0, 1))))
+        clock.add(since, read, course[-1].offset_ns, course[-1].rate)
+    asked, given, until = sorted(dice.sample(range(24), 3))
+    end = dice.randint(given + 1, given + 12)
+    hit = clock.over(asked, given, end, until)
+    assert (None if hit is None else hit[0]) == may_be_over(course, asked, given, end, until)
+
+
+def sentence(history: History) -> str:
+    return verdict(history).explanation
+
+
+def test_the_sentences_say_whose_clock_and_when() -> None:
+    begin = "c1 acquired k0 at 2.000 s while c0 still held it until 9.000 s, "
+    assert sentence(told(same, 2.0)) == f"{begin}and c0 had been promised it until 3.100 s"
+    assert sentence(told(jump(1.5, 12.4), 2.0)) == (
+        f"{begin}though by n1's clock, which had gained 12.400 s, c0's lease until 3.100 s had ended at 1.500 s"
+    )
+    two = told(lambda story: story.jump(1.5, {"n2": 3.0, "n5": 1.2, "n4": 0.5}), 2.0, servers=5)
+    assert sentence(two) == (
+        f"{begin}though by 2 of 5 servers' clocks (n2's had gained 3.000 s), c0's lease until 3.100 s had ended at "
+        "1.500 s"
+    )
+    assert sentence(no_lease(jump(1.5, 3.0), 2.0)) == (
+        f"{begin}having a lock without a stated lease, though by n1's clock, which had gained 3.000 s, any was over at "
+        "1.500 s"
+    )
+    drifting = sentence(told(drift(1.0, 0.001), 2.1))
+    assert drifting.endswith("which had gained 1.050 s, c0's lease until 3.100 s had ended at 2.050 s")
+
+
+def test_without_the_names_of_servers_every_clock_that_is_no_clients_counts() -> None:
+    history = told(lambda story: story.jump(1.5, {"n7": 3.0, "c1": 9.0}), 2.0, servers=0)
+    assert classify(history.nemesis(), lease_of(holds(history), 0), 2 * SECOND).host == "n7"
+
+
+def test_one_history_may_have_all_three() -> None:
+    story = Story()
+    for at in (1.0, 11.0, 21.0):
+        story.acquire("c0", at, at + 0.1, valid_for=2.0)
+    story.jump(11.5, {"n1": 3.0}, 14.0)
+    for at in (2.0, 12.0, 24.0):
+        story.acquire("c1", at - 0.1, at, valid_for=2.0)
+    for at in (5.0, 15.0, 25.0):
+        story.release("c0", at).release("c1", at + 0.1)
+    assert blames(story.told()) == ["service", "clock", "client"]
+
+
+def test_every_blame_is_counted() -> None:
+    assert set(BLAMES) == set(get_args(Blame))
+    assert Leases(told(same, 2.0).nemesis()).blames == 2
+    assert Leases(told(jump(1.5, 3.0), 2.0).nemesis()).blames == 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("jumps", "pauses"), [(True, 0.0), (True, 0.3), (False, 0.3)])
+def test_a_correct_service_is_never_to_blame(jumps: bool, pauses: float, seed: int) -> None:
+    """It counts by its clock, which jumps by a minute; what it grants is early by true time just if that jumped."""
+    history = World(seed, jumps=jumps, pauses=pauses, losses=0.1).run()
+    found = set(blames(history))
+    assert "service" not in found
+    assert jumps or "clock" not in found
+    assert pauses or "client" not in found
+
+
+def test_the_worlds_above_have_something_to_judge() -> None:
+    worlds = [World(seed, jumps=True, pauses=0.3).run() for seed in range(4)]
+    assert {blame for history in worlds for blame in blames(history)} == {"clock", "client"}
+    assert "service" in blames(World(0, jumps=True, grants_all=True).run())
+
+
+def stale(change: Change, granted: float, **settings: str) -> Violation:
+    """c1 uses its newer token, and c0 its older one after that."""
+    story = Story(**settings).acquire("c0", 1.0, 1.1, valid_for=2.0, fence=1)
+    story.acquire("c1", 1.2, granted, valid_for=2.0, fence=2)
+    story.access("c1", "write", granted + 0.1, 1, 1, fence=2).access("c0", "write", granted + 0.2, 2, 1, fence=1)
+    change(story)
+    (found,) = Fencing().check(story.told()).evidence
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "granted", "blame"),
+    [
+        (same, 2.0, "service"),
+        (jump(1.5, 3.0), 2.0, "clock"),
+        (same, 4.0, "client"),
+        (lambda story: story.release("c0", 1.5), 2.0, "client"),
+    ],
+)
+def test_stale_accesses_are_judged_by_the_leases_of_their_tokens(change: Change, granted: float, blame: Blame) -> None:
+    found = stale(change, granted)
+    assert found.blame == blame
+    assert ("c1 had acquired k0 at 2.000 s" in found.sentence) == (blame != "client")
+    assert stale(change, granted, fencing="on").blame == "service"
+
+
+def test_an_older_token_handed_out_later_is_the_services_case() -> None:
+    story = Story().acquire("c0", 1.0, 2.1, valid_for=2.0, fence=1).acquire("c1", 1.2, 2.0, valid_for=0.0, fence=2)
+    story.access("c1", "write", 2.2, 1, 1, fence=2).access("c0", "write", 2.3, 2, 1, fence=1)
+    found = Fencing().check(story.told()).evidence
+    assert [one.blame for one in found if one.kind == "stale-accepted"] == ["service"]
+
+
+def test_a_token_of_no_hold_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fencing._Grants, "rows", {})
+    assert stale(same, 2.0).blame == "client"
