@@ -170,6 +170,8 @@ class _Reader:
                 if isinstance(error, Unfinished) and len(text) - at < LONGEST:
                     return at
                 raise self._fault(text, at, error.at, str(error)) from error
+            except RecursionError as error:
+                raise self._fault(text, at, at, "values are nested too deeply") from error
             self._line += text.count("\n", at, after)
             at = after
         return at
@@ -177,7 +179,7 @@ class _Reader:
     def _fault(self, text: str, at: int, where: int, what: str) -> HistoryError:
         """``at`` is in the current line, ``where`` is the position at fault."""
         column = where - text.rfind("\n", 0, where)
-        return self.entries.fault(self._line + text.count("\n", at, where), f"column {column}: {what}")
+        return self.entries.fault(self._line + text.count("\n", at, where), what, column)
 
     def _quick(self, line: str) -> bool:
         """Read a line of a form that is known, or make it known; False if it is not one map."""
@@ -225,7 +227,7 @@ class _Reader:
                 cut = cuts.cut(found, name)
                 if cut is not None and (client or name != "value"):
                     varying.append((place, cut))
-        except (EdnError, OverflowError):
+        except (EdnError, OverflowError, RecursionError):
             return None
         self._timed &= not client or entry.time is not None
         self._indexed &= entry.index is not None

@@ -78,8 +78,8 @@ class Entries:
     settings: dict[str, Any] | None = None
     complete: bool = True
 
-    def fault(self, line: int, what: str) -> HistoryError:
-        return HistoryError(f"{self.source}, {self.unit} {line}: {what}")
+    def fault(self, line: int, what: str, column: int | None = None) -> HistoryError:
+        return HistoryError(f"{self.source}, {self.unit} {line}{f', column {column}' if column else ''}: {what}")
 
     def sort(self, by: list[Ints]) -> None:
         """Put the entries into the order of ``by``, one column for each block; entries of one rank keep theirs."""

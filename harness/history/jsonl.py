@@ -19,6 +19,7 @@ from .entries import OK, Block, Entries, Numbers
 from .grants import ANSWERS, WHOLE, Grant, grant_columns
 
 NULL: Final = msgspec.Raw(b"null")
+_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _KINDS: Final = {name: code for code, name in enumerate(TYPES)}
 
 
@@ -82,7 +83,7 @@ class Reader:
         lines = text.count(b"\n")
         first, self._line = self._line, self._line + lines
         found: Sequence[Any] = ()
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        with suppress(*_ERRORS):
             found = self._decoder.decode_lines(text)
         if len(found) == lines:
             self._add(found, np.arange(first, first + lines), text, first)
@@ -98,7 +99,7 @@ class Reader:
                 continue
             try:
                 entry = self._decoder.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except _ERRORS as error:
                 cut = number == first + len(lines) - 1
                 if cut and number > 1:
                     self.entries.complete = False
