@@ -1,0 +1,358 @@
+"""The earliest-deadline algorithm for locks without an owner, against brute force."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from checkers.linearizability import deadlines
+from checkers.linearizability.problem import MAY, MUST, Problem, problem
+from checkers.models import Mutex, Operation, Semaphore
+from harness.history.calls import NEVER, NONE, Calls
+from tests.checkers.linear.brute import linearizable
+from tests.checkers.linear.build import calls
+
+TAKE, GIVE = 0, 1
+OPERATIONS = (Operation("acquire"), Operation("release"))
+LOCKS: tuple[Mutex | Semaphore, ...] = (Mutex(), Semaphore(2), Semaphore(3))
+
+
+class Small(NamedTuple):
+    """A history of acquires (0) and releases (1) in the order of their invocations."""
+
+    sides: tuple[int, ...]
+    invoked: tuple[int, ...]
+    returned: tuple[int, ...]
+
+    def until(self, position: int) -> Small:
+        """What has been recorded up to and including ``position``."""
+        seen = [call for call, at in enumerate(self.invoked) if at <= position]
+        back = [at if at <= position else NEVER for at in self.returned]
+        return self.pick(seen)._replace(returned=tuple(back[call] for call in seen))
+
+    def pick(self, rows: list[int] | tuple[int, ...]) -> Small:
+        return Small(*(tuple(column[row] for row in rows) for column in self))
+
+    def right(self, model: Mutex | Semaphore) -> bool:
+        """What brute force says."""
+        return linearizable(
+            Problem(
+                np.array(self.invoked, dtype=np.int64),
+                np.array(self.returned, dtype=np.int64),
+                np.array([MAY if at == NEVER else MUST for at in self.returned], dtype=np.int8),
+                np.array(self.sides, dtype=np.int32),
+                OPERATIONS,
+                np.arange(len(self.sides)),
+            ),
+            model,
+        )
+
+
+def together(histories: list[Small]) -> Calls:
+    """One history, in which each of ``histories`` has a key."""
+    sides, invoked, returned = (
+        np.array([number for history in histories for number in history[column]], dtype=np.int64) for column in range(3)
+    )
+    lengths = [len(history.sides) for history in histories]
+    none, zeros = np.full(len(sides), NONE, dtype=np.int32), np.zeros(len(sides), dtype=np.int64)
+    return Calls(
+        fs=["acquire", "release"],
+        keys=[str(number) for number in range(len(histories))],
+        clients=["c0"],
+        f=sides.astype(np.int32),
+        key=np.repeat(np.arange(len(histories), dtype=np.int32), lengths),
+        client=np.zeros(len(sides), dtype=np.int32),
+        process=zeros,
+        known=(returned != NEVER).astype(np.int8),
+        invoked=invoked,
+        returned=returned,
+        began=invoked,
+        ended=returned,
+        argument=none,
+        result=none,
+        fence=zeros[:0],
+        lease=zeros[:0],
+        good=none[:0].astype(np.int8),
+    )
+
+
+def enumerated(size: int, unknown: int) -> Iterator[Small]:
+    """Every history of ``size`` calls, at most ``unknown`` of them of unknown outcome, but for those that differ from
+    one of these in nothing that matters: the order of neighbouring invocations or of neighbouring returns."""
+
+    def grown(found: list[list[int]], now: int, last: tuple[int, int], left: int) -> Iterator[Small]:
+        if len(found) == size and all(call[2] >= 0 for call in found):
+            columns = zip(*found, strict=True)
+            yield Small(*(tuple(NEVER if at == NEVER else at for at in column) for column in columns))
+            return
+        for kind in range(last[1] if last[0] == 0 else 0, 4 if left else 2) if len(found) < size else ():
+            call = [kind % 2, now, NEVER if kind >= 2 else -1]
+            yield from grown([*found, call], now + 1, (0, kind), left - kind // 2)
+        for number in range(last[1] + 1 if last[0] == 1 else 0, len(found)):
+            side, begun, back = found[number]
+            twin = number and found[number - 1] == [side, begun - 1, -1]
+            if back == -1 and not twin:
+                done = [*found[:number], [side, begun, now], *found[number + 1 :]]
+                yield from grown(done, now + 1, (1, number), left)
+
+    return grown([], 0, (2, 0), unknown)
+
+
+def drawn(seed: int, size: int) -> Small:
+    """A history of up to ``size`` calls, about as often right as wrong."""
+    dice = random.Random(seed)
+    count, wide = dice.randint(2, size), dice.choice((1.0, 2.0, 4.0))
+    spots = [at + dice.gauss(0, 0.5) for at in range(count)]
+    windows = [(at - dice.expovariate(1 / wide), at + dice.expovariate(1 / wide)) for at in spots]
+    sides = [at % 2 if dice.random() < 0.9 else dice.randint(0, 1) for at in range(count)]
+    lost = [dice.random() < 0.15 for _ in range(count)]
+    order = {at: number for number, at in enumerate(sorted(at for window in windows for at in window))}
+    rows = [
+        (side, order[begin], NEVER if gone else order[end])
+        for side, gone, (begin, end) in zip(sides, lost, windows, strict=True)
+    ]
+    return Small(*zip(*sorted(rows, key=lambda row: row[1]), strict=True))
+
+
+def wrong_ones(histories: list[Small], model: Mutex | Semaphore, module: Any = deadlines) -> dict[int, Any]:
+    outcome = module.check(together(histories), model)
+    assert not outcome.undecided
+    return {failure.key: failure for failure in outcome.failures}
+
+
+def compare(histories: list[Small], model: Mutex | Semaphore) -> int:
+    """Against brute force: the verdict, the entry at which it goes wrong, and the part that is wrong. The number of
+    wrong ones."""
+    failures = wrong_ones(histories, model)
+    first = np.cumsum([0, *(len(history.sides) for history in histories)])
+    for number, history in enumerate(histories):
+        assert history.right(model) == (number not in failures), history
+        if number in failures:
+            _, position, rows = failures[number].key, failures[number].position, failures[number].rows
+            part = [row - int(first[number]) for row in rows]
+            assert not history.pick(part).until(position).right(model), (history, part)
+            assert history.until(position - 1).right(model), (history, position)
+    return len(failures)
+
+
+@pytest.mark.parametrize(
+    ("model", "unknown", "number"), [(LOCKS[0], 1, 4232), (LOCKS[1], 0, 2036), (LOCKS[2], 0, 2036)]
+)
+def test_brute_force_agrees_on_every_history_of_five_calls(model: Mutex | Semaphore, unknown: int, number: int) -> None:
+    """With one of unknown outcome, or none; of up to four calls with three."""
+    histories = [history for size in range(1, 6) for history in enumerated(size, unknown if size == 5 else 3)]
+    assert len(histories) == number
+    assert compare(histories, model) > number // 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", LOCKS)
+def test_brute_force_agrees_on_every_history_of_six_calls(model: Mutex | Semaphore) -> None:
+    histories = list(enumerated(6, 3))
+    assert len(histories) == 47701
+    assert compare(histories, model) > 15000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "unknown", "number"), [(LOCKS[0], 1, 281966), (LOCKS[1], 0, 92248)])
+def test_brute_force_agrees_on_every_history_of_seven_calls(
+    model: Mutex | Semaphore, unknown: int, number: int
+) -> None:
+    histories = list(enumerated(7, unknown))
+    assert len(histories) == number
+    assert compare(histories, model) > number // 3
+
+
+@pytest.mark.parametrize("model", LOCKS)
+@pytest.mark.parametrize(("number", "size"), [(150, 8), pytest.param(100_000, 9, marks=pytest.mark.slow)])
+def test_brute_force_agrees_on_drawn_histories(number: int, size: int, model: Mutex | Semaphore) -> None:
+    wrong = compare([drawn(seed, size) for seed in range(number)], model)
+    assert number / 40 < wrong < number * 9 / 10
+
+
+def changed(*changes: tuple[str, str]) -> ModuleType:
+    """The module with pieces of its text changed, and not compiled."""
+    text = inspect.getsource(deadlines)
+    for old, new in (("from harness.compiled import compiled", "compiled = lambda loop: loop"), *changes):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    module = ModuleType("changed")
+    exec(text, module.__dict__)
+    return module
+
+
+LATEST = (
+    """            _pop(pending, start[other], size[other])
+            size[other] -= 1""",
+    "            size[other] -= 1",
+)
+UNKNOWN_FIRST = "elif size[other]:", "elif size[other] and not spare[other]:"
+EAGER = (
+    "        if known[row]:",
+    """        if taken[this] != (permits if sides[row] == 0 else 0):
+            taken[this] += 1 if sides[row] == 0 else -1
+        elif known[row]:""",
+)
+NO_HELP_FROM_UNKNOWN = "elif spare[other]:", "elif False:"
+NEVER_SPENT = "spare[other] -= 1", "pass"
+ONE_MORE = "(permits if due == take else 0)", "(permits + 1 if due == take else 0)"
+NOT_TO_THE_END = "_advance(this, NEVER, permits", "_advance(this, 0, permits"
+
+
+@cache
+def telling() -> list[Small]:
+    """Those of up to four calls, and right ones of six: it takes six to tell the earliest deadline from the latest."""
+    small = [history for size in range(1, 5) for history in enumerated(size, 2)]
+    six = [history for history in enumerated(6, 0) if sum(history.sides) == 3]
+    wrong = wrong_ones(six, Mutex())
+    return small + [history for number, history in enumerate(six) if number not in wrong]
+
+
+@pytest.mark.parametrize(
+    "change", [LATEST, UNKNOWN_FIRST, EAGER, NO_HELP_FROM_UNKNOWN, NEVER_SPENT, ONE_MORE, NOT_TO_THE_END]
+)
+def test_a_wrong_rule_is_caught(change: tuple[str, str]) -> None:
+    assert wrong_ones(telling(), Mutex(), changed(change)).keys() != wrong_ones(telling(), Mutex()).keys()
+
+
+def test_a_rule_unchanged_is_not_caught() -> None:
+    assert wrong_ones(telling(), Mutex(), changed()) == wrong_ones(telling(), Mutex())
+
+
+def parts(history: Small, permits: int, module: Any = deadlines) -> Iterator[Small]:
+    """The parts of ``history`` that may be taken for all of it."""
+    found, end = together([history]), 2 * len(history.sides)
+    rows, sides = np.arange(len(history.sides)), np.array(history.sides, dtype=np.int8)
+    for back in range(len(history.sides) + 1):
+        part, whole = module.cut(found, rows, sides, permits, end, back)
+        yield history.pick(part.tolist())
+        if whole:
+            return
+
+
+@pytest.mark.parametrize(
+    ("permits", "size"), [(1, 4), (2, 4), *(pytest.param(p, 6, marks=pytest.mark.slow) for p in (1, 2, 3))]
+)
+def test_a_part_of_a_right_history_is_right(permits: int, size: int) -> None:
+    """So a wrong part proves the history wrong: by brute force, for all right histories and all their parts."""
+    model, smaller = Semaphore(permits), 0
+    for history in enumerated(size, 2):
+        if history.right(model):
+            for part in parts(history, permits):
+                assert part.right(model), (history, part)
+                smaller += len(part.sides) < len(history.sides)
+    assert smaller > 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("(taken >= 0) & (taken <= permits)", "taken <= permits"),
+        ("np.setdiff1d(rows, np.setdiff1d(over[:chosen], kept))", "np.setdiff1d(rows, over[:chosen])"),
+    ],
+)
+def test_a_wrong_part_is_caught(change: tuple[str, str]) -> None:
+    module = changed(change)
+    rights = (history for size in range(1, 5) for history in enumerated(size, 2) if history.right(Mutex()))
+    assert any(not part.right(Mutex()) for history in rights for part in parts(history, 1, module))
+
+
+def plain(history: Small, permits: int) -> int:
+    """The same rule, written to be read: the entry at which the last order is lost."""
+    waiting: dict[int, list[int]] = {TAKE: [], GIVE: []}
+    taken = 0
+    entries = [(at, 0, call) for call, at in enumerate(history.invoked)]
+    entries += [(at, 1, call) for call, at in enumerate(history.returned) if at != NEVER]
+    for at, back, call in sorted(entries):
+        side = history.sides[call]
+        if not back:
+            waiting[side].append(history.returned[call])
+        elif at in waiting[side]:
+            waiting[side].remove(at)
+            if taken == (0 if side else permits):
+                if not waiting[1 - side]:
+                    return at
+                waiting[1 - side].remove(min(waiting[1 - side]))
+            else:
+                taken += 1 - 2 * side
+    return NEVER
+
+
+def test_many_pending_calls() -> None:
+    """Hundreds at a time: the heaps give what a list gives that is searched."""
+    dice = random.Random(5)
+    wrong = 0
+    for _ in range(20):
+        spots = [(at + dice.gauss(0, 3), at % 2 if dice.random() < 0.9 else TAKE) for at in range(600)]
+        windows = [(at - dice.expovariate(0.02), at + dice.expovariate(0.02), side) for at, side in spots]
+        order = {at: number for number, at in enumerate(sorted(at for window in windows for at in window[:2]))}
+        rows = sorted(
+            (order[begin], NEVER if dice.random() < 0.1 else order[end], side) for begin, end, side in windows
+        )
+        begun, back, sides = zip(*rows, strict=True)
+        history = Small(sides, begun, back)
+        for permits in (1, 3):
+            position = plain(history, permits)
+            failure = wrong_ones([history], Semaphore(permits)).get(0, SimpleNamespace(position=NEVER))
+            assert failure.position == position
+            wrong += position != NEVER
+    assert 5 < wrong < 40
+
+
+def sequential(*calls: str) -> list[tuple[int, str, str]]:
+    """One call after the other: ``a`` acquires, ``r`` releases; the digit is the client."""
+    names = {"a": "acquire", "r": "release"}
+    return [(int(call[1]), kind, names[call[0]]) for call in calls for kind in ("invoke", "ok")]
+
+
+def test_a_second_holder_among_many_is_told_in_two_calls() -> None:
+    turns = [call for turn in range(1000) for call in (f"a{turn % 7}", f"r{turn % 7}")]
+    found = calls(sequential(*turns, "a1", "a2", "r2", "r1", *turns))
+    (failure,) = deadlines.check(found, Mutex()).failures
+    assert (failure.position, failure.rows) == (4003, (2000, 2001))
+    assert deadlines.check(found, Semaphore(2)).failures == ()
+
+
+def test_the_permits_that_clients_still_have_are_told() -> None:
+    found = calls(sequential("a1", "a2", "a3", "r3", "a4", "r4", "a5", "a6"))
+    (failure,) = deadlines.check(found, Semaphore(3)).failures
+    assert failure.rows == (0, 1, 6, 7)
+
+
+def test_what_was_needed_before_is_told_too() -> None:
+    """The release of unknown outcome would explain the last acquire, had it not been needed before."""
+    lost = [(9, "invoke", "release"), (9, "info", "release")]
+    held = sequential("a1", "r1", "a2", "r2", "a3", "r3")
+    assert not deadlines.check(calls([*lost, *sequential("a1", "a2", "r2", "a4")]), Mutex()).failures
+    found = calls([*held, *lost, *sequential("a1", "a2", "r2", "a4", "r4", "a5", "a6")])
+    (failure,) = deadlines.check(found, Mutex()).failures
+    part = problem(found.pick(np.array(failure.rows)), Mutex(), 0)
+    assert not linearizable(part, Mutex())
+    assert failure.rows == (6, 7, 12, 13)
+
+
+def test_keys_apart_and_the_calls_of_others() -> None:
+    entries = [
+        (0, "invoke", "lock", None, "x"),
+        (1, "invoke", "read", None, "x"),
+        (0, "ok", "lock", None, "x"),
+        (2, "invoke", "lock", None, "y"),
+        (1, "ok", "read", None, "x"),
+        (2, "ok", "lock", None, "y"),
+        (1, "invoke", "lock", None, "y"),
+        (0, "invoke", "unlock", None, "x"),
+        (0, "ok", "unlock", None, "x"),
+        (1, "ok", "lock", None, "y"),
+    ]
+    outcome = deadlines.check(calls(entries), Mutex())
+    assert [(failure.key, failure.position, failure.rows) for failure in outcome.failures] == [(1, 9, (2, 3))]
+    assert deadlines.check(calls([]), Mutex()).failures == ()
+    assert deadlines.check(calls(islice(entries, 6)), Mutex()).failures == ()
