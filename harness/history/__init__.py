@@ -184,7 +184,7 @@ class History(Sequence[Op]):
         history = cls()
         decoder = msgspec.json.Decoder(Op)
         try:
-            with _open(path, "rb") as file:
+            with open_history(path, "rb") as file:
                 for number, line in enumerate(file, 1):
                     try:
                         history._add_line(decoder, line, path, number)
@@ -213,7 +213,7 @@ class HistoryWriter:
     """Writes entries as they are recorded, a line at a time, so that a crash loses nothing that was recorded."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _open(path, "wb")
+        self._file = open_history(path, "wb")
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, op: Op) -> None:
@@ -230,7 +230,8 @@ class HistoryWriter:
         self.close()
 
 
-def _open(path: Path, mode: Literal["rb", "wb"]) -> IO[bytes]:
+def open_history(path: Path, mode: Literal["rb", "wb"]) -> IO[bytes]:
+    """The file at ``path``, through gzip if its name ends in ``.gz``."""
     if path.suffix == ".gz":
         return gzip.open(path, mode)  # type: ignore[return-value]
     return path.open(mode)

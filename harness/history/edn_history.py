@@ -89,7 +89,7 @@ class _Columns:
         codes = np.fromiter(chain.from_iterable(self.codes), np.int32, count * len(CODES)).reshape(count, len(CODES))
         columns: dict[str, Any] = {name: codes[:, place].copy() for place, name in enumerate(CODES)}
         columns["kind"] = columns["kind"].astype(np.int8)
-        process, line = np.array(self.process, dtype=np.int32), np.array(self.line, dtype=np.int64)
+        process, line = np.array(self.process, dtype=np.int32), np.array(self.line, dtype=np.int32)
         return Block(time=self.whole(self.time), process=process, line=line, **columns)
 
     @staticmethod

@@ -45,7 +45,7 @@ class Block:
     f: Codes
     key: Codes
     node: Codes
-    line: Ints
+    line: Codes
     value: Codes | None = None
     fence: Ints | None = None
     lease: Ints | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Final, cast
 
-from . import HistoryError
+from . import History, HistoryError
 from .calls import Calls, Wants
 from .edn_history import read_edn
 from .edn_values import Keyed
@@ -41,6 +41,16 @@ def read_calls(
         calls.values = reader.values.found
     except (OSError, EOFError) as error:
         raise HistoryError(f"{path}: cannot read the history: {error}") from error
+    return calls
+
+
+def calls_of(history: History, wants: Wants) -> Calls:
+    """The calls of a history that is in memory, as :func:`read_calls` reads them from its file."""
+    reader = Reader("the history", wants)
+    reader.entries.unit = "entry"
+    reader.add(history)
+    calls = paired(reader.entries)
+    calls.values = reader.values.found
     return calls
 
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 
-from . import TYPES, HistoryError, OpType
-from .calls import NEVER, NO_FENCE, NONE, Ints, Marks, Wants
+from . import TYPES, History, HistoryError, OpType
+from .calls import NEVER, NO_FENCE, NONE, Codes, Ints, Marks, Wants
 from .entries import OK, Block, Entries, Numbers
 from .grants import ANSWERS, WHOLE, Grant, grant_columns
 
@@ -60,6 +60,10 @@ def frozen_lists(value: Any) -> Any:
     return value
 
 
+def _numbered(names: Iterable[Any], numbers: Numbers) -> Codes:
+    return np.fromiter([numbers[name] for name in names], np.int32)
+
+
 class Reader:
     """Takes in blocks of whole lines; ``values.found`` has the values of :class:`Calls`."""
 
@@ -82,10 +86,10 @@ class Reader:
     def _take(self, text: bytes) -> None:
         lines = text.count(b"\n")
         first, self._line = self._line, self._line + lines
-        found: Sequence[Any] = ()
+        found: Sequence[Any] | None = None
         with suppress(*_ERRORS):
             found = self._decoder.decode_lines(text)
-        if len(found) == lines:
+        if found is not None and len(found) == lines:
             self._add(found, np.arange(first, first + lines), text, first)
         else:
             self._take_by_line(text, first)
@@ -128,17 +132,40 @@ class Reader:
             f=np.fromiter([fs[entry.f] for entry in found], np.int32, count),
             key=np.fromiter([keys[entry.key] for entry in found], np.int32, count),
             node=np.fromiter([nodes[entry.node] for entry in found], np.int32, count),
-            line=lines,
+            line=lines.astype(np.int32),
         )
         entries.blocks.append(block)
         if entries.settings is None:
             self._find_settings(block, text, first)
+        if self._wants != "nothing":
+            self._add_values(block, [entry.value for entry in found])
+
+    def add(self, history: History) -> None:
+        """Take in a history that is in memory."""
+        entries = self.entries
+        block = Block(
+            time=np.array(history.time, dtype=np.int64),
+            process=_numbered(history.process, entries.processes),
+            kind=np.array(history.type, dtype=np.int8),
+            f=_numbered(history.f, entries.fs),
+            key=_numbered(history.key, entries.keys),
+            node=_numbered(history.node, entries.nodes),
+            line=np.arange(len(history), dtype=np.int32),
+        )
+        entries.settings = next((op.value or {} for op in history.nemesis("start")), None)
+        if self._wants != "nothing":
+            encode = msgspec.json.Encoder().encode
+            self._add_values(block, [msgspec.Raw(encode(value)) for value in history.value])
+        entries.blocks.append(block)
+        entries.sort([block.time])
+
+    def _add_values(self, block: Block, values: list[msgspec.Raw]) -> None:
         if self._wants == "grants":
-            self._add_grants(block, [entry.value for entry in found])
-        elif self._wants == "values":
-            codes = self.values
-            texts = [bytes(entry.value) for entry in found]
-            block.value = np.fromiter([codes[text] for text in texts], np.int32, count)
+            self._add_grants(block, values)
+            return
+        for row in np.flatnonzero(block.process == NONE).tolist():
+            values[row] = NULL
+        block.value = _numbered(map(bytes, values), self.values)
 
     def _find_settings(self, block: Block, text: bytes, first: int) -> None:
         starts = np.flatnonzero((block.process == NONE) & (block.f == self.entries.fs.get("start", NONE)))
@@ -157,7 +184,7 @@ class Reader:
         block.good = np.full(len(block), NONE, dtype=np.int8)
         block.fence[rows], block.lease[rows], block.good[rows] = found
 
-    def _grants(self, values: Sequence[msgspec.Raw], lines: Ints) -> tuple[Ints, Ints, Marks]:
+    def _grants(self, values: Sequence[msgspec.Raw], lines: Codes) -> tuple[Ints, Ints, Marks]:
         try:
             return grant_columns(_GRANTS.decode_lines(b"\n".join(values)))
         except (msgspec.MsgspecError, OverflowError):

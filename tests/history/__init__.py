@@ -1,0 +1,1 @@
+"""Tests of how histories are read and written."""

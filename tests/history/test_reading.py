@@ -1,0 +1,235 @@
+"""Histories of ours into calls by column: the same as the calls of the history in memory, however the file is cut."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.view import View
+from harness.history import History, HistoryError
+from harness.history.calls import NEVER, NO_FENCE, Wants
+from harness.history.clients import take_over
+from harness.history.files import calls_of, read_calls
+from harness.history.jsonl import frozen_lists
+from tests.history.drawn import assert_same, drawn, plain
+
+GOLDEN = sorted((Path(__file__).parents[1] / "checkers" / "golden").glob("*/*.jsonl"))
+WANTS: tuple[Wants, ...] = ("nothing", "grants", "values")
+
+
+def oracle(history: History) -> list[dict[str, Any]]:
+    """What the calls are by the slow ways there have been: :meth:`History.calls` and :class:`View`."""
+    history = history.in_order()
+    view = View(history)
+    rows = []
+    for call in history.calls():
+        known, done = call.outcome == "ok", call.done
+        if call.outcome == "fail":
+            continue
+        client = int(view.client[call.invoke.index])
+        rows.append(
+            {
+                "f": call.invoke.f,
+                "key": call.invoke.key,
+                "client": (client, view.names[client]),
+                "process": call.invoke.process,
+                "known": known,
+                "invoked": call.invoke.index,
+                "returned": done.index if done and known else None,
+                "began": call.invoke.time,
+                "ended": done.time if done and known else None,
+                "argument": frozen_lists(call.invoke.value),
+                "result": frozen_lists(done.value) if done and known else None,
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("histories")
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 400), st.booleans())
+def test_calls_are_those_of_the_history(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
+    history = drawn(seed, keys=keys, tidy=tidy)
+    path = folder / "h.jsonl"
+    history.save(path)
+    calls = read_calls(path, "values", block=block)
+    assert plain(calls) == oracle(history)
+    assert (calls.entries, calls.complete, calls.settings["ttl"]) == (len(history), True, 2.0)
+    assert calls.failed == sum(call.outcome == "fail" for call in history.in_order().calls())
+    assert (np.diff(calls.invoked) > 0).all()
+    for wants in WANTS:
+        assert_same(read_calls(path, wants, block=block), calls_of(history, wants))
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_golden_histories(path: Path) -> None:
+    history = History.load(path)
+    calls = calls_of(history, "values")
+    assert plain(calls) == oracle(history)
+    assert_same(read_calls(path, "values", block=1000), calls)
+    without = read_calls(path, "nothing", block=1000)
+    assert without.invoked.tolist() == calls.invoked.tolist()
+    assert (without.values, without.result.max(initial=-1), len(without.fence)) == ([], -1, 0)
+
+
+def line(process: int, kind: str, f: str, value: Any = None, **more: Any) -> str:
+    return json.dumps({"time": 5, "process": process, "type": kind, "f": f, "value": value, **more})
+
+
+def lines(tmp_path: Path, *text: str, end: str = "\n") -> Path:
+    path = tmp_path / "h.jsonl"
+    path.write_text("\n".join(text) + end)
+    return path
+
+
+def test_grants(tmp_path: Path) -> None:
+    answers = [
+        ("acquire", {"fence": 2**63 - 1, "valid_for": 1.5}, (2**63 - 1, 1_500_000_000, -1)),
+        ("acquire", {"fence": None, "valid_for": -1}, (NO_FENCE, -1_000_000_000, -1)),
+        ("acquire", 12, (12, NEVER, -1)),
+        ("lock", None, (NO_FENCE, NEVER, -1)),
+        ("extend", {"extended": False}, (NO_FENCE, NEVER, 0)),
+        ("extend", {"extended": True, "valid_for": 1e300}, (NO_FENCE, NEVER, 1)),
+        ("check", {"valid": True}, (NO_FENCE, NEVER, 1)),
+        ("read", {"fence": "not looked at"}, (NO_FENCE, NEVER, -1)),
+    ]
+    text = [entry for f, value, _ in answers for entry in (line(0, "invoke", f), line(0, "ok", f, value))]
+    calls = read_calls(lines(tmp_path, *text), "grants")
+    found = zip(calls.fence.tolist(), calls.lease.tolist(), calls.good.tolist(), strict=True)
+    assert list(found) == [grant for _, _, grant in answers]
+    assert calls.values == []
+
+
+@pytest.mark.parametrize("fence", ["ff01", 2**63, 1.5, True])
+def test_a_token_that_is_no_number_is_named(tmp_path: Path, fence: Any) -> None:
+    good = [line(0, "invoke", "acquire"), line(0, "ok", "acquire", {"fence": 1})]
+    path = lines(tmp_path, *good, line(0, "invoke", "acquire"), line(0, "ok", "acquire", {"fence": fence}))
+    with pytest.raises(HistoryError, match="line 4: tokens of this model must be whole numbers"):
+        read_calls(path, "grants")
+    assert len(read_calls(path, "nothing")) == len(read_calls(path, "values")) == 2
+
+
+def test_values_are_kept_once_with_lists_as_tuples(tmp_path: Path) -> None:
+    asked = [[1, [2]], {"a": [3]}, [1, [2]], None]
+    text = [entry for v in asked for entry in (line(0, "invoke", "cas", v), line(0, "ok", "cas"))]
+    calls = read_calls(lines(tmp_path, *text), "values")
+    assert calls.values == [(1, (2,)), {"a": (3,)}]
+    assert calls.argument.tolist() == [0, 1, 0, -1]
+
+
+WRONG = {
+    "nobody invoked": ([line(3, "ok", "read")], "line 2: process 3 completed 'read' but never invoked it"),
+    "another function": (
+        [line(3, "invoke", "read"), "", line(3, "ok", "cas")],
+        "line 4: process 3 completed 'cas' but never invoked it",
+    ),
+    "busy": ([line(3, "invoke", "read"), line(3, "invoke", "cas")], "line 3: process 3 invoked 'cas' while its 'read'"),
+    "no JSON": (["{]"], r"line 2: expected one history entry as a JSON object, got '\{\]'"),
+    "no entry": (["[1]"], "line 2: expected one history entry"),
+    "no process": (['{"type":"ok","f":"x","time":1}'], "line 2: .* missing required field `process`"),
+    "a type that is none": ([line(1, "okay", "read")], "line 2: .*Invalid enum value 'okay'"),
+    "a large number": ([line(2**63, "invoke", "read")], "line 2: expected one history entry"),
+    "a late time": ([line(2, "invoke", "read", time=2**63)], "line 2: expected one history entry"),
+    "two on a line": (['{"process":1}{"process":2}'], "line 2: expected one history entry"),
+    "on two lines": (['{"process":1,', '"time":2}'], "line 2: expected one history entry"),
+    "deep": ([line(1, "invoke", "read") + "[" * 5000], "line 2: expected one history entry"),
+}
+
+
+@pytest.mark.parametrize("block", [1, 1 << 20])
+@pytest.mark.parametrize("name", WRONG)
+def test_the_line_at_fault_is_named(tmp_path: Path, name: str, block: int) -> None:
+    text, message = WRONG[name]
+    path = lines(tmp_path, line(0, "invoke", "read"), *text, line(0, "ok", "read"))
+    with pytest.raises(HistoryError, match=rf"h\.jsonl, {message}"):
+        read_calls(path, "values", block=block)
+
+
+def test_entries_in_memory_are_named_by_their_index() -> None:
+    history = History()
+    history.append(
+        msgspec.convert({"index": 0, "wall": 0, "time": 0, "process": 2, "type": "ok", "f": "x"}, type=_op())
+    )
+    with pytest.raises(HistoryError, match="the history, entry 0: process 2 completed 'x'"):
+        calls_of(history, "nothing")
+
+
+def _op() -> Any:
+    from harness.history import Op
+
+    return Op
+
+
+@pytest.mark.parametrize("block", [1, 60, 1 << 20])
+def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path, block: int) -> None:
+    path = lines(tmp_path, line(0, "invoke", "read"), line(0, "ok", "read")[:-9], end="")
+    calls = read_calls(path, "values", block=block)
+    assert (len(calls), calls.complete, calls.known.tolist()) == (1, False, [0])
+    whole = lines(tmp_path, line(0, "invoke", "read"), line(0, "ok", "read"), end="")
+    assert read_calls(whole, "values", block=block).complete
+    with pytest.raises(HistoryError, match="line 1: .*the file is cut off here"):
+        read_calls(lines(tmp_path, '{"process":', end=""), "nothing", block=block)
+
+
+def test_empty_and_blank_files(tmp_path: Path) -> None:
+    for wants in WANTS:
+        assert len(read_calls(lines(tmp_path, end=""), wants)) == 0
+        calls = read_calls(lines(tmp_path, "", line(0, "invoke", "read"), "  ", "", line(0, "ok", "read")), wants)
+        assert calls.returned.tolist() == [1]
+
+
+def test_clients_without_hosts_and_keys(tmp_path: Path) -> None:
+    calls = read_calls(lines(tmp_path, line(7, "invoke", "acquire"), line(7, "info", "acquire")), "nothing")
+    assert (calls.clients, calls.keys, calls.settings, calls.known.tolist()) == (["process 7"], [""], {}, [0])
+
+
+def test_who_takes_over() -> None:
+    """The one that waits for longest; nobody, after a crash of the host; and never one on another host."""
+    owner, names = take_over(
+        [
+            (0, "begin", 0, "a"),
+            (1, "begin", 1, "a"),
+            (2, "retire", 1, "a"),
+            (3, "retire", 0, "a"),
+            (4, "begin", 2, "b"),
+            (5, "begin", 3, "a"),
+            (6, "crash", -1, "a"),
+            (7, "begin", 4, "a"),
+            (8, "begin", 5, None),
+        ]
+    )
+    assert owner == {0: 0, 1: 1, 2: 2, 3: 1, 4: 3, 5: 4}
+    assert names == ["a", "a", "b", "a", "process 5"]
+
+
+def test_gzip_and_progress(tmp_path: Path) -> None:
+    history = drawn(4)
+    for name in ("h.jsonl", "h.jsonl.gz"):
+        seen: list[tuple[int, int]] = []
+        history.save(tmp_path / name)
+        calls = read_calls(tmp_path / name, "values", block=500, progress=lambda *at: seen.append(at))
+        assert_same(calls, calls_of(history, "values"))
+        size = (tmp_path / name).stat().st_size
+        assert seen[-1] == (size, size)
+        assert seen == sorted(seen)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match=r"ends in one of \.jsonl, \.edn, \.jsonl\.gz, \.edn\.gz"):
+        read_calls(tmp_path / "h.csv", "nothing")
+    with pytest.raises(HistoryError, match="cannot read the history"):
+        read_calls(tmp_path / "none.jsonl", "nothing")
+    (tmp_path / "h.jsonl.gz").write_bytes(gzip.compress(b"{}\n" * 99)[:-9])
+    with pytest.raises(HistoryError, match=r"h\.jsonl\.gz"):
+        read_calls(tmp_path / "h.jsonl.gz", "nothing")
