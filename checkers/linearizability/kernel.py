@@ -191,6 +191,7 @@ def explore(
         if reg[PHASE] == MOVE:
             call, after = _candidate(reg, fixed, live, marks, keys, cells)
             if after == UNKNOWN:
+                _keep(reg, live)
                 return ASK
             if call == FIRST:
                 reg[DEPTH] -= 1
@@ -206,6 +207,7 @@ def explore(
             reg[PHASE] = SETTLE
         if reg[PHASE] == SETTLE:
             if not _settle(reg, fixed, live, words, still, keys, cells):
+                _keep(reg, live)
                 return ASK
             reg[PHASE] = VISIT
             reg[TRIED] += 1

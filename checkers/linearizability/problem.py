@@ -98,21 +98,47 @@ class Outcome:
 
 def problem(calls: Calls, model: Model, key: int) -> Problem:
     """The calls of ``key`` that ``model`` answers for."""
-    rows = np.flatnonzero((calls.key == key) & calls.named(sorted(model.fs)))
-    known = calls.known[rows] == 1
-    columns: list[npt.NDArray[Any]] = [calls.f[rows], calls.known[rows], calls.argument[rows], calls.result[rows]]
+    mine = calls.key == key
+    if not model.fs.issuperset(calls.fs):
+        mine &= calls.named(sorted(model.fs))
+    rows = np.flatnonzero(mine)
+    known = calls.known[rows]
+    columns: list[npt.NDArray[Any]] = [known, calls.f[rows], calls.argument[rows], calls.result[rows]]
     if model.clients:
         columns.append(calls.client[rows])
     if len(calls.fence):
         columns += [calls.fence[rows], calls.lease[rows], calls.good[rows]]
     if model.timed:
         columns += [calls.began[rows], calls.ended[rows]]
-    table = np.stack([column.astype(np.int64) for column in columns], axis=1)
-    _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    operations = tuple(_operation(calls, model, int(rows[i])) for i in first)
-    kind = np.where(known, MUST, MAY).astype(np.int8)
+    _, first, which = np.unique(_folded(columns), return_index=True, return_inverse=True)
+    operations = tuple(_operation(calls, model, row) for row in rows[first].tolist())
     returned = np.where(known, calls.returned[rows], NEVER)
-    return Problem(calls.invoked[rows], returned, kind, which.reshape(-1).astype(np.int32), operations, rows)
+    kind = (1 - known).astype(np.int8)  # MUST is 0, MAY is 1
+    return Problem(calls.invoked[rows], returned, kind, which.astype(np.int32), operations, rows)
+
+
+def _folded(columns: list[npt.NDArray[Any]]) -> Ints:
+    """One number for each row of ``columns``, the same only for equal rows."""
+    folded: Ints = np.zeros(len(columns[0]), np.int64)
+    spread = 1
+    for column in columns if len(folded) else ():
+        low, high = int(column.min()), int(column.max())
+        width, numbers = high - low + 1, column.astype(np.int64)
+        if width >= 2**31:
+            numbers, width = _renumbered(column)
+            low = 0
+        if spread * width >= 2**63:
+            folded, spread = _renumbered(folded)
+        if width > 1:
+            folded = folded * width + (numbers - low)
+            spread *= width
+    return folded
+
+
+def _renumbered(column: npt.NDArray[Any]) -> tuple[Ints, int]:
+    """The same with small numbers from 0 on, and how many there are."""
+    values, numbers = np.unique(column, return_inverse=True)
+    return numbers.astype(np.int64), len(values)
 
 
 def _operation(calls: Calls, model: Model, row: int) -> Operation:

@@ -1,4 +1,48 @@
-"""The general search: any model, any history. Depth first, just in time, with a memory of configurations seen."""
+"""The general search: any model, any history of one key. It is exact; only its budget can end it without an answer.
+
+*What is searched.* Returns are passed in their order (just-in-time linearization: G. Lowe, "Testing for
+linearizability", 2017, after J. Wing and C. Gong, "Testing and verifying concurrent objects", 1993). A configuration is
+the number of returns passed, the model's state, and which of the pending calls (invoked before the next return, not
+returned yet) are linearized. A move linearizes a pending call that the model allows; once the call that returns next is
+linearized its return is passed, and the next calls are pending. A LOOSE call may also return without. This is complete:
+in a valid order, let each call take effect as late as its own and the later ones' returns allow; then each takes effect
+right before some return, when all that were invoked by then are pending, and whatever comes before it has taken its
+place. MUST calls that have returned are linearized and LOOSE ones no candidates, so that pending ones are all there is
+to remember. The moves from a configuration that end with all returns passed are its *completion*. A call may change
+places with a neighbour in a completion, or take another one's, if its window allows it: what is linearized from now on
+has not returned yet, so a pending call may come first.
+
+*What is left out*, each with the reason why a configuration that has a completion keeps one, no longer than before:
+
+(a) A pending MUST call whose operation never changes any state, and is possible now, is linearized at once, without an
+    alternative: take it out of the completion and put it first; the states stay what they were. That it changes nothing
+    *now* is not enough (a write of the value that is there may be needed later, after another one), so this is done
+    only where the whole table is known.
+(b) A MAY or LOOSE call that would not change the state is not linearized: leave it out of the completion.
+(c) Of pending calls a and b of the same operation, a returning first (MAY calls never; of them the one invoked first),
+    b is not linearized while a is pending, unless a is LOOSE and b MUST. If a comes later in the completion, the two
+    change places: both are pending, and b's place is then a's, before both their returns. If a does not come at all,
+    it is LOOSE or MAY, and so is b: a takes b's place, and b is left out.
+(d) A configuration is not gone into if one with the same returns passed, state and MUST calls has been, in which the
+    LOOSE and MAY calls linearized are some of, or all, those of this one: what completes this one completes that one.
+    By (c) the MAY calls of one operation are used in the order of invocation, so that they are counted, in effect.
+
+Together: suppose there is an order, but the search ends without one. Of all configurations that it reached, take one
+with the shortest completion. It was gone into, or (d) one with a completion as short was. By (a), (b) and (c) that one
+has a completion, no longer, whose first move was made; what it led to was reached, and has a shorter one. This does
+not ask how much is remembered: what is forgotten, or never stored because memory is full, is only tried again.
+
+(d) is the memory of G. Lowe's paper and of A. Horn and D. Kroening, "Faster linearizability checking via
+P-compositionality", 2015, with calls that may be left out taken into account; without that, n calls of unknown outcome
+cost 2^n. To have few of them linearized in what is remembered, MAY calls are tried last, and LOOSE ones passed by first;
+other calls are tried in the order of their returns.
+
+*How long the explanation is.* No order reaches a return that the search did not reach: the same argument, with what
+leads up to that return in the place of a completion.
+
+*Memory.* The problem takes 88 bytes for each call, and each configuration remembered about 30 and a bit for each
+pending call; the latter is what the budget bounds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +55,7 @@ import numpy as np
 
 from checkers.linearizability import kernel
 from checkers.linearizability.problem import MAY, Answer, Problem
-from checkers.linearizability.table import Several, Table, options
+from checkers.linearizability.table import Table, options
 from checkers.models import Model, Operation
 from harness.history.calls import Codes, Ints
 
@@ -76,7 +120,7 @@ class _Run:
         self._fixed[kernel.OPERATION, :n] = problem.operation
         self._fixed[kernel.KIND, :n] = problem.kind
         returns = n - int(np.count_nonzero(problem.kind == MAY))
-        by_return = np.argsort(problem.returned)[:returns]
+        by_return = np.argsort(problem.returned, kind="stable")[:returns]
         self._reg[kernel.OPERATIONS] = len(problem.operations)
         self._reg[kernel.WHOLE] = table.whole
         self._reg[kernel.PHASE] = kernel.SETTLE
@@ -147,7 +191,7 @@ class _Run:
     def _told(self, order: Codes, numbers: Codes) -> tuple[tuple[int, ...], tuple[Hashable, ...]]:
         calls = tuple(order.tolist())
         states = [self._table.states[number] for number in numbers.tolist()]
-        if any(isinstance(state, Several) for state in states):
+        if calls and self._table.several:
             states = self._one_of_each(calls, states)
         return calls, tuple(states)
 

@@ -33,12 +33,13 @@ class Several:
 class Table:
     """``cells`` has the numbers of the states after, by state and operation, if ``whole``; otherwise it is a hash table
     beside ``keys`` (state * 2**32 + operation) of those asked so far. ``still`` says of each operation whether it is
-    known that it never changes the state."""
+    known that it never changes the state. ``several``: the model has left open what follows."""
 
     def __init__(self, model: Model, operations: Sequence[Operation]) -> None:
         self._model, self._operations = model, operations
         self.states: list[Hashable] = [model.initial]
         self._numbers: dict[Hashable, int] = {model.initial: 0}
+        self.several = False
         self.keys: Ints = np.full(1, -1, np.int64)
         rows = self._closure()
         self.whole = rows is not None
@@ -56,13 +57,10 @@ class Table:
     def _closure(self) -> list[int] | None:
         """All rows one after the other, or None if they are too many."""
         rows: list[int] = []
-        done = 0
-        while done < len(self.states):
+        for state in self.states:  # which grows meanwhile
             if len(self.states) * len(self._operations) > WHOLE_CELLS:
                 return None
-            state = self.states[done]
             rows += [self._after(state, operation) for operation in self._operations]
-            done += 1
         return rows
 
     def ask(self, state: int, operation: int) -> None:
@@ -87,13 +85,14 @@ class Table:
         return self.keys.nbytes + self.cells.nbytes + STATE_BYTES * len(self.states)
 
     def _after(self, state: Any, operation: Operation) -> int:
-        found = self._united(state, operation) if isinstance(state, Several) else self._model.step(state, operation)
-        if isinstance(found, Inconsistent):
+        found = self._united(state, operation) if type(state) is Several else self._model.step(state, operation)
+        if type(found) is Inconsistent:
             return INCONSISTENT
-        if isinstance(found, Either):
+        if type(found) is Either:
             if not found.states:
                 return INCONSISTENT
             found = next(iter(found.states)) if len(found.states) == 1 else Several(found.states)
+            self.several = True
         number = self._numbers.get(found)
         if number is None:
             number = self._numbers[found] = len(self.states)
