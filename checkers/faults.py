@@ -17,13 +17,14 @@ SILENT: Final = STILL | {"client-hang", "client-crash"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``until_ns`` is :data:`FOR_EVER` if it was never healed."""
+    """``until_ns`` is :data:`FOR_EVER` if it was never healed; ``cut`` has the links that it cut, as ``c0>n1``."""
 
     name: str
     hosts: frozenset[str]
     disturbs: bool
     from_ns: int
     until_ns: int
+    cut: frozenset[str] = frozenset()
 
     def during(self, from_ns: int, until_ns: int) -> bool:
         return self.from_ns <= until_ns and from_ns <= self.until_ns
@@ -42,24 +43,31 @@ def faults_among(entries: Iterable[Op]) -> list[Fault]:
     """The same, from the entries of the nemesis."""
     begun: dict[Any, tuple[int, dict[str, Any]]] = {}
     ended: dict[Any, tuple[int, bool]] = {}
+    cuts: dict[Any, frozenset[str]] = {}
     for op in entries:
         if op.f not in ("inject", "heal"):
             continue
         value = op.value or {}
         number = value.get("id")
+        if op.f == "inject" and op.type != "invoke":
+            cuts[number] = frozenset((value.get("observed") or {}).get("cut") or ())
         if op.f == "heal":
             ended[number] = (op.time, op.type != "fail")
         elif number not in begun or op.type == "invoke":
             begun[number] = (op.time, value)
-    return [fault for number, one in begun.items() for fault in _lasting(*one, *ended.get(number, (FOR_EVER, True)))]
+    return [
+        fault
+        for number, one in begun.items()
+        for fault in _lasting(*one, *ended.get(number, (FOR_EVER, True)), cuts.get(number, frozenset()))
+    ]
 
 
-def _lasting(time: int, value: dict[str, Any], ended: int, undone: bool) -> Iterator[Fault]:
+def _lasting(time: int, value: dict[str, Any], ended: int, undone: bool, cut: frozenset[str]) -> Iterator[Fault]:
     name, hosts = str(value.get("fault")), frozenset(value.get("hosts") or ())
     disturbs = bool(value.get("disturbs", True))
-    yield Fault(name, hosts, disturbs, time, ended if undone else FOR_EVER)
+    yield Fault(name, hosts, disturbs, time, ended if undone else FOR_EVER, cut)
     if not undone and not disturbs:
-        yield Fault(name, hosts, True, ended, FOR_EVER)
+        yield Fault(name, hosts, True, ended, FOR_EVER, cut)
 
 
 def unhealed(history: History) -> str | None:

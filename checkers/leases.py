@@ -4,7 +4,8 @@ The earlier grant was promised until the end of its lease, counted in true time 
 moves). When the later one came back,
 
 - that end had passed: the *client* went on after its lease. This is inherent in leases, and fencing is for it
-  (etcd 11457). So did a holder without a stated lease that stood still meanwhile: who is paused cannot renew;
+  (etcd 11457). So did a holder without a stated lease that stood still meanwhile, or was cut off from all servers: it
+  could not renew;
 - it had not passed, but by the clock of a server it had, as that clock had been moved, or runs too fast: the *clock*.
   The service kept its word by its own reckoning; what broke is the assumption that clocks run alike;
 - it had not passed by any clock: the *service* granted what it had promised to somebody else (etcd 11456), for it has
@@ -26,7 +27,9 @@ Limits. Whoever counts leases on a monotonic clock (ZooKeeper, etcd, Consul) has
 here nevertheless if one was moved far enough at the time; so does a service that forgot the lease for another reason.
 Locks whose clients decide by their own clocks that a lease is over have no clock of a server to blame: they count as
 the service, which relied on them. Each clock is compared with itself: an end of a lease that one server wrote down and
-another judges after a failover is not looked for.
+another judges after a failover is not looked for. A lease is what was stated: whoever is granted a lock with nothing
+left of its lease is the client that acts after it, though a better lock would have refused; and a holder who does not
+know that its lock has one, and neither is hindered nor renews it, counts as the service.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ class Ruling:
     gained_ns: int = 0
     over: int = 0
     servers: int = 0
+    hindered: str = ""
+    """What kept a client without a stated lease from renewing."""
 
 
 class Leases:
@@ -76,28 +81,39 @@ class Leases:
         start: dict[str, Any] = next((op.value or {} for op in told if op.f == "start"), {})
         read = clocks(told)
         named = start.get("servers") or sorted(read.keys() - set(start.get("clients") or ()))
-        self._servers = len(named)
+        self._servers = frozenset(named)
         self._moved: dict[str, Clock] = {host: read[host] for host in named if host in read and read[host].moved}
         self._ttl = round((start.get("ttl") or 0) * SECOND)
-        self._pauses = [fault for fault in faults_among(told) if fault.name in STILL]
+        self._faults = [fault for fault in faults_among(told) if fault.name in STILL or fault.cut]
 
     def rule(self, lease: Lease, granted_ns: int) -> Ruling:
         """Who is to blame for a grant to another client, back at ``granted_ns``, while the first one held the lock."""
-        if granted_ns >= lease.end_ns or (lease.end_ns == FOREVER and self._stood_still(lease, granted_ns)):
+        if granted_ns >= lease.end_ns:
             return Ruling("client")
+        if lease.end_ns == FOREVER and (hindered := self._hindered(lease, granted_ns)):
+            return Ruling("client", hindered=hindered)
         over = [(*hit, host) for host, clock in self._moved.items() if (hit := self._over(clock, lease, granted_ns))]
         if not over:
             return Ruling("service")
         over_ns, gained_ns, host = min(over)
-        return Ruling("clock", host, over_ns, gained_ns, len(over), self._servers)
+        return Ruling("clock", host, over_ns, gained_ns, len(over), len(self._servers))
 
     @property
     def blames(self) -> int:
         """How many blames there may be: no clock that stayed true is one."""
         return len(BLAMES) if self._moved else len(BLAMES) - 1
 
-    def _stood_still(self, lease: Lease, granted_ns: int) -> bool:
-        return any(lease.client in one.hosts and one.during(lease.given_ns, granted_ns) for one in self._pauses)
+    def _hindered(self, lease: Lease, granted_ns: int) -> str:
+        """What happened to the holder meanwhile that keeps anybody from renewing, if anything did."""
+        for fault in self._faults:
+            if not fault.during(lease.given_ns, granted_ns):
+                continue
+            if fault.name in STILL and lease.client in fault.hosts:
+                return "stood still"
+            apart = {frozenset(link.split(">")) for link in fault.cut}
+            if self._servers and all(frozenset((lease.client, server)) in apart for server in self._servers):
+                return "been cut off from all servers"
+        return ""
 
     def _over(self, clock: Clock, lease: Lease, granted_ns: int) -> tuple[int, int] | None:
         """When the lease was over by the clock, and how far it had gained by then."""
@@ -133,7 +149,7 @@ def reason(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
 
 def _unstated(ruling: Ruling, at: Callable[[int], str]) -> str:
     if ruling.blame == "client":
-        return "having stood still meanwhile"
+        return f"having {ruling.hindered} meanwhile"
     late = f", though {_clock(ruling)}, any was over at {at(ruling.over_ns)}" if ruling.blame == "clock" else ""
     return f"having a lock without a stated lease{late}"
 

@@ -12,6 +12,7 @@ import pytest
 from checkers import clocks, fencing, leases, mutual_exclusion
 from checkers.base import Blame, Verdict, Violation
 from checkers.clocks import EVER, Clock, Reading
+from checkers.faults import faults_among
 from checkers.fencing import Fencing
 from checkers.holds import FOREVER, Holds, holds
 from checkers.leases import BLAMES, Lease, Leases, classify, lease_of
@@ -57,6 +58,11 @@ def read(*readings: tuple[float, float]) -> Change:
 
 def paused(story: Story) -> Story:
     return story.fault(90, "client-pause", ["c0"], 1.3, 5.0)
+
+
+def cut(*links: str, begin: float = 1.3, end: float | None = 5.0) -> Change:
+    hosts = sorted({host for link in links for host in link.split(">")})
+    return lambda story: story.fault(91, "partition-clients", hosts, begin, end, observed={"cut": list(links)})
 
 
 def back_to_truth(story: Story) -> Story:
@@ -108,6 +114,14 @@ CASES: dict[str, tuple[History, Blame]] = {
     "no lease": (no_lease(same, 4.0), "service"),
     "no lease, a pause": (no_lease(paused, 2.0), "client"),
     "no lease, the holder's clock jumps": (no_lease(jump(1.5, 3.0, host="c0"), 2.0), "service"),
+    "a cut within a lease": (told(cut("c0>n1", "n1>c0"), 2.0), "service"),
+    "no lease, cut off": (no_lease(cut("c0>n1", "n1>c0"), 2.0), "client"),
+    "no lease, cut off one way": (no_lease(cut("n1>c0"), 2.0), "client"),
+    "no lease, the other one cut off": (no_lease(cut("c1>n1", "n1>c1"), 2.0), "service"),
+    "no lease, cut off before": (no_lease(cut("c0>n1", begin=0.1, end=0.9), 2.0), "service"),
+    "no lease, cut off after": (no_lease(cut("c0>n1", begin=2.5), 2.0), "service"),
+    "no lease, cut off from one server of two": (told(cut("c0>n1"), 2.0, lease=None, servers=2), "service"),
+    "no lease, cut off from both": (told(cut("c0>n1", "n2>c0"), 2.0, lease=None, servers=2), "client"),
     "no lease, a jump by a ttl": (no_lease(jump(1.5, 2.0), 2.0), "clock"),
     "no lease, a jump by less": (no_lease(jump(1.5, 1.999), 2.0), "service"),
     "no lease, a jump long ago": (no_lease(jump(1.5, 3.0), 4.0), "service"),
@@ -160,6 +174,8 @@ MUTANTS: list[tuple[str, Any, str, Any]] = [
     ("drifts stop", clocks, "_note_drift", lambda *_: None),
     ("who is paused renews", leases, "STILL", frozenset()),
     ("all faults are pauses", leases, "STILL", frozenset({"client-pause", "clock-jump"})),
+    ("who is cut off renews", leases, "faults_among", lambda told: [f for f in faults_among(told) if not f.cut]),
+    ("one link is enough", leases, "all", any),
     ("extends prolong nothing", mutual_exclusion, "lease_of", from_the_acquire),
     ("a lease is for ever", leases, "FOREVER", 0),
 ]
@@ -173,7 +189,7 @@ def judged(history: History) -> Blame | None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant[0])
 def test_mutants_are_caught(mutant: tuple[str, Any, str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     _, where, name, replacement = mutant
-    monkeypatch.setattr(where, name, replacement)
+    monkeypatch.setattr(where, name, replacement, raising=name != "all")
     assert any(judged(history) != blame for history, blame in CASES.values())
 
 
@@ -230,6 +246,8 @@ def test_the_sentences_say_whose_clock_and_when() -> None:
         f"{begin}having a lock without a stated lease, though by n1's clock, which had gained 3.000 s, any was over at "
         "1.500 s"
     )
+    assert sentence(no_lease(paused, 2.0)) == f"{begin}having stood still meanwhile"
+    assert sentence(no_lease(cut("c0>n1"), 2.0)) == f"{begin}having been cut off from all servers meanwhile"
     drifting = sentence(told(drift(1.0, 0.001), 2.1))
     assert drifting.endswith("which had gained 1.050 s, c0's lease until 3.100 s had ended at 2.050 s")
 
