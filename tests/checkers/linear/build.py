@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -89,3 +92,15 @@ def _value(values: list[Any], value: Any) -> int:
             return number
     values.append(value)
     return len(values) - 1
+
+
+def mutant(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
+    """A copy of ``module`` with pieces of its text changed, each of which must be there once."""
+    text = inspect.getsource(module)
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    changed = ModuleType(f"{module.__name__}_changed")
+    sys.modules[changed.__name__] = changed  # dataclasses look there
+    exec(text, changed.__dict__)
+    return changed

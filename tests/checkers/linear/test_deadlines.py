@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -18,7 +17,7 @@ from checkers.linearizability.problem import MAY, MUST, Problem, problem
 from checkers.models import Mutex, Operation, Semaphore
 from harness.history.calls import NEVER, NONE, Calls
 from tests.checkers.linear.brute import linearizable
-from tests.checkers.linear.build import calls
+from tests.checkers.linear.build import calls, mutant
 
 TAKE, GIVE = 0, 1
 OPERATIONS = (Operation("acquire"), Operation("release"))
@@ -180,13 +179,7 @@ def test_brute_force_agrees_on_drawn_histories(number: int, size: int, model: Mu
 
 def changed(*changes: tuple[str, str]) -> ModuleType:
     """The module with pieces of its text changed, and not compiled."""
-    text = inspect.getsource(deadlines)
-    for old, new in (("from harness.compiled import compiled", "compiled = lambda loop: loop"), *changes):
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    module = ModuleType("changed")
-    exec(text, module.__dict__)
-    return module
+    return mutant(deadlines, ("from harness.compiled import compiled", "compiled = lambda loop: loop"), *changes)
 
 
 LATEST = (
