@@ -24,14 +24,12 @@ class Numbers(dict[Any, int]):
 
     def __init__(self, nothing: Hashable = None) -> None:
         super().__init__({nothing: NONE})
+        self.names: list[Any] = []
 
     def __missing__(self, name: Any) -> int:
-        number = self[name] = len(self) - 1
+        number = self[name] = len(self.names)
+        self.names.append(name)
         return number
-
-    @property
-    def names(self) -> list[Any]:
-        return list(self)[1:]
 
 
 @dataclass(slots=True)
@@ -83,15 +81,23 @@ class Entries:
 
     def sort(self, by: list[Ints]) -> None:
         """Put the entries into the order of ``by``, one column for each block; entries of one rank keep theirs."""
-        last = None
-        for column in by:
-            if len(column) and ((last is not None and column[0] < last) or (column[1:] < column[:-1]).any()):
-                break
-            last = column[-1] if len(column) else last
-        else:
-            return
-        whole = _joined(self.blocks)
-        self.blocks = deque([whole.pick(np.argsort(np.concatenate(by), kind="stable"))])
+        rising = Rising()
+        if not all(map(rising.goes_on, by)):
+            whole = _joined(self.blocks)
+            self.blocks = deque([whole.pick(np.argsort(np.concatenate(by), kind="stable"))])
+
+
+class Rising:
+    """Watches whether numbers rise, or stay, from block to block."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+
+    def goes_on(self, column: Ints) -> bool:
+        if not len(column):
+            return True
+        last, self._last = self._last, int(column[-1])
+        return (last is None or last <= column[0]) and not (column[1:] < column[:-1]).any()
 
 
 def _joined(blocks: deque[Block]) -> Block:

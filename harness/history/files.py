@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -11,8 +11,9 @@ from . import History, HistoryError
 from .calls import Calls, Wants
 from .edn_history import read_edn
 from .edn_values import Keyed
+from .entries import Rising
 from .jsonl import Reader
-from .pairing import paired
+from .pairing import Pairing, paired
 
 BLOCK: Final = 4 << 20
 """Bytes that are read at a time."""
@@ -36,11 +37,36 @@ def read_calls(
     try:
         if kind == [".edn"]:
             return read_edn(str(path), blocks, wants, keyed)
-        reader = Reader(str(path), wants)
-        calls = paired(reader.read(blocks))
-        calls.values = reader.values.found
+        found = _as_it_comes(Reader(str(path), wants), blocks)
+        return _sorted(Reader(str(path), wants), _blocks(path, block, progress)) if found is None else found
     except (OSError, EOFError) as error:
         raise HistoryError(f"{path}: cannot read the history: {error}") from error
+
+
+def _as_it_comes(reader: Reader, blocks: Iterable[bytes]) -> Calls | None:
+    """The calls of a file whose entries are in the order of time; None if they are not."""
+    pairing, rising = Pairing(reader.entries), Rising()
+    for text in blocks:
+        reader.take(text)
+        while reader.entries.blocks:
+            block = reader.entries.blocks.popleft()
+            if not rising.goes_on(block.time):
+                return None
+            pairing.add(block)
+    calls = pairing.calls()
+    calls.values = reader.values.found
+    return calls
+
+
+def _sorted(reader: Reader, blocks: Iterable[bytes]) -> Calls:
+    """The calls of a file whose entries are not in order: clients in containers are heard one after the other. It is
+    read as a whole, for 29 bytes an entry and more with values, before its first call is known."""
+    for text in blocks:
+        reader.take(text)
+    entries = reader.entries
+    entries.sort([block.time for block in entries.blocks])
+    calls = paired(entries)
+    calls.values = reader.values.found
     return calls
 
 
@@ -49,9 +75,7 @@ def calls_of(history: History, wants: Wants) -> Calls:
     reader = Reader("the history", wants)
     reader.entries.unit = "entry"
     reader.add(history)
-    calls = paired(reader.entries)
-    calls.values = reader.values.found
-    return calls
+    return _sorted(reader, ())
 
 
 def _blocks(path: Path, size: int, progress: Progress | None) -> Iterator[bytes]:

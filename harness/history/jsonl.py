@@ -75,15 +75,8 @@ class Reader:
         self._decoder = msgspec.json.Decoder(self._kind)
         self._line = 1
 
-    def read(self, blocks: Iterable[bytes]) -> Entries:
-        """All entries, in the order of time; clients in containers are heard one after the other, so a file may be a
-        little out of it."""
-        for text in blocks:
-            self._take(text)
-        self.entries.sort([block.time for block in self.entries.blocks])
-        return self.entries
-
-    def _take(self, text: bytes) -> None:
+    def take(self, text: bytes) -> None:
+        """Add a block to ``entries``; raises :class:`HistoryError` naming the line at fault."""
         lines = text.count(b"\n")
         first, self._line = self._line, self._line + lines
         found: Sequence[Any] | None = None
@@ -157,7 +150,6 @@ class Reader:
             encode = msgspec.json.Encoder().encode
             self._add_values(block, [msgspec.Raw(encode(value)) for value in history.value])
         entries.blocks.append(block)
-        entries.sort([block.time])
 
     def _add_values(self, block: Block, values: list[msgspec.Raw]) -> None:
         if self._wants == "grants":

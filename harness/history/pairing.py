@@ -19,77 +19,101 @@ GRANTS: Final = ("fence", "lease", "good")
 
 
 def paired(entries: Entries) -> Calls:
-    """The calls of ``entries``, which are used up. Raises :class:`HistoryError` for a completion that its process did
-    not invoke, and for an invocation while another one of its process is open."""
-    rows = _Rows(grants=bool(entries.blocks) and entries.blocks[0].fence is not None)
-    clients = _Clients(entries)
-    opened = np.full(len(entries.processes), NONE, dtype=np.int64)
-    origin = int(entries.blocks[0].time[0]) if entries.blocks else 0
-    position = 0
+    """The calls of ``entries``, whose blocks are used up. Raises :class:`HistoryError`."""
+    pairing = Pairing(entries)
     while entries.blocks:
-        block = entries.blocks.popleft()
-        clients.look(block, position)
-        wrong = rows.add(block, opened, position)
+        pairing.add(entries.blocks.popleft())
+    return pairing.calls()
+
+
+class Pairing:
+    """Blocks of entries in, calls out. ``entries`` has what is not in blocks, and grows meanwhile."""
+
+    def __init__(self, entries: Entries) -> None:
+        self.entries = entries
+        self._rows = _Rows()
+        self._clients = _Clients(entries)
+        self._opened: Ints = np.empty(0, dtype=np.int64)
+        self._origin: int | None = None
+        self._position = 0
+
+    def add(self, block: Block) -> None:
+        """The next entries. Raises :class:`HistoryError` for a completion that its process did not invoke, and for an
+        invocation while another one of its process is open."""
+        if self._origin is None and len(block):
+            self._origin = int(block.time[0])
+        self._opened = _longer(self._opened, len(self.entries.processes.names), NONE)
+        self._clients.look(block, self._position)
+        wrong = self._rows.add(block, self._opened, self._position)
         if wrong != NONE:
-            raise entries.fault(int(block.line[wrong]), _what_is_wrong(entries, block, wrong, rows, opened))
-        position += len(block)
-    failed = rows.drop_failed()
-    names, client = clients.found()
-    numbers = np.array([*entries.processes.names, NONE], dtype=np.int64)
-    keys = _keys(entries, rows)
-    columns: dict[str, Any] = {name: column for name, column in rows.columns.items() if name != "process"}
-    return Calls(
-        fs=entries.fs.names,
-        keys=keys,
-        clients=names,
-        process=numbers[rows.process],
-        client=client[rows.process],
-        failed=failed,
-        entries=position,
-        origin=origin,
-        settings=entries.settings or {},
-        complete=entries.complete,
-        **columns,
-    )
+            raise self.entries.fault(int(block.line[wrong]), self._what_is_wrong(block, wrong))
+        self._position += len(block)
+
+    def calls(self) -> Calls:
+        """All calls, once all entries have been added."""
+        entries, rows = self.entries, self._rows
+        failed = rows.drop_failed()
+        names, client = self._clients.found()
+        numbers = np.array([*entries.processes.names, NONE], dtype=np.int64)
+        keys = self._keys()
+        columns: dict[str, Any] = dict(rows.columns)
+        process = columns.pop("process")
+        return Calls(
+            fs=entries.fs.names,
+            keys=keys,
+            clients=names,
+            process=numbers[process],
+            client=client[process],
+            failed=failed,
+            entries=self._position,
+            origin=self._origin or 0,
+            settings=entries.settings or {},
+            complete=entries.complete,
+            **columns,
+        )
+
+    def _keys(self) -> list[str]:
+        """The names of the keys; calls without one are of the key that has an empty name."""
+        keys: list[str] = self.entries.keys.names
+        column = self._rows.columns["key"]
+        none = column == NONE
+        if none.any():
+            column[none] = len(keys)
+            keys.append("")
+        return keys
+
+    def _what_is_wrong(self, block: Block, at: int) -> str:
+        fs, process = self.entries.fs.names, block.process[at]
+        f, row = fs[block.f[at]], self._opened[process]
+        who = f"process {self.entries.processes.names[process]}"
+        if block.kind[at] == INVOKE:
+            return f"{who} invoked {f!r} while its {fs[self._rows.columns['f'][row]]!r} was open"
+        return f"{who} completed {f!r} but never invoked it"
 
 
-def _keys(entries: Entries, rows: _Rows) -> list[str]:
-    """The names of the keys; calls without one are of the key that has an empty name."""
-    keys: list[str] = entries.keys.names
-    none = rows.columns["key"] == NONE
-    if none.any():
-        rows.columns["key"][none] = len(keys)
-        keys.append("")
-    return keys
-
-
-def _what_is_wrong(entries: Entries, block: Block, at: int, rows: _Rows, opened: Ints) -> str:
-    fs, process = entries.fs.names, block.process[at]
-    f, row = fs[block.f[at]], opened[process]
-    who = f"process {entries.processes.names[process]}"
-    if block.kind[at] == INVOKE:
-        return f"{who} invoked {f!r} while its {fs[rows.columns['f'][row]]!r} was open"
-    return f"{who} completed {f!r} but never invoked it"
+def _longer(column: npt.NDArray[Any], length: int, value: Any) -> npt.NDArray[Any]:
+    more = length - len(column)
+    return np.concatenate((column, np.full(more, value, dtype=column.dtype))) if more else column
 
 
 class _Rows:
     """The columns of :class:`Calls` as they grow, with no room to spare: growing moves pages, it copies nothing.
     ``process`` and ``client`` are one column here, of the processes' numbers in the list of their names."""
 
-    def __init__(self, *, grants: bool) -> None:
+    def __init__(self) -> None:
         codes, ints, marks = np.int32, np.int64, np.int8
         kinds: dict[str, Any] = dict.fromkeys(("f", "key", "process", "argument", "result"), codes)
         kinds |= dict.fromkeys(("invoked", "returned", "began", "ended", "fence", "lease"), ints)
         kinds |= dict.fromkeys(("known", "good"), marks)
         self.columns: dict[str, npt.NDArray[Any]] = {name: np.empty(0, kind) for name, kind in kinds.items()}
-        self.growing = [name for name in kinds if grants or name not in GRANTS]
         self.count = 0
 
     def add(self, block: Block, opened: Ints, position: int) -> int:
         """Take in ``block``, whose first entry is at ``position``; the row in it that cannot be, or NONE."""
         more = int(((block.kind == INVOKE) & (block.process != NONE)).sum())
-        for name in self.growing:
-            self.columns[name].resize(self.count + more, refcheck=False)
+        for name, column in self.columns.items():
+            if block.fence is not None or name not in GRANTS:
+                column.resize(self.count + more, refcheck=False)
         self.count, wrong = _pair(
             (block.process, block.f, block.key, _EMPTY_CODES if block.value is None else block.value),
             (block.kind, _EMPTY_MARKS if block.good is None else block.good),
@@ -110,13 +134,10 @@ class _Rows:
     def drop_failed(self) -> int:
         kept = self.columns["known"] != FAILED
         failed = len(kept) - int(kept.sum())
-        for name in self.growing if failed else ():
-            self.columns[name] = self.columns[name][kept]
+        for name, column in self.columns.items():
+            if failed and len(column):
+                self.columns[name] = column[kept]
         return failed
-
-    @property
-    def process(self) -> Codes:
-        return self.columns["process"]
 
 
 _EMPTY_CODES: Final[Codes] = np.empty(0, np.int32)
@@ -184,38 +205,35 @@ class _Clients:
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
-        self.numbers = entries.processes.names
-        self.nodes = [*entries.nodes.names, None]
-        self.read = entries.fs.get("read", NONE)
-        self.crash = entries.fs.get("crash", NONE)
         self.events: list[Event] = []
-        self.new = np.ones(len(entries.processes), dtype=np.bool_)
-        self.new[list(entries.named)] = False
+        self.new: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
 
     def look(self, block: Block, position: int) -> None:
-        process = block.process
+        fs, numbers, process = self.entries.fs, self.entries.processes.names, block.process
+        self.new = _longer(self.new, len(numbers), value=True)
         there = process != NONE
-        entering = np.flatnonzero(self.new[process] & there)
+        entering = np.flatnonzero(there)
+        entering = entering[self.new[process[entering]]]
         begun = entering[np.unique(process[entering], return_index=True)[1]]
         self.new[process[begun]] = False
-        lost = np.flatnonzero((block.kind == INFO) & (block.f != self.read) & there)
-        died = np.flatnonzero((block.f == self.crash) & ~there)
+        lost = np.flatnonzero((block.kind == INFO) & (block.f != fs.get("read", NONE)) & there)
+        died = np.flatnonzero((block.f == fs.get("crash", NONE)) & ~there)
         found: list[Event] = [(position + row, "crash", NONE, self._host(block, row)) for row in died.tolist()]
         ends: tuple[tuple[Literal["begin", "retire"], Ints], ...] = (("begin", begun), ("retire", lost))
         for what, rows in ends:
             for row in rows.tolist():
                 if process[row] not in self.entries.named:
-                    found.append((position + row, what, self.numbers[process[row]], self._host(block, row)))
+                    found.append((position + row, what, numbers[process[row]], self._host(block, row)))
         self.events += sorted(found, key=lambda event: event[0])
 
     def _host(self, block: Block, row: int) -> str | None:
-        node: str | None = self.nodes[block.node[row]]
+        node: str | None = self.entries.nodes.names[block.node[row]] if block.node[row] != NONE else None
         return node
 
     def found(self) -> tuple[list[str], Codes]:
         """The names of the clients, and the client of each process by its number in the list of names."""
         owner, names = take_over(self.events)
-        client = np.array([owner.get(number, NONE) for number in [*self.numbers, NONE]], dtype=np.int32)
+        client = np.array([owner.get(number, NONE) for number in [*self.entries.processes.names, NONE]], dtype=np.int32)
         numbers: dict[str, int] = {}
         for process, name in self.entries.named.items():
             if name not in numbers:

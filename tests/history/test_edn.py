@@ -1,0 +1,154 @@
+"""Forms of EDN: what is written is read back, and what others write is read as the format says."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from math import inf, isnan
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.history.edn import EdnError, Pair, Unfinished, fields, form, keyword, skip, written
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+VALUES = st.recursive(
+    SCALARS | st.frozensets(st.integers() | st.text()),
+    lambda inner: st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read_back(value: Any) -> None:
+    text = written(value)
+    assert "\n" not in text
+    found, end = form(text, 0)
+    assert (found, end) == (value, len(text))
+    assert repr(found) == repr(value) or isinstance(value, tuple | dict | frozenset)
+
+
+@given(VALUES, st.data())
+def test_a_form_that_is_cut_off_is_unfinished(value: Any, data: st.DataObject) -> None:
+    """However it is cut, unless what is left is a form of its own: a number, a word."""
+    text = written([value])
+    with pytest.raises(Unfinished):
+        form(text[: data.draw(st.integers(0, len(text) - 1))], 0)
+
+
+FORMS = {
+    "nil": None,
+    "true": True,
+    "-12": -12,
+    "+7": 7,
+    "1N": 1,
+    "123456789012345678901234567890N": 123456789012345678901234567890,
+    "1.5": 1.5,
+    "-1.5e3": -1500.0,
+    "1E-2": 0.01,
+    "1.50M": Decimal("1.50"),
+    "1/3": Fraction(1, 3),
+    "##Inf": inf,
+    "##-Inf": -inf,
+    ":key": "key",
+    ":jepsen.name/space": "jepsen.name/space",
+    "symbol": "symbol",
+    "-": "-",
+    "+a": "+a",
+    ".5a": ".5a",
+    r'"a\n\t\\\"\u00e9\101"': 'a\n\t\\"éA',
+    '"two\nlines ; no comment"': "two\nlines ; no comment",
+    r"\a": "a",
+    r"\newline": "\n",
+    r"\space": " ",
+    r"\u0041": "A",
+    r"\o101": "A",
+    r"\\": "\\",
+    r"\(": "(",
+    r"[\; \, 1]": (";", ",", 1),
+    r"[\a\b]": ("a", "b"),
+    "[]": (),
+    "(1 2,3)": (1, 2, 3),
+    "[1[2]{:a 3}]": (1, (2,), {"a": 3}),
+    "{:a 1, b 2 3 4 nil 5}": {"a": 1, "b": 2, "3": 4, "None": 5},
+    "#{1 [2] {:a 3}}": frozenset({1, (2,), frozenset({("a", 3)})}),
+    '#inst "2020-01-01"': "2020-01-01",
+    "#jepsen.history.Op{:index 0}": {"index": 0},
+    "#knossos.op.Op {:index 0}": {"index": 0},
+    "#a #b 1": 1,
+    "#_1 2": 2,
+    "#_ #_ 1 2 3": 3,
+    "[1 #_2 3 #_[4 5]]": (1, 3),
+    "{:a #_1 2 #_:b}": {"a": 2},
+    "; one\n ;two\n 3": 3,
+    "[1 ; ]\n 2]": (1, 2),
+}
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_forms(text: str) -> None:
+    value, end = form(f" ,{text} :next", 0)
+    assert (value, type(value)) == (FORMS[text], type(FORMS[text]))
+    assert form(f" ,{text} :next", end)[0] == "next"
+
+
+def test_values_that_are_not_equal_to_themselves_or_are_tagged() -> None:
+    assert isnan(form("##NaN", 0)[0])
+    assert written(form("##NaN", 0)[0]) == "##NaN"
+    assert isinstance(form("#jepsen.independent/tuple [1 2]", 0)[0], Pair)
+    assert isinstance(form("#clojure.lang.MapEntry[1 2]", 0)[0], Pair)
+    assert not isinstance(form("#other [1 2]", 0)[0], Pair)
+
+
+WRONG = {
+    "]": (0, "expected a form, got ']'"),
+    "[1 }": (3, "expected a form, got '}'"),
+    "{:a}": (0, "expected a value for each key"),
+    "1x": (0, "expected a number, got '1x'"),
+    "1/0": (0, "expected a number, got '1/0'"),
+    "##Nan": (0, "there is no number ##Nan"),
+    r"\nonsense": (0, "there is no character"),
+    r'["\q"]': (1, r"no string has the escape \\q"),
+    "# 1": (0, "expected a tag after #"),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_not_edn(text: str) -> None:
+    at, message = WRONG[text]
+    with pytest.raises(EdnError, match=message) as raised:
+        form(text, 0)
+    assert raised.value.at == at
+    assert not isinstance(raised.value, Unfinished)
+
+
+def test_fields_say_where_they_are() -> None:
+    text = '#a.B{:x 1, ;c\n "y" [2 3] #_:no}'
+    found, end = fields(text, 0)
+    assert {name: (value, text[a:b]) for name, (value, a, b) in found.items()} == {
+        "x": (1, "1"),
+        "y": ((2, 3), "[2 3]"),
+    }
+    assert end == len(text)
+    for wrong in ("[1]", "#{1}", "3"):
+        with pytest.raises(EdnError, match="expected a map"):
+            fields(wrong, 0)
+
+
+def test_skip_passes_what_counts_for_nothing() -> None:
+    text = " ,; a\n #_ [1 2] ,\t x"
+    assert text[skip(text, 0) :] == "x"
+
+
+def test_keywords() -> None:
+    assert [keyword(name) for name in ("valid_for", "a.b", "?", "a b", "", "1", "a/b")] == [
+        ":valid_for",
+        ":a.b",
+        ":?",
+        '"a b"',
+        '""',
+        '"1"',
+        '"a/b"',
+    ]
