@@ -377,6 +377,8 @@ class LeaseMutex(Model):
     def step(self, state: Leased, operation: Operation) -> Leased | Inconsistent | Either:
         holder, until, lease, now, lapsed = state
         me, now = operation.client, max(now, operation.began)
+        if now > operation.ended:
+            return Inconsistent("it had ended before what came first could be")
         if operation.f in ACQUIRE:
             return self._acquire(state, operation, now)
         if operation.f in RELEASE:
@@ -487,11 +489,18 @@ class CasRegister(Register):
 
 def _plain(value: Any) -> Hashable:
     """What a call wrote or read: itself, or what is under ``value`` in it."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[no-any-return]
     return frozen(value["value"] if isinstance(value, Mapping) and "value" in value else value)
+
+
+_PLAIN: Final = frozenset({int, str, type(None), bool, float})
 
 
 def frozen(value: Any) -> Hashable:
     """``value`` as something that can be a state: lists become tuples, mappings their items."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[no-any-return]
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in value)
     if isinstance(value, Mapping):

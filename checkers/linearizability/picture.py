@@ -39,8 +39,8 @@ class Bar:
 @dataclass(frozen=True, slots=True)
 class Picture:
     """One key of a history that is not linearizable, around the place where it goes wrong. ``initial`` is the state
-    before the first bar, ``left_out`` the number of calls of this key that are not shown. ``smallest``: it is known that
-    no part smaller than the bars of the core is wrong."""
+    before the first bar, ``left_out`` the number of calls of this key that are not shown. ``smallest``: it is known
+    that no part smaller than the bars of the core is wrong."""
 
     file: str
     model: str

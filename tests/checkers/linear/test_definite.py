@@ -1,0 +1,240 @@
+"""Definite holds, held against brute force on all small histories and on many larger ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkers.linearizability import definite
+from checkers.linearizability.core import until
+from checkers.linearizability.problem import problem
+from checkers.models import (
+    FencedMutex,
+    LeaseMutex,
+    Model,
+    OwnerMutex,
+    ReadWriteLock,
+    ReentrantFencedMutex,
+    ReentrantMutex,
+)
+from harness.history.calls import Calls
+from tests.checkers.linear.brute import linearizable
+from tests.checkers.linear.build import Entry, calls, without_grants
+from tests.checkers.linear.draw import drawn, seeds
+from tests.checkers.linear.enumerate import Doing, histories
+
+RELEASE: Doing = ("release", None, None)
+PLAIN: list[Doing] = [("acquire", None, None), RELEASE]
+TOKENS: list[Doing] = [("acquire", None, {"fence": 1}), ("acquire", None, {"fence": 2}), RELEASE]
+MODES: list[Doing] = [("acquire", "read", None), ("acquire-write", None, None), RELEASE, ("release-read", None, None)]
+LEASES: list[Doing] = [
+    ("acquire", None, {"valid_for": 1.0}),
+    ("acquire", None, {"valid_for": None}),
+    RELEASE,
+    ("extend", None, {"extended": True}),
+    ("check", None, {"valid": False}),
+]
+KINDS: dict[str, tuple[Model, list[Doing]]] = {
+    "owner": (OwnerMutex(), PLAIN),
+    "reentrant": (ReentrantMutex(2), PLAIN),
+    "fenced": (FencedMutex(), TOKENS),
+    "reentrant-fenced": (ReentrantFencedMutex(2), TOKENS),
+    "rw": (ReadWriteLock(), MODES),
+    "lease": (LeaseMutex(), LEASES),
+}
+MORE: dict[str, list[Doing]] = {
+    "fenced": [*TOKENS, ("acquire", None, {"fence": None}), ("acquire", None, {"fence": 3})],
+    "reentrant-fenced": [*TOKENS, ("acquire", None, {"fence": None}), ("acquire", None, {"fence": 3})],
+    "rw": [*MODES, ("acquire", {"mode": "write"}, None), ("release-write", None, None)],
+    "lease": [
+        *LEASES,
+        ("acquire", None, {"valid_for": 3.0}),
+        ("acquire", None, {"valid_for": 0.0}),
+        ("acquire", None, {"valid_for": -1.0}),
+        ("extend", None, {"extended": False}),
+        ("check", None, {"valid": True}),
+    ],
+}
+
+
+def told(history: Calls, model: Model) -> bool | None:
+    """What the algorithm says: right, wrong, or undecided. What it proves wrong with is wrong by itself."""
+    outcome = definite.check(history, model)
+    if outcome.failures:
+        (failure,) = outcome.failures
+        part = problem(history.pick(np.array(failure.rows)), model, failure.key)
+        assert not linearizable(until(part, failure.position), model), "the part is no proof"
+        return False
+    return None if outcome.undecided else True
+
+
+def held(every: Iterable[Calls], model: Model, asked: Model | None = None) -> tuple[int, int, int]:
+    """How many histories there were, how many of them wrong, and how many undecided. Mutants ask about another
+    model."""
+    count = wrong = undecided = 0
+    for history in every:
+        if model.wants != "grants":
+            without_grants(history)
+        said, truth = told(history, asked or model), linearizable(problem(history, model, 0), model)
+        assert said is None or said is truth, history
+        count, wrong, undecided = count + 1, wrong + (not truth), undecided + (said is None)
+    return count, wrong, undecided
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_histories(kind: str) -> None:
+    """Some of all histories of two clients with two calls each; ``test_all_small_histories`` has the others."""
+    model, doings = KINDS[kind]
+    step = 61 if len(doings) == 2 else 197
+    count, wrong, undecided = held(islice(histories((2, 2), doings), 0, step * 120, step), model)
+    assert count == 120
+    assert 0 < wrong < count
+    assert undecided <= count // 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_known_outcomes_are_always_decided(kind: str) -> None:
+    model, doings = KINDS[kind]
+    _, wrong, undecided = held(islice(histories((2, 2), doings, unknown=False), 0, 20 * 200, 20), model)
+    assert wrong
+    assert undecided == 0 or kind == "lease"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_small_histories(kind: str) -> None:
+    model, doings = KINDS[kind]
+    if len(doings) > 4:
+        doings = doings[:1] + doings[2:]
+    count, wrong, undecided = held(histories((2, 2), doings), model)
+    assert count == ALL[len(doings)]
+    assert 0 < wrong < count
+    assert undecided < count // 4
+
+
+ALL = {2: 7_808, 3: 39_528, 4: 124_928}
+"""Histories of two clients with two calls each, of 2, 3 or 4 kinds of call, of known and unknown outcome."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["owner", "reentrant"])
+def test_all_of_three_calls_and_two(kind: str) -> None:
+    model, doings = KINDS[kind]
+    count, wrong, _ = held(islice(histories((3, 2), doings), 0, None, 5), model)
+    assert count > 20_000
+    assert wrong
+
+
+def doing(kind: str, rise: bool) -> Callable[[random.Random], tuple[str, Any, Any]]:
+    """Draws calls; acquires and releases more often than all else. ``rise``: tokens that mostly grow."""
+    doings = MORE.get(kind, KINDS[kind][1])
+    tokens = iter(range(1, 10_000))
+
+    def draw(random_: random.Random) -> tuple[str, Any, Any]:
+        f, argument, result = random_.choice(doings if random_.random() < 0.6 else [doings[0], RELEASE])
+        if rise and isinstance(result, dict) and "fence" in result and random_.random() < 0.8:
+            result = {"fence": next(tokens)}
+        return f, argument, result
+
+    return draw
+
+
+def random_ones(kind: str, count: int, start: int = 0) -> Iterable[Calls]:
+    for seed in seeds(count, start):
+        clients, size = 2 + seed % 2, 4 + seed % 4
+        yield drawn(seed, doing(kind, rise=seed % 3 > 0), clients=clients, count=size, unknown=(seed % 5) / 10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_histories(kind: str) -> None:
+    count, wrong, undecided = held(random_ones(kind, 150), KINDS[kind][0])
+    assert 0 < wrong < count
+    assert undecided < count // 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_random_histories(kind: str) -> None:
+    count, wrong, undecided = held(random_ones(kind, 17_000, 10_000), KINDS[kind][0])
+    assert 0 < wrong < count
+    assert undecided < count // 3
+
+
+@pytest.mark.parametrize("kind", ["owner", "fenced", "lease"])
+def test_at_the_same_time_the_order_of_entries_counts(kind: str) -> None:
+    """All entries at one instant, or two and two: positions say what came first, and an expiry at that instant is in
+    order."""
+    for seed in seeds(100):
+        history = drawn(seed, doing(kind, rise=True), count=5)
+        for column in (history.began, history.ended):
+            column[column < 2**62] //= 2_000_000_000 if seed % 2 else 10**12
+        held([history], KINDS[kind][0])
+
+
+MUTANTS: dict[str, tuple[str, Model]] = {
+    "holds may be nested": ("owner", ReentrantMutex(2)),
+    "holds may not be nested": ("reentrant", OwnerMutex()),
+    "the limit is one more": ("reentrant", ReentrantMutex(3)),
+    "tokens do not matter": ("fenced", OwnerMutex()),
+    "inner tokens are new ones": ("reentrant-fenced", FencedMutex()),
+    "nobody shares": ("rw", OwnerMutex()),
+    "leases do not end": ("lease", OwnerMutex()),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_wrong_answer_is_noticed(mutant: str) -> None:
+    """The comparison is worth something: the algorithm of another model does not pass it."""
+    kind, asked = MUTANTS[mutant]
+    with pytest.raises(AssertionError):
+        held(random_ones(kind, 300), KINDS[kind][0], asked)
+
+
+def one(process: int, f: str, result: Any = None) -> list[Entry]:
+    return [(process, "invoke", f), (process, "ok", f, result)]
+
+
+def test_a_client_that_goes_on_after_an_unknown_outcome_keeps_its_hold() -> None:
+    """Process 2 is client 0 again: its release ends the hold that it began as process 0."""
+    story: list[Entry] = [*one(0, "acquire"), (0, "invoke", "release"), *one(2, "release"), *one(1, "acquire")]
+    assert told(without_grants(calls(story, clients={0: 0, 2: 0, 1: 1})), OwnerMutex()) is True
+    assert told(without_grants(calls(story)), OwnerMutex()) is False
+
+
+def test_two_known_calls_of_one_client_at_once_are_left_to_a_search() -> None:
+    story: list[Entry] = [
+        (0, "invoke", "acquire"),
+        (1, "invoke", "release"),
+        (1, "ok", "release"),
+        (0, "ok", "acquire"),
+    ]
+    history = without_grants(calls(story, clients={0: 0, 1: 0}))
+    assert definite.check(history, OwnerMutex()).undecided == (0,)
+
+
+def test_each_key_is_told_and_the_earliest_failure_of_it() -> None:
+    story: list[Entry] = []
+    for key in ("a", "b", "c"):
+        story += [(process, kind, "acquire", None, key) for process in (0, 1) for kind in ("invoke", "ok")]
+        if key == "a":
+            story += [(2, kind, "acquire", None, key) for kind in ("invoke", "ok")]
+    outcome = definite.check(without_grants(calls(story[:6] + story[6:])), OwnerMutex())
+    assert [(failure.key, failure.position) for failure in outcome.failures] == [(0, 3), (1, 9), (2, 13)]
+
+
+def test_a_mode_that_nobody_knows() -> None:
+    with pytest.raises(ValueError, match="not for 'append'"):
+        definite.check(
+            without_grants(calls([(0, "invoke", "acquire", "append"), (0, "ok", "acquire")])), ReadWriteLock()
+        )
+
+
+def test_no_calls() -> None:
+    assert definite.check(without_grants(calls([])), OwnerMutex()) == definite.Outcome()
