@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import msgspec
 import typer
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from . import plan as plans
 from .errors import UNKNOWN, VALID, VIOLATION, UsageError
+from .history.edn_values import Keyed
 from .options import counted, named_options, printed, progress_bar
 from .terminal import WORDS
 
@@ -47,7 +48,7 @@ def check_command(
 
     from .checking import check
 
-    if keyed not in ("auto", "yes", "no"):
+    if keyed not in get_args(Keyed):
         raise UsageError(f"keyed must be auto, yes or no, got {keyed!r}")
     if workers < 0:
         raise UsageError(f"workers must not be negative, got {workers}")
@@ -55,7 +56,14 @@ def check_command(
     limits = Budget(_seconds(budget), _bytes(memory))
     with progress_bar(Console(stderr=True, quiet=json or quiet, highlight=False), str(history)) as progress:
         report = check(
-            history, model, options=options, budget=limits, workers=workers, keyed=keyed, key=key, progress=progress
+            history,
+            model,
+            options=options,
+            budget=limits,
+            workers=workers,
+            keyed=cast(Keyed, keyed),
+            key=key,
+            progress=progress,
         )
     if html is not None:
         _draw(report, html)
@@ -129,7 +137,7 @@ def export_command(
 ) -> None:
     """Write a history as EDN, so that Jepsen's and Knossos' checkers can read it."""
     from .history import History, HistoryError
-    from .history.edn import write_edn
+    from .history.edn_write import write_edn
     from .store import HISTORY
 
     path = given / HISTORY if given.is_dir() else given
@@ -137,7 +145,7 @@ def export_command(
         raise UsageError(f"expected a name that ends in .edn or .edn.gz, got {out.name!r}")
     try:
         history = History.load(path)
-        write_edn(history, out, keyed=keyed)
+        write_edn(history, out, keyed=keyed or None)
     except (HistoryError, OSError) as error:
         raise UsageError(str(error)) from error
     typer.echo(f"{counted(len(history), 'entry').replace('entrys', 'entries')} written to {out}")

@@ -20,6 +20,7 @@ from checkers.models import MODELS, Model
 from .errors import UsageError, unknown_name
 from .history import History, HistoryError
 from .history.calls import Calls
+from .history.edn_values import Keyed
 from .history.files import calls_of, read_calls
 from .store import HISTORY
 
@@ -62,7 +63,7 @@ def check(
     options: Mapping[str, Any] | None = None,
     budget: Budget | None = None,
     workers: int = 0,
-    keyed: str = "auto",
+    keyed: Keyed = "auto",
     key: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -98,7 +99,7 @@ def check(
     return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
 
 
-def _read(history: History | Path | str, model: Model, keyed: str, progress: Progress | None) -> tuple[str, Calls]:
+def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: Progress | None) -> tuple[str, Calls]:
     if isinstance(history, History):
         return "", calls_of(history, model.wants)
     path = Path(history)

@@ -24,6 +24,7 @@ from checkers.linearizability.problem import Answer, Failure, Outcome, Problem, 
 from checkers.linearizability.search import Budget, Searcher
 from checkers.models import (
     FencedMutex,
+    FifoLock,
     LeaseMutex,
     Model,
     Mutex,
@@ -96,11 +97,13 @@ def check(
 
 def _quick(model: Model) -> Callable[[Calls], Outcome] | None:
     """The algorithm for exactly this model; a class derived from it may mean something else."""
-    from checkers.linearizability import deadlines, definite
+    from checkers.linearizability import deadlines, definite, fifo
 
     kind = type(model)
     if isinstance(model, Mutex | Semaphore) and kind in (Mutex, Semaphore):
         return lambda calls: deadlines.check(calls, model)
+    if isinstance(model, FifoLock) and kind is FifoLock:
+        return lambda calls: fifo.check(calls, model)
     return (lambda calls: definite.check(calls, model)) if kind in OWNED else None
 
 

@@ -280,7 +280,7 @@ def _unknown(row: int, does: int, limit: int, invoked: Ints, mine: Ints, holds: 
 
 @compiled
 def _frees(does: int, mode: int) -> bool:
-    return does == FREE or (does == FREE_SHARED) == (mode == SHARED)
+    return bool(does == FREE or (does == FREE_SHARED) == (mode == SHARED))
 
 
 @compiled
@@ -312,7 +312,7 @@ def _released(row: int, does: int, limit: int, invoked: Ints, mine: Ints, holds:
         if mine[DEPTH] == 0:
             holds[mine[NOW], END], holds[mine[NOW], LAST] = invoked[row], row
         return True
-    lapsed = mine[LAPSED] == 1
+    lapsed = bool(mine[LAPSED] == 1)
     mine[LAPSED] = 0
     return lapsed
 

@@ -41,22 +41,22 @@ LOCKS: list[Model] = [
 def grant_call(random_: random.Random) -> tuple[str, Any, Any]:
     if random_.random() < 0.5:
         return "release", None, None
-    return "acquire", None, {"fence": random_.choice((None, 1, 2)), "valid_for": random_.choice((None, 0.5, 1.5))}
+    return "acquire", None, {"fence": random_.choice((None, 1, 2, 3)), "valid_for": random_.choice((None, 0.5, 1.5))}
 
 
 @pytest.mark.parametrize("model", LOCKS, ids=lambda model: model.name)
 def test_quick_and_searched_say_the_same(model: Model) -> None:
     grants = model.wants == "grants"
     wrong = 0
-    for seed in seeds(40):
-        history = drawn(seed, grant_call if grants else lock_call, clients=3, count=6, unknown=0.15)
+    for seed in seeds(60):
+        history = drawn(seed, grant_call if grants else lock_call, clients=2, count=2 + seed % 4, unknown=0.3)
         if not grants:
             history = without_grants(history)
         quick, searched = check(history, model), check(history, model, quick=False)
         assert quick.verdict.valid is searched.verdict.valid
         assert quick.verdict.valid is not None
         wrong += quick.verdict.valid is False
-    assert 0 < wrong < 40
+    assert 5 < wrong < 55
 
 
 def two_keys() -> Calls:
