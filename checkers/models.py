@@ -26,7 +26,7 @@ LOCKING: Final = ACQUIRE | RELEASE
 class Operation:
     """What a model sees of a call: the value it was invoked with, the value it returned (None if that is unknown),
     whether it is known to have happened, and, for models that ask for them, the client's name and when the call
-    began and ended (ns; ``ended`` is NEVER if nothing came back)."""
+    began and ended (ns since the history's first entry; ``ended`` is NEVER if nothing came back)."""
 
     f: str
     argument: Any = None

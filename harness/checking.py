@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.base import Json, Verdict
+from checkers.linearizability.blame import blamed
 from checkers.linearizability.check import Checked, ModelError
 from checkers.linearizability.check import check as linearizable
 from checkers.linearizability.search import Budget
@@ -25,6 +26,8 @@ from .history.files import calls_of, read_calls
 from .store import HISTORY
 
 SCHEMA = 1
+JUDGED = 2_000_000
+"""Entries of a history of which it is said who is to blame; for that it is read as a whole."""
 Progress = Callable[[float, str], None]
 """Is told the fraction done, and of what."""
 
@@ -94,17 +97,30 @@ def check(
     if not calls.complete and checked.verdict.valid:
         doubt = f"the file is cut off in its last line; up to there, {checked.verdict.explanation}"
         checked = replace(checked, verdict=replace(checked.verdict, valid=None, explanation=doubt))
+    if checked.verdict.evidence and calls.settings and calls.entries <= JUDGED:
+        checked = replace(checked, verdict=_judged(checked.verdict, history))
     pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
     checked = replace(checked, pictures=pictures)
     return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
 
 
+def _judged(verdict: Verdict, given: History | Path | str) -> Verdict:
+    """The verdict with who is to blame, where leases and clocks are on record: in histories of ours."""
+    history = given if isinstance(given, History) else History.salvage(_file(given))[0]
+    evidence = tuple(blamed(violation, history.in_order()) for violation in verdict.evidence)
+    explanation = verdict.explanation.replace(verdict.evidence[0].sentence, evidence[0].sentence, 1)
+    return replace(verdict, evidence=evidence, explanation=explanation)
+
+
+def _file(given: Path | str) -> Path:
+    path = Path(given)
+    return path / HISTORY if path.is_dir() else path
+
+
 def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: Progress | None) -> tuple[str, Calls]:
     if isinstance(history, History):
         return "", calls_of(history, model.wants)
-    path = Path(history)
-    if path.is_dir():
-        path = path / HISTORY
+    path = _file(history)
 
     def read(done: int, total: int) -> None:
         if progress:

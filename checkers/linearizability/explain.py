@@ -105,13 +105,17 @@ def label(operation: Operation) -> str:
 WORDS: Final = {"fence": "token", "valid_for": "valid for"}
 
 
+def _number(value: Any) -> str:
+    return f"{value:.3f} s" if isinstance(value, float) else str(value)
+
+
 def _value(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Mapping):
         if "value" in value:
             return str(value["value"])
-        items = [f"{WORDS.get(key, key)} {item}" for key, item in value.items() if item is not None]
+        items = [f"{WORDS.get(key, key)} {_number(item)}" for key, item in value.items() if item is not None]
         return ", ".join(items)
     return str(list(value)) if isinstance(value, tuple) else str(value)
 

@@ -149,6 +149,6 @@ def _operation(calls: Calls, model: Model, row: int) -> Operation:
         result=calls.result_of(row) if known else None,
         known=known,
         client=calls.clients[calls.client[row]] if model.clients else "",
-        began=int(calls.began[row]) if model.timed else 0,
-        ended=int(calls.ended[row]) if model.timed else 0,
+        began=int(calls.began[row]) - calls.origin if model.timed else 0,
+        ended=int(calls.ended[row]) - calls.origin if model.timed and calls.ended[row] != NEVER else NEVER,
     )

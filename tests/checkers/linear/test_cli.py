@@ -155,6 +155,7 @@ def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     folder = run(plan, store=tmp_path).folder
     assert folder is not None
     assert typed("check", folder, "--model", "owner-mutex") == 1
+    assert "to blame is the client" in " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert typed("check", folder, "--model", "lease-mutex") == 0
     assert typed("export", folder, tmp_path / "out.edn") == 0
     assert typed("check", tmp_path / "out.edn", "--model", "owner-mutex") == 1
