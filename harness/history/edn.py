@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
@@ -77,7 +78,7 @@ def form(text: str, at: int) -> tuple[Any, int]:
         if not first:
             raise Unfinished(at, "expected a form, but the text ends")
         raise EdnError(at, f"expected a form, got {first!r}")
-    return _atom(atom.group(), at), atom.end()
+    return _atom(text, at, atom.group()), atom.end()
 
 
 def fields(text: str, at: int) -> tuple[dict[str, tuple[Any, int, int]], int]:
@@ -87,8 +88,7 @@ def fields(text: str, at: int) -> tuple[dict[str, tuple[Any, int, int]], int]:
     while text.startswith("#", at) and not text.startswith("#{", at):
         at = skip(text, _tag(text, at)[1])
     if not text.startswith("{", at):
-        kind = Unfinished if at == len(text) else EdnError
-        raise kind(start, f"expected a map, got {text[start : start + 40]!r}")
+        raise _wrong(text, start, at, f"expected a map, got {text[start : start + 40]!r}")
     found: dict[str, tuple[Any, int, int]] = {}
     at = skip(text, at + 1)
     while not text.startswith("}", at):
@@ -152,7 +152,7 @@ def _character(text: str, at: int) -> tuple[str, int]:
         return chr(int(name[1:], 16)), found.end()
     if name[0] == "o" and name[1:].isdigit():
         return chr(int(name[1:], 8)), found.end()
-    raise EdnError(at, f"there is no character \\{name}")
+    raise _wrong(text, at, found.end(), f"there is no character \\{name}")
 
 
 def _dispatch(text: str, at: int) -> tuple[Any, int]:
@@ -165,7 +165,7 @@ def _dispatch(text: str, at: int) -> tuple[Any, int]:
     tag, end = _tag(text, at)
     if tag.startswith("#"):
         if tag[1:] not in _SYMBOLIC:
-            raise EdnError(at, f"there is no number ##{tag[1:]}")
+            raise _wrong(text, at, end, f"there is no number ##{tag[1:]}")
         return _SYMBOLIC[tag[1:]], end
     value, end = form(text, end)
     if isinstance(value, tuple) and tag.lower().endswith(("tuple", "mapentry")):
@@ -176,25 +176,30 @@ def _dispatch(text: str, at: int) -> tuple[Any, int]:
 def _tag(text: str, at: int) -> tuple[str, int]:
     found = _ATOM.match(text, at + 1)
     if found is None:
-        kind = Unfinished if at + 1 == len(text) else EdnError
-        raise kind(at, "expected a tag after #")
+        raise _wrong(text, at, at + 1, "expected a tag after #")
     return found.group(), found.end()
 
 
-def _atom(text: str, at: int) -> Any:
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] == ":":
-        return text[1:]
-    if not _NUMBER.match(text):
-        return text
-    if _INTEGER.fullmatch(text):
-        return int(text.rstrip("N"))
-    if _FLOAT.fullmatch(text):
-        return Decimal(text[:-1]) if text.endswith("M") else float(text)
-    if _RATIO.fullmatch(text) and int(text.partition("/")[2]):
-        return Fraction(text)
-    raise EdnError(at, f"expected a number, got {text!r}")
+def _atom(text: str, at: int, atom: str) -> Any:
+    if atom in _WORDS:
+        return _WORDS[atom]
+    if atom[0] == ":":
+        return atom[1:]
+    if not _NUMBER.match(atom):
+        return atom
+    with suppress(ValueError, ZeroDivisionError):  # of thousands of digits, or a ratio to 0
+        if _INTEGER.fullmatch(atom):
+            return int(atom.rstrip("N"))
+        if _FLOAT.fullmatch(atom):
+            return Decimal(atom[:-1]) if atom.endswith("M") else float(atom)
+        if _RATIO.fullmatch(atom):
+            return Fraction(atom)
+    raise _wrong(text, at, at + len(atom), f"expected a number, got {atom[:60]!r}")
+
+
+def _wrong(text: str, at: int, end: int, what: str) -> EdnError:
+    """The error for what is at ``at``, up to ``end``: if that is the end of the text, it may have been cut off."""
+    return (Unfinished if end == len(text) else EdnError)(at, what)
 
 
 def _hashable(value: Any) -> Hashable:
