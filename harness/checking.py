@@ -97,7 +97,8 @@ def check(
     if not calls.complete and checked.verdict.valid:
         doubt = f"the file is cut off in its last line; up to there, {checked.verdict.explanation}"
         checked = replace(checked, verdict=replace(checked.verdict, valid=None, explanation=doubt))
-    if checked.verdict.evidence and calls.settings and calls.entries <= JUDGED:
+    ours = not file or ".jsonl" in Path(file).suffixes
+    if checked.verdict.evidence and calls.settings and ours and calls.entries <= JUDGED:
         checked = replace(checked, verdict=_judged(checked.verdict, history))
     pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
     checked = replace(checked, pictures=pictures)

@@ -22,7 +22,8 @@ unknown call to spare with which it could be otherwise:
 - a definite hold can be interrupted only by a release of its own client. So two that overlap, and tokens that fall, are
   proved wrong if neither client has a spare unknown release: one that was not used to end a hold. (With a limit above 1
   none is ever known to have ended a hold, so that all are spare.)
-- an acquire beyond the limit, and an inner one with another token than the outer, likewise;
+- an acquire beyond the limit, and an inner one with another token than the outer, likewise; and with a limit above 1
+  two holds of a client that has an unknown acquire may be one, of one token;
 - a release without a hold needs an acquire: proved wrong if its client has no unknown one (nor, with a limit above 1,
   an unknown release that may not have happened).
 
@@ -335,6 +336,13 @@ def _lasts(holds: Ints, hold: int, other: int, leased: int) -> bool:
 
 
 @compiled
+def _joined(one: int, two: int, rule: Ints, who: Ints, holds: Ints) -> int:
+    """Unknown acquires with which two holds of one client may be one, if it may hold more than once."""
+    same = holds[one, SLOT] == holds[two, SLOT]
+    return int(who[holds[one, SLOT], ACQUIRES]) if same and rule[0] > 1 else 0
+
+
+@compiled
 def _sweep(at: Ints, holds: Ints, returned: Ints, key: Ints, rule: Ints, who: Ints, keys: Ints) -> None:
     """Do definite holds overlap, and do tokens grow? ``at`` has the hold that begins at a position. Of the holds that
     began before, the one that lasts longest is remembered, by mode, and the one with the highest token."""
@@ -353,7 +361,7 @@ def _sweep(at: Ints, holds: Ints, returned: Ints, key: Ints, rule: Ints, who: In
                 spare += who[holds[g, SLOT], RELEASES]
                 if leased and holds[g, PROMISE] <= holds[h, SINCE]:  # it went on, if it was not acquired anew
                     spare += who[holds[g, SLOT], ACQUIRES]
-                short = leased and holds[h, UNTIL] <= holds[g, SINCE]
+                short = leased and holds[h, PROMISE] <= holds[g, SINCE]
                 if spare or short:
                     keys[k, OPEN] = max(keys[k, OPEN], SEARCHED)
                 else:
@@ -369,7 +377,7 @@ def _sweep(at: Ints, holds: Ints, returned: Ints, key: Ints, rule: Ints, who: In
         g = highest[k]
         if g == NONE or holds[h, TOKEN] > holds[g, TOKEN]:
             highest[k] = h
-        elif spare + who[holds[g, SLOT], RELEASES]:
+        elif spare + who[holds[g, SLOT], RELEASES] + _joined(g, h, rule, who, holds):
             keys[k, OPEN] = max(keys[k, OPEN], SEARCHED)
         else:
             row = holds[h, TOKEN_ROW]
