@@ -160,7 +160,8 @@ class _Reader:
             end = text.find("\n", at, at + _LINE)
             if end < 0 and len(text) - at < _LINE:
                 end = len(text)
-            if end >= 0 and self._quick(text[at:end].strip(" \t\r,")):
+            line = text[at:end].strip(" \t\r,") if end >= 0 else ""
+            if end >= 0 and (not line or self._quick(line)):
                 self._line += 1
                 at = end + 1
                 continue

@@ -8,7 +8,7 @@ from math import inf, isnan
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.history.edn import EdnError, Pair, Unfinished, fields, form, keyword, skip, written
@@ -22,6 +22,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
+@settings(max_examples=50)
 def test_what_is_written_is_read_back(value: Any) -> None:
     text = written(value)
     assert "\n" not in text
@@ -31,6 +32,7 @@ def test_what_is_written_is_read_back(value: Any) -> None:
 
 
 @given(VALUES, st.data())
+@settings(max_examples=50)
 def test_a_form_that_is_cut_off_is_unfinished(value: Any, data: st.DataObject) -> None:
     """However it is cut, also in the middle of a number or a name."""
     text = written([value])

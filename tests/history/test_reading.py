@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.view import View
@@ -58,7 +58,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 400), st.booleans())
+@settings(max_examples=20)
 def test_calls_are_those_of_the_history(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
+    compare(folder, seed, keys, block, tidy)
+
+
+@pytest.mark.slow
+@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000), st.booleans())
+@settings(max_examples=3000, deadline=None)
+def test_calls_are_those_of_many_histories(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
+    compare(folder, seed, keys, block, tidy)
+
+
+def compare(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
     history = drawn(seed, keys=keys, tidy=tidy)
     path = folder / "h.jsonl"
     history.save(path)

@@ -1,0 +1,323 @@
+"""Histories as Jepsen and Knossos write them, in all their shapes, and ours written as theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.history import History, HistoryError, Op, edn_history
+from harness.history.calls import NEVER, NO_FENCE, Calls, Wants
+from harness.history.edn import fields
+from harness.history.edn_history import listed
+from harness.history.edn_values import Keyed
+from harness.history.edn_write import edn_lines, write_edn
+from harness.history.files import calls_of, read_calls
+from tests.history.drawn import assert_same, drawn, plain
+
+BLOCKS = (1, 37, 1 << 20)
+
+
+def read(folder: Path, text: str, wants: Wants = "values", keyed: Keyed = "auto") -> Calls:
+    """However the file is cut."""
+    path = folder / "h.edn"
+    path.write_text(text)
+    found = [read_calls(path, wants, keyed=keyed, block=block) for block in BLOCKS]
+    for other in found[1:]:
+        assert repr(plain(other)) == repr(plain(found[0]))
+        assert other.complete == found[0].complete
+    return found[0]
+
+
+def told(calls: Calls) -> list[tuple[Any, ...]]:
+    """f, argument, result, known, of each call."""
+    return [(call["f"], call["argument"], call["result"], call["known"]) for call in plain(calls)]
+
+
+REGISTER = """
+{:process 0, :type :invoke, :f :write, :value 3}
+{:process :nemesis, :type :info, :f :start, :value nil}
+{:process 0, :type :ok, :f :write, :value 3}
+{:process 1, :type :invoke, :f :read, :value nil}
+{:process 2, :type :invoke, :f :cas, :value [3 4]}
+{:process "nemesis", :type :info, :f :kill, :value {"n1" :killed}}
+{:process 1, :type :ok, :f :read, :value 3}
+{:process 2, :type :fail, :f :cas, :value [3 4]}
+{:process 2, :type :invoke, :f :cas, :value [3 5]}
+{:process 2, :type :info, :f :cas, :value [3 5], :error :timeout}
+{:process 5, :type :invoke, :f :read, :value nil}
+"""
+CALLS = [("write", 3, 3, True), ("read", None, 3, True), ("cas", (3, 5), None, False), ("read", None, None, False)]
+
+
+def unchanged(text: str) -> str:
+    return text
+
+
+SHAPES: dict[str, Callable[[str], str]] = {
+    "lines": unchanged,
+    "a vector": lambda text: "[" + text.strip() + "]",
+    "a list": lambda text: "(" + text.strip() + "\n)\n",
+    "a vector on one line": lambda text: "[" + text.replace("\n", " ") + "]",
+    "pretty-printed": lambda text: "[" + text.replace(", :", ",\n  :").replace("}\n{", "}\n\n {") + "]",
+    "records": lambda text: text.replace("{:process", "#jepsen.history.Op{:process"),
+    "records of old": lambda text: text.replace("{:process", "#knossos.op.Op {:process").replace("\n#", "\n ,#"),
+    "indices and times": lambda text: "".join(
+        line.replace("{", f"{{:index {i}, :time {i * 7}, ", 1) + "\n" for i, line in enumerate(text.strip().split("\n"))
+    ),
+    "comments": lambda text: "; a history\n" + text.replace("}\n", "} ; {:process 9}\n #_{:process 9}\n"),
+    "words instead of keywords": lambda text: text.replace(":invoke", '"invoke"').replace(":f :read", ":f read"),
+    "Windows": lambda text: text.replace("\n", "\r\n"),
+    "no line end": str.strip,
+    "other fields": lambda text: text.replace(", :f", ', :link #inst "2020", :error [:a "{" \\}], :f'),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(tmp_path: Path, name: str) -> None:
+    calls = read(tmp_path, SHAPES[name](REGISTER))
+    assert told(calls) == CALLS
+    assert [call["process"] for call in plain(calls)] == [0, 1, 2, 5]
+    assert (calls.failed, calls.entries, calls.complete, calls.settings) == (1, 11, True, {})
+    assert calls.invoked.tolist() == [0, 3, 8, 10]
+    assert calls.returned.tolist() == [2, 6, NEVER, NEVER]
+    times = [21, 42] if name == "indices and times" else [3, 6]
+    assert [int(calls.began[1]), int(calls.ended[1])] == times
+    assert (calls.keys, calls.clients) == ([""], ["process 0", "process 1", "process 2", "process 5"])
+
+
+def test_order_is_that_of_the_indices(tmp_path: Path) -> None:
+    lines = SHAPES["indices and times"](REGISTER).strip().split("\n")
+    assert told(read(tmp_path, "\n".join(lines[::-1]))) == CALLS
+    without = [line.replace(":index 4,", "") for line in lines]
+    with pytest.raises(HistoryError, match="line 2: process 2 completed 'cas' but never invoked it"):
+        read(tmp_path, "\n".join(without[::-1]))
+
+
+def test_most_lines_are_read_by_their_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick way is taken: else nothing but a clock would tell."""
+    slow: list[int] = []
+
+    def watched(text: str, at: int) -> Any:
+        slow.append(at)
+        return fields(text, at)
+
+    monkeypatch.setattr(edn_history, "fields", watched)
+    write_edn(drawn(1, entries=2000), tmp_path / "h.edn")
+    assert len(read_calls(tmp_path / "h.edn", "nothing")) > 500
+    assert len(slow) < 200
+
+
+def entry(rest: str, kind: str = "invoke", process: int = 0) -> str:
+    return f"{{:process {process}, :type :{kind}, {rest}}}\n"
+
+
+def both(f: str, asked: str, got: str, process: int = 0) -> str:
+    asks, gets = f":f :{f}, :value {asked}", f":f :{f}, :value {got}"
+    return entry(asks, process=process) + entry(gets, "ok", process)
+
+
+KEYED = both("read", "[1 nil]", "[1 5]") + both("write", '["k" 2]', '["k" 2]') + both("cas", "[1 [2 3]]", "[1 [2 3]]")
+
+
+@pytest.mark.parametrize(
+    ("text", "keyed", "keys"),
+    [
+        (KEYED, "auto", ["1", "k", "1"]),
+        (KEYED, "no", ["", "", ""]),
+        (both("cas", "[1 2]", "[1 2]") + both("read", "nil", "2"), "auto", ["", ""]),
+        (both("cas", "[1 2]", "[1 2]"), "auto", [""]),
+        (both("cas", "[1 2]", "[1 2]"), "yes", ["1"]),
+        (both("cas", "#jepsen.independent/tuple [1 2]", "[1 2]"), "auto", ["1"]),
+        (both("acquire", "[:a nil]", "[:a nil]") + both("release", "[:a nil]", "nil"), "auto", ["", ""]),
+        (both("acquire", "[:a nil]", "[:a nil]") + both("release", "[:a nil]", "nil"), "yes", ["a", "a"]),
+        (entry(":f :read, :key :x, :value nil") + entry(":f :read, :key :x, :value [1 2]", "ok"), "auto", ["x"]),
+    ],
+)
+def test_keys(tmp_path: Path, text: str, keyed: Keyed, keys: list[str]) -> None:
+    calls = read(tmp_path, text, keyed=keyed)
+    assert [call["key"] for call in plain(calls)] == keys
+
+
+def test_values_without_their_keys(tmp_path: Path) -> None:
+    calls = read(tmp_path, KEYED)
+    assert told(calls) == [("read", None, 5, True), ("write", 2, 2, True), ("cas", (2, 3), (2, 3), True)]
+    assert calls.values == [5, 2, (2, 3)]
+    with pytest.raises(HistoryError, match=r"line 2: expected \[key value\], got 7"):
+        read(tmp_path, both("read", "[1 nil]", "7"), keyed="yes")
+
+
+def test_grants(tmp_path: Path) -> None:
+    answers = [
+        ("acquire", "12", (12, NEVER, -1)),
+        ("acquire", "{:fence 13, :valid_for 1.5}", (13, 1_500_000_000, -1)),
+        ("acquire", "{:fence 14, :valid-for 2, :client :a}", (14, 2_000_000_000, -1)),
+        ("lock", "nil", (NO_FENCE, NEVER, -1)),
+        ("extend", "{:extended false}", (NO_FENCE, NEVER, 0)),
+        ("check", "{:valid true}", (NO_FENCE, NEVER, 1)),
+        ("release", '"anything"', (NO_FENCE, NEVER, -1)),
+    ]
+    calls = read(tmp_path, "".join(both(f, "nil", got) for f, got, _ in answers), "grants")
+    found = zip(calls.fence.tolist(), calls.lease.tolist(), calls.good.tolist(), strict=True)
+    assert list(found) == [grant for _, _, grant in answers]
+    assert (calls.values, calls.result.max()) == ([], -1)
+    for token in ('"ff01"', f"{2**63}", "1.5", "true", "{:fence :a}", f"{{:fence {2**63}}}", "{:fence 01.}"):
+        text = both("acquire", "nil", "1") + both("acquire", "nil", token)
+        with pytest.raises(HistoryError, match=r"line 4: tokens of this model must be whole numbers"):
+            read(tmp_path, text, "grants")
+
+
+def test_clients(tmp_path: Path) -> None:
+    """Those that values name; those of hosts, which go on under a new process; and processes on their own."""
+    named = both("acquire", "nil", '{:client "a"}', 0) + both("release", "nil", '{:client "b"}', 1)
+    calls = read(tmp_path, named + both("release", '{:client "a"}', "nil", 2) + both("release", "nil", "nil", 3))
+    assert [call["client"][1] for call in plain(calls)] == ["a", "b", "a", "process 3"]
+    assert calls.client.tolist() == [1, 2, 1, 0]
+    with pytest.raises(HistoryError, match="line 4: process 0 is client 'b' here, and 'a' before"):
+        read(tmp_path, both("x", "nil", "{:client a}") + both("x", "nil", "{:client b}"))
+    hosts = "".join(
+        entry(f':f :acquire, :node "n{node}"', kind, process)
+        for node, process in ((1, 0), (2, 1), (1, 2))
+        for kind in ("invoke", "info")
+    )
+    calls = read(tmp_path, hosts)
+    assert [call["client"] for call in plain(calls)] == [(0, "n1"), (1, "n2"), (0, "n1")]
+
+
+def test_a_process_may_go_on_after_an_unknown_outcome(tmp_path: Path) -> None:
+    text = entry(":f :write, :value 1") + entry(":f :write, :value 1", "info") + both("read", "nil", "1")
+    assert told(read(tmp_path, text)) == [("write", 1, None, False), ("read", None, 1, True)]
+
+
+GOOD = both("read", "nil", "1")
+WRONG = {
+    "[1 2]": "line 3, column 2: expected a map with :process, :type and :f, got '1 2",
+    "hello": "line 3, column 1: expected a map with :process, :type and :f, got 'hello",
+    "{:process 0, :type :ok}": "line 3, column 1: expected a map with .* got one with :process, :type",
+    "{}": "line 3, column 1: expected a map with .* got one with nothing",
+    "{:process 0, :type :okay, :f :x}": "line 3, column 20: expected a :type of :invoke, :ok, :fail or :info, got",
+    "{:process 0, :type [1], :f :x}": "line 3, column 20: expected a :type",
+    "{:process 0, :type :ok, :f nil}": "line 3, column 28: expected the name of a function",
+    "{:process 0, :type :ok, :f :x, :time 1.5}": "line 3, column 38: expected a whole number .* as :time",
+    f"{{:process {2**63}, :type :ok, :f :x}}": "line 3, column 11: a process of more than 63 bits",
+    f"{{:process 0, :type :ok, :f :x, :time {2**63}}}": "line 3, column 38: expected a whole number",
+    "{:process 0,\n  :type :ok\n :f 1x}": "line 5, column 5: expected a number, got '1x'",
+    "{:process 0, :type :ok, :f :x, :value 1/0}": "line 3, column 39: expected a number, got '1/0'",
+    "{:process 0, :type :ok, :f :x": "line 3: what begins here does not end|line 3, column 1: expected a value",
+    "{:process 0, :type :ok, :f :x]": "line 3, column 30: expected a form, got ']'",
+    '{:process 0, :type :ok, :f "x}': "line 3: what begins here does not end",
+    entry(":f :read") + entry(":f :cas"): "line 4: process 0 invoked 'cas' while its 'read' was open",
+    entry(":f :cas", "ok"): "line 3: process 0 completed 'cas' but never invoked it",
+    entry(":f :x, :value " + "[" * 5000): "line 3, column 1: values are nested too deeply",
+    "]": "line 3, column 1: expected a map",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong[:50])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_line_at_fault_is_named(tmp_path: Path, wrong: str, block: int) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(GOOD + wrong + "\n" + GOOD)
+    with pytest.raises(HistoryError, match=rf"h\.edn, {WRONG[wrong]}"):
+        read_calls(path, "nothing", block=block)
+
+
+def test_numbers_that_are_too_large_for_lines_like_others(tmp_path: Path) -> None:
+    """The first line of a form is understood; what the next ones have in its places is not taken on trust."""
+    line = "{:index 1, :time 1, :process 1, :type :invoke, :f :x, :value 1/2}"
+    for old, new in ((":time 1", f":time {2**63}"), (":process 1", f":process {2**63}"), ("1/2", "1/0")):
+        with pytest.raises(HistoryError, match=r"h\.edn, line 2"):
+            read(tmp_path, line + "\n" + line.replace(old, new))
+
+
+def test_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "h.edn"
+    path.write_bytes(GOOD.encode() + b'{:process 0, :f "\xff"}\n')
+    for block in BLOCKS:
+        with pytest.raises(HistoryError, match="line 3: expected text in UTF-8"):
+            read_calls(path, "nothing", block=block)
+
+
+@pytest.mark.parametrize("start", ["", "["])
+def test_a_last_entry_that_is_cut_off_is_left_out(tmp_path: Path, start: str) -> None:
+    whole = start + GOOD.strip()
+    cut = whole.rindex("{")
+    for end in range(cut + 1, len(whole)):
+        calls = read(tmp_path, whole[:end])
+        assert (told(calls), calls.complete) == ([("read", None, None, False)], False)
+    assert read(tmp_path, whole).complete == (not start)
+    with pytest.raises(HistoryError, match="line 1: what begins here does not end"):
+        read(tmp_path, "{:process 0")
+
+
+def test_empty_histories(tmp_path: Path) -> None:
+    for text in ("", "\n", "[]", "()", "; nothing", "[\n]\n"):
+        for wants in ("nothing", "grants", "values"):
+            assert len(read(tmp_path, text, wants)) == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("histories")
+
+
+def as_others_have_it(history: History) -> History:
+    """With the values of reads and writes alone, as they are written."""
+    values = []
+    for op in history:
+        alone = op.f in ("read", "write") and isinstance(op.value, dict)
+        values.append(op.value.get("value") if alone else op.value)
+    history.value = values
+    return history
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 600))
+@settings(max_examples=20)
+def test_what_is_written_is_read_back(folder: Path, seed: int, keys: int, block: int) -> None:
+    round_trip(folder, seed, keys, block)
+
+
+@pytest.mark.slow
+@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000))
+@settings(max_examples=3000, deadline=None)
+def test_what_is_written_is_read_back_often(folder: Path, seed: int, keys: int, block: int) -> None:
+    round_trip(folder, seed, keys, block)
+
+
+def round_trip(folder: Path, seed: int, keys: int, block: int) -> None:
+    history = drawn(seed, keys=keys)
+    path = folder / ("h.edn.gz" if seed % 2 else "h.edn")
+    write_edn(history, path)
+    history = as_others_have_it(history)
+    for wants in ("nothing", "grants", "values"):
+        calls, same = read_calls(path, wants, block=block), calls_of(history, wants)
+        calls.settings = listed(calls.settings)
+        assert plain(calls) == plain(same)
+        calls.values = same.values = []
+        calls.argument, calls.result = same.argument, same.result
+        calls.keys, calls.key = same.keys, same.key
+        assert_same(calls, same)
+
+
+def test_how_it_is_written() -> None:
+    lines = list(edn_lines(drawn(3, entries=3), keyed=False))
+    assert lines[0] == (
+        '{:index 0, :time 0, :process :nemesis, :type :info, :f :start, :value {:clients ["c0" "c1" "c2"], :ttl 2.0}}'
+    )
+    ops = [
+        Op(7, 12, 5, 3, "ok", "acquire", "k0", {"fence": 4, "valid": None}, None, "c0"),
+        Op(8, 13, 5, 3, "invoke", "write", "k0", {"fence": 4, "value": [1, "a"]}),
+        Op(9, 14, 5, 3, "info", "write", "k0", None, 'it said "no"'),
+    ]
+    assert list(edn_lines(ops, keyed=True)) == [
+        '{:index 7, :time 12, :process 3, :type :ok, :f :acquire, :value ["k0" {:fence 4, :valid nil}], :node "c0"}',
+        '{:index 8, :time 13, :process 3, :type :invoke, :f :write, :value ["k0" [1 "a"]]}',
+        '{:index 9, :time 14, :process 3, :type :info, :f :write, :value ["k0" nil], :error "it said \\"no\\""}',
+    ]
+    assert next(edn_lines(ops[2:], keyed=False)) == (
+        '{:index 9, :time 14, :process 3, :type :info, :f :write, :value nil, :key "k0", :error "it said \\"no\\""}'
+    )
