@@ -1,0 +1,66 @@
+// Checks one history of ours with Porcupine and prints what it found as one line of JSON.
+//
+//	porcupine -model owner-mutex -timeout 60s history.jsonl
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// report is what is printed. Seconds are those of the check alone; Peak is the resident memory of the whole process at
+// its highest, in bytes.
+type report struct {
+	Verdict porcupine.CheckResult `json:"verdict"`
+	Seconds float64               `json:"seconds"`
+	Read    float64               `json:"read"`
+	Calls   int                   `json:"calls"`
+	Peak    int64                 `json:"peak"`
+}
+
+func main() {
+	name := flag.String("model", "owner-mutex", "mutex, owner-mutex, fenced-mutex, register or cas-register")
+	timeout := flag.Duration("timeout", time.Minute, "after which the verdict is Unknown")
+	flag.Parse()
+	found, err := check(*name, flag.Arg(0), *timeout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(found)
+}
+
+func check(name, path string, timeout time.Duration) (report, error) {
+	model, known := models[name]
+	if !known {
+		return report{}, fmt.Errorf("no model %q", name)
+	}
+	began := time.Now()
+	events, err := read(path)
+	if err != nil {
+		return report{}, err
+	}
+	took := time.Since(began)
+	began = time.Now()
+	verdict := porcupine.CheckEventsTimeout(model, events, timeout)
+	seconds := time.Since(began).Seconds()
+	return report{verdict, seconds, took.Seconds(), len(events) / 2, peak()}, nil
+}
+
+// peak reads VmHWM, which is of this program; what getrusage says may be of the one that started it.
+func peak() int64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	for _, line := range strings.Split(string(status), "\n") {
+		var kilobytes int64
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); err == nil {
+			return kilobytes * 1024
+		}
+	}
+	return 0
+}

@@ -1,0 +1,150 @@
+"""The histories of the benchmark are what they are made for: right, or with one thing wrong."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from benchmarks.linearizability import generate
+from benchmarks.linearizability.cases import Case, full, quick
+from benchmarks.linearizability.generate import Shape, Workload
+from benchmarks.linearizability.measure import Measured
+from benchmarks.linearizability.table import Row, goals, markdown
+from checkers.linearizability.problem import problem
+from checkers.models import CasRegister, FencedMutex, Model, Mutex, OwnerMutex, Register
+from harness.history import History
+from tests.checkers.linear import build
+from tests.checkers.linear.brute import linearizable
+
+MODELS: dict[Workload, tuple[Model, ...]] = {
+    "lock": (Mutex(), OwnerMutex(), FencedMutex()),
+    "register": (Register(),),
+    "cas-register": (CasRegister(),),
+}
+SIZE: dict[Workload, tuple[int, int]] = {"lock": (30, 5), "register": (9, 3), "cas-register": (12, 3)}
+"""Operations and clients that brute force can do."""
+SEEDS = range(6)
+
+
+def history(shape: Shape, folder: Path) -> History:
+    path = folder / "history.jsonl"
+    generate.write(generate.make(shape), path)
+    return History.load(path)
+
+
+def entries(past: History) -> list[build.Entry]:
+    return [
+        (op.process, op.type, op.f, tuple(op.value) if isinstance(op.value, list) else op.value)
+        for op in past
+        if op.process >= 0
+    ]
+
+
+@pytest.mark.parametrize("workload", MODELS)
+@pytest.mark.parametrize("wrong", [False, True])
+def test_brute_force_finds_what_was_made(workload: Workload, wrong: bool, tmp_path: Path) -> None:
+    for seed, crashed in product(SEEDS, (0, 2)):
+        past = history(Shape(workload, *SIZE[workload], crashed, wrong, seed), tmp_path)
+        for model in MODELS[workload]:
+            found = build.calls(entries(past))
+            if model.wants != "grants":
+                found = build.without_grants(found)
+            assert linearizable(problem(found, model, 0), model) is not wrong, (seed, crashed, model)
+
+
+def test_a_double_hold_is_seen_by_the_checker_of_holds(tmp_path: Path) -> None:
+    """Two clients believe at once that they hold it, once."""
+    holders: set[int] = set()
+    most = 0
+    for op in history(Shape("lock", 400, 5, 10, wrong=True), tmp_path):
+        if (op.type, op.f) == ("ok", "acquire"):
+            holders.add(op.process)
+        elif (op.type, op.f) == ("invoke", "release"):
+            holders.remove(op.process)
+        most = max(most, len(holders))
+    assert most == 2
+
+
+@pytest.mark.parametrize("workload", MODELS)
+def test_a_history_is_one_that_clients_could_have_recorded(workload: Workload, tmp_path: Path) -> None:
+    past = history(Shape(workload, 300, 5, 8), tmp_path)
+    calls = past.calls()
+    assert past.in_order() is past
+    assert len(calls) in (299, 300)
+    unknown = [call for call in calls if call.outcome == "info"]
+    assert len(unknown) == 8
+    for call in unknown:
+        assert past.process.tolist()[call.invoke.index + 1 :].count(call.invoke.process) == (call.done is not None)
+    assert {call.done is None for call in unknown} == {True, False}
+    live = [call for call in calls if call.outcome != "info"]
+    assert {call.invoke.f for call in live} == {
+        "lock": {"acquire", "release"}, "register": {"read", "write"}, "cas-register": {"read", "write", "cas"}
+    }[workload]  # fmt: skip
+    assert past.nemesis("start")[0].value["clients"] == [f"c{process}" for process in range(13)]
+
+
+def test_most_clients_wait_for_a_lock_that_one_holds(tmp_path: Path) -> None:
+    waiting, most = 0, []
+    for op in history(Shape("lock", 1000, 20), tmp_path):
+        if op.f == "acquire":
+            waiting += 1 if op.type == "invoke" else -1
+            most.append(waiting)
+    assert sum(most) / len(most) > 10
+
+
+def test_the_same_shape_gives_the_same_bytes(tmp_path: Path) -> None:
+    shape = Shape("cas-register", 200, 5, 3, wrong=True, seed=7)
+    for name in ("a.edn", "b.edn"):
+        generate.write(generate.make(shape), tmp_path / name)
+    lines = (tmp_path / "a.edn").read_text().splitlines()
+    assert lines == (tmp_path / "b.edn").read_text().splitlines()
+    assert len(lines) == len(generate.make(shape))
+    assert lines[0].startswith("{:index 0, :time ")
+
+
+def test_a_history_too_short_for_what_should_be_wrong_is_refused() -> None:
+    with pytest.raises(ValueError, match="nobody waited"):
+        generate.make(Shape("lock", 2, 1, wrong=True))
+    with pytest.raises(ValueError, match="no read"):
+        generate.make(Shape("register", 1, 1, wrong=True))
+
+
+def test_a_shape_is_written_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = generate.make(Shape("lock", 100, 5))
+    generate.write(made, tmp_path / "whole.jsonl")
+    monkeypatch.setattr(generate, "BLOCK", 7)
+    generate.write(made, tmp_path / "blocks.jsonl")
+    assert (tmp_path / "whole.jsonl").read_bytes() == (tmp_path / "blocks.jsonl").read_bytes()
+
+
+def test_goals_are_missed_as_well_as_met() -> None:
+    def row(ours: float, theirs: float) -> Row:
+        case = Case(Shape("lock", 100_000, 20, 10), "owner-mutex")
+        return Row(case, Measured("Ok", 100_000, 0.1, ours), Measured("Ok", 100_000, 0.5, theirs))
+
+    def met(one: Row) -> list[bool | None]:
+        return [goal.met for goal in goals([one])]
+
+    assert met(row(0.005, 10.0)) == [True, None, None, None, True, None]
+    assert met(row(0.2, 10.0)) == [False, None, None, None, False, None]
+    assert "2,000" in markdown([row(0.005, 10.0)])
+
+
+def test_a_verdict_that_is_not_what_the_history_was_made_for_is_told() -> None:
+    case = Case(Shape("lock", 100, 5, wrong=True), "mutex")
+    assert Row(case, Measured("Illegal"), Measured("Unknown")).contradictions == []
+    assert Row(case, Measured("Illegal"), Measured("Ok")).contradictions == [
+        "lock-100-5-0-wrong.jsonl mutex: Porcupine says Ok, expected Illegal"
+    ]
+
+
+def test_cases_are_told_apart_and_lengths_rise() -> None:
+    for some in (quick(), full()):
+        assert len({case.name for case in some}) == len(some)
+        sizes: dict[Case, int] = {}
+        for case in some:
+            if case.shape.operations < 10_000_000:
+                assert sizes.get(case.series, 0) < case.shape.operations
+                sizes[case.series] = case.shape.operations
