@@ -33,15 +33,15 @@ has a completion, no longer, whose first move was made; what it led to was reach
 not ask how much is remembered: what is forgotten, or never stored because memory is full, is only tried again.
 
 (d) is the memory of G. Lowe's paper and of A. Horn and D. Kroening, "Faster linearizability checking via
-P-compositionality", 2015, with calls that may be left out taken into account; without that, n calls of unknown outcome
-cost 2^n. To have few of them linearized in what is remembered, MAY calls are tried last, and LOOSE ones passed by first;
-other calls are tried in the order of their returns.
+P-compositionality", 2015, with calls that may be left out taken into account; without that, n calls of unknown
+outcome cost 2^n. To have few of them linearized in what is remembered, MAY calls are tried last, and LOOSE ones passed
+by first; other calls are tried in the order of their returns.
 
 *How long the explanation is.* No order reaches a return that the search did not reach: the same argument, with what
 leads up to that return in the place of a completion.
 
-*Memory.* The problem takes 88 bytes for each call, and each configuration remembered about 30 and a bit for each
-pending call; the latter is what the budget bounds.
+*Memory.* The problem takes 88 bytes a call. A configuration that is remembered takes 20, and 8 for every 64 calls that
+are ever pending at once, or of unknown outcome; these, and the model's table, are what the budget bounds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizability import kernel
+from checkers.linearizability import arrays, kernel
 from checkers.linearizability.problem import MAY, Answer, Problem
 from checkers.linearizability.table import Table, options
 from checkers.models import Model, Operation
@@ -114,18 +114,18 @@ class _Run:
     def __init__(self, problem: Problem, table: Table, memory: int) -> None:
         n = len(problem)
         self._problem, self._memory, self._table = problem, memory, table
-        self._reg: Ints = np.zeros(kernel.REG, np.int64)
-        self._fixed: Codes = np.zeros((kernel.FIXED, n + 1), np.int32)
-        self._live: Codes = np.zeros((kernel.LIVE, n + 1), np.int32)
-        self._fixed[kernel.OPERATION, :n] = problem.operation
-        self._fixed[kernel.KIND, :n] = problem.kind
+        self._reg: Ints = np.zeros(arrays.REG, np.int64)
+        self._fixed: Codes = np.zeros((arrays.FIXED, n + 1), np.int32)
+        self._live: Codes = np.zeros((arrays.LIVE, n + 1), np.int32)
+        self._fixed[arrays.OPERATION, :n] = problem.operation
+        self._fixed[arrays.KIND, :n] = problem.kind
         returns = n - int(np.count_nonzero(problem.kind == MAY))
         by_return = np.argsort(problem.returned, kind="stable")[:returns]
-        self._reg[kernel.OPERATIONS] = len(problem.operations)
-        self._reg[kernel.WHOLE] = table.whole
-        self._reg[kernel.PHASE] = kernel.SETTLE
-        self._reg[kernel.BEST_LEVEL] = -1
-        width = kernel.prepare(problem.invoked, problem.returned, by_return, self._reg, self._fixed, self._live)
+        self._reg[arrays.OPERATIONS] = len(problem.operations)
+        self._reg[arrays.WHOLE] = table.whole
+        self._reg[arrays.PHASE] = kernel.SETTLE
+        self._reg[arrays.BEST_LEVEL] = -1
+        width = arrays.prepare(problem.invoked, problem.returned, by_return, self._reg, self._fixed, self._live)
         self._words: Ints = np.zeros(width, np.int64)
         self._marks: Ints = np.zeros(len(problem.operations), np.int64)
         self._slots: Codes = np.full(2 * ENTRIES, -1, np.int32)
@@ -150,7 +150,7 @@ class _Run:
             STEPS,
         )
         if status == kernel.ASK:
-            table.ask(int(reg[kernel.ASKED]), int(reg[kernel.ABOUT]))
+            table.ask(int(reg[arrays.ASKED]), int(reg[arrays.ABOUT]))
         elif status == kernel.GROW:
             self._grow()
         return status
@@ -160,33 +160,33 @@ class _Run:
         size = len(self._chain)
         more = 2 * (self._entries.nbytes + self._chain.nbytes + self._slots.nbytes)
         if more * 3 // 2 + self._table.memory > self._memory or size >= 2**30:
-            self._reg[kernel.FULL] = 1
+            self._reg[arrays.FULL] = 1
             return
         entries: Ints = np.empty((2 * size, self._entries.shape[1]), np.int64)
         entries[:size] = self._entries
         self._entries, self._chain = entries, np.empty(2 * size, np.int32)
         self._slots = np.full(4 * size, -1, np.int32)
-        kernel.rehash(self._slots, entries, self._chain, size, 1 + int(self._reg[kernel.FIRM]))
+        arrays.rehash(self._slots, entries, self._chain, size, 1 + int(self._reg[arrays.FIRM]))
 
     def valid(self) -> Answer:
-        length = int(self._reg[kernel.LENGTH])
-        order, states = self._told(self._live[kernel.ORDER, :length], self._live[kernel.STATES, :length])
-        return Answer(True, order, states, tried=int(self._reg[kernel.TRIED]))
+        length = int(self._reg[arrays.LENGTH])
+        order, states = self._told(self._live[arrays.ORDER, :length], self._live[arrays.STATES, :length])
+        return Answer(True, order, states, tried=int(self._reg[arrays.TRIED]))
 
     def invalid(self) -> Answer:
-        call = int(self._fixed[kernel.RETURNING, self._reg[kernel.BEST_LEVEL]])
+        call = int(self._fixed[arrays.RETURNING, self._reg[arrays.BEST_LEVEL]])
         order, states = self._longest()
         stuck = int(self._problem.returned[call])
-        return Answer(False, order, states, stuck, call, int(self._reg[kernel.TRIED]))
+        return Answer(False, order, states, stuck, call, int(self._reg[arrays.TRIED]))
 
     def gave_up(self, why: str) -> Answer:
-        tried = int(self._reg[kernel.TRIED])
+        tried = int(self._reg[arrays.TRIED])
         order, states = self._longest()
         return Answer(None, order, states, tried=tried, why=f"{why} after {tried:,} configurations")
 
     def _longest(self) -> tuple[tuple[int, ...], tuple[Hashable, ...]]:
-        length = int(self._reg[kernel.BEST_LENGTH])
-        return self._told(self._live[kernel.BEST, :length], self._live[kernel.BEST_STATES, :length])
+        length = int(self._reg[arrays.BEST_LENGTH])
+        return self._told(self._live[arrays.BEST, :length], self._live[arrays.BEST_STATES, :length])
 
     def _told(self, order: Codes, numbers: Codes) -> tuple[tuple[int, ...], tuple[Hashable, ...]]:
         calls = tuple(order.tolist())

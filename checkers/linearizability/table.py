@@ -13,12 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.linearizability.kernel import INCONSISTENT, put
+from checkers.linearizability.arrays import put
+from checkers.linearizability.kernel import INCONSISTENT
 from checkers.models import Either, Inconsistent, Model, Operation
 from harness.history.calls import Codes, Ints, Marks
 
 WHOLE_CELLS: Final = 4096
 """A table of so many cells is filled before the search; of a bigger one what the search asks for."""
+FIRST_CELLS: Final = 4096
+"""Room for so many cells is there at first, if they are asked for one by one; a power of two."""
 STATE_BYTES: Final = 600
 """What a state takes in memory, about: a tuple of a few numbers, and its places in a list and a dictionary."""
 
@@ -52,7 +55,7 @@ class Table:
             self.still = (~changed.any(axis=0)).astype(np.int8)
         elif rows is None:
             self._asked = 0
-            self._grow(WHOLE_CELLS)
+            self._grow(FIRST_CELLS)
 
     def _closure(self) -> list[int] | None:
         """All rows one after the other, or None if they are too many."""

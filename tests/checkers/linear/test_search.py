@@ -1,0 +1,253 @@
+"""The general search is held against brute force: on all small problems, on random ones, and on ones that Hypothesis
+draws."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+import tracemalloc
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.linearizability import search as searching
+from checkers.linearizability import table
+from checkers.linearizability.problem import MAY, MUST, Answer, Problem, problem
+from checkers.linearizability.search import Budget, Searcher, search
+from checkers.models import CasRegister, FencedMutex, LeaseMutex, Model, Mutex, Operation, Register
+from harness.history import SECOND
+from harness.history.calls import NEVER
+from tests.checkers.linear.brute import linearizable
+from tests.checkers.linear.build import Entry, calls, without_grants
+from tests.checkers.linear.problems import ALPHABETS, BUDGET, Window, agree, drawn, planted, put, replay, shapes
+
+
+def count_all(name: str, count: int) -> int:
+    """Tries all problems of so many calls; gives back how many those are."""
+    model, operations = ALPHABETS[name]
+    searcher, tried = Searcher(model, operations), 0
+    for windows in shapes(count):
+        for which in itertools.product(range(len(operations)), repeat=count):
+            part = put(windows, which, operations)
+            assert agree(part, model, searcher), (name, windows, which)
+            tried += 1
+    return tried
+
+
+def test_all_problems_of_two_calls() -> None:
+    """All kinds, all windows, all models; 19 ways in which two calls can lie in time."""
+    assert len(shapes(2)) == 19
+    counts = {name: count_all(name, 2) for name in ALPHABETS}
+    assert counts["cas-register"] == 19 * 9**2
+    assert sum(counts.values()) == 19 * sum(len(operations) ** 2 for _, operations in ALPHABETS.values())
+
+
+@pytest.mark.parametrize("name", [name for name in ALPHABETS if len(ALPHABETS[name][1]) <= 4])
+def test_all_problems_of_three_calls(name: str) -> None:
+    """193 ways in which three calls can lie in time."""
+    assert count_all(name, 3) == 193 * len(ALPHABETS[name][1]) ** 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ALPHABETS if len(ALPHABETS[name][1]) > 4])
+def test_all_problems_of_three_calls_of_many_kinds(name: str) -> None:
+    assert count_all(name, 3) == 193 * len(ALPHABETS[name][1]) ** 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["mutex", "semaphore", "owner-mutex"])
+def test_all_problems_of_four_calls(name: str) -> None:
+    """2721 ways in which four calls can lie in time."""
+    assert count_all(name, 4) == 2721 * len(ALPHABETS[name][1]) ** 4
+
+
+LEASES: Final = [
+    *((f, {"valid_for": 1.0}, client) for f, client in itertools.product(["acquire"], ["c0", "c1"])),
+    *((f, None, client) for f, client in itertools.product(["acquire", "release"], ["c0", "c1"])),
+    *(("extend", {"good": good, "valid_for": 2.0}, "c0") for good in (True, False)),
+]
+
+
+def leased(windows: Sequence[Window], which: Sequence[int]) -> Problem:
+    """Every entry is a second after the one before."""
+    operations = []
+    for (kind, begin, end), (f, result, client) in zip(windows, (LEASES[i] for i in which), strict=True):
+        ended = NEVER if end == NEVER else end * SECOND
+        known = kind != MAY
+        operations.append(Operation(f, None, result if known else None, known, client, begin * SECOND, ended))
+    return put(windows, range(len(windows)), operations)
+
+
+def count_leases(count: int, *, every: int = 1) -> int:
+    model, tried = LeaseMutex(), 0
+    for number, windows in enumerate(shapes(count)):
+        for which in itertools.product(range(len(LEASES)), repeat=count):
+            tried += 1
+            if (number + tried) % every == 0:
+                part = leased(windows, which)
+                assert agree(part, model, Searcher(model, part.operations)), (windows, which)
+    return tried
+
+
+def test_all_problems_of_two_calls_on_a_lease() -> None:
+    """Held or not, from the end of a lease on: two possible states."""
+    assert count_leases(2) == 19 * len(LEASES) ** 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_all_problems_of_three_calls_on_a_lease() -> None:
+    assert count_leases(3) == 193 * len(LEASES) ** 3
+
+
+def count_drawn(seed: int, problems: int, most: int) -> int:
+    """Tries so many of each model; gives back how many of all have an order."""
+    rng, valid = random.Random(seed), 0
+    for name, (model, operations) in ALPHABETS.items():
+        searcher = Searcher(model, operations)
+        for number in range(problems):
+            part = (drawn, planted)[number % 2](rng, model, operations, most)
+            assert agree(part, model, searcher), (name, seed, number)
+            valid += bool(searcher.search(part, BUDGET).valid)
+    return valid
+
+
+def test_random_problems() -> None:
+    """2,000 of up to seven calls."""
+    assert 400 < count_drawn(1, 200, 7) < 1600
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_many_random_problems() -> None:
+    """100,000 of up to eight calls."""
+    assert 20_000 < count_drawn(2, 10_000, 8) < 80_000
+
+
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(sorted(ALPHABETS)), room=st.sampled_from([1, 2, 1024]))
+@settings(max_examples=150, deadline=None)
+def test_without_memory_and_with_tables_filled_as_they_are_asked(seed: int, name: str, room: int) -> None:
+    model, operations = ALPHABETS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "ENTRIES", room)
+        patch.setattr(table, "WHOLE_CELLS", seed % 2 * 4096)
+        patch.setattr(table, "FIRST_CELLS", 2)
+        searcher = Searcher(model, operations)
+        part = drawn(random.Random(seed), model, operations, 7)
+        answer = searcher.search(part, Budget(20.0, 0))
+        assert answer.valid is linearizable(part, model)
+        replay(part, model, answer)
+
+
+def hopeless(calls_at_once: int) -> Problem:
+    """That many writes at once, each of another value, and then a read of what nobody wrote."""
+    operations = [Operation("write", value) for value in range(calls_at_once)] + [Operation("read", result=-1)]
+    count = calls_at_once
+    windows = [(MUST, call, count + call) for call in range(count)] + [(MUST, 2 * count, 2 * count + 1)]
+    return put(windows, range(count + 1), operations)
+
+
+def test_it_says_when_its_time_is_over() -> None:
+    begun = time.monotonic()
+    answer = search(hopeless(40), Register(), Budget(0.1, 2**26))
+    assert time.monotonic() - begun < 2
+    assert answer.valid is None
+    assert answer.why.startswith("the time for the search, 0.1 s, ran out after ")
+    assert answer.stuck == NEVER
+    replay(hopeless(40), Register(), answer)
+
+
+def test_the_longest_order_is_told_even_if_time_runs_out() -> None:
+    """The table is filled as it is asked here, and the loop stops at each question."""
+    model, count = Register(), 100
+    operations = [Operation("write", value) for value in range(count)]
+    windows = [(MUST, 2 * call, 2 * call + 1) for call in range(count)]
+    end = hopeless(30)
+    windows += [
+        (MUST, *(2 * count + position for position in window)) for window in zip(end.invoked, end.returned, strict=True)
+    ]
+    part = put(windows, range(len(windows)), [*operations, *end.operations])
+    answer = search(part, model, Budget(0.1, 2**26))
+    assert answer.valid is None
+    assert answer.order[:count] == tuple(range(count))
+    assert len(answer.order) == count + 30
+
+
+def test_memory_is_bounded() -> None:
+    search(hopeless(4), Register(), Budget(1.0, 2**20))
+    tracemalloc.start()
+    try:
+        answer = search(hopeless(40), Register(), Budget(0.3, 2**22))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.valid is None
+    assert peak < 2**22 + 2**18
+
+
+def test_states_without_end_end_the_search() -> None:
+    """A model with ever new states cannot take more memory than there is for it."""
+
+    class Counter(Model):
+        fs = frozenset({"count"})
+        initial = 0
+
+        def step(self, state: int, operation: Operation) -> int:
+            return state + 1
+
+    count = 5000
+    part = put([(MUST, 2 * i, 2 * i + 1) for i in range(count)], [0] * count, [Operation("count")])
+    answer = search(part, Counter(), Budget(10.0, 0))
+    assert answer.valid is None
+    assert answer.why.startswith("the memory for the model's states, 0 MiB, ran out after ")
+    assert search(part, Counter(), BUDGET).states == tuple(range(1, count + 1))
+
+
+def test_what_a_model_raises_passes_through() -> None:
+    part = put([(MUST, 0, 1)], [0], [Operation("cas", "no pair")])
+    with pytest.raises(ValueError, match="the value of a cas"):
+        search(part, CasRegister(), BUDGET)
+
+
+def test_nothing_has_an_order() -> None:
+    assert search(put([], [], []), Register(), BUDGET) == Answer(True, tried=1)
+    assert search(put([(MAY, 0, NEVER)], [0], [Operation("write", 1)]), Register(), BUDGET).order == ()
+
+
+@pytest.mark.parametrize("model", [Register(), FencedMutex(), LeaseMutex(), Mutex()])
+def test_equal_calls_have_one_number(model: Model) -> None:
+    """And different ones have two; names and values in the history are said in the operations."""
+    entries: list[Entry] = [
+        (0, "invoke", "acquire"),
+        (0, "ok", "acquire", {"fence": 2**62, "valid_for": 3.0}),
+        (1, "invoke", "acquire"),
+        (1, "ok", "acquire", {"fence": -(2**62), "valid_for": 3.0}),
+        (0, "invoke", "release"),
+        (0, "invoke", "write", 7, "other"),
+        (1, "invoke", "write", 7),
+        (1, "ok", "write", 7),
+        (2, "invoke", "write", 7),
+        (2, "info", "write", 7),
+        (3, "invoke", "write", 7),
+        (3, "ok", "write", 7),
+        (4, "invoke", "write", [7]),
+        (4, "ok", "write", [7]),
+    ]
+    found = calls(entries)
+    part = problem(found if model.wants == "grants" else without_grants(found), model, 0)
+    told = [part.operations[number] for number in part.operation.tolist()]
+    assert [operation.f for operation in told] == [e[2] for e in entries if e[1] == "invoke" and e[2] in model.fs][
+        : len(told)
+    ]
+    assert len(set(map(repr, told))) == len(part.operations) == len({*part.operation.tolist()})
+    assert part.kind.tolist() == [MUST if operation.known else MAY for operation in told]
+    assert ((part.returned == NEVER) == (part.kind == MAY)).all()
+    if model.wants == "grants":
+        assert [o.result["fence"] for o in told[:2]] == [2**62, -(2**62)]
+    if isinstance(model, Register):
+        assert [(o.argument, o.known) for o in told] == [(7, True), (7, False), (7, True), ([7], True)]

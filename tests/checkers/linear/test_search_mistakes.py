@@ -1,0 +1,86 @@
+"""Copies of the search's loop with one mistake each are told from it by brute force."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import pytest
+
+from checkers.linearizability import kernel
+from checkers.linearizability import search as searching
+from checkers.linearizability.problem import LOOSE, MUST, Problem
+from checkers.linearizability.search import Searcher
+from checkers.models import Operation
+from tests.checkers.linear.problems import ALPHABETS, agree, planted, put
+
+MISTAKES: Final = {
+    "a write that changes nothing now is linearized at once": (
+        "if still[fixed[OPERATION, call]] and fixed",
+        "if fixed",
+    ),
+    "a LOOSE call must be linearized": ("if tried == FIRST and fixed[KIND, call] == LOOSE:", "if False:"),
+    "a LOOSE call stands for a MUST call of its operation": (
+        "(must and marks[operation] == loose)",
+        "False",
+    ),
+    "a configuration that used more is as good": (
+        "more &= entries[entry, i + 1] & ~words[i] == 0",
+        "more &= words[i] & ~entries[entry, i + 1] == 0",
+    ),
+    "calls of unknown outcome do not count": (
+        "for i in range(firm, width):\n                    more &= e",
+        "for i in range(0):\n                    more &= e",
+    ),
+    "the state does not count": ("key = (reg[LEVEL] << 32) | reg[STATE]", "key = reg[LEVEL] << 32"),
+    "a MUST call that is not linearized is as good as one that is": (
+        "firm, width = reg[FIRM], len(words)",
+        "firm, width = 0, len(words)",
+    ),
+    "a call of unknown outcome before it began": ("if call < fixed[INVOKED, reg[LEVEL]]:", "if True:"),
+    "only one call of unknown outcome of an operation": (
+        "live[USED, moved - reg[CALLS]] -= 1",
+        "pass",
+    ),
+    "only the call that returns next": ("call = live[NEXT, call]\n    for group", "call = n\n    for group"),
+}
+"""Of the loop: what is put in the place of what."""
+
+
+@pytest.mark.parametrize("mistake", [None, *MISTAKES])
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_mistake_in_the_loop_is_noticed(mistake: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop as plain Python, with one thing wrong (or none)."""
+    wrong = plain(*MISTAKES[mistake]) if mistake else plain("", "")
+    monkeypatch.setattr(searching, "kernel", wrong)
+    rng = random.Random(5)
+    model, operations = ALPHABETS["cas-register"]
+    few = [operations[i] for i in (1, 2, 3, 6, 7)]
+    searcher = Searcher(model, few)
+    problems = itertools.chain([swapped(few)], (planted(rng, model, few, 10) for _ in range(1000)))
+    try:
+        noticed = any(not agree(part, model, searcher) for part in problems)
+    except (AssertionError, IndexError):
+        noticed = True
+    assert noticed is bool(mistake)
+
+
+def swapped(operations: Sequence[Operation]) -> Problem:
+    """0 is written, one of two that swap 1 for 0 must happen and one may, which returns first, and 1 is read."""
+    write, swap, read = (operations.index(one) for one in (operations[2], operations[3], operations[1]))
+    windows = [(MUST, 0, 1), (LOOSE, 2, 6), (MUST, 3, 7), (MUST, 4, 5)]
+    return put(windows, [write, swap, swap, read], operations)
+
+
+def plain(old: str, new: str) -> ModuleType:
+    """The loop, not compiled, with ``new`` in the place of ``old``."""
+    text = Path(str(kernel.__file__)).read_text(encoding="utf-8")
+    assert not old or text.count(old) == 1, old
+    module = ModuleType("plain")
+    text = text.replace("from harness.compiled import compiled", "def compiled(loop): return loop")
+    exec(compile(text.replace(old, new) if old else text, "plain", "exec"), module.__dict__)
+    return module
