@@ -31,6 +31,8 @@ TOP, ROW, BAR, GAP, STATE = 62, 44, 16, 8, 30
 EDGE: Final = 34
 NARROW, WIDE, FULL = 16.0, 64.0, 980.0
 """An entry's least and greatest width, and the width that a short history fills, px."""
+LEAST: Final = 520.0
+"""The least width of the whole, px: what is said at the line must fit beside it."""
 POINTS_APART: Final = 44.0
 TICKS_APART: Final = 110
 LETTER: Final = 6.9
@@ -168,7 +170,7 @@ class _Layout:
         path = tuple(sorted((call for call in calls if call.bar.place), key=attrgetter("bar.place")))
         bottom = lanes[-1].y + lanes[-1].size + GAP if lanes else TOP
         return Drawing(
-            width=max([self.x(self.last) + 24, *(call.x + _length(call.label) + 8 for call in calls)]),
+            width=max([LEAST, self.x(self.last) + 24, *(call.x + _length(call.label) + 8 for call in calls)]),
             height=bottom + STATE + GAP,
             gutter=24 + LETTER * max([5, *(len(lane.text) for lane in lanes)]),
             calls=calls,

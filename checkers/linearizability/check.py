@@ -41,7 +41,8 @@ OWNED: Final = (OwnerMutex, ReentrantMutex, FencedMutex, ReentrantFencedMutex, R
 EXPLAINED = 5
 """Keys whose smallest wrong part is looked for; of the others only the call is told at which no order was left."""
 LARGEST = 5000
-"""Calls of a part that is searched again, and made smaller, after a quick algorithm found it wrong."""
+"""Calls that are searched again, and of which the smallest wrong part is found, after a quick algorithm found them
+wrong."""
 SHRINKING = 10.0
 """Seconds for making one part smaller, at most."""
 
@@ -139,9 +140,10 @@ class _Check:
         return _verdict(self.calls, self.name, violations, unknown, stats, count), pictures
 
     def _confirmed(self, failure: Failure) -> Finding:
-        """The part that a failure points to, and why a search finds it wrong as well; if it is too large for that, the
-        call at which no order was left."""
-        rows = np.array(sorted(failure.rows), dtype=np.int64)
+        """Why a search finds the key wrong as well, or the part that the failure points to if the key is large; if that
+        is too large, too, the call at which no order was left."""
+        earlier = np.flatnonzero((self.calls.key == failure.key) & (self.calls.invoked < failure.position))
+        rows = earlier if len(earlier) <= LARGEST else np.array(sorted(failure.rows), dtype=np.int64)
         found = problem(self.calls.pick(rows), self.model, failure.key)
         part = Problem(found.invoked, found.returned, found.kind, found.operation, found.operations, rows[found.rows])
         if len(part) <= LARGEST:

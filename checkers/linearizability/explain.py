@@ -56,7 +56,7 @@ def sentence(calls: Calls, model: Model, finding: Finding) -> str:
     name = calls.keys[finding.key]
     on = f" on {name}" if name else ""
     last = _call(calls, part, answer.unplaced)
-    end = f"no order of the calls{on} gets past entry {answer.stuck}, where {last} returned"
+    end = f"No order of the calls{on} gets past entry {answer.stuck}, where {last} returned"
     why = _why(model, part, answer)
     end += f": {why}" if why else ""
     if finding.core is None:
@@ -151,7 +151,7 @@ def picture(calls: Calls, model: Model, name: str, finding: Finding, file: str =
     bars = tuple(_bar(calls, model, finding, call, place.get(call, 0)) for call in shown)
     key = calls.keys[finding.key]
     said = sentence(calls, model, finding)
-    left_out = int((part.invoked < answer.stuck).sum()) - len(shown)
+    left_out = int(((calls.key == finding.key) & (calls.invoked < answer.stuck)).sum()) - len(shown)
     smallest = finding.core is not None and finding.core.smallest
     return Picture(file, name, key, said, model.describe(initial), bars, left_out, smallest)
 
