@@ -28,7 +28,12 @@ def read_calls(
     either with ``.gz``.
 
     ``keyed`` says whether values are ``[key value]`` (``jepsen.independent``); it is for EDN only. ``progress`` is
-    called with the bytes read and their total. Raises :class:`HistoryError` for what cannot be read, naming the line.
+    called with the bytes read and their total, ``block`` is how many are read at a time. Raises :class:`HistoryError`
+    for what cannot be read, naming the line; only a last line that was cut off is left out.
+
+    Memory: 66 bytes a call (84 with grants), and about 430 for each distinct value, if values are wanted or the file
+    is EDN. An EDN file, and one whose entries are not in the order of time, takes as much again until it is read to
+    its end. Seen: ten million calls, 2.9 GB of JSON lines, in 0.8 GB (1.0 GB with grants), numba included.
     """
     kind = path.suffixes[-2:-1] if path.suffix == ".gz" else path.suffixes[-1:]
     if kind not in ([".jsonl"], [".edn"]):

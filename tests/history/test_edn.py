@@ -22,7 +22,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_what_is_written_is_read_back(value: Any) -> None:
     text = written(value)
     assert "\n" not in text
@@ -32,7 +32,7 @@ def test_what_is_written_is_read_back(value: Any) -> None:
 
 
 @given(VALUES, st.data())
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_a_form_that_is_cut_off_is_unfinished(value: Any, data: st.DataObject) -> None:
     """However it is cut, also in the middle of a number or a name."""
     text = written([value])

@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 400), st.booleans())
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 def test_calls_are_those_of_the_history(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
     compare(folder, seed, keys, block, tidy)
 
