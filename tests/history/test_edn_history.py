@@ -131,6 +131,7 @@ KEYED = both("read", "[1 nil]", "[1 5]") + both("write", '["k" 2]', '["k" 2]') +
         (KEYED, "no", ["", "", ""]),
         (both("cas", "[1 2]", "[1 2]") + both("read", "nil", "2"), "auto", ["", ""]),
         (both("cas", "[1 2]", "[1 2]"), "auto", [""]),
+        (both("read", "nil", "[1 2]"), "yes", ["1"]),
         (both("cas", "[1 2]", "[1 2]"), "yes", ["1"]),
         (both("cas", "#jepsen.independent/tuple [1 2]", "[1 2]"), "auto", ["1"]),
         (both("acquire", "[:a nil]", "[:a nil]") + both("release", "[:a nil]", "nil"), "auto", ["", ""]),
@@ -232,6 +233,16 @@ def test_numbers_that_are_too_large_for_lines_like_others(tmp_path: Path) -> Non
     for old, new in ((":time 1", f":time {2**63}"), (":process 1", f":process {2**63}"), ("1/2", "1/0")):
         with pytest.raises(HistoryError, match=r"h\.edn, line 2"):
             read(tmp_path, line + "\n" + line.replace(old, new))
+
+
+def test_digits_do_not_mislead(tmp_path: Path) -> None:
+    """Characters are the only tokens that end between digits, and tags have digits that are not the number's."""
+    two = "".join(entry(f":f :x, :value \\u00{digits}1 2", process=digits) for digits in (41, 42))
+    assert [call["argument"] for call in plain(read(tmp_path, two))] == ["A", "B"]
+    tagged = "".join(f"{{:process #t5 {process}, :type :invoke, :f :x}}\n" for process in (3, 4))
+    assert [call["process"] for call in plain(read(tmp_path, tagged))] == [3, 4]
+    with pytest.raises(HistoryError, match=r"h\.edn, line 2"):
+        read(tmp_path, entry(":f :x, :value \\u0041") + entry(":f :x, :value \\u00411", process=1))
 
 
 def test_not_text(tmp_path: Path) -> None:

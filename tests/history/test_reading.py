@@ -134,7 +134,8 @@ def test_a_token_that_is_no_number_is_named(tmp_path: Path, fence: Any) -> None:
 def test_values_are_kept_once_with_lists_as_tuples(tmp_path: Path) -> None:
     asked = [[1, [2]], {"a": [3]}, [1, [2]], None]
     text = [entry for v in asked for entry in (line(0, "invoke", "cas", v), line(0, "ok", "cas"))]
-    calls = read_calls(lines(tmp_path, *text), "values")
+    calls = read_calls(lines(tmp_path, line(-1, "info", "start", {"ttl": 2}), *text), "values")
+    assert calls.settings == {"ttl": 2}
     assert calls.values == [(1, (2,)), {"a": (3,)}]
     assert calls.argument.tolist() == [0, 1, 0, -1]
 
