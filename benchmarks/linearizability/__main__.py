@@ -1,8 +1,9 @@
 """Ours beside Porcupine, on the same histories: ``python -m benchmarks.linearizability [--quick] [--out DIR]``.
 
 Each history is made into a file, read and checked by either program in a process of its own on one core, and removed.
-A table of all, then the goals; with ``--out`` also as Markdown and CSV, with a picture. The exit status is 1 if one of
-the programs said of a history what it was not made for, and with ``--strict`` also if a goal is missed.
+A table of all (seconds are those of the processor, unless they are said to be of the wall), then the goals; with
+``--out`` also as Markdown and CSV, with a picture. The exit status is 1 if one of the programs said of a history what
+it was not made for, and with ``--strict`` also if a goal is missed.
 
 Porcupine needs Go, and its module from where Go gets modules; without them only ours is measured. It checks a key on
 one core; what it does with two is measured on one history and told.
@@ -58,7 +59,7 @@ class Bench:
         worth = last is None or self._worth(case, last, last.ours)
         ours = self._ours.measure(path, case) if worth else Measured(NOT_RUN)
         theirs = None
-        if self.porcupine is not None and case.suffix == ".jsonl":
+        if self.porcupine is not None and case.shared:
             worth = last is None or last.theirs is None or self._worth(case, last, last.theirs)
             theirs = self.porcupine.measure(path, case.model) if worth else Measured(NOT_RUN)
         row = Row(case, ours, theirs)
@@ -88,8 +89,8 @@ def two_cores(bench: Bench) -> str:
     path = bench.file(case)
     if bench.porcupine is None:
         return ""
-    one, two = (bench.porcupine.measure(path, case.model, cores).seconds for cores in (1, 2))
-    return f"Porcupine on one core {one:.2f} s, on two {two:.2f} s (30,000 lock calls, 20 clients, 10 crashed)"
+    one, two = (bench.porcupine.measure(path, case.model, cores).wall for cores in (1, 2))
+    return f"Porcupine on one core {one:.2f} s, on two {two:.2f} s on the wall (30,000 lock calls, 20 clients)"
 
 
 def main() -> int:
@@ -97,11 +98,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="How quick checks of linearizability are.")
     parser.add_argument("--quick", action="store_true", help="some of the histories, in less than a minute")
     parser.add_argument("--out", type=Path, help="a folder for the table (.md, .csv) and the picture (.svg, .png)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=0.0,
+        help=f"time for one check, else {SECONDS:g}, or {QUICK_SECONDS:g} if quick",
+    )
     parser.add_argument("--strict", action="store_true", help="fail if a goal is missed")
     parser.add_argument("--only", default="", help="only cases whose name has this in it, such as lock-100000-20")
     asked = parser.parse_args()
     wanted = [case for case in (cases.quick() if asked.quick else cases.full()) if asked.only in case.name]
-    seconds = QUICK_SECONDS if asked.quick else SECONDS
+    seconds = asked.seconds or (QUICK_SECONDS if asked.quick else SECONDS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         porcupine = None

@@ -27,6 +27,12 @@ class Case:
     suffix: Literal[".jsonl", ".edn"] = ".jsonl"
 
     @property
+    def shared(self) -> bool:
+        """Whether Porcupine gets it too. The program around it reads JSON lines only, and has no room for the longest:
+        Porcupine remembers a bit for each call of the history with each step that it takes."""
+        return self.suffix == ".jsonl" and self.shape.operations < LONGEST
+
+    @property
     def name(self) -> str:
         """Tells cases apart."""
         return f"{self.shape.name}{self.suffix} {self.model}"
@@ -74,7 +80,7 @@ def planted(clients: tuple[int, ...]) -> Iterator[Case]:
 
 
 def edn() -> list[Case]:
-    """As Jepsen writes it; Porcupine's reader is ours, and reads JSON lines."""
+    """As Jepsen writes it."""
     return [
         Case(Shape("lock", 100_000, USUAL, 10), "owner-mutex", ".edn"),
         Case(Shape("cas-register", 100_000, USUAL, 0), "cas-register", ".edn"),

@@ -31,13 +31,15 @@ Verdict = Literal["Ok", "Illegal", "Unknown", "out of memory", "not run"]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One program on one history: seconds to read it and to check it, and the memory of the process at its highest,
-    bytes. ``calls`` leaves out those that failed."""
+    """One program on one history: seconds of the processor to read it and to check it, so that what else the machine
+    does counts little, and the memory of the process at its highest, bytes. ``wall`` are seconds by the clock on the
+    wall: ours of both, Porcupine's of the check. ``calls`` leaves out those that failed."""
 
     verdict: Verdict
     calls: int = 0
     read: float = float("nan")
     seconds: float = float("nan")
+    wall: float = float("nan")
     peak: int = 0
 
     @property
@@ -95,12 +97,12 @@ class Porcupine:
 
 def _measured(printed: bytes) -> Measured:
     found: dict[str, Any] = msgspec.json.decode(printed)
-    return Measured(found["verdict"], found["calls"], found["read"], found["seconds"], found["peak"])
+    return Measured(found["verdict"], found["calls"], found["read"], found["seconds"], found["wall"], found["peak"])
 
 
 def _alone(command: list[str], timeout: float, cores: int = 1) -> subprocess.CompletedProcess[bytes]:
-    """Run on the first ``cores`` of the cores that this process may use."""
-    mine = set(sorted(os.sched_getaffinity(0))[:cores])
+    """Run on the last ``cores`` of the cores that this process may use: the first one has the most else to do."""
+    mine = set(sorted(os.sched_getaffinity(0))[-cores:])
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
     def confine() -> None:

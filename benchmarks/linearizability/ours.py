@@ -26,29 +26,30 @@ MEMORY: Final = 2**30
 """Bytes that a search may take for what it remembers."""
 
 
-def once(path: Path, model: Model, seconds: float) -> tuple[Checked, int, float, float]:
-    """What was found, in how many calls, and the seconds that reading and checking took."""
-    begun = time.perf_counter()
+def once(path: Path, model: Model, seconds: float) -> tuple[Checked, int, list[float]]:
+    """What was found, in how many calls, the seconds of the processor that reading and checking took, and those that
+    both took by the clock on the wall."""
+    began, begun = time.perf_counter(), time.process_time()
     calls = read_calls(path, model.wants)
-    read = time.perf_counter()
+    read = time.process_time()
     checked = check(calls, model, budget=Budget(seconds, MEMORY), workers=1)
-    return checked, len(calls), read - begun, time.perf_counter() - read
+    return checked, len(calls), [read - begun, time.process_time() - read, time.perf_counter() - began]
 
 
 def measure(path: Path, model: Model, seconds: float) -> dict[str, Any]:
     """The medians of some rounds, or the only one if it takes long."""
-    times: list[tuple[float, float]] = []
+    times: list[list[float]] = []
     while not _enough(times):
-        checked, calls, *took = once(path, model, seconds)
-        times.append((took[0], took[1]))
+        checked, calls, took = once(path, model, seconds)
+        times.append(took)
         verdict = {True: "Ok", False: "Illegal", None: "Unknown"}[checked.verdict.valid]
         del checked
-    read, check_s = (statistics.median(column) for column in zip(*times, strict=True))
-    return {"verdict": verdict, "calls": calls, "read": read, "seconds": check_s, "peak": peak()}
+    read, took_s, wall = (statistics.median(column) for column in zip(*times, strict=True))
+    return {"verdict": verdict, "calls": calls, "read": read, "seconds": took_s, "wall": wall, "peak": peak()}
 
 
-def _enough(times: list[tuple[float, float]]) -> bool:
-    spent = sum(map(sum, times))
+def _enough(times: list[list[float]]) -> bool:
+    spent = sum(wall for _, _, wall in times)
     return len(times) == ROUNDS or (spent > ENOUGH and len(times) in {1, *range(3, ROUNDS)})
 
 
