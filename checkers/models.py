@@ -368,7 +368,7 @@ class LeaseMutex(Model):
     name = "lease-mutex"
     fs = LOCKING | {"extend", "check"}
     timed = True
-    wants: ClassVar[Wants] = "grants"
+    wants: ClassVar[Wants] = "leases"
 
     @property
     def initial(self) -> Leased:

@@ -24,9 +24,9 @@ NEVER: Final = 2**62
 NONE: Final = -1
 NO_FENCE: Final = -(2**63)
 
-Wants = Literal["nothing", "grants", "values"]
-"""What is to be read of the values: nothing; of the answers to acquire, extend and check what :class:`Grants` holds;
-or every value, each kept once."""
+Wants = Literal["nothing", "leases", "grants", "values"]
+"""What is to be read of the values: nothing; of the answers to acquire, extend and check the leases and whether the
+lock is still held; the tokens as well; or every value, each kept once."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .calls import NEVER, NO_FENCE, NONE, Codes, Wants
 from .edn import EdnError, Pair, form, skip
 from .entries import INVOKE, OK, Block, Entries, Numbers
-from .grants import ANSWERS, WHOLE, Grant, grant_columns
+from .grants import ANSWERS, WHOLE, Grant, TokenError, grant_columns
 
 Keyed = Literal["auto", "yes", "no"]
 
@@ -92,8 +92,8 @@ def settle(entries: Entries, values: EdnValues, wants: Wants, keyed: Keyed) -> l
         found = _split(entries, found)
     _name_clients(entries, found)
     for block in entries.blocks:
-        if wants == "grants":
-            _grant(entries, block, found)
+        if wants in ("leases", "grants"):
+            _grant(entries, block, found, tokens=wants == "grants")
         if wants != "values":
             block.value = None
     return found if wants == "values" else []
@@ -172,7 +172,7 @@ def _client(value: Any) -> str | None:
     return None if client is None else str(client)
 
 
-def _grant(entries: Entries, block: Block, found: list[Any]) -> None:
+def _grant(entries: Entries, block: Block, found: list[Any], *, tokens: bool) -> None:
     names = entries.fs
     answers = [names[name] for name in ANSWERS if name in names]
     rows = np.flatnonzero((block.kind == OK) & (block.process != NONE) & np.isin(block.f, answers))
@@ -182,17 +182,19 @@ def _grant(entries: Entries, block: Block, found: list[Any]) -> None:
     codes, first, which = np.unique(_value(block)[rows], return_index=True, return_inverse=True)
     given = [None if code == NONE else found[code] for code in codes.tolist()]
     try:
-        fence, lease, good = grant_columns(list(map(_as_grant, given)))
-    except (msgspec.MsgspecError, OverflowError) as error:
-        row, value = next(of for of in zip(rows[first].tolist(), given, strict=True) if not _is_grant(of[1]))
+        fence, lease, good = grant_columns(list(map(_as_grant, given)), tokens=tokens)
+    except (msgspec.MsgspecError, TokenError) as error:
+        row, value = next(
+            of for of in zip(rows[first].tolist(), given, strict=True) if not _is_grant(of[1], tokens=tokens)
+        )
         raise entries.fault(int(block.line[row]), f"{WHOLE}, got {value!r}") from error
     block.fence[rows], block.lease[rows], block.good[rows] = fence[which], lease[which], good[which]
 
 
-def _is_grant(value: Any) -> bool:
+def _is_grant(value: Any, *, tokens: bool) -> bool:
     try:
-        grant_columns([_as_grant(value)])
-    except (msgspec.MsgspecError, OverflowError):
+        grant_columns([_as_grant(value)], tokens=tokens)
+    except (msgspec.MsgspecError, TokenError):
         return False
     return True
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import repeat
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -19,25 +20,38 @@ WHOLE: Final = "tokens of this model must be whole numbers (of at most 63 bits),
 class Grant(msgspec.Struct, gc=False):
     """What is read of an answer to acquire, extend or check. ``valid_for`` in seconds."""
 
-    fence: int | None = None
+    fence: Any = None
     valid_for: float | None = None
     extended: bool | None = None
     valid: bool | None = None
 
 
-def grant_columns(grants: Sequence[Grant | int | None]) -> tuple[Ints, Ints, Marks]:
-    """``fence``, ``lease`` and ``good`` of :class:`Calls`, of these answers; a bare number is a token. Raises
-    OverflowError for a token that is too large."""
+class TokenError(ValueError):
+    """A token that is no whole number, or too large a one."""
+
+
+def grant_columns(grants: Sequence[Any], *, tokens: bool) -> tuple[Ints, Ints, Marks]:
+    """``fence``, ``lease`` and ``good`` of :class:`Calls`, of these answers; one that is no :class:`Grant` is a token.
+
+    Unless ``tokens`` are wanted nobody looks at them, and there is no fence; else raises :class:`TokenError` for one
+    that is no whole number of at most 63 bits."""
     count = len(grants)
-    whole = [Grant(given) if given is None or isinstance(given, int) else given for given in grants]
-    fences = [NO_FENCE if grant.fence is None else grant.fence for grant in whole]
+    whole = [given if type(given) is Grant else Grant(given) for given in grants]
     leases = [NEVER if grant.valid_for is None else _lease(grant.valid_for) for grant in whole]
     goods = [_good(grant) for grant in whole]
     return (
-        np.fromiter(fences, np.int64, count),
+        np.fromiter([_token(grant.fence) for grant in whole] if tokens else repeat(NO_FENCE), np.int64, count),
         np.fromiter(leases, np.int64, count),
         np.fromiter(goods, np.int8, count),
     )
+
+
+def _token(fence: Any) -> int:
+    if fence is None:
+        return NO_FENCE
+    if type(fence) is not int or not NO_FENCE < fence < -NO_FENCE:
+        raise TokenError(f"{fence!r} is no token")
+    return fence
 
 
 def _lease(seconds: float) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from . import TYPES, History, HistoryError, OpType
 from .calls import NEVER, NO_FENCE, NONE, Codes, Ints, Marks, Wants
 from .entries import OK, Block, Entries, Numbers
-from .grants import ANSWERS, WHOLE, Grant, grant_columns
+from .grants import ANSWERS, WHOLE, Grant, TokenError, grant_columns
 
 NULL: Final = msgspec.Raw(b"null")
 _ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -152,7 +152,7 @@ class Reader:
         entries.blocks.append(block)
 
     def _add_values(self, block: Block, values: list[msgspec.Raw]) -> None:
-        if self._wants == "grants":
+        if self._wants in ("leases", "grants"):
             self._add_grants(block, values)
             return
         for row in np.flatnonzero(block.process == NONE).tolist():
@@ -177,15 +177,16 @@ class Reader:
         block.fence[rows], block.lease[rows], block.good[rows] = found
 
     def _grants(self, values: Sequence[msgspec.Raw], lines: Codes) -> tuple[Ints, Ints, Marks]:
+        tokens = self._wants == "grants"
         try:
-            return grant_columns(_GRANTS.decode_lines(b"\n".join(values)))
-        except (msgspec.MsgspecError, OverflowError):
+            return grant_columns(_GRANTS.decode_lines(b"\n".join(values)), tokens=tokens)
+        except (msgspec.MsgspecError, TokenError):
             for value, line in zip(values, lines.tolist(), strict=True):
                 try:
-                    grant_columns([_GRANTS.decode(value)])
-                except (msgspec.MsgspecError, OverflowError) as error:
+                    grant_columns([_GRANTS.decode(value)], tokens=tokens)
+                except (msgspec.MsgspecError, TokenError) as error:
                     raise self.entries.fault(line, f"{WHOLE}, got {bytes(value)[:60].decode()}") from error
             raise
 
 
-_GRANTS: Final = msgspec.json.Decoder(Grant | int | None)
+_GRANTS: Final = msgspec.json.Decoder(Grant | int | float | str | bool | list[Any] | None)

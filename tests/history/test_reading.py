@@ -21,7 +21,7 @@ from harness.history.jsonl import frozen_lists
 from tests.history.drawn import assert_same, drawn, plain
 
 GOLDEN = sorted((Path(__file__).parents[1] / "checkers" / "golden").glob("*/*.jsonl"))
-WANTS: tuple[Wants, ...] = ("nothing", "grants", "values")
+WANTS: tuple[Wants, ...] = ("nothing", "leases", "grants", "values")
 
 
 def oracle(history: History) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def test_a_token_that_is_no_number_is_named(tmp_path: Path, fence: Any) -> None:
     path = lines(tmp_path, *good, line(0, "invoke", "acquire"), line(0, "ok", "acquire", {"fence": fence}))
     with pytest.raises(HistoryError, match="line 4: tokens of this model must be whole numbers"):
         read_calls(path, "grants")
-    assert len(read_calls(path, "nothing")) == len(read_calls(path, "values")) == 2
+    assert [len(read_calls(path, wants)) for wants in ("nothing", "leases", "values")] == [2, 2, 2]
 
 
 def test_values_are_kept_once_with_lists_as_tuples(tmp_path: Path) -> None:

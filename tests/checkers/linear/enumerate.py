@@ -36,7 +36,8 @@ def _scripts(counts: Sequence[int], chosen: Sequence[tuple[Doing, bool]]) -> lis
     left = iter(chosen)
     scripts: list[list[Entry]] = []
     for client, count in enumerate(counts):
-        process, script = client, []
+        process = client
+        script: list[Entry] = []
         for _ in range(count):
             (f, argument, result), known = next(left)
             script.append((process, "invoke", f, argument))

@@ -13,7 +13,7 @@ from checkers.linearizability.search import Budget, Searcher
 from checkers.models import CasRegister, Model, Mutex, OwnerMutex, Semaphore
 from harness.history.calls import Calls
 from tests.checkers.linear.brute import linearizable
-from tests.checkers.linear.build import calls, without_grants
+from tests.checkers.linear.build import Entry, calls, without_grants
 from tests.checkers.linear.draw import Draw, drawn, lock_call, register_call, seeds
 
 BUDGET = Budget(10, 2**26)
@@ -75,7 +75,12 @@ def test_so_it_is_in_larger_histories(model: Model, draw: Draw) -> None:
 
 def test_a_release_that_was_left_out_is_not_held_against_anybody() -> None:
     """Without c0's release its acquire and c1's are wrong together; with it they are not, so they are no reason."""
-    history = [(0, "invoke", "acquire"), (0, "ok", "acquire"), (0, "invoke", "release"), (0, "ok", "release")]
+    history: list[Entry] = [
+        (0, "invoke", "acquire"),
+        (0, "ok", "acquire"),
+        (0, "invoke", "release"),
+        (0, "ok", "release"),
+    ]
     history += [(1, "invoke", "acquire"), (1, "ok", "acquire"), (2, "invoke", "acquire"), (2, "ok", "acquire")]
     found = found_in(without_grants(calls(history)), OwnerMutex())
     assert found is not None
@@ -84,7 +89,7 @@ def test_a_release_that_was_left_out_is_not_held_against_anybody() -> None:
 
 def test_what_was_written_between_two_reads_does_not_matter() -> None:
     """Of ten writes only the last, and the read that does not see it, are shown."""
-    history = [(0, kind, "write", value) for value in range(10) for kind in ("invoke", "ok")]
+    history: list[Entry] = [(0, kind, "write", value) for value in range(10) for kind in ("invoke", "ok")]
     history += [(1, "invoke", "read"), (1, "ok", "read", 3)]
     found = found_in(without_grants(calls(history)), CasRegister())
     assert found is not None
@@ -93,7 +98,7 @@ def test_what_was_written_between_two_reads_does_not_matter() -> None:
 
 
 def test_out_of_time_it_says_that_it_may_not_be_the_smallest() -> None:
-    history = [(0, kind, "write", value) for value in range(10) for kind in ("invoke", "ok")]
+    history: list[Entry] = [(0, kind, "write", value) for value in range(10) for kind in ("invoke", "ok")]
     history += [(1, "invoke", "read"), (1, "ok", "read", 3)]
     whole = problem(without_grants(calls(history)), CasRegister(), 0)
     searcher = Searcher(CasRegister(), whole.operations)
