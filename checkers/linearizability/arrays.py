@@ -8,10 +8,13 @@
 ``live``    int32, (LIVE, calls + 1): the list of pending calls, by return (linked both ways; its head is at the number
             of calls); which calls are linearized; the order with the state and the number of returns at each place;
             the longest order so far with its states; how many of each group are linearized; and the stack of
-            configurations, each with its place in the order, returns, state, and the move it is at.
-``words``   int64: which pending calls are linearized, a bit each: first MUST calls, by slot, then MAY and LOOSE ones.
+            configurations, each with its place in the order, returns, state, the move it is at, and whether it is
+            barred from CONSTANT operations.
+``words``   int64: which pending calls are linearized, a bit each: first MUST calls, by slot, then, in words of their
+            own, whether the configuration is barred (if there are CONSTANT operations), and MAY and LOOSE calls.
 ``marks``   int64, by operation: when it was last seen among the pending calls (see ``_candidate``).
-``still``   int8, by operation: whether it is known never to change the state.
+``nature``  int8, by operation: whether it is known never to change the state (STILL), or to lead from every state to
+            the same one (CONSTANT).
 ``cells``   int32: the table, state by state, if it is whole; otherwise ``keys`` and ``cells`` are an open-addressing
             hash table of what has been asked.
 ``slots``, ``entries``, ``chain``: the configurations seen: a hash table with chains. An entry has returns and state in
@@ -30,18 +33,22 @@ from harness.history.calls import Codes, Ints
 
 CALLS, RETURNS, OPERATIONS, GROUPS, FIRM, WHOLE = range(6)
 """Of ``reg``: how many there are; ``FIRM`` words are of MUST calls; ``WHOLE``: the table is whole."""
-PHASE, DEPTH, LENGTH, LEVEL, STATE, STAMP, BEST_LEVEL, BEST_LENGTH, SAME, FRESH, STORED, TRIED, FULL, ASKED, ABOUT = (
-    range(6, 21)
-)
+PHASE, DEPTH, LENGTH, LEVEL, STATE, STAMP, BEST_LEVEL, BEST_LENGTH, SAME, FRESH = range(6, 16)
 """Of ``reg``: what to do next; the stack's height; the order's length; returns passed; state; a counter; the most
-returns passed and the order that did; how much of it is still the order's beginning; whether it is yet to be copied;
-configurations stored and tried; whether no more can be; the state and operation that the table lacks."""
-REG: Final = 21
+returns passed and the length of the order that did; how much of that is still the order's beginning; whether it is yet
+to be copied."""
+STORED, TRIED, FULL, ASKED, ABOUT, BARRED, BARS = range(16, 23)
+"""Of ``reg``: configurations stored and tried; whether no more can be stored; the state and operation that the table
+lacks; whether this configuration is barred, and whether any may be."""
+REG: Final = 23
 
 OPERATION, KIND, BIT, BEFORE, RETURNING, INVOKED, GROUP, GROUP_AT, GROUPED = range(9)
 FIXED: Final = 9
-NEXT, PREVIOUS, DONE, ORDER, STATES, LEVELS, BEST, BEST_STATES, USED, AT_LENGTH, AT_LEVEL, AT_STATE, AT_MOVE = range(13)
-LIVE: Final = 13
+NEXT, PREVIOUS, DONE, ORDER, STATES, LEVELS, BEST, BEST_STATES, USED = range(9)
+AT_LENGTH, AT_LEVEL, AT_STATE, AT_MOVE, AT_BARRED = range(9, 14)
+LIVE: Final = 14
+
+STILL, CONSTANT = 1, 2
 
 
 @compiled
@@ -79,7 +86,7 @@ def _slots(n: int, returns: int, reg: Ints, fixed: Codes) -> int:
     may = 0
     for call in range(n):
         may += fixed[KIND, call] == MAY
-    width[1], nth, seen = may, 0, 0
+    width[1], nth, seen = may + reg[BARS], reg[BARS], 0
     for level in range(returns + 1):
         for call in range(seen, fixed[INVOKED, level]):
             kind = fixed[KIND, call]

@@ -13,16 +13,20 @@ import numpy as np
 from checkers.linearizability.arrays import (
     ABOUT,
     ASKED,
+    AT_BARRED,
     AT_LENGTH,
     AT_LEVEL,
     AT_MOVE,
     AT_STATE,
+    BARRED,
+    BARS,
     BEST,
     BEST_LENGTH,
     BEST_LEVEL,
     BEST_STATES,
     BIT,
     CALLS,
+    CONSTANT,
     DEPTH,
     DONE,
     FIRM,
@@ -49,6 +53,7 @@ from checkers.linearizability.arrays import (
     STAMP,
     STATE,
     STATES,
+    STILL,
     STORED,
     TRIED,
     USED,
@@ -79,7 +84,7 @@ def explore(
     live: Codes,
     words: Ints,
     marks: Ints,
-    still: Marks,
+    nature: Marks,
     keys: Ints,
     cells: Codes,
     slots: Codes,
@@ -90,7 +95,7 @@ def explore(
     """Go on for so many steps; gives back why it stopped."""
     for _ in range(steps):
         if reg[PHASE] == MOVE:
-            call, after = _candidate(reg, fixed, live, marks, keys, cells)
+            call, after = _candidate(reg, fixed, live, marks, nature, keys, cells)
             if after == UNKNOWN:
                 _keep(reg, live)
                 return ASK
@@ -105,9 +110,10 @@ def explore(
                 _advance(reg, fixed, live, words)
             else:
                 _linearize(call, after, reg, fixed, live, words)
+                reg[BARRED] = reg[BARS] and _bars(call, reg, fixed, live, nature)
             reg[PHASE] = SETTLE
         if reg[PHASE] == SETTLE:
-            if not _settle(reg, fixed, live, words, still, keys, cells):
+            if not _settle(reg, fixed, live, words, nature, keys, cells):
                 _keep(reg, live)
                 return ASK
             reg[PHASE] = VISIT
@@ -144,7 +150,9 @@ def _look(state: int, operation: int, reg: Ints, keys: Ints, cells: Codes) -> in
 
 
 @compiled
-def _candidate(reg: Ints, fixed: Codes, live: Codes, marks: Ints, keys: Ints, cells: Codes) -> tuple[int, int]:
+def _candidate(
+    reg: Ints, fixed: Codes, live: Codes, marks: Ints, nature: Marks, keys: Ints, cells: Codes
+) -> tuple[int, int]:
     """The next call to linearize from the configuration on top of the stack, and the state after it; FIRST if all have
     been tried, DROP if a LOOSE call is to be passed by.
 
@@ -166,7 +174,8 @@ def _candidate(reg: Ints, fixed: Codes, live: Codes, marks: Ints, keys: Ints, ce
             operation, must = fixed[OPERATION, call], fixed[KIND, call] == MUST
             new = marks[operation] < loose or (must and marks[operation] == loose)
             if new:
-                if reached and tried < n:
+                barred = reg[BARRED] and nature[operation] == CONSTANT
+                if reached and tried < n and not barred:
                     after = _look(state, operation, reg, keys, cells)
                     if after == UNKNOWN:
                         return FIRST, UNKNOWN
@@ -181,6 +190,8 @@ def _candidate(reg: Ints, fixed: Codes, live: Codes, marks: Ints, keys: Ints, ce
         operation, at = fixed[GROUP, group], fixed[GROUP_AT, group] + live[USED, group]
         if marks[operation] >= loose or at == fixed[GROUP_AT, group + 1]:
             continue
+        if reg[BARRED] and nature[operation] == CONSTANT:
+            continue
         call = fixed[GROUPED, at]
         if call < fixed[INVOKED, reg[LEVEL]]:
             after = _look(state, operation, reg, keys, cells)
@@ -191,6 +202,22 @@ def _candidate(reg: Ints, fixed: Codes, live: Codes, marks: Ints, keys: Ints, ce
                 live[USED, group] += 1
                 return call, after
     return FIRST, INCONSISTENT
+
+
+@compiled
+def _bars(call: int, reg: Ints, fixed: Codes, live: Codes, nature: Marks) -> int:
+    """Whether no CONSTANT operation may come right after ``call``, which has just been linearized."""
+    if nature[fixed[OPERATION, call]] != CONSTANT:
+        return 0
+    if fixed[KIND, call] != MUST:
+        return 1
+    level, before = reg[LEVEL], 0
+    while before < 2 and fixed[RETURNING, level] != call:
+        other = fixed[RETURNING, level]
+        constant = nature[fixed[OPERATION, other]] == CONSTANT
+        before += constant and fixed[KIND, other] == MUST and not live[DONE, other]
+        level += 1
+    return int(before == 2)
 
 
 @compiled
@@ -255,7 +282,7 @@ def _undo(reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None:
     _retreat(live[AT_LEVEL, frame], reg, fixed, live, words)
     if moved >= reg[CALLS]:
         live[USED, moved - reg[CALLS]] -= 1
-    reg[LENGTH], reg[STATE] = length, live[AT_STATE, frame]
+    reg[LENGTH], reg[STATE], reg[BARRED] = length, live[AT_STATE, frame], live[AT_BARRED, frame]
     reg[SAME] = min(reg[SAME], length)
 
 
@@ -271,18 +298,19 @@ def _keep(reg: Ints, live: Codes) -> None:
 
 
 @compiled
-def _settle(reg: Ints, fixed: Codes, live: Codes, words: Ints, still: Marks, keys: Ints, cells: Codes) -> bool:
+def _settle(reg: Ints, fixed: Codes, live: Codes, words: Ints, nature: Marks, keys: Ints, cells: Codes) -> bool:
     """Linearize what changes nothing, and pass all returns that can be. False: the table lacks a cell."""
     n = reg[CALLS]
     call = live[NEXT, n]
     while True:
         while call != n:
-            if still[fixed[OPERATION, call]] and fixed[KIND, call] == MUST and not live[DONE, call]:
+            if nature[fixed[OPERATION, call]] == STILL and fixed[KIND, call] == MUST and not live[DONE, call]:
                 after = _look(reg[STATE], fixed[OPERATION, call], reg, keys, cells)
                 if after == UNKNOWN:
                     return False
                 if after == reg[STATE]:
                     _linearize(call, after, reg, fixed, live, words)
+                    reg[BARRED] = 0
             call = live[NEXT, call]
         first = live[NEXT, n]
         if first == n or not live[DONE, first]:
@@ -295,7 +323,7 @@ def _settle(reg: Ints, fixed: Codes, live: Codes, words: Ints, still: Marks, key
 def _push(reg: Ints, live: Codes) -> None:
     frame = reg[DEPTH]
     live[AT_LENGTH, frame], live[AT_LEVEL, frame] = reg[LENGTH], reg[LEVEL]
-    live[AT_STATE, frame], live[AT_MOVE, frame] = reg[STATE], FIRST
+    live[AT_STATE, frame], live[AT_MOVE, frame], live[AT_BARRED, frame] = reg[STATE], FIRST, reg[BARRED]
     reg[DEPTH] = frame + 1
 
 
@@ -304,6 +332,8 @@ def _seen(reg: Ints, words: Ints, slots: Codes, entries: Ints, chain: Codes) -> 
     """1 if a configuration that can do as much has been seen, otherwise 0, and this one is remembered; GROW if there
     is no room for it."""
     firm, width = reg[FIRM], len(words)
+    if reg[BARS]:
+        words[firm] = (words[firm] & ~1) | reg[BARRED]
     key = (reg[LEVEL] << 32) | reg[STATE]
     mixed = spread(key)
     for i in range(firm):

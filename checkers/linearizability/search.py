@@ -12,7 +12,7 @@ to remember. The moves from a configuration that end with all returns passed are
 places with a neighbour in a completion, or take another one's, if its window allows it: what is linearized from now on
 has not returned yet, so a pending call may come first.
 
-*What is left out*, each with the reason why a configuration that has a completion keeps one, no longer than before:
+*What is left out*, each with the reason why what has a completion keeps one, no longer than before:
 
 (a) A pending MUST call whose operation never changes any state, and is possible now, is linearized at once, without an
     alternative: take it out of the completion and put it first; the states stay what they were. That it changes nothing
@@ -26,11 +26,25 @@ has not returned yet, so a pending call may come first.
 (d) A configuration is not gone into if one with the same returns passed, state and MUST calls has been, in which the
     LOOSE and MAY calls linearized are some of, or all, those of this one: what completes this one completes that one.
     By (c) the MAY calls of one operation are used in the order of invocation, so that they are counted, in effect.
+(e) Let a *write* be a call whose operation leads from every state to the same one, and let it be unseen if another
+    write comes next. After an unseen MAY or LOOSE write, and after an unseen MUST write p if two or more MUST writes
+    that return before p are not yet linearized, no write is tried (the configuration is *barred*; for (d) that is as
+    good as one more LOOSE call linearized). An unseen MAY or LOOSE write can be left out. As for p, call writes in
+    direct succession a run; all but its last are unseen. If a MUST write q of a later run returns before p, p can go
+    right before q: whatever comes before q was invoked before q returns, thus before p does; p is possible there, q
+    leads where it led, and where p was nothing changes. So let every unseen write be in the last run it can be in, and
+    let those of one run be in the order of their returns (they can be: they are all pending, or sorted already). Then
+    of the MUST writes that come after p, only the last one of its own run may return before p does.
 
-Together: suppose there is an order, but the search ends without one. Of all configurations that it reached, take one
-with the shortest completion. It was gone into, or (d) one with a completion as short was. By (a), (b) and (c) that one
-has a completion, no longer, whose first move was made; what it led to was reached, and has a shorter one. This does
-not ask how much is remembered: what is forgotten, or never stored because memory is full, is only tried again.
+Together: take an order; apply (a) to (e) to it as long as they change something. That ends, since each makes the order
+shorter; or, at the same length, brings a call of (a) before more of the others, while none but (a) moves these, and
+nothing brings others before them; or, if neither, moves unseen writes to later runs, but none to earlier ones; or, if
+none of that, puts two calls of one run or operation in the order of their returns. What results is an order that the
+search could follow move by move, without being barred. Where (d) cuts it off, what is left of the order completes the
+configuration that was gone into instead (with the calls of (c) in their order again), whose moves the search has made
+too, so that it follows the rest from there; and the rest gets shorter with each move. So the search ends with an order
+if there is one. This does not ask how much is remembered: what is forgotten, or never stored because memory is full,
+is only tried again.
 
 (d) is the memory of G. Lowe's paper and of A. Horn and D. Kroening, "Faster linearizability checking via
 P-compositionality", 2015, with calls that may be left out taken into account; without that, n calls of unknown
@@ -38,9 +52,9 @@ outcome cost 2^n. To have few of them linearized in what is remembered, MAY call
 by first; other calls are tried in the order of their returns.
 
 *How long the explanation is.* No order reaches a return that the search did not reach: the same argument, with what
-leads up to that return in the place of a completion.
+leads up to that return in the place of an order (unseen writes that return later can be left out of it).
 
-*Memory.* The problem takes 88 bytes a call. A configuration that is remembered takes 20, and 8 for every 64 calls that
+*Memory.* The problem takes 92 bytes a call. A configuration that is remembered takes 20, and 8 for every 64 calls that
 are ever pending at once, or of unknown outcome; these, and the model's table, are what the budget bounds.
 """
 
@@ -123,6 +137,7 @@ class _Run:
         by_return = np.argsort(problem.returned, kind="stable")[:returns]
         self._reg[arrays.OPERATIONS] = len(problem.operations)
         self._reg[arrays.WHOLE] = table.whole
+        self._reg[arrays.BARS] = bool((table.nature == arrays.CONSTANT).any())
         self._reg[arrays.PHASE] = kernel.SETTLE
         self._reg[arrays.BEST_LEVEL] = -1
         width = arrays.prepare(problem.invoked, problem.returned, by_return, self._reg, self._fixed, self._live)
@@ -141,7 +156,7 @@ class _Run:
             self._live,
             self._words,
             self._marks,
-            table.still,
+            table.nature,
             table.keys,
             table.cells,
             self._slots,

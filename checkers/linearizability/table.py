@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.linearizability.arrays import put
+from checkers.linearizability.arrays import CONSTANT, STILL, put
 from checkers.linearizability.kernel import INCONSISTENT
 from checkers.models import Either, Inconsistent, Model, Operation
 from harness.history.calls import Codes, Ints, Marks
@@ -35,8 +35,10 @@ class Several:
 
 class Table:
     """``cells`` has the numbers of the states after, by state and operation, if ``whole``; otherwise it is a hash table
-    beside ``keys`` (state * 2**32 + operation) of those asked so far. ``still`` says of each operation whether it is
-    known that it never changes the state. ``several``: the model has left open what follows."""
+    beside ``keys`` (state * 2**32 + operation) of those asked so far. ``nature`` says of each operation whether it is
+    known never to change the state (STILL) or to lead from every state to the same one (CONSTANT). ``several``: the
+    model has left open what follows.
+    """
 
     def __init__(self, model: Model, operations: Sequence[Operation]) -> None:
         self._model, self._operations = model, operations
@@ -46,13 +48,14 @@ class Table:
         self.keys: Ints = np.full(1, -1, np.int64)
         rows = self._closure()
         self.whole = rows is not None
-        self.still: Marks = np.zeros(len(operations), np.int8)
+        self.nature: Marks = np.zeros(len(operations), np.int8)
         self.cells: Codes = np.zeros(1, np.int32)
         if rows is not None and len(operations):
             self.cells = np.array(rows, np.int32)
             by_state = self.cells.reshape(-1, len(operations))
             changed = (by_state != np.arange(len(by_state))[:, None]) & (by_state != INCONSISTENT)
-            self.still = (~changed.any(axis=0)).astype(np.int8)
+            constant = (by_state == by_state[0]).all(axis=0) & (by_state[0] != INCONSISTENT)
+            self.nature = np.where(changed.any(axis=0), np.where(constant, CONSTANT, 0), STILL).astype(np.int8)
         elif rows is None:
             self._asked = 0
             self._grow(FIRST_CELLS)
