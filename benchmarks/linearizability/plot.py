@@ -55,6 +55,9 @@ def _values(rows: Sequence[Row]) -> list[tuple[int, int]]:
 
 def _panel(axes: Axes, rows: Sequence[Row], all_rows: Sequence[Row]) -> None:
     axes.patch.set_alpha(0)
+    if not rows:
+        axes.set_axis_off()
+        return
     axes.set_xscale("log")
     axes.set_yscale("log")
     for clients, crashed in _values(rows):
