@@ -96,12 +96,25 @@ class Outcome:
     undecided: tuple[int, ...] = ()
 
 
-def problem(calls: Calls, model: Model, key: int) -> Problem:
-    """The calls of ``key`` that ``model`` answers for."""
-    mine = calls.key == key
-    if not model.fs.issuperset(calls.fs):
-        mine &= calls.named(sorted(model.fs))
-    rows = np.flatnonzero(mine)
+def rows_by_key(calls: Calls, model: Model) -> list[Ints]:
+    """For each key of the history the rows of its calls that ``model`` answers for: what :func:`problem` looks for,
+    found once for all keys."""
+    rows = np.flatnonzero(_answered(calls, model))
+    keys = calls.key[rows]
+    order = np.argsort(keys, kind="stable")
+    return np.split(rows[order], np.searchsorted(keys[order], np.arange(1, len(calls.keys))))
+
+
+def _answered(calls: Calls, model: Model) -> npt.NDArray[np.bool_]:
+    if model.fs.issuperset(calls.fs):
+        return np.ones(len(calls), np.bool_)
+    return calls.named(sorted(model.fs))
+
+
+def problem(calls: Calls, model: Model, key: int, rows: Ints | None = None) -> Problem:
+    """The calls of ``key`` that ``model`` answers for; ``rows`` are those, if they are known (:func:`rows_by_key`)."""
+    if rows is None:
+        rows = np.flatnonzero((calls.key == key) & _answered(calls, model))
     known = calls.known[rows]
     columns: list[npt.NDArray[Any]] = [known, calls.f[rows], calls.argument[rows], calls.result[rows]]
     if model.clients:
