@@ -20,7 +20,7 @@ from checkers.base import CAP, Verdict, Violation
 from checkers.linearizability.core import core
 from checkers.linearizability.explain import Finding, picture, violation
 from checkers.linearizability.picture import Picture
-from checkers.linearizability.problem import Answer, Failure, Outcome, Problem, problem
+from checkers.linearizability.problem import Answer, Failure, Outcome, Problem, problem, rows_by_key
 from checkers.linearizability.search import Budget, Searcher
 from checkers.models import (
     FencedMutex,
@@ -165,9 +165,10 @@ class _Check:
             return []
         workers = min(self.workers, len(numbers))
         memory = self.budget.memory // workers
+        rows = rows_by_key(self.calls, self.model)
 
         def one(key: int) -> tuple[Problem, Answer]:
-            part = problem(self.calls, self.model, key)
+            part = problem(self.calls, self.model, key, rows[key])
             left = max(0.0, self.deadline - time.monotonic())
             return part, Searcher(self.model, part.operations).search(part, Budget(left, memory))
 
