@@ -1,9 +1,10 @@
 """Ours beside Porcupine, on the same histories: ``python -m benchmarks.linearizability [--quick] [--out DIR]``.
 
 Each history is made into a file, read and checked by either program in a process of its own on one core, and removed.
-A table of all (seconds are those of the processor, unless they are said to be of the wall), then the goals; with
-``--out`` also as Markdown and CSV, with a picture. The exit status is 1 if one of the programs said of a history what
-it was not made for, and with ``--strict`` also if a goal is missed.
+A table of all, then the goals; with ``--out`` also as Markdown and CSV, with a picture. Seconds are those of the
+processor, unless they are said to be of the wall; ``verdict`` is the answer alone, which is what Porcupine gives,
+``check`` and ``total`` (with reading) also explain what is wrong. The exit status is 1 if one of the programs said of
+a history what it was not made for, and with ``--strict`` also if a goal is missed.
 
 Porcupine needs Go, and its module from where Go gets modules; without them only ours is measured. It checks a key on
 one core; what it does with two is measured on one history and told.
@@ -67,7 +68,7 @@ class Bench:
         return row
 
     def _worth(self, case: Case, last: Row, then: Measured) -> bool:
-        return then.decided and then.seconds * case.shape.operations / last.case.shape.operations < self.seconds
+        return then.decided and then.decide * case.shape.operations / last.case.shape.operations < self.seconds
 
 
 def measured(bench: Bench, wanted: list[Case]) -> list[Row]:

@@ -31,13 +31,15 @@ Verdict = Literal["Ok", "Illegal", "Unknown", "out of memory", "not run"]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One program on one history: seconds of the processor to read it and to check it, so that what else the machine
-    does counts little, and the memory of the process at its highest, bytes. ``wall`` are seconds by the clock on the
-    wall: ours of both, Porcupine's of the check. ``calls`` leaves out those that failed."""
+    """One program on one history: seconds of the processor, so that what else the machine does counts little, and the
+    memory of the process at its highest, bytes. ``decide`` is the verdict alone and ``seconds`` the check with all that
+    it says (of Porcupine the same). ``wall`` are seconds by the clock on the wall: ours of reading and checking,
+    Porcupine's of the check. ``calls`` leaves out those that failed."""
 
     verdict: Verdict
     calls: int = 0
     read: float = float("nan")
+    decide: float = float("nan")
     seconds: float = float("nan")
     wall: float = float("nan")
     peak: int = 0
@@ -97,7 +99,7 @@ class Porcupine:
 
 def _measured(printed: bytes) -> Measured:
     found: dict[str, Any] = msgspec.json.decode(printed)
-    return Measured(found["verdict"], found["calls"], found["read"], found["seconds"], found["wall"], found["peak"])
+    return Measured(**{"decide": found["seconds"], **found})
 
 
 def _alone(command: list[str], timeout: float, cores: int = 1) -> subprocess.CompletedProcess[bytes]:

@@ -14,42 +14,65 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers.linearizability.check import Checked, check
-from checkers.linearizability.search import Budget
-from checkers.models import MODELS, Model
+from checkers.linearizability import deadlines, definite
+from checkers.linearizability.check import check
+from checkers.linearizability.problem import Outcome, problem
+from checkers.linearizability.search import Budget, search
+from checkers.models import MODELS, FencedMutex, Model, Mutex, OwnerMutex
+from harness.history.calls import Calls
 from harness.history.files import read_calls
 
 ROUNDS: Final = 9
 ENOUGH: Final = 2.0
 """Seconds, after which no further round is begun; but there are three, unless the first takes longer than this."""
+OWNED: Final = (OwnerMutex, FencedMutex)
 MEMORY: Final = 2**30
 """Bytes that a search may take for what it remembers."""
 
 
-def once(path: Path, model: Model, seconds: float) -> tuple[Checked, int, list[float]]:
-    """What was found, in how many calls, the seconds of the processor that reading and checking took, and those that
-    both took by the clock on the wall."""
+def decide(calls: Calls, model: Model, seconds: float) -> bool | None:
+    """The verdict alone, by the same algorithms: nothing is explained, as Porcupine does not."""
+    quick = deadlines.check if isinstance(model, Mutex) else definite.check if isinstance(model, OWNED) else None
+    keys = range(len(calls.keys))
+    outcome = Outcome(undecided=tuple(keys)) if quick is None else quick(calls, model)  # type: ignore[arg-type]
+    if outcome.failures:
+        return False
+    budget = Budget(seconds, MEMORY)
+    answers = [search(problem(calls, model, key), model, budget).valid for key in outcome.undecided]
+    return False if False in answers else None if None in answers else True
+
+
+def once(path: Path, model: Model, seconds: float) -> tuple[bool | None, int, list[float]]:
+    """The verdict, on how many calls, the seconds of the processor that reading, the verdict and then the whole check
+    took, and those of reading and checking by the clock on the wall. What is not decided is not checked again."""
     began, begun = time.perf_counter(), time.process_time()
     calls = read_calls(path, model.wants)
-    read = time.process_time()
+    read, read_wall = time.process_time(), time.perf_counter()
+    valid = decide(calls, model, seconds)
+    decided, decided_wall = time.process_time(), time.perf_counter()
+    if valid is None:
+        return valid, len(calls), [read - begun, decided - read, decided - read, decided_wall - began]
     checked = check(calls, model, budget=Budget(seconds, MEMORY), workers=1)
-    return checked, len(calls), [read - begun, time.process_time() - read, time.perf_counter() - began]
+    if checked.verdict.valid != valid:
+        raise AssertionError(f"{path}: {checked.verdict.explanation}, but the algorithm alone says {valid}")
+    wall = read_wall - began + time.perf_counter() - decided_wall
+    return valid, len(calls), [read - begun, decided - read, time.process_time() - decided, wall]
 
 
 def measure(path: Path, model: Model, seconds: float) -> dict[str, Any]:
     """The medians of some rounds, or the only one if it takes long."""
     times: list[list[float]] = []
     while not _enough(times):
-        checked, calls, took = once(path, model, seconds)
+        valid, calls, took = once(path, model, seconds)
         times.append(took)
-        verdict = {True: "Ok", False: "Illegal", None: "Unknown"}[checked.verdict.valid]
-        del checked
-    read, took_s, wall = (statistics.median(column) for column in zip(*times, strict=True))
-    return {"verdict": verdict, "calls": calls, "read": read, "seconds": took_s, "wall": wall, "peak": peak()}
+    names = ("read", "decide", "seconds", "wall")
+    medians = {name: statistics.median(column) for name, column in zip(names, zip(*times, strict=True), strict=True)}
+    verdict = {True: "Ok", False: "Illegal", None: "Unknown"}[valid]
+    return {"verdict": verdict, "calls": calls, **medians, "peak": peak()}
 
 
 def _enough(times: list[list[float]]) -> bool:
-    spent = sum(wall for _, _, wall in times)
+    spent = sum(took[-1] for took in times)
     return len(times) == ROUNDS or (spent > ENOUGH and len(times) in {1, *range(3, ROUNDS)})
 
 

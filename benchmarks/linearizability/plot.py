@@ -1,4 +1,4 @@
-"""The picture of the benchmark: how long a check takes over how many calls, ours and Porcupine's, both axes
+"""The picture of the benchmark: how long a verdict takes over how many calls, ours and Porcupine's, both axes
 logarithmic. One panel a model; lines are clients (colour and mark) of right histories, filled ours, hollow Porcupine's.
 """
 
@@ -34,7 +34,7 @@ def draw(rows: Sequence[Row], folder: Path, name: str) -> str:
         figure.patch.set_alpha(0)
         grid = figure.subplots(len(kinds), len(models), squeeze=False, sharey=True, sharex="col")
         for (wrong, label), line in zip(kinds.items(), grid, strict=True):
-            line[0].set_ylabel(f"check [s], {label} histories")
+            line[0].set_ylabel(f"verdict [s], {label} histories")
             for model, axes in zip(models, line, strict=True):
                 _panel(axes, [row for row in drawn if (row.case.model, row.case.shape.wrong) == (model, wrong)], drawn)
         for model, top, bottom in zip(models, grid[0], grid[-1], strict=True):
@@ -65,10 +65,10 @@ def _panel(axes: Axes, rows: Sequence[Row], all_rows: Sequence[Row]) -> None:
         here.sort(key=lambda row: row.case.shape.operations)
         for program in DASHES:
             found = [(row.case.shape.operations, row.ours if program == "ours" else row.theirs) for row in here]
-            points = [(calls, one) for calls, one in found if one is not None and one.seconds > 0]
+            points = [(calls, one) for calls, one in found if one is not None and one.decide > 0]
             look = _look(all_rows, clients, crashed, program)
-            axes.plot([calls for calls, _ in points], [one.seconds for _, one in points], **look)
-            lost = [(calls, one.seconds) for calls, one in points if not one.decided]
+            axes.plot([calls for calls, _ in points], [one.decide for _, one in points], **look)
+            lost = [(calls, one.decide) for calls, one in points if not one.decided]
             axes.plot([calls for calls, _ in lost], [s for _, s in lost], "x", color=look["color"], markersize=9)
 
 

@@ -122,7 +122,7 @@ def test_a_shape_is_written_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_goals_are_missed_as_well_as_met() -> None:
     def row(ours: float, theirs: float) -> Row:
         case = Case(Shape("lock", 100_000, 20, 10), "owner-mutex")
-        return Row(case, Measured("Ok", 100_000, 0.1, ours), Measured("Ok", 100_000, 0.5, theirs))
+        return Row(case, Measured("Ok", 100_000, 0.1, ours, ours), Measured("Ok", 100_000, 0.5, theirs, theirs))
 
     def met(one: Row) -> list[bool | None]:
         return [goal.met for goal in goals([one])]
