@@ -127,6 +127,16 @@ def _not_mine(owner: str | None) -> Inconsistent:
     return Inconsistent("nobody holds it" if owner is None else f"{owner} holds it")
 
 
+MANY: Final = 2**31
+"""As often as anybody could count."""
+
+
+def _count(name: str, value: int) -> int:
+    if type(value) is not int or not 1 <= value <= MANY:
+        raise ValueError(f"{name} must be a whole number and at least 1, got {value!r}")
+    return value
+
+
 class ReentrantMutex(Model):
     """An owner may acquire again, up to ``limit`` times in all, and must release as often. State: owner, depth."""
 
@@ -134,10 +144,8 @@ class ReentrantMutex(Model):
     fs = LOCKING
     wants: ClassVar[Wants] = "nothing"
 
-    def __init__(self, limit: int = 2**31) -> None:
-        if limit < 1:
-            raise ValueError(f"limit must be at least 1, got {limit}")
-        self.limit = limit
+    def __init__(self, limit: int = MANY) -> None:
+        self.limit = _count("limit", limit)
 
     @property
     def initial(self) -> tuple[str | None, int]:
@@ -172,10 +180,8 @@ class ReentrantFencedMutex(Model):
     fs = LOCKING
     wants: ClassVar[Wants] = "grants"
 
-    def __init__(self, limit: int = 2**31) -> None:
-        if limit < 1:
-            raise ValueError(f"limit must be at least 1, got {limit}")
-        self.limit = limit
+    def __init__(self, limit: int = MANY) -> None:
+        self.limit = _count("limit", limit)
 
     @property
     def initial(self) -> Fenced:
@@ -228,9 +234,7 @@ class Semaphore(Model):
     wants: ClassVar[Wants] = "nothing"
 
     def __init__(self, permits: int) -> None:
-        if permits < 1:
-            raise ValueError(f"permits must be at least 1, got {permits}")
-        self.permits = permits
+        self.permits = _count("permits", permits)
 
     @property
     def initial(self) -> int:
@@ -412,7 +416,7 @@ class LeaseMutex(Model):
         elif seconds is None:
             lease, end = 0, NEVER
         else:
-            lease = int(seconds * SECOND)
+            lease = round(seconds * SECOND)
             end = operation.ended + lease
         return operation.client, end, lease, now, lapsed - {operation.client}
 
@@ -463,10 +467,10 @@ class Register(Model):
         seen = _plain(operation.result)
         if seen == state or (seen is None and not self._nil_says):
             return state
-        return Inconsistent(f"the value is {'nil' if state is None else state}")
+        return Inconsistent(f"the value is {worded(state)}")
 
     def describe(self, state: Hashable) -> str:
-        return "nil" if state is None else str(state)
+        return worded(state)
 
 
 class CasRegister(Register):
@@ -481,10 +485,12 @@ class CasRegister(Register):
         if operation.f != "cas":
             return super().step(state, operation)
         pair = frozen(operation.argument)
+        if pair is None and not operation.known:
+            return Inconsistent("nobody knows what it would have written")
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ValueError(f"the value of a cas is [old, new], got {operation.argument!r}")
         old, new = pair
-        return new if old == state else Inconsistent(f"the value is {'nil' if state is None else state}")
+        return new if old == state else Inconsistent(f"the value is {worded(state)}")
 
 
 def _plain(value: Any) -> Hashable:
@@ -509,6 +515,21 @@ def frozen(value: Any) -> Hashable:
         return frozenset(frozen(item) for item in value)
     hash(value)
     return value  # type: ignore[no-any-return]
+
+
+def worded(value: Any) -> str:
+    """A value for people, the same for equal values: ``nil``, ``[1 2]``, ``{a 1}``, ``#{1 2}``."""
+    if value is None:
+        return "nil"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return f"[{' '.join(map(worded, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{worded(key)} {worded(item)}' for key, item in value.items()))}}}"
+    if isinstance(value, set | frozenset):
+        return f"#{{{' '.join(sorted(map(worded, value)))}}}"
+    return str(value)
 
 
 MODELS: Final[dict[str, type[Model]]] = {

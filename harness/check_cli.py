@@ -111,7 +111,7 @@ def _tell(report: Report, html: Path | None, *, json: bool, quiet: bool) -> None
     body.append(f"\n\n{_numbers(report)}", style="dim")
     console.print(Panel(body, title=f"{word}: {report.model}", title_align="left", border_style=colour))
     if html is not None and report.checked.pictures:
-        console.print(f"picture: {html}", soft_wrap=True)
+        console.print(f"picture: {html}", soft_wrap=True, markup=False)
 
 
 def _numbers(report: Report) -> str:

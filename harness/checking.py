@@ -82,7 +82,8 @@ def check(
     found = find_model(model, options or {}) if isinstance(model, str) else model
     begin = time.perf_counter()
     file, calls = _read(history, found, keyed, progress)
-    found = _starting(found, calls, options or {})
+    if isinstance(model, str):
+        found = _starting(found, calls, options or {})
     if key is not None:
         if key not in calls.keys:
             raise unknown_name("key", key, calls.keys)
@@ -107,8 +108,11 @@ def check(
 
 def _judged(verdict: Verdict, given: History | Path | str) -> Verdict:
     """The verdict with who is to blame, where leases and clocks are on record: in histories of ours."""
-    history = given if isinstance(given, History) else History.salvage(_file(given))[0]
-    evidence = tuple(blamed(violation, history.in_order()) for violation in verdict.evidence)
+    try:
+        history = (given if isinstance(given, History) else History.salvage(_file(given))[0]).in_order()
+    except HistoryError:
+        return verdict  # it has not all that histories of ours have
+    evidence = tuple(blamed(violation, history) for violation in verdict.evidence)
     explanation = verdict.explanation.replace(verdict.evidence[0].sentence, evidence[0].sentence, 1)
     return replace(verdict, evidence=evidence, explanation=explanation)
 
@@ -152,7 +156,8 @@ def find_model(name: str, options: Mapping[str, Any]) -> Model:
             if not known:
                 raise UsageError(f"the model {name} has no options, got {option!r}")
             raise unknown_name(f"option of the model {name}", option, known)
-    missing = [p.name for p in parameters if p.default is p.empty and p.name not in options]
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    missing = [p.name for p in named if p.default is p.empty and p.name not in options]
     if missing:
         raise UsageError(f"the model {name} needs --model-option {missing[0]}=...")
     try:

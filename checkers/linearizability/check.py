@@ -8,10 +8,11 @@ What a quick algorithm calls wrong is searched as well, on the part that it poin
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -34,21 +35,27 @@ from checkers.models import (
     ReentrantMutex,
     Semaphore,
 )
-from harness.history.calls import Calls
+from harness.history.calls import Calls, Ints
 
 OWNED: Final = (OwnerMutex, ReentrantMutex, FencedMutex, ReentrantFencedMutex, ReadWriteLock, LeaseMutex)
 """Locks whose holds have an owner."""
 EXPLAINED = 5
-"""Keys whose smallest wrong part is looked for; of the others only the call is told at which no order was left."""
+"""Keys that a quick algorithm found wrong of which it is said why; the others are only counted."""
 LARGEST = 5000
 """Calls that are searched again, and of which the smallest wrong part is found, after a quick algorithm found them
 wrong."""
+PICTURED = 500
+"""So many calls of a key are all looked at once more, for the order that they had before it went wrong."""
 SHRINKING = 10.0
-"""Seconds for making one part smaller, at most."""
+"""Seconds for confirming and explaining what is wrong, at most, whatever the budget of the searches."""
 
 
 class ModelError(ValueError):
     """The model cannot be held against this history; the message says why."""
+
+
+class Disagreement(AssertionError):
+    """Two algorithms do not agree: one of them is wrong, and nothing may be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +88,24 @@ def check(
     begin = time.monotonic()
     budget = budget or Budget()
     name = name or type(model).__name__
-    refused = sorted(set(calls.fs) & set(model.refuses))
+    counts = np.bincount(calls.f, minlength=len(calls.fs))
+    made = {f for f, count in zip(calls.fs, counts.tolist(), strict=True) if count}
+    refused = sorted(made & set(model.refuses))
     if refused:
         raise ModelError(f"the model {name} does not know what {', '.join(refused)} does to the value")
-    mine = calls.pick(calls.named(sorted(model.fs))) if not set(calls.fs) <= model.fs else calls
+    if model.timed and len(calls) and (calls.began == calls.invoked).all():
+        raise ModelError(f"the model {name} asks when calls were made, and the history does not say")
+    mine = calls if made <= model.fs else calls.pick(calls.named(sorted(model.fs)))
     algorithm = _quick(model) if quick else None
     try:
         checked = _Check(mine, model, name, budget, workers or os.cpu_count() or 1)
         outcome = algorithm(mine) if algorithm else Outcome(undecided=tuple(np.unique(mine.key).tolist()))
         verdict, pictures = checked.conclude(outcome)
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"the model {name} cannot read this history: {error}") from error
+    except (Disagreement, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # the model's, which may be anybody's
+        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise ModelError(f"the model {name} cannot read this history: {what}") from error
     seconds = time.monotonic() - begin
     return Checked(verdict, pictures, algorithm is not None, len(outcome.undecided), seconds)
 
@@ -111,28 +125,29 @@ def _quick(model: Model) -> Callable[[Calls], Outcome] | None:
 class _Check:
     def __init__(self, calls: Calls, model: Model, name: str, budget: Budget, workers: int) -> None:
         self.calls, self.model, self.name, self.workers = calls, model, name, workers
+        self.stop = threading.Event()
         self.budget = budget
         self.deadline = time.monotonic() + budget.seconds
+        self.explaining = SHRINKING
         self.tried = 0
 
     def conclude(self, outcome: Outcome) -> tuple[Verdict, tuple[Picture, ...]]:
         findings = [self._confirmed(failure) for failure in outcome.failures[:EXPLAINED]]
         unknown: list[str] = []
         wrong = max(0, len(outcome.failures) - EXPLAINED)
-        for key, (part, answer) in zip(outcome.undecided, self._searched(outcome.undecided), strict=True):
-            self.tried += answer.tried
+        for key, part, answer in self._searched(outcome.undecided):
             if answer.valid is None:
                 unknown.append(f"{self.calls.keys[key] or 'the history'}: {answer.why}")
-            elif not answer.valid and len(findings) < CAP:
+            elif part is not None and len(findings) < CAP:
                 findings.append(self._explained(key, part, answer))
-            elif not answer.valid:
+            else:
                 wrong += 1
         count = len(findings) + wrong
         violations = [violation(self.calls, self.model, finding) for finding in findings]
         pictures = tuple(picture(self.calls, self.model, self.name, finding) for finding in findings if finding.core)
         stats = {
             "calls": len(self.calls),
-            "keys": len(np.unique(self.calls.key)),
+            "keys": int(np.count_nonzero(np.bincount(self.calls.key))),
             "unknown_outcomes": int((self.calls.known == 0).sum()),
             "failed_calls": self.calls.failed,
             "configurations": self.tried,
@@ -140,47 +155,76 @@ class _Check:
         return _verdict(self.calls, self.name, violations, unknown, stats, count), pictures
 
     def _confirmed(self, failure: Failure) -> Finding:
-        """Why a search finds the key wrong as well, or the part that the failure points to if the key is large; if that
-        is too large, too, the call at which no order was left."""
-        earlier = np.flatnonzero((self.calls.key == failure.key) & (self.calls.invoked < failure.position))
-        rows = earlier if len(earlier) <= LARGEST else np.array(sorted(failure.rows), dtype=np.int64)
-        found = problem(self.calls.pick(rows), self.model, failure.key)
-        part = Problem(found.invoked, found.returned, found.kind, found.operation, found.operations, rows[found.rows])
+        """Why a search finds the part wrong as well that the failure points to; if that is too large, the call at which
+        no order was left."""
+        rows = np.array(sorted(failure.rows), dtype=np.int64)
+        part = self._part(failure.key, rows)
         if len(part) <= LARGEST:
-            answer = Searcher(self.model, part.operations).search(part, Budget(SHRINKING, self.budget.memory))
+            answer = Searcher(self.model, part.operations).search(part, self._rest())
             self.tried += answer.tried
             if answer.valid:
-                raise AssertionError(
+                raise Disagreement(
                     f"two algorithms disagree on entry {failure.position} of key {self.calls.keys[failure.key]!r}: "
                     "please report it, with the history"
                 )
             if answer.valid is False:
-                return self._explained(failure.key, part, answer)
+                return self._among_others(failure, self._explained(failure.key, part, answer))
         unplaced = int(np.flatnonzero(part.returned == failure.position)[0])
         return Finding(failure.key, part, Answer(False, stuck=failure.position, unplaced=unplaced))
 
-    def _searched(self, keys: Iterable[int]) -> Iterable[tuple[Problem, Answer]]:
-        numbers = list(keys)
-        if not numbers:
-            return []
-        workers = min(self.workers, len(numbers))
-        memory = self.budget.memory // workers
-        rows = rows_by_key(self.calls, self.model)
+    def _part(self, key: int, rows: Ints) -> Problem:
+        found = problem(self.calls.pick(rows), self.model, key)
+        return replace(found, rows=rows[found.rows])
 
-        def one(key: int) -> tuple[Problem, Answer]:
+    def _among_others(self, failure: Failure, finding: Finding) -> Finding:
+        """The same with all that came before, so that it can be seen what led there, unless that is too much."""
+        before = np.flatnonzero((self.calls.key == failure.key) & (self.calls.invoked < failure.position))
+        if len(before) > PICTURED or finding.core is None:
+            return finding
+        whole = self._part(failure.key, before)
+        answer = Searcher(self.model, whole.operations).search(whole, self._rest())
+        if answer.valid is not False:
+            return finding
+        calls = np.searchsorted(whole.rows, finding.problem.rows[list(finding.core.calls)])
+        return Finding(failure.key, whole, answer, replace(finding.core, calls=tuple(calls.tolist())))
+
+    def _searched(self, keys: Sequence[int]) -> Iterator[tuple[int, Problem | None, Answer]]:
+        """What is wrong or unknown of the keys; those that are right need not be kept."""
+        workers = max(1, min(self.workers, len(keys)))
+        memory = self.budget.memory // workers
+        rows = rows_by_key(self.calls, self.model) if keys else []
+
+        def one(key: int) -> tuple[int, Problem | None, Answer]:
+            left = self.deadline - time.monotonic()
+            if left <= 0 and key != keys[0]:
+                return key, None, Answer(None, why=f"the time for the search, {self.budget.seconds:g} s, was over")
             part = problem(self.calls, self.model, key, rows[key])
-            left = max(0.0, self.deadline - time.monotonic())
-            return part, Searcher(self.model, part.operations).search(part, Budget(left, memory))
+            limits = Budget(max(0.0, left), memory, self.stop)
+            answer = Searcher(self.model, part.operations).search(part, limits)
+            self.tried += answer.tried
+            return (key, None, Answer(True)) if answer.valid else (key, part, answer)
 
         if workers == 1:
-            return map(one, numbers)
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(one, numbers))
+            found = list(map(one, keys))
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                try:
+                    found = list(pool.map(one, keys))
+                except BaseException:
+                    self.stop.set()  # the pool waits for what is being searched
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+        return (one for one in found if not one[2].valid)
 
     def _explained(self, key: int, part: Problem, answer: Answer) -> Finding:
-        seconds = min(SHRINKING, max(1.0, self.deadline - time.monotonic()))
-        found = core(part, answer, Searcher(self.model, part.operations), Budget(seconds, self.budget.memory))
+        begin = time.monotonic()
+        found = core(part, answer, Searcher(self.model, part.operations), self._rest())
+        self.explaining -= time.monotonic() - begin
         return Finding(key, part, answer, found)
+
+    def _rest(self) -> Budget:
+        """For explaining: what is left of its time."""
+        return Budget(max(0.0, self.explaining), self.budget.memory, self.stop)
 
 
 def _verdict(
@@ -188,13 +232,13 @@ def _verdict(
 ) -> Verdict:
     if count:
         shown = tuple(sorted(violations, key=lambda found: found.involved[0]["indices"][0])[:CAP])
-        more = f" (and {count - 1} more keys are not linearizable)" if count > 1 else ""
-        return Verdict(False, shown[0].sentence + more, shown, {**stats, "violations": count})
+        others = f" (and {count - 1} more key{'s are' if count > 2 else ' is'} not linearizable)" if count > 1 else ""
+        return Verdict(False, shown[0].sentence + others, shown, {**stats, "violations": count})
     if unknown:
         return Verdict(None, "; ".join(unknown[:3]), (), {**stats, "violations": 0})
     if not len(calls):
-        return Verdict(None, f"nothing to check: no call that a {name} answers for happened", (), stats)
+        return Verdict(None, f"nothing to check: no call that the model {name} answers for happened", (), stats)
     keys = stats["keys"]
     where = f" of {keys} keys, each by itself," if keys > 1 else ""
-    fine = f"{len(calls)} calls{where} fit an order that a {name} allows"
-    return Verdict(True, fine, (), {**stats, "violations": 0})
+    number = "1 call fits" if len(calls) == 1 else f"{len(calls)} calls{where} fit"
+    return Verdict(True, f"{number} an order that the model {name} allows", (), {**stats, "violations": 0})

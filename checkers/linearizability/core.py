@@ -10,7 +10,8 @@ may have happened within its window, or not. Loosening only ever allows more, he
   there is none of a smaller size is shown by trying all of the next smaller size.
 
 The search gets stuck at the return of one call: without that call the history up to there has an order. So that call
-is in every part that is wrong by then, and nothing that was invoked later is. Removing by halves first is the idea of
+is in every part that is wrong by then, and nothing that was invoked later is. (What goes wrong only later may be a
+smaller part; it is not looked for.) Removing by halves first is the idea of
 delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
 """
 
@@ -24,10 +25,11 @@ from math import comb
 
 import numpy as np
 
-from checkers.linearizability.problem import LOOSE, MAY, MUST, Answer, Problem
+from checkers.linearizability.problem import LOOSE, MUST, Answer, Problem, until
 from checkers.linearizability.search import Budget, Searcher
-from harness.history.calls import NEVER, Ints
 
+FEW = 50
+"""A part of so many calls is worth showing though the time ran out before it was smaller."""
 TRIES = 3000
 """So many parts of the next smaller size are tried, at most, to show that there is none."""
 
@@ -41,21 +43,14 @@ class Core:
     smallest: bool
 
 
-def until(problem: Problem, stuck: int) -> Problem:
-    """The history up to the return at ``stuck``: what was invoked later is left out, and of what had not returned by
-    then nobody knew yet what would come of it."""
-    part = problem.pick(problem.invoked < stuck)
-    late = part.returned > stuck
-    kind = np.where(late, MAY, part.kind).astype(np.int8)
-    returned = np.where(late, NEVER, part.returned)
-    return Problem(part.invoked, returned, kind, part.operation, part.operations, part.rows)
-
-
-def core(problem: Problem, answer: Answer, searcher: Searcher, budget: Budget) -> Core:
-    """The smallest wrong part of ``problem``, which ``answer`` found to be wrong; calls are those of ``problem``."""
+def core(problem: Problem, answer: Answer, searcher: Searcher, budget: Budget) -> Core | None:
+    """The smallest wrong part of ``problem``, which ``answer`` found to be wrong; calls are those of ``problem``. None
+    if the time ran out while it was still large."""
     cut = until(problem, answer.stuck)
     shrink = _Shrink(cut, searcher, budget)
     kept = shrink.shrunk(_near(cut, answer.unplaced))
+    if shrink.late and len(kept) > FEW:
+        return None
     return Core(tuple(sorted(kept)), smallest=len(kept) == 1 or shrink.is_smallest(kept))
 
 
@@ -92,21 +87,23 @@ class _Shrink:
     def shrunk(self, order: list[int]) -> list[int]:
         """A part from which nothing can be left out: first the last few calls only, then ever smaller pieces of
         what remains are left out."""
+        self.candidates = order
         count = 1
         while count < len(order) and not self.wrong(order[:count]):
+            if self.late:
+                return order
             count *= 2
         kept = order[:count]
         piece = max(1, (len(kept) - 1) // 2)
         while True:
             at = 1  # the first is in every part
-            while at < len(kept):
+            while at < len(kept) and not self.late:
                 fewer = kept[:at] + kept[at + piece :]
                 if self.wrong(fewer):
                     kept = fewer
                 else:
                     at += piece
-            if piece == 1:
-                self.candidates = order
+            if piece == 1 or self.late:
                 return kept
             piece = max(1, piece // 2)
 
@@ -125,8 +122,3 @@ class _Shrink:
     def _parts(self, size: int) -> Iterator[list[int]]:
         first, *others = self.candidates
         return ([first, *rest] for rest in combinations(others, size - 1))
-
-
-def numbers(problem: Problem, rows: Ints) -> list[int]:
-    """Which calls of the problem have these rows of the history."""
-    return np.flatnonzero(np.isin(problem.rows, rows)).tolist()

@@ -27,7 +27,8 @@ unknown call to spare with which it could be otherwise:
 - a release without a hold needs an acquire: proved wrong if its client has no unknown one (nor, with a limit above 1,
   an unknown release that may not have happened).
 
-What is not proved is left to a search; so is a key on which two known calls of one client overlap.
+What is not proved is left to a search; so is a key on which two known calls of one client overlap, or one is possible
+only by grace of an unknown one.
 
 *Leases* (:class:`checkers.models.LeaseMutex`). The promise of a grant ends ``lease`` after the acquire's end, or after
 the end of the last good extend. The hold is definite up to the end of the promise, or to the invocation of the last
@@ -84,7 +85,8 @@ unknown acquires and the spare unknown releases so far, whether it has lost it a
 at which its last known call returned."""
 POSITION, ROW, HOLD, OTHER, OPEN = range(5)
 """Of a key: where it was first proved wrong, the call that returned there, the hold or holds concerned, and whether it
-needs a search: it does if it is not proved wrong (SEARCHED), or in any case (CROSSED)."""
+needs a search: it does if it is not proved wrong (SEARCHED), or in any case (CROSSED): a client's calls cross, or only
+an unknown call can explain one of them."""
 SEARCHED, CROSSED = 1, 2
 
 
@@ -258,10 +260,11 @@ def _walk(
 
 @compiled
 def _judge(fine: bool, excuse: int, keys: Ints, key: int, position: int, row: int, hold: int) -> None:
-    """What cannot be is proved wrong, unless an unknown call may be the excuse for it."""
+    """What cannot be is proved wrong, unless an unknown call may be the excuse for it; then nobody knows who holds it
+    from there on."""
     if not fine:
         if excuse:
-            keys[key, OPEN] = max(keys[key, OPEN], SEARCHED)
+            keys[key, OPEN] = CROSSED
         else:
             _wrong(keys, key, position, row, hold, NONE)
 

@@ -12,7 +12,7 @@ from checkers.base import Json, Violation
 from checkers.linearizability.core import Core
 from checkers.linearizability.picture import Bar, Picture
 from checkers.linearizability.problem import MUST, Answer, Problem
-from checkers.models import Inconsistent, Model, Operation
+from checkers.models import ACQUIRE, Inconsistent, Model, Operation, worded
 from harness.history.calls import NEVER, Calls
 
 SHOWN: Final = 120
@@ -71,12 +71,16 @@ def _together(calls: Calls, found: Core, part: Problem) -> str:
     listed = [f"{_call(calls, part, call)} ({_entries(part, call)})" for call in found.calls[:LISTED]]
     if count > LISTED:
         listed.append(f"and {count - LISTED} more")
-    fewest = ", and no smaller number of calls shows it" if found.smallest else ""
-    return f"These {count} calls cannot all have happened, whatever the others did{fewest}: {'; '.join(listed)}"
+    fewest = ", and no smaller number of calls shows it by then" if found.smallest else ""
+    both = "both" if count == 2 else "all"
+    return f"These {count} calls cannot {both} have happened, whatever the others did{fewest}: {'; '.join(listed)}"
 
 
 def _why(model: Model, part: Problem, answer: Answer) -> str:
-    """What the model says to the call that is stuck, in the state in which the longest order ends."""
+    """What the model says to the call that is stuck, in the state in which the longest order ends; nothing if no order
+    was looked for."""
+    if not answer.tried:
+        return ""
     state = answer.states[-1] if answer.states else model.initial
     found = model.step(state, part.operations[part.operation[answer.unplaced]])
     return found.why if isinstance(found, Inconsistent) else ""
@@ -93,31 +97,30 @@ def _entries(part: Problem, call: int) -> str:
 
 
 def label(operation: Operation) -> str:
-    """What a call did, in a few words: ``acquire → token 7``, ``cas [0, 3]``, ``read → 2``."""
-    argument = "" if operation.f == "acquire" else _value(operation.argument)
+    """What a call did, in a few words: ``acquire → token 7``, ``cas [0 3]``, ``read → 2``."""
+    argument = _value(operation.argument) if operation.f not in ACQUIRE | {"read"} else ""
     result = _value(operation.result) if operation.f != "write" else ""
     if operation.f == "read" and operation.known and not result:
         result = "nil"
-    done = f" → {result}" if result else ""
+    done = f" → {result}" if result and result != argument else ""
     return operation.f + (f" {argument}" if argument else "") + (done if operation.known else ", outcome unknown")
 
 
-WORDS: Final = {"fence": "token", "valid_for": "valid for"}
+WORDS: Final = {"fence": "token", "valid_for": "valid for", "good": "held"}
 
 
 def _number(value: Any) -> str:
-    return f"{value:.3f} s" if isinstance(value, float) else str(value)
+    return f"{value:.3f} s" if isinstance(value, float) else worded(value)
 
 
 def _value(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, Mapping):
-        if "value" in value:
-            return str(value["value"])
-        items = [f"{WORDS.get(key, key)} {_number(item)}" for key, item in value.items() if item is not None]
-        return ", ".join(items)
-    return str(list(value)) if isinstance(value, tuple) else str(value)
+    if not isinstance(value, Mapping):
+        return worded(value)
+    if "value" in value:
+        return worded(value["value"])
+    return ", ".join(f"{WORDS.get(key, key)} {_number(item)}" for key, item in value.items() if item is not None)
 
 
 def _json(calls: Calls, row: int) -> Json:

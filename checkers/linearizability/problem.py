@@ -54,6 +54,16 @@ class Problem:
         )
 
 
+def until(problem: Problem, stuck: int) -> Problem:
+    """The history up to the return at ``stuck``: what was invoked later is left out, and of what had not returned by
+    then nobody knew yet what would come of it."""
+    part = problem.pick(problem.invoked < stuck)
+    late = part.returned > stuck
+    kind = np.where(late, MAY, part.kind).astype(np.int8)
+    returned = np.where(late, NEVER, part.returned)
+    return Problem(part.invoked, returned, kind, part.operation, part.operations, part.rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a search found out about one problem. ``valid`` is None if its budget ran out, and ``why`` says which.

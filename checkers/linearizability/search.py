@@ -61,20 +61,21 @@ are ever pending at once, or of unknown outcome; these, and the model's table, a
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from threading import Event
 from time import monotonic
 from typing import Final
 
 import numpy as np
 
 from checkers.linearizability import arrays, kernel
-from checkers.linearizability.problem import MAY, Answer, Problem
+from checkers.linearizability.problem import LOOSE, MAY, MUST, Answer, Problem, until
 from checkers.linearizability.table import Table, options
 from checkers.models import Model, Operation
 from harness.history.calls import Codes, Ints
 
 STEPS: Final = 20_000
-"""So many steps are made between two looks at the clock: some milliseconds."""
+"""So many steps are made between two looks at the clock, some milliseconds; fewer if each looks at many calls."""
 ENTRIES: Final = 1024
 """Room for so many configurations is there at first."""
 
@@ -86,6 +87,8 @@ class Budget:
 
     seconds: float = 60.0
     memory: int = 2**30
+    stop: Event = field(default_factory=Event, compare=False, repr=False)
+    """Set by somebody else, it ends the search as if its time were over."""
 
 
 def search(problem: Problem, model: Model, budget: Budget) -> Answer:
@@ -104,6 +107,24 @@ class Searcher:
 
     def search(self, problem: Problem, budget: Budget) -> Answer:
         """As :func:`search`; the operations of ``problem`` must be those of this searcher."""
+        never = np.flatnonzero((problem.kind == MUST) & self._table.impossible[problem.operation])
+        if len(never):
+            return self._without(problem, int(never[np.argmin(problem.returned[never])]), budget)
+        return self._searched(problem, budget)
+
+    def _without(self, problem: Problem, never: int, budget: Budget) -> Answer:
+        """The answer where the call ``never`` is possible in no state that the calls could lead to: a read of what
+        nobody writes. No order gets past its return; whether one gets so far is all there is to find out."""
+        stuck = int(problem.returned[never])
+        before = until(problem, stuck)
+        kind = before.kind.copy()
+        kind[never] = LOOSE
+        found = self._searched(replace(before, kind=kind), budget)
+        if found.valid is False:
+            return found
+        return Answer(False, found.order, found.states, stuck, never, found.tried)
+
+    def _searched(self, problem: Problem, budget: Budget) -> Answer:
         begun = monotonic()
         run = _Run(problem, self._table, budget.memory)
         while True:
@@ -112,7 +133,7 @@ class Searcher:
                 return run.valid()
             if status == kernel.INVALID:
                 return run.invalid()
-            if monotonic() - begun > budget.seconds:
+            if monotonic() - begun > budget.seconds or budget.stop.is_set():
                 return run.gave_up(f"the time for the search, {budget.seconds:g} s, ran out")
             if status == kernel.ASK and self._table.memory > max(budget.memory, LEAST):
                 return run.gave_up(f"the memory for the model's states, {budget.memory / 2**20:g} MiB, ran out")
@@ -141,6 +162,7 @@ class _Run:
         self._reg[arrays.PHASE] = kernel.SETTLE
         self._reg[arrays.BEST_LEVEL] = -1
         width = arrays.prepare(problem.invoked, problem.returned, by_return, self._reg, self._fixed, self._live)
+        self._steps = max(1, STEPS // (1 + width))  # a word is of 64 calls that may be pending
         self._words: Ints = np.zeros(width, np.int64)
         self._marks: Ints = np.zeros(len(problem.operations), np.int64)
         self._slots: Codes = np.full(2 * ENTRIES, -1, np.int32)
@@ -162,7 +184,7 @@ class _Run:
             self._slots,
             self._entries,
             self._chain,
-            STEPS,
+            self._steps,
         )
         if status == kernel.ASK:
             table.ask(int(reg[arrays.ASKED]), int(reg[arrays.ABOUT]))
@@ -212,9 +234,9 @@ class _Run:
 
     def _one_of_each(self, order: Sequence[int], states: Sequence[Hashable]) -> list[Hashable]:
         """One way through sets of states, found from its end."""
-        chosen = [next(iter(options(states[-1])))]
+        chosen = [min(options(states[-1]), key=repr)]
         for place in range(len(order) - 1, 0, -1):
             operation = int(self._problem.operation[order[place]])
-            before = options(states[place - 1])
+            before = sorted(options(states[place - 1]), key=repr)
             chosen.append(next(one for one in before if chosen[-1] in self._table.successors(one, operation)))
         return chosen[::-1]

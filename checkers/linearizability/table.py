@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import Any, Final
 
 import numpy as np
@@ -22,8 +23,8 @@ WHOLE_CELLS: Final = 4096
 """A table of so many cells is filled before the search; of a bigger one what the search asks for."""
 FIRST_CELLS: Final = 4096
 """Room for so many cells is there at first, if they are asked for one by one; a power of two."""
-STATE_BYTES: Final = 600
-"""What a state takes in memory, about: a tuple of a few numbers, and its places in a list and a dictionary."""
+STATE_BYTES: Final = 300
+"""What a state takes in memory besides itself, about: its contents, and its places in a list and a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Several:
 class Table:
     """``cells`` has the numbers of the states after, by state and operation, if ``whole``; otherwise it is a hash table
     beside ``keys`` (state * 2**32 + operation) of those asked so far. ``nature`` says of each operation whether it is
-    known never to change the state (STILL) or to lead from every state to the same one (CONSTANT). ``several``: the
-    model has left open what follows.
+    known never to change the state (STILL) or to lead from every state to the same one (CONSTANT), ``impossible`` those
+    that can happen in no state. ``several``: the model has left open what follows.
     """
 
     def __init__(self, model: Model, operations: Sequence[Operation]) -> None:
@@ -45,14 +46,17 @@ class Table:
         self.states: list[Hashable] = [model.initial]
         self._numbers: dict[Hashable, int] = {model.initial: 0}
         self.several = False
+        self._bytes = STATE_BYTES
         self.keys: Ints = np.full(1, -1, np.int64)
         rows = self._closure()
         self.whole = rows is not None
         self.nature: Marks = np.zeros(len(operations), np.int8)
+        self.impossible = np.zeros(len(operations), np.bool_)
         self.cells: Codes = np.zeros(1, np.int32)
         if rows is not None and len(operations):
             self.cells = np.array(rows, np.int32)
             by_state = self.cells.reshape(-1, len(operations))
+            self.impossible = (by_state == INCONSISTENT).all(axis=0)
             changed = (by_state != np.arange(len(by_state))[:, None]) & (by_state != INCONSISTENT)
             constant = (by_state == by_state[0]).all(axis=0) & (by_state[0] != INCONSISTENT)
             self.nature = np.where(changed.any(axis=0), np.where(constant, CONSTANT, 0), STILL).astype(np.int8)
@@ -88,13 +92,13 @@ class Table:
     @property
     def memory(self) -> int:
         """Bytes, about."""
-        return self.keys.nbytes + self.cells.nbytes + STATE_BYTES * len(self.states)
+        return self.keys.nbytes + self.cells.nbytes + self._bytes
 
     def _after(self, state: Any, operation: Operation) -> int:
         found = self._united(state, operation) if type(state) is Several else self._model.step(state, operation)
-        if type(found) is Inconsistent:
+        if isinstance(found, Inconsistent):
             return INCONSISTENT
-        if type(found) is Either:
+        if isinstance(found, Either):
             if not found.states:
                 return INCONSISTENT
             found = next(iter(found.states)) if len(found.states) == 1 else Several(found.states)
@@ -103,6 +107,9 @@ class Table:
         if number is None:
             number = self._numbers[found] = len(self.states)
             self.states.append(found)
+            self._bytes += (
+                STATE_BYTES + getsizeof(found) + sum(map(getsizeof, found) if isinstance(found, tuple) else ())
+            )
         return number
 
     def _united(self, several: Several, operation: Operation) -> Either:

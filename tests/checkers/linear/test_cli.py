@@ -108,7 +108,11 @@ def test_a_model_of_ones_own(
     [
         (("good.edn", "--model", "mutx"), "did you mean mutex"),
         (("good.edn", "--model", "semaphore"), "needs --model-option permits=..."),
-        (("good.edn", "--model", "semaphore", "--model-option", "permits=0"), "permits must be at least 1"),
+        (
+            ("good.edn", "--model", "semaphore", "--model-option", "permits=0"),
+            "permits must be a whole number and at least 1",
+        ),
+        (("good.edn", "--model", "semaphore", "--model-option", "permits=2.5"), "permits must be a whole number"),
         (("good.edn", "--model", "semaphore", "--model-option", "permit=1"), "did you mean permits"),
         (("good.edn", "--model", "mutex", "--model-option", "x=1"), "has no options"),
         (("good.edn", "--model", "mutex", "--key", "k7"), "unknown key 'k7'"),

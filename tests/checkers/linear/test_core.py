@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from checkers.linearizability.core import Core, core, until
-from checkers.linearizability.problem import LOOSE, MUST, Problem, problem
+from checkers.linearizability.core import Core, core
+from checkers.linearizability.problem import LOOSE, MUST, Problem, problem, until
 from checkers.linearizability.search import Budget, Searcher
 from checkers.models import CasRegister, Model, Mutex, OwnerMutex, Semaphore
 from harness.history.calls import Calls

@@ -202,9 +202,10 @@ class Sum(Model):
 
 
 def hopeless(calls_at_once: int) -> Problem:
-    """That many numbers added at once, and then a read of what can never be."""
+    """That many numbers added at once, and then a read of what may be on the way, but not in the end."""
     count = calls_at_once
-    operations = [Operation("add", 1 + value) for value in range(count)] + [Operation("read", result=-1)]
+    wrong = (sum(range(count + 1)) - 1) % Sum().limit
+    operations = [Operation("add", 1 + value) for value in range(count)] + [Operation("read", result=wrong)]
     windows = [(MUST, call, count + call) for call in range(count)] + [(MUST, 2 * count, 2 * count + 1)]
     return put(windows, range(count + 1), operations)
 
@@ -322,3 +323,15 @@ def test_equal_calls_have_one_number(model: Model) -> None:
         assert [o.result["fence"] for o in told[:2]] == [2**62, -(2**62)]
     if isinstance(model, Register):
         assert [(o.argument, o.known) for o in told] == [(7, True), (7, False), (7, True), ([7], True)]
+
+
+def test_what_can_never_be_is_told_at_once() -> None:
+    """A read of what no sum can be, after so many calls at once that nobody could try their orders."""
+    count = 40
+    operations = [Operation("add", 2) for _ in range(count)] + [Operation("read", result=1)]
+    windows = [(MUST, call, count + call) for call in range(count)] + [(MUST, 2 * count, 2 * count + 1)]
+    unending = put(windows, range(count + 1), operations)
+    answer = search(unending, Sum(limit=96), Budget(10.0, 2**26))
+    assert (answer.valid, answer.stuck, answer.unplaced) == (False, 2 * count + 1, count)
+    assert answer.tried < 10_000
+    replay(unending, Sum(limit=96), answer)
