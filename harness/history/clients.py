@@ -32,3 +32,14 @@ def take_over(events: Iterable[Event]) -> tuple[dict[int, int], list[str]]:
             owner[process] = len(names)
             names.append(host)
     return owner, names
+
+
+def unlike(names: Iterable[tuple[str, str]]) -> list[str]:
+    """The names of clients, of which the second with a name is told by its process: ``n1`` and ``n1 (process 5)``."""
+    found: dict[str, None] = {}
+    for name, process in names:
+        own = name
+        while own in found:
+            own += f" (process {process})"
+        found[own] = None
+    return list(found)

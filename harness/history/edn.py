@@ -1,8 +1,9 @@
 """EDN, the notation of Clojure's data: a small reader of forms (https://github.com/edn-format/edn).
 
-Keywords, symbols and characters become str (a keyword without its colon), vectors and lists tuples, sets frozensets,
-maps dicts whose keys are str, ratios Fractions, ``1.5M`` a Decimal; of a tagged form, such as a record or an
-``#inst``, the form counts, except that a tuple of ``jepsen.independent`` becomes a :class:`Pair`.
+Symbols and characters become str, keywords :class:`Keyword`, vectors and lists tuples, sets frozensets, maps dicts
+whose keys are str (a keyword without its colon), ratios Fractions, ``1.5M`` a Decimal; of a tagged form, such as a
+record or an ``#inst``, the form counts, except that a tuple of ``jepsen.independent`` becomes a :class:`Pair`. Numbers
+are those of Clojure's reader: ``0xff``, ``017`` and ``2r101`` as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
+
+from .values import Items, Keyword, bare
 
 
 class EdnError(ValueError):
@@ -38,8 +41,16 @@ _SPACE: Final = re.compile(r"(?:[\s,]+|;[^\n]*)*")
 _ATOM: Final = re.compile(r"""[^\s,;"()\[\]{}]+""")
 _STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _CHARACTER: Final = re.compile(r"""\\(?:u[0-9a-fA-F]{4}|[a-zA-Z][\w]*|.)""", re.DOTALL)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
-_FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
+_INTEGER: Final = re.compile(
+    r"([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]+)|([1-9][0-9]?)[rR]([0-9a-zA-Z]+)|(0|[1-9][0-9]*))N?"
+)
+_MARK: Final = re.compile(r"#_|\^|['`@~]+(?=[\s,\"()\[\]{}])|#(?=[\"({\[])|#(?![#'<])[^\s,;\"()\[\]{}]+")
+"""What is nothing without the form after it."""
+_LEXEME: Final = re.compile(
+    r"\\(?:u[0-9a-fA-F]{4}|[a-zA-Z]\w*|.)|#<[^<>]*(?:<[^<>]*>[^<>]*)*>|[^\s,;\"()\[\]{}]+", re.DOTALL
+)
+"""What has no brackets: ``#<...>`` is what Clojure printed of other things once."""
+_FLOAT: Final = re.compile(r"[+-]?[0-9]+(?=[.eEM])(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
 _RATIO: Final = re.compile(r"[+-]?[0-9]+/[0-9]+")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'"}
@@ -55,7 +66,7 @@ def skip(text: str, at: int) -> int:
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
         if not text.startswith("#_", at):
             return at
-        _, at = form(text, at + 2)
+        at = passed(text, at + 2)
 
 
 def form(text: str, at: int) -> tuple[Any, int]:
@@ -81,23 +92,102 @@ def form(text: str, at: int) -> tuple[Any, int]:
     return _atom(text, at, atom.group()), atom.end()
 
 
-def fields(text: str, at: int) -> tuple[dict[str, tuple[Any, int, int]], int]:
-    """The map at ``at``, tagged or not: each field's value and where in the text that begins and ends; and the
-    position after the map."""
+def one(text: str) -> Any:
+    """The only form in ``text``. Raises EdnError."""
+    value, end = form(text, 0)
+    if skip(text, end) != len(text):
+        raise EdnError(end, f"expected one form, got {text[:40]!r}")
+    return value
+
+
+class Fields:
+    """A map of which it is known where the values of its keys are; one is read when somebody asks for it."""
+
+    def __init__(self, text: str, places: dict[str, tuple[int, int]]) -> None:
+        self.text = text
+        self.places = places
+
+    def value(self, name: str) -> Any:
+        """The value of the key ``name``, None if it is not there. Raises EdnError."""
+        if name not in self.places:
+            return None
+        begin, end = self.places[name]
+        value, after = form(self.text, begin)
+        if after != end:
+            raise EdnError(begin, f"expected one form, got {self.text[begin : min(end, begin + 40)]!r}")
+        return value
+
+    def written(self, name: str) -> str:
+        """The text of the value of the key ``name``, ``nil`` if it is not there."""
+        begin, end = self.places.get(name, (0, 0))
+        return self.text[begin:end] or "nil"
+
+    def at(self, name: str) -> int:
+        """Where the value of the key ``name`` begins."""
+        return self.places[name][0]
+
+
+def fields(text: str, at: int) -> tuple[Fields, int]:
+    """The map at ``at``, tagged or not, and the position after it. Raises EdnError."""
     start = at = skip(text, at)
     while text.startswith("#", at) and not text.startswith("#{", at):
         at = skip(text, _tag(text, at)[1])
     if not text.startswith("{", at):
         raise _wrong(text, start, at, f"expected a map, got {text[start : start + 40]!r}")
-    found: dict[str, tuple[Any, int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     at = skip(text, at + 1)
     while not text.startswith("}", at):
-        key, at = form(text, at)
-        begin = skip(text, at)
-        value, at = form(text, begin)
-        found[str(key)] = (value, begin, at)
-        at = skip(text, at)
-    return found, at + 1
+        key, after = form(text, at)
+        name = bare(key)
+        if name in places:
+            raise EdnError(at, f"the key {key!r} is there twice")
+        begin = skip(text, after)
+        end = passed(text, begin)
+        places[name] = begin, end
+        at = skip(text, end)
+    return Fields(text, places), at + 1
+
+
+def passed(text: str, at: int) -> int:
+    """The position after the form at ``at``, of which nothing but brackets and strings is understood. Raises
+    EdnError."""
+    open_: list[str] = []
+    start, missing = at, 1
+    while True:
+        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        first = text[at : at + 1]
+        if not first:
+            raise Unfinished(start, "expected a form, but the text ends")
+        mark = _MARK.match(text, at)
+        if mark is not None:
+            missing += not open_ and mark.group() in ("#_", "^")
+            at = mark.end()
+            continue
+        if first in CLOSING:
+            open_.append(CLOSING[first])
+            at += 1
+            continue
+        at = _end(text, at, open_)
+        if not open_:
+            missing -= 1
+            if not missing:
+                return at
+
+
+def _end(text: str, at: int, open_: list[str]) -> int:
+    """The position after the token at ``at``, which opens no bracket, but may close the last of those that are open."""
+    if open_ and text[at] == open_[-1]:
+        open_.pop()
+        return at + 1
+    if text[at] == '"':
+        found = _STRING.match(text, at)
+        if found is None:
+            raise Unfinished(at, "expected the end of the string, but the text ends")
+        return found.end()
+    found = _LEXEME.match(text, at)
+    if found is None or text[at:] == "\\":
+        raise _wrong(text, at, at + (found is not None), f"expected a form, got {text[at]!r}")
+    return found.end()
 
 
 def _items(text: str, start: int, width: int) -> tuple[list[Any], int]:
@@ -117,7 +207,13 @@ def _mapping(text: str, start: int) -> tuple[dict[str, Any], int]:
     items, end = _items(text, start, 1)
     if len(items) % 2:
         raise EdnError(start, "expected a value for each key of the map")
-    return {str(key): value for key, value in zip(items[::2], items[1::2], strict=True)}, end
+    found: dict[str, Any] = {}
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        name = bare(key)
+        if name in found:
+            raise EdnError(start, f"the key {key!r} is there twice in a map")
+        found[name] = value
+    return found, end
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
@@ -162,14 +258,21 @@ def _dispatch(text: str, at: int) -> tuple[Any, int]:
         return frozenset(map(_hashable, items)), end
     if text.startswith('#"', at):
         return _string(text, at + 1)
+    if text.startswith("#'", at):
+        name = _LEXEME.match(text, at)
+        assert name is not None
+        return name.group(), name.end()
     tag, end = _tag(text, at)
     if tag.startswith("#"):
         if tag[1:] not in _SYMBOLIC:
             raise _wrong(text, at, end, f"there is no number ##{tag[1:]}")
         return _SYMBOLIC[tag[1:]], end
     value, end = form(text, end)
-    if isinstance(value, tuple) and tag.lower().endswith(("tuple", "mapentry")):
-        return Pair(value), end
+    if tag.lower().endswith(("tuple", "mapentry")):
+        if isinstance(value, tuple):
+            return Pair(value), end
+        if isinstance(value, dict) and value.keys() == {"key", "value"}:
+            return Pair((value["key"], value["value"])), end
     return value, end
 
 
@@ -184,17 +287,24 @@ def _atom(text: str, at: int, atom: str) -> Any:
     if atom in _WORDS:
         return _WORDS[atom]
     if atom[0] == ":":
-        return atom[1:]
+        return Keyword(atom[1:])
     if not _NUMBER.match(atom):
         return atom
     with suppress(ValueError, ZeroDivisionError):  # of thousands of digits, or a ratio to 0
-        if _INTEGER.fullmatch(atom):
-            return int(atom.rstrip("N"))
+        if integer := _INTEGER.fullmatch(atom):
+            return _whole(*integer.groups())
         if _FLOAT.fullmatch(atom):
             return Decimal(atom[:-1]) if atom.endswith("M") else float(atom)
         if _RATIO.fullmatch(atom):
             return Fraction(atom)
     raise _wrong(text, at, at + len(atom), f"expected a number, got {atom[:60]!r}")
+
+
+def _whole(sign: str, hexadecimal: str, octal: str, radix: str, digits: str, decimal: str) -> int:
+    """Of the ways to write it one is there. Raises ValueError for a digit that the radix does not have."""
+    bases = ((hexadecimal, 16), (octal, 8), (digits, int(radix or 10)), (decimal, 10))
+    value = next(int(text, base) for text, base in bases if text)
+    return -value if sign == "-" else value
 
 
 def _wrong(text: str, at: int, end: int, what: str) -> EdnError:
@@ -205,7 +315,7 @@ def _wrong(text: str, at: int, end: int, what: str) -> EdnError:
 def _hashable(value: Any) -> Hashable:
     """An element of a set."""
     if isinstance(value, dict):
-        return frozenset((key, _hashable(item)) for key, item in value.items())
+        return Items((key, _hashable(item)) for key, item in value.items())
     if isinstance(value, tuple):
         return tuple(map(_hashable, value))
     return value  # type: ignore[no-any-return]
@@ -217,9 +327,13 @@ _SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"
 
 
 def written(value: Any) -> str:
-    """``value``, of what JSON knows and of tuples and sets, as EDN; the keys of mappings become keywords."""
+    """``value``, of what JSON knows and of what :func:`form` reads, as EDN; the keys of mappings become keywords."""
     if value is None or isinstance(value, bool):
         return {None: "nil", True: "true", False: "false"}[value]
+    if isinstance(value, Keyword | Fraction):
+        return str(value)
+    if isinstance(value, Decimal):
+        return f"{value}M"
     if isinstance(value, str):
         return '"' + _CONTROL.sub(lambda found: _escaped(found.group()), value) + '"'
     if isinstance(value, int):

@@ -12,17 +12,18 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import Any, Final
 
 import numpy as np
 
 from . import TYPES, HistoryError
 from .calls import NONE, Calls, Ints, Wants
-from .edn import CLOSING, EdnError, Unfinished, fields, skip
-from .edn_values import EdnValues, Keyed, Names, Processes, settle
+from .edn import CLOSING, EdnError, Fields, Unfinished, fields, one, skip
+from .edn_values import EdnValues, Keyed, Names, Processes, key_name, overrule, settle
 from .entries import INFO, Block, Entries, Numbers
 from .pairing import paired
+from .values import bare
 
 LONGEST: Final = 16 << 20
 """Characters that one entry may have."""
@@ -31,9 +32,10 @@ _LINE: Final = 4096
 _PLANS: Final = 4096
 """Forms of lines that are remembered."""
 _DIGITS: Final = re.compile("([0-9]+)")
-_KINDS: Final = {name: code for code, name in enumerate(TYPES)}
+_KINDS: Final[dict[str, int]] = {name: code for code, name in enumerate(TYPES)}
 EXPECTED: Final = "expected a map with :process, :type and :f"
-_Fields = dict[str, tuple[Any, int, int]]
+NOBODY: Final = "nemesis"
+"""The process that is no client."""
 CODES: Final = ("kind", "f", "key", "node", "value")
 
 
@@ -46,6 +48,7 @@ def read_edn(source: str, blocks: Iterable[bytes], wants: Wants, keyed: Keyed) -
     values = settle(entries, reader.values, wants, keyed)
     calls = paired(entries)
     calls.values = values
+    overrule(calls)
     return calls
 
 
@@ -64,10 +67,12 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to read all lines of a form: the pieces that are process, time and index (NONE: there is none), what is the
-    same in all of them (as in :data:`CODES`), and the texts that are not, by their places there."""
+    """How to read all lines of a form: the pieces that are process, time and index (NONE: there is none), the process
+    if no piece is, what is the same in all of them (as in :data:`CODES`), and the texts that are not, by their places
+    there."""
 
     process: int
+    fixed: int
     time: int
     index: int
     codes: tuple[int, ...]
@@ -75,12 +80,12 @@ class _Plan:
 
 
 class _Columns:
-    """The entries of one block; times and indices may still be texts. ``codes`` has those of :data:`CODES`."""
+    """The entries of one block; times and indices are still texts. ``codes`` has those of :data:`CODES`."""
 
     def __init__(self) -> None:
         self.process: list[int] = []
-        self.time: list[Any] = []
-        self.index: list[Any] = []
+        self.time: list[str] = []
+        self.index: list[str] = []
         self.codes: list[Sequence[int]] = []
         self.line: list[int] = []
 
@@ -93,22 +98,32 @@ class _Columns:
         return Block(time=self.whole(self.time), process=process, line=line, **columns)
 
     @staticmethod
-    def whole(column: list[Any]) -> Ints:
-        return np.fromiter(map(int, column), np.int64, len(column))
+    def whole(column: list[str]) -> Ints:
+        """Raises OverflowError or EdnError."""
+        try:
+            return np.fromiter(map(int, column, repeat(0)), np.int64, len(column))
+        except ValueError:  # octal ones
+            return np.fromiter(map(one, column), np.int64, len(column))
 
 
 class _Reader:
     def __init__(self, source: str) -> None:
         self.entries = Entries(source)
         self.values = EdnValues()
-        self._processes = Processes(self.entries.processes)
+        self._processes = Processes(self.entries)
         of = self.entries
-        self._numbers: tuple[Numbers, ...] = (*map(Names, (of.fs, of.keys, of.nodes)), self.values)
+        self._numbers: tuple[Numbers, ...] = (
+            Names(of.fs, bare),
+            Names(of.keys, key_name),
+            Names(of.nodes, bare),
+            self.values,
+        )
         """By their texts: f, key, node and value."""
         self._plans: dict[tuple[str, ...], _Plan] = {}
         self._rest = ""
         self._line = 1
         self._closing = ""
+        self._ended = False
         self._columns = _Columns()
         self._indices: list[Ints] = []
         self._timed = self._indexed = True
@@ -120,6 +135,8 @@ class _Reader:
         except UnicodeDecodeError as error:
             line = self._line + self._rest.count("\n") + raw.count(b"\n", 0, error.start)
             raise self.entries.fault(line, f"expected text in UTF-8: {error}") from error
+        if self._line == 1 and not self._rest:
+            text = text.removeprefix("\ufeff")
         at = self._read(text)
         self._rest = text[at:]
         columns, self._columns = self._columns, _Columns()
@@ -148,10 +165,10 @@ class _Reader:
             if self._indexed:
                 self._indices.append(columns.whole(columns.index))
             return columns.block()
-        except OverflowError as error:
+        except (EdnError, OverflowError) as error:
             pairs = zip(columns.time, columns.index, columns.line, strict=True)
-            line = next(line for time, index, line in pairs if max(abs(int(time)), abs(int(index))) >= 2**63)
-            raise self.entries.fault(line, "a time or index of more than 63 bits") from error
+            line = next(line for time, index, line in pairs if not (_is_number(time) and _is_number(index)))
+            raise self.entries.fault(line, "expected whole numbers of at most 63 bits as :time and :index") from error
 
     def _read(self, text: str) -> int:
         """Read what is whole in ``text``; the position of what is not."""
@@ -161,7 +178,7 @@ class _Reader:
             if end < 0 and len(text) - at < _LINE:
                 end = len(text)
             line = text[at:end].strip(" \t\r,") if end >= 0 else ""
-            if end >= 0 and (not line or self._quick(line)):
+            if end >= 0 and (not line or (not self._ended and self._quick(line))):
                 self._line += 1
                 at = end + 1
                 continue
@@ -194,7 +211,7 @@ class _Reader:
             self._plans[form] = plan
         codes: Sequence[int] = plan.codes
         try:
-            process = NONE if plan.process == NONE else self._processes[pieces[plan.process]]
+            process = plan.fixed if plan.process == NONE else self._processes[pieces[plan.process]]
             if plan.varying:
                 codes = [*codes]
                 for place, cut in plan.varying:
@@ -203,8 +220,8 @@ class _Reader:
             return False
         columns = self._columns
         columns.process.append(process)
-        columns.time.append(0 if plan.time == NONE else pieces[plan.time])
-        columns.index.append(0 if plan.index == NONE else pieces[plan.index])
+        columns.time.append("0" if plan.time == NONE else pieces[plan.time])
+        columns.index.append("0" if plan.index == NONE else pieces[plan.index])
         columns.codes.append(codes)
         columns.line.append(self._line)
         return True
@@ -220,11 +237,12 @@ class _Reader:
             at = [cuts.number(found, name) for name in ("process", "time", "index")]
             if end != len(line) or self._is_start(found):
                 return None
-            client = entry.process is not None
+            client = entry.client
+            fixed = self._processes[found.written("process")] if client and at[0] == NONE else NONE
             codes = [entry.kind]
             varying: list[tuple[int, _Cut]] = []
             for place, name in enumerate(CODES[1:], 1):
-                codes.append(self._code(place, found, line) if client or name != "value" else NONE)
+                codes.append(self._code(place, found) if client or name != "value" else NONE)
                 cut = cuts.cut(found, name)
                 if cut is not None and (client or name != "value"):
                     varying.append((place, cut))
@@ -233,85 +251,104 @@ class _Reader:
         self._timed &= not client or entry.time is not None
         self._indexed &= entry.index is not None
         process = at[0] if client else NONE
-        return _Plan(process, at[1], at[2], tuple(codes), tuple(varying))
+        return _Plan(process, fixed, at[1], at[2], tuple(codes), tuple(varying))
 
     def _slow(self, text: str, start: int) -> int:
         """Read one entry, or the bracket around all of them; the position after it."""
         at = skip(text, start)
         first = text[at : at + 1]
+        if first and self._ended:
+            raise EdnError(at, f"expected nothing after the bracket around all entries, got {text[at : at + 40]!r}")
         if first in ("[", "(") and not self._closing:
             self._closing = CLOSING[first]
         elif first and first == self._closing:
             self._closing = ""
+            self._ended = True
         elif first:
             if first not in "{#":
                 raise EdnError(at, f"{EXPECTED}, got {text[at : at + 40]!r}")
             found, end = fields(text, at)
-            self._add(found, text, at, self._line + text.count("\n", start, at))
+            self._add(found, at, self._line + text.count("\n", start, at))
             return end
         return at + len(first)
 
-    def _add(self, found: _Fields, text: str, at: int, line: int) -> None:
+    def _add(self, found: Fields, at: int, line: int) -> None:
         """Take in an entry that was read token by token."""
         entry, columns = _understood(found, at), self._columns
-        process = NONE if entry.process is None else self._processes[str(entry.process)]
-        codes = [entry.kind, *(self._code(place, found, text) for place in range(1, len(CODES)))]
-        if entry.process is None:
-            codes[-1] = NONE
-        self._timed &= entry.process is None or entry.time is not None
+        client = entry.client
+        wanted = range(1, len(CODES)) if client else range(1, len(CODES) - 1)
+        codes = [entry.kind, *(self._code(place, found) for place in wanted), *([] if client else [NONE])]
+        process = self._processes[found.written("process")] if client else NONE
+        self._timed &= not client or entry.time is not None
         self._indexed &= entry.index is not None
         if self._is_start(found):
-            self.entries.settings = listed(found["value"][0])
+            self.entries.settings = listed(found.value("value"))
         columns.process.append(process)
-        columns.time.append(entry.time or 0)
-        columns.index.append(entry.index or 0)
+        columns.time.append(str(entry.time or 0))
+        columns.index.append(str(entry.index or 0))
         columns.codes.append(codes)
         columns.line.append(line)
 
-    def _code(self, place: int, found: _Fields, text: str) -> int:
+    def _code(self, place: int, found: Fields) -> int:
         """The number of the field at ``place`` of :data:`CODES`."""
-        _, begin, end = found.get(CODES[place], (None, 0, 0))
-        return self._numbers[place - 1][text[begin:end] or "nil"]
+        name = CODES[place]
+        try:
+            return self._numbers[place - 1][found.written(name)]
+        except EdnError as error:
+            raise type(error)(error.at + found.at(name), str(error)) from error
 
-    def _is_start(self, found: _Fields) -> bool:
+    def _is_start(self, found: Fields) -> bool:
         """Whether it is the first ``start`` that we wrote: Jepsen's nemeses start as well."""
-        if self.entries.settings is not None or found["f"][0] != "start" or "value" not in found:
+        if self.entries.settings is not None or found.written("f") != ":start":
             return False
-        value = found["value"][0]
-        return found["process"][0] == "nemesis" and isinstance(value, dict) and "clients" in value
+        if found.written("process") != ":nemesis" or not found.written("value").startswith("{"):
+            return False
+        value = found.value("value")
+        return isinstance(value, dict) and {"clients", "workload"} <= value.keys()
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An entry without its names and values; ``process`` is None if no client made it."""
+    """An entry without its names and values."""
 
-    process: int | None
+    client: bool
     time: int | None
     index: int | None
     kind: int
 
 
-def _understood(found: _Fields, at: int) -> _Entry:
+def _understood(found: Fields, at: int) -> _Entry:
     """The entry with the fields ``found``. Raises EdnError for what is wrong with it."""
-    if not {"process", "type", "f"} <= found.keys():
-        raise EdnError(at, f"{EXPECTED}, got one with {', '.join(f':{name}' for name in found) or 'nothing'}")
-    process, kind, f = (found[name][0] for name in ("process", "type", "f"))
-    if not _is_whole(process) or process < 0:
-        return _Entry(None, _whole(found, "time"), _whole(found, "index"), _KINDS.get(kind, INFO))
-    if process >= 2**63:
-        raise EdnError(found["process"][1], f"a process of more than 63 bits: {process}")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise EdnError(found["type"][1], f"expected a :type of :invoke, :ok, :fail or :info, got {kind!r}")
+    if not {"process", "type", "f"} <= found.places.keys():
+        names = ", ".join(f":{name}" for name in found.places) or "nothing"
+        raise EdnError(at, f"{EXPECTED}, got one with {names}")
+    process, kind = found.value("process"), found.value("type")
+    known = _KINDS.get(kind[:]) if isinstance(kind, str) else None
+    time, index = _whole(found, "time"), _whole(found, "index")
+    if process is None or (isinstance(process, str) and bare(process) == NOBODY):
+        return _Entry(client=False, time=time, index=index, kind=INFO if known is None else known)
+    if _is_whole(process) and abs(process) >= 2**63:
+        raise EdnError(found.at("process"), f"a process of more than 63 bits: {process}")
+    if known is None:
+        raise EdnError(found.at("type"), f"expected a :type of :invoke, :ok, :fail or :info, got {kind!r}")
+    f = found.value("f")
     if not isinstance(f, str):
-        raise EdnError(found["f"][1], f"expected the name of a function as :f, got {f!r}")
-    return _Entry(process, _whole(found, "time"), _whole(found, "index"), _KINDS[kind])
+        raise EdnError(found.at("f"), f"expected the name of a function as :f, got {f!r}")
+    return _Entry(client=True, time=time, index=index, kind=known)
 
 
-def _whole(found: _Fields, name: str) -> int | None:
-    value, at, _ = found.get(name, (None, 0, 0))
+def _whole(found: Fields, name: str) -> int | None:
+    value = found.value(name)
     if value is None or (_is_whole(value) and abs(value) < 2**63):
         return value  # type: ignore[no-any-return]
-    raise EdnError(at, f"expected a whole number of at most 63 bits as :{name}, got {value!r}")
+    raise EdnError(found.at(name), f"expected a whole number of at most 63 bits as :{name}, got {value!r}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(abs(one(text)) < 2**63)
+    except EdnError:
+        return False
 
 
 def _is_whole(value: Any) -> bool:
@@ -325,12 +362,12 @@ class _Cuts:
         self.line = line
         self.starts = list(accumulate(map(len, pieces), initial=0))
 
-    def cut(self, found: _Fields, name: str) -> _Cut | None:
+    def cut(self, found: Fields, name: str) -> _Cut | None:
         """Where the field ``name`` is; None if it has no digits or is not there. Raises EdnError if it begins or ends
         between digits, which only characters such as ``\\u00411`` do."""
-        if name not in found:
+        if name not in found.places:
             return None
-        _, begin, end = found[name]
+        begin, end = found.places[name]
         starts = self.starts
         first, last = bisect_right(starts, begin) - 1, bisect_left(starts, end) - 1
         begins, ends = begin == starts[first], end == starts[last + 1]
@@ -342,19 +379,21 @@ class _Cuts:
         tail = "" if ends else self.line[starts[last] : end]
         return _Cut(head, first if begins else first + 1, last + 1 if ends else last, tail)
 
-    def number(self, found: _Fields, name: str) -> int:
+    def number(self, found: Fields, name: str) -> int:
         """The piece that is the number in the field ``name``; NONE if there is none. Raises EdnError if it is not
         digits alone."""
         cut = self.cut(found, name)
         if cut is None:
             return NONE
         if cut.head or cut.tail or cut.last != cut.first + 1:
-            raise EdnError(found[name][1], "more than digits")
+            raise EdnError(found.at(name), "more than digits")
         return cut.first
 
 
 def listed(value: Any) -> Any:
     """``value`` with its tuples as lists, as JSON has them."""
+    if isinstance(value, str):
+        return bare(value)
     if isinstance(value, tuple):
         return list(map(listed, value))
     if isinstance(value, dict):

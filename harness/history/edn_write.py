@@ -23,19 +23,28 @@ def write_edn(history: History, path: Path, *, keyed: bool | None = None) -> Non
 
 
 def edn_lines(entries: Iterable[Op], *, keyed: bool) -> Iterator[str]:
-    """The entries, a line each, as :func:`write_edn` writes them."""
+    """The entries, a line each, as :func:`write_edn` writes them.
+
+    Others take what a write or a cas answered for what was written: its ``ok`` has the value that it was invoked with.
+    """
+    asked: dict[int, Any] = {}
     for op in entries:
-        yield "{" + ", ".join(f":{name} {text}" for name, text in _fields(op, keyed=keyed)) + "}"
+        value = _plain(op) if op.process != NEMESIS else op.value
+        if op.f in ("write", "cas") and op.process != NEMESIS:
+            if op.type == "invoke":
+                asked[op.process] = value
+            elif op.type == "ok":
+                value = asked.get(op.process, value)
+        yield "{" + ", ".join(f":{name} {text}" for name, text in _fields(op, value, keyed=keyed)) + "}"
 
 
-def _fields(op: Op, *, keyed: bool) -> Iterator[tuple[str, str]]:
+def _fields(op: Op, value: Any, *, keyed: bool) -> Iterator[tuple[str, str]]:
     client = op.process != NEMESIS
     yield "index", str(op.index)
     yield "time", str(op.time)
     yield "process", str(op.process) if client else ":nemesis"
     yield "type", f":{op.type}"
     yield "f", keyword(op.f)
-    value = _plain(op) if client else op.value
     yield "value", written((op.key, value) if client and keyed else value)
     if op.key is not None and not (client and keyed):
         yield "key", written(op.key)

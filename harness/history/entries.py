@@ -63,7 +63,8 @@ class Block:
 @dataclass(slots=True)
 class Entries:
     """All entries of a history, in blocks, with the names that their columns number. ``named`` says which processes
-    (by number) are of which client, where the history itself does."""
+    (by number) are of which client, where the history itself does; ``written`` has the names of those processes that
+    are no numbers, by the numbers that they were given."""
 
     source: str = "the history"
     unit: str = "line"
@@ -72,6 +73,7 @@ class Entries:
     nodes: Numbers = field(default_factory=Numbers)
     processes: Numbers = field(default_factory=lambda: Numbers(NEMESIS))
     named: dict[int, str] = field(default_factory=dict)
+    written: dict[int, str] = field(default_factory=dict)
     blocks: deque[Block] = field(default_factory=deque)
     settings: dict[str, Any] | None = None
     complete: bool = True

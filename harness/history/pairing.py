@@ -10,7 +10,7 @@ import numpy.typing as npt
 from harness.compiled import compiled
 
 from .calls import NEVER, NO_FENCE, NONE, Calls, Codes, Ints, Marks
-from .clients import Event, take_over
+from .clients import Event, take_over, unlike
 from .entries import FAIL, INFO, INVOKE, OK, Block, Entries
 
 FAILED: Final = 2
@@ -85,7 +85,8 @@ class Pairing:
     def _what_is_wrong(self, block: Block, at: int) -> str:
         fs, process = self.entries.fs.names, block.process[at]
         f, row = fs[block.f[at]], self._opened[process]
-        who = f"process {self.entries.processes.names[process]}"
+        number = self.entries.processes.names[process]
+        who = f"process {self.entries.written.get(number, number)}"
         if block.kind[at] == INVOKE:
             return f"{who} invoked {f!r} while its {fs[self._rows.columns['f'][row]]!r} was open"
         return f"{who} completed {f!r} but never invoked it"
@@ -158,7 +159,7 @@ def _pair(
     to_ints: tuple[Ints, ...],
 ) -> tuple[int, int]:
     """One loop over a block; ``opened`` is the row of each process's open call. Returns the number of rows by now
-    and the entry that cannot be, or NONE."""
+    and the entry that cannot be, or NONE. An ``info`` of a process without an open call says nothing of calls."""
     process, f, key, value = codes
     kind, good = marks
     time, fence, lease = ints
@@ -183,6 +184,8 @@ def _pair(
             if len(to_fence):
                 to_fence[count], to_lease[count], to_good[count] = NO_FENCE, NEVER, NONE
             count += 1
+            continue
+        if row == NONE and kind[i] == INFO:
             continue
         if row == NONE or to_f[row] != f[i]:
             return count, i
@@ -227,17 +230,25 @@ class _Clients:
         self.events += sorted(found, key=lambda event: event[0])
 
     def _host(self, block: Block, row: int) -> str | None:
-        node: str | None = self.entries.nodes.names[block.node[row]] if block.node[row] != NONE else None
-        return node
+        if block.node[row] != NONE:
+            node: str = self.entries.nodes.names[block.node[row]]
+            return node
+        process = self.entries.processes.names[block.process[row]] if block.process[row] != NONE else NONE
+        return f"process {self.entries.written[process]}" if process in self.entries.written else None
 
     def found(self) -> tuple[list[str], Codes]:
         """The names of the clients, and the client of each process by its number in the list of names."""
-        owner, names = take_over(self.events)
-        client = np.array([owner.get(number, NONE) for number in [*self.entries.processes.names, NONE]], dtype=np.int32)
+        processes, written = self.entries.processes.names, self.entries.written
+        owner, hosts = take_over(self.events)
+        first: dict[int, int] = {}
+        for process, number in owner.items():
+            first.setdefault(number, process)
+        names = [(host, str(written.get(first[number], first[number]))) for number, host in enumerate(hosts)]
+        client = np.array([owner.get(number, NONE) for number in [*processes, NONE]], dtype=np.int32)
         numbers: dict[str, int] = {}
-        for process, name in self.entries.named.items():
+        for code, name in self.entries.named.items():
             if name not in numbers:
                 numbers[name] = len(names)
-                names.append(name)
-            client[process] = numbers[name]
-        return names, client
+                names.append((name, str(written.get(processes[code], processes[code]))))
+            client[code] = numbers[name]
+        return unlike(names), client

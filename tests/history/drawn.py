@@ -29,7 +29,7 @@ def drawn(seed: int, *, keys: int = 1, tidy: bool = True, entries: int = 60) -> 
         last[process] = max(now, last.get(process, 0))
         history.append(Op(len(history), last[process], 5, process, kind, f, key, value, None, node))
 
-    add(NEMESIS, "info", "start", None, {"clients": ["c0", "c1", "c2"], "ttl": 2.0}, None)
+    add(NEMESIS, "info", "start", None, {"clients": ["c0", "c1", "c2"], "workload": "locks", "ttl": 2.0}, None)
     for _ in range(entries):
         now += random.randrange(3) if tidy else random.randrange(-2, 4)
         if random.random() < 0.05:

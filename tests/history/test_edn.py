@@ -5,13 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 from math import inf, isnan
+from pickle import dumps, loads
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.history.edn import EdnError, Pair, Unfinished, fields, form, keyword, skip, written
+from harness.history.edn import EdnError, Pair, Unfinished, fields, form, keyword, passed, skip, written
+from harness.history.values import Items, Keyword
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -47,6 +49,15 @@ FORMS = {
     "+7": 7,
     "1N": 1,
     "123456789012345678901234567890N": 123456789012345678901234567890,
+    "0xff": 255,
+    "-0XfFN": -255,
+    "010": 8,
+    "-017": -15,
+    "0": 0,
+    "00": 0,
+    "2r101": 5,
+    "36RZz": 1295,
+    "010.5": 10.5,
     "1.5": 1.5,
     "-1.5e3": -1500.0,
     "1E-2": 0.01,
@@ -54,8 +65,8 @@ FORMS = {
     "1/3": Fraction(1, 3),
     "##Inf": inf,
     "##-Inf": -inf,
-    ":key": "key",
-    ":jepsen.name/space": "jepsen.name/space",
+    ":key": Keyword("key"),
+    ":jepsen.name/space": Keyword("jepsen.name/space"),
     "symbol": "symbol",
     "-": "-",
     "+a": "+a",
@@ -75,7 +86,9 @@ FORMS = {
     "(1 2,3)": (1, 2, 3),
     "[1[2]{:a 3}]": (1, (2,), {"a": 3}),
     "{:a 1, b 2 3 4 nil 5}": {"a": 1, "b": 2, "3": 4, "None": 5},
-    "#{1 [2] {:a 3}}": frozenset({1, (2,), frozenset({("a", 3)})}),
+    "#{1 [2] {:a 3}}": frozenset({1, (2,), Items({("a", 3)})}),
+    '#object[java.lang.Exception 0x1f2e "x"]': ("java.lang.Exception", 0x1F2E, "x"),
+    "#'user/foo": "#'user/foo",
     '#inst "2020-01-01"': "2020-01-01",
     "#jepsen.history.Op{:index 0}": {"index": 0},
     "#knossos.op.Op {:index 0}": {"index": 0},
@@ -93,13 +106,14 @@ FORMS = {
 def test_forms(text: str) -> None:
     value, end = form(f" ,{text} :next", 0)
     assert (value, type(value)) == (FORMS[text], type(FORMS[text]))
-    assert form(f" ,{text} :next", end)[0] == "next"
+    assert form(f" ,{text} :next", end)[0] == Keyword("next")
 
 
 def test_values_that_are_not_equal_to_themselves_or_are_tagged() -> None:
     assert isnan(form("##NaN", 0)[0])
     assert written(form("##NaN", 0)[0]) == "##NaN"
     assert isinstance(form("#jepsen.independent/tuple [1 2]", 0)[0], Pair)
+    assert form("#jepsen.independent.Tuple{:key 1, :value 2}", 0)[0] == Pair((1, 2))
     assert isinstance(form("#clojure.lang.MapEntry[1 2]", 0)[0], Pair)
     assert not isinstance(form("#other [1 2]", 0)[0], Pair)
 
@@ -109,6 +123,10 @@ WRONG = {
     "[1 }": (3, "expected a form, got '}'"),
     "{:a}": (0, "expected a value for each key"),
     "1x": (0, "expected a number, got '1x'"),
+    "08": (0, "expected a number, got '08'"),
+    "2r3": (0, "expected a number, got '2r3'"),
+    "99r1": (0, "expected a number, got '99r1'"),
+    "{:a 1 :a 2}": (0, "the key :a is there twice"),
     "1/0": (0, "expected a number, got '1/0'"),
     "##Nan": (0, "there is no number ##Nan"),
     r"\nonsense": (0, "there is no character"),
@@ -129,14 +147,51 @@ def test_what_is_not_edn(text: str) -> None:
 def test_fields_say_where_they_are() -> None:
     text = '#a.B{:x 1, ;c\n "y" [2 3] #_:no}'
     found, end = fields(text, 0)
-    assert {name: (value, text[a:b]) for name, (value, a, b) in found.items()} == {
+    assert {name: (found.value(name), found.written(name)) for name in found.places} == {
         "x": (1, "1"),
         "y": ((2, 3), "[2 3]"),
     }
+    assert (found.value("z"), found.written("z")) == (None, "nil")
     assert end == len(text)
     for wrong in ("[1]", "#{1}", "3"):
         with pytest.raises(EdnError, match="expected a map"):
             fields(wrong, 0)
+    with pytest.raises(EdnError, match="the key 'x' is there twice") as raised:
+        fields('{:x 1 "x" 2}', 0)
+    assert raised.value.at == 6
+
+
+ODD = """
+#'user/foo | 1x | 08 | 1/0 | @foo | @[1] | '(a b) | ^{:a 1} [1] | ^:a ^:b c | #:foo{:a 1, :b 2} | #"a.*\\"b" | ##Nan
+#<Foo bar: } "> | #<Foo #<Bar baz>> | \\nonsense | \\} | \\" | #a #b [1 #_2] | #{1 1} | {:a} | "\\q ]" | #_1 #_ #_ 2 3 x
+"""
+
+
+def test_what_nobody_looks_at_is_not_understood() -> None:
+    for odd in ODD.replace("\n", "|").strip("|").split("|"):
+        text = f"{{:a {odd.strip()} :b 2}}"
+        found, end = fields(text, 0)
+        assert (found.value("b"), [*found.places], end) == (2, ["a", "b"], len(text)), odd
+        assert passed(f"[{odd}] 1", 0) == len(odd) + 2
+        for cut in range(len(text)):
+            with pytest.raises(Unfinished):
+                fields(text[:cut], 0)
+    for wrong in ("[1 }", "[(1]", "]", "{:a [}"):
+        with pytest.raises(EdnError, match="expected a form, got"):
+            passed(wrong + " ", 0)
+
+
+def test_values_of_different_types_differ() -> None:
+    texts = (":a", '"a"', ":b", "#{}", "{}", "[]", "{:a 1}", '#{["a" 1]}', "#{{}}", "#{#{}}")
+    values = [form(text, 0)[0] for text in texts]
+    for number, value in enumerate(values):
+        assert [value == other for other in values] == [number == i for i in range(len(texts))]
+        assert [value != other for other in values] == [number != i for i in range(len(texts))]
+    assert (len({Keyword("a"), "a", Keyword("a")}), str(Keyword("a")), repr(Keyword("a"))) == (2, ":a", ":a")
+    assert loads(dumps(Keyword("a"))) == Keyword("a")
+    assert Items({("a", 1)}) == Items({("a", 1)})
+    assert len({Items(), frozenset(), Items()}) == 2
+    assert [written(form(text, 0)[0]) for text in (":a", "1/3", "1.5M")] == [":a", "1/3", "1.5M"]
 
 
 def test_skip_passes_what_counts_for_nothing() -> None:
