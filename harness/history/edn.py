@@ -47,7 +47,7 @@ _INTEGER: Final = re.compile(
 _MARK: Final = re.compile(r"#_|\^|['`@~]+(?=[\s,\"()\[\]{}])|#(?=[\"({\[])|#(?![#'<])[^\s,;\"()\[\]{}]+")
 """What is nothing without the form after it."""
 _LEXEME: Final = re.compile(
-    r"\\(?:u[0-9a-fA-F]{4}|[a-zA-Z]\w*|.)|#<[^<>]*(?:<[^<>]*>[^<>]*)*>|[^\s,;\"()\[\]{}]+", re.DOTALL
+    r"\\(?:u[0-9a-fA-F]{4}|[a-zA-Z]\w*|.)|#<[^<>]*(?:<[^<>]*>[^<>]*)*(?:>|\Z)|[^\s,;\"()\[\]{}]+", re.DOTALL
 )
 """What has no brackets: ``#<...>`` is what Clojure printed of other things once."""
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?=[.eEM])(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")

@@ -34,8 +34,6 @@ _PLANS: Final = 4096
 _DIGITS: Final = re.compile("([0-9]+)")
 _KINDS: Final[dict[str, int]] = {name: code for code, name in enumerate(TYPES)}
 EXPECTED: Final = "expected a map with :process, :type and :f"
-NOBODY: Final = "nemesis"
-"""The process that is no client."""
 CODES: Final = ("kind", "f", "key", "node", "value")
 
 
@@ -295,7 +293,7 @@ class _Reader:
         try:
             return self._numbers[place - 1][found.written(name)]
         except EdnError as error:
-            raise type(error)(error.at + found.at(name), str(error)) from error
+            raise EdnError(found.at(name) + error.at, str(error)) from error
 
     def _is_start(self, found: Fields) -> bool:
         """Whether it is the first ``start`` that we wrote: Jepsen's nemeses start as well."""
@@ -325,7 +323,7 @@ def _understood(found: Fields, at: int) -> _Entry:
     process, kind = found.value("process"), found.value("type")
     known = _KINDS.get(kind[:]) if isinstance(kind, str) else None
     time, index = _whole(found, "time"), _whole(found, "index")
-    if process is None or (isinstance(process, str) and bare(process) == NOBODY):
+    if process is None or (isinstance(process, str) and bare(process) == "nemesis"):
         return _Entry(client=False, time=time, index=index, kind=INFO if known is None else known)
     if _is_whole(process) and abs(process) >= 2**63:
         raise EdnError(found.at("process"), f"a process of more than 63 bits: {process}")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.history import History, HistoryError, Op, edn_history
 from harness.history.calls import NEVER, NO_FENCE, Calls, Wants
+from harness.history.clients import unlike
 from harness.history.edn import fields
 from harness.history.edn_history import listed
 from harness.history.edn_values import Keyed
@@ -73,7 +74,9 @@ SHAPES: dict[str, Callable[[str], str]] = {
     "words instead of keywords": lambda text: text.replace(":invoke", '"invoke"').replace(":f :read", ":f read"),
     "Windows": lambda text: text.replace("\n", "\r\n"),
     "no line end": str.strip,
-    "other fields": lambda text: text.replace(", :f", ', :link #inst "2020", :error [:a "{" \\}], :f'),
+    "other fields": lambda text: text.replace(
+        ", :f", ', :link #inst "2020", :exception [:a "{" \\}, #object[X 0x1f "x"] #\'user/x 1x], :f'
+    ),
 }
 
 
@@ -94,7 +97,7 @@ def test_order_is_that_of_the_indices(tmp_path: Path) -> None:
     lines = SHAPES["indices and times"](REGISTER).strip().split("\n")
     assert told(read(tmp_path, "\n".join(lines[::-1]))) == CALLS
     without = [line.replace(":index 4,", "") for line in lines]
-    with pytest.raises(HistoryError, match="line 2: process 2 completed 'cas' but never invoked it"):
+    with pytest.raises(HistoryError, match="line 5: process 1 completed 'read' but never invoked it"):
         read(tmp_path, "\n".join(without[::-1]))
 
 
@@ -124,6 +127,9 @@ def both(f: str, asked: str, got: str, process: int = 0) -> str:
 KEYED = both("read", "[1 nil]", "[1 5]") + both("write", '["k" 2]', '["k" 2]') + both("cas", "[1 [2 3]]", "[1 [2 3]]")
 
 
+DIED = entry(":f :read, :value nil", "info")
+
+
 @pytest.mark.parametrize(
     ("text", "keyed", "keys"),
     [
@@ -135,8 +141,25 @@ KEYED = both("read", "[1 nil]", "[1 5]") + both("write", '["k" 2]', '["k" 2]') +
         (both("cas", "[1 2]", "[1 2]"), "yes", ["1"]),
         (both("cas", "#jepsen.independent/tuple [1 2]", "[1 2]"), "auto", ["1"]),
         (both("acquire", "[:a nil]", "[:a nil]") + both("release", "[:a nil]", "nil"), "auto", ["", ""]),
-        (both("acquire", "[:a nil]", "[:a nil]") + both("release", "[:a nil]", "nil"), "yes", ["a", "a"]),
-        (entry(":f :read, :key :x, :value nil") + entry(":f :read, :key :x, :value [1 2]", "ok"), "auto", ["x"]),
+        (both("acquire", "[:a nil]", "[:a nil]") + both("release", "[:a nil]", "nil"), "yes", [":a", ":a"]),
+        (entry(":f :read, :key :x, :value nil") + entry(":f :read, :key :x, :value [1 2]", "ok"), "auto", [":x"]),
+        (both("write", "[1 5]", "[1 5]") + entry(":f :read, :value [2 nil]") + DIED, "auto", ["1", "2"]),
+        (both("write", "[1 5]", "[1 5]") + entry(":f :read, :value nil"), "auto", ["", ""]),
+        (both("write", "[1 5]", "[1 5]") + both("setup", "7", "nil"), "auto", ["1", ""]),
+        (both("write", "[1 5]", "[1 5]") + both("read", "[1 5]", "[1 5]"), "auto", ["1", "1"]),
+        (both("add", "[1 5]", "[1 5]") + both("sum", "[1 nil]", "[1 5]"), "auto", ["1", "1"]),
+        (both("add", "[1 5]", "[1 5]") + both("sum", "nil", "5"), "auto", ["", ""]),
+        (both("setup", "[1 2]", "[1 2]") + both("read", "nil", "5"), "auto", ["", ""]),
+        (both("acquire", "nil", "nil"), "auto", [""]),
+        (both("cas", "[1 nil]", "[1 nil]"), "auto", ["1"]),
+        (both("cas", "[1 [2 3]]", "[1 [2 3]]"), "auto", ["1"]),
+        (both("cas", "[1 [2 3 4]]", "[1 [2 3 4]]"), "auto", [""]),
+        (both("write", "[nil 5]", "[nil 5]") + both("write", '["nil" 5]', '["nil" 5]'), "auto", ["nil", '"nil"']),
+        (both("write", '["1" 5]', '["1" 5]') + both("write", "[1 5]", "[1 5]"), "auto", ['"1"', "1"]),
+        (both("write", '["x" 5]', '["x" 5]') + both("write", "[:x 5]", "[:x 5]"), "auto", ["x", ":x"]),
+        (both("write", '[":x" 5]', '[":x" 5]') + both("write", '["" 5]', '["" 5]'), "auto", ['":x"', '""']),
+        (both("write", "[[1 2] 5]", "[[1 2] 5]") + both("write", '["1x" 5]', '["1x" 5]'), "auto", ["[1 2]", "1x"]),
+        (entry(':f :read, :key "1"') + entry(":f :read, :key 1", process=1), "auto", ['"1"', "1"]),
     ],
 )
 def test_keys(tmp_path: Path, text: str, keyed: Keyed, keys: list[str]) -> None:
@@ -172,21 +195,93 @@ def test_grants(tmp_path: Path) -> None:
             read(tmp_path, text, "grants")
 
 
-def test_clients(tmp_path: Path) -> None:
-    """Those that values name; those of hosts, which go on under a new process; and processes on their own."""
+def clients(folder: Path, text: str, wants: Wants = "grants") -> list[str]:
+    """Those of the calls."""
+    return [call["client"][1] for call in plain(read(folder, text, wants))]
+
+
+OURS = '{:process :nemesis, :type :info, :f :start, :value {:clients ["n1"], :workload "locks"}}\n'
+
+
+def test_clients_that_values_name(tmp_path: Path) -> None:
     named = both("acquire", "nil", '{:client "a"}', 0) + both("release", "nil", '{:client "b"}', 1)
-    calls = read(tmp_path, named + both("release", '{:client "a"}', "nil", 2) + both("release", "nil", "nil", 3))
-    assert [call["client"][1] for call in plain(calls)] == ["a", "b", "a", "process 3"]
-    assert calls.client.tolist() == [1, 2, 1, 0]
+    text = named + both("release", '{:client "a"}', "nil", 2) + both("release", "nil", "nil", 3)
+    assert clients(tmp_path, text) == ["a", "b", "a", "process 3"]
+    assert read(tmp_path, text, "nothing").client.tolist() == [1, 2, 1, 0]
+    assert clients(tmp_path, text, "values") == [f"process {process}" for process in range(4)]
     with pytest.raises(HistoryError, match="line 4: process 0 is client 'b' here, and 'a' before"):
-        read(tmp_path, both("x", "nil", "{:client a}") + both("x", "nil", "{:client b}"))
+        read(tmp_path, both("x", "nil", "{:client a}") + both("x", "nil", "{:client b}"), "nothing")
+    alike = both("x", "nil", '{:client "n1"}', 4) + entry(':f :x, :node "n1"')
+    assert clients(tmp_path, OURS + alike) == ["n1 (process 4)", "n1"]
+
+
+def test_clients_of_hosts(tmp_path: Path) -> None:
+    """In histories of ours they go on under a new process, and two of one host are told from each other; others' are
+    wherever they like."""
     hosts = "".join(
         entry(f':f :acquire, :node "n{node}"', kind, process)
         for node, process in ((1, 0), (2, 1), (1, 2))
         for kind in ("invoke", "info")
     )
-    calls = read(tmp_path, hosts)
-    assert [call["client"] for call in plain(calls)] == [(0, "n1"), (1, "n2"), (0, "n1")]
+    assert clients(tmp_path, OURS + hosts) == ["n1", "n2", "n1"]
+    assert clients(tmp_path, hosts) == ["process 0", "process 1", "process 2"]
+    assert clients(tmp_path, OURS.replace(":workload", ":work") + hosts) == ["process 0", "process 1", "process 2"]
+    two = "".join(entry(':f :acquire, :node "n1"', process=process) for process in (0, 5, 7))
+    calls = read(tmp_path, OURS + two)
+    assert calls.clients == ["n1", "n1 (process 5)", "n1 (process 7)"]
+    assert calls.client.tolist() == [0, 1, 2]
+    assert unlike([("a", "1"), ("a (process 2)", "3"), ("a", "2")]) == [
+        "a",
+        "a (process 2)",
+        "a (process 2) (process 2)",
+    ]
+
+
+def test_processes_that_are_no_numbers(tmp_path: Path) -> None:
+    """They are clients like others, but for the nemesis."""
+    names = ('"a"', ":a", "a", '"n1"', "7", "-1", "1.5", "[2]", "010", "1099511627776")
+    text = "".join(both("write", "1", "1").replace(":process 0", f":process {name}") for name in names)
+    calls = read(tmp_path, text + text)
+    shown = [f"process {name}" for name in names]
+    shown[8] = "process 8"
+    assert calls.clients == shown
+    assert calls.client.tolist() == [*range(len(names))] * 2
+    first = 2**40
+    numbers = [first, first + 1, first + 2, first + 3, 7, first + 4, first + 5, first + 6, 8, first + 7]
+    assert calls.process.tolist() == numbers * 2
+    nobody = "".join(f"{{:process {name}, :type :info, :f [1], :value ^x 1x}}\n" for name in (":nemesis", "nil"))
+    assert (len(read(tmp_path, nobody)), read(tmp_path, nobody).entries) == (0, 2)
+    with pytest.raises(HistoryError, match=r"line 1: process :a completed 'x' but never invoked it"):
+        read(tmp_path, "{:process :a, :type :ok, :f :x}")
+
+
+def test_answers_say_what_was_written(tmp_path: Path) -> None:
+    """As in Knossos, if they say anything; not those of reads or of others."""
+    text = both("write", "nil", "5") + both("write", "4", "nil") + both("cas", "nil", "[1 2]") + both("add", "1", "2")
+    calls = read(tmp_path, text)
+    assert [calls.argument_of(row) for row in range(4)] == [5, 4, (1, 2), 1]
+    assert [calls.result_of(row) for row in range(4)] == [5, None, (1, 2), 2]
+    keyed = both("write", "[1 nil]", "[1 5]") + both("cas", "[1 [0 0]]", "[1 [5 6]]") + both("read", "[1 0]", "[1 6]")
+    assert told(read(tmp_path, keyed)) == [("write", 5, 5, True), ("cas", (5, 6), (5, 6), True), ("read", 0, 6, True)]
+    assert len(read(tmp_path, text, "grants")) == 4
+
+
+def test_numbers_as_clojure_reads_them(tmp_path: Path) -> None:
+    text = "".join(entry(f":f :x, :time {time}, :value {value}", process=time) for time, value in ((7, "010"), (9, 8)))
+    calls = read(tmp_path, text.replace(":time 9", ":time 011").replace(":time 7", ":time 0x7"))
+    assert (calls.began.tolist(), calls.values) == ([7, 9], [8, 8])
+    with pytest.raises(HistoryError, match=r"line 2: expected whole numbers .* as :time and :index"):
+        read(tmp_path, text.replace(":time 9", ":time 09"))
+    assert [call["process"] for call in plain(read(tmp_path, text.replace("process 9", "process 011")))] == [7, 9]
+
+
+def test_what_is_passed_over(tmp_path: Path) -> None:
+    """A mark of the byte order, and what clients without a call have to say."""
+    other = entry(":f :log, :value :x", "info") + GOOD.replace("process 0", "process 1")
+    calls = read(tmp_path, "\ufeff" + GOOD + other)
+    assert (len(calls), calls.entries) == (2, 5)
+    with pytest.raises(HistoryError, match="line 3"):
+        read(tmp_path, GOOD + "\ufeff" + GOOD)
 
 
 def test_a_process_may_go_on_after_an_unknown_outcome(tmp_path: Path) -> None:
@@ -213,8 +308,13 @@ WRONG = {
     '{:process 0, :type :ok, :f "x}': "line 3: what begins here does not end",
     entry(":f :read") + entry(":f :cas"): "line 4: process 0 invoked 'cas' while its 'read' was open",
     entry(":f :cas", "ok"): "line 3: process 0 completed 'cas' but never invoked it",
-    entry(":f :x, :value " + "[" * 5000): "line 3, column 1: values are nested too deeply",
+    entry(":f :x, :value " + "[" * 5000 + "]" * 5000): "line 3, column 1: values are nested too deeply",
     "]": "line 3, column 1: expected a map",
+    "{:process 0, :type :ok, :f :x, :type :ok}": "line 3, column 32: the key :type is there twice",
+    "{:process 0, :type :ok, :f :x, :value {:a 1\n :a 2}}": "line 3, column 39: the key :a is there twice",
+    "{:process 0, :type :ok, :f :x, :value ^:a x}": "line 3, column 42: expected one form",
+    "[{:process 0, :type :info, :f :x}] 1": "line 3, column 36: expected nothing after the bracket around all",
+    "[]": "line 4, column 1: expected nothing after the bracket around all entries, got '{:process 0",
 }
 
 
@@ -278,10 +378,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def as_others_have_it(history: History) -> History:
     """With the values of reads and writes alone, as they are written."""
-    values = []
+    values: list[Any] = []
+    asked: dict[int, Any] = {}
     for op in history:
         alone = op.f in ("read", "write") and isinstance(op.value, dict)
-        values.append(op.value.get("value") if alone else op.value)
+        value = op.value.get("value") if alone else op.value
+        if op.f == "write":
+            value = asked[op.process] if op.type == "ok" else value
+            asked[op.process] = value
+        values.append(value)
     history.value = values
     return history
 
@@ -320,7 +425,8 @@ def round_trip(folder: Path, seed: int, keys: int, block: int) -> None:
 def test_how_it_is_written() -> None:
     lines = list(edn_lines(drawn(3, entries=3), keyed=False))
     assert lines[0] == (
-        '{:index 0, :time 0, :process :nemesis, :type :info, :f :start, :value {:clients ["c0" "c1" "c2"], :ttl 2.0}}'
+        '{:index 0, :time 0, :process :nemesis, :type :info, :f :start, :value {:clients ["c0" "c1" "c2"], '
+        ':workload "locks", :ttl 2.0}}'
     )
     ops = [
         Op(7, 12, 5, 3, "ok", "acquire", "k0", {"fence": 4, "valid": None}, None, "c0"),
@@ -332,6 +438,10 @@ def test_how_it_is_written() -> None:
         '{:index 8, :time 13, :process 3, :type :invoke, :f :write, :value ["k0" [1 "a"]]}',
         '{:index 9, :time 14, :process 3, :type :info, :f :write, :value ["k0" nil], :error "it said \\"no\\""}',
     ]
+    written = [*ops[1:2], Op(9, 14, 5, 3, "ok", "write", "k0", {"arrival": 4})]
+    assert list(edn_lines(written, keyed=True))[1].endswith(':f :write, :value ["k0" [1 "a"]]}')
+    swapped = [Op(8, 13, 5, 3, "invoke", "cas", None, [1, 2]), Op(9, 14, 5, 3, "ok", "cas", None, True)]
+    assert list(edn_lines(swapped, keyed=False))[1].endswith(":f :cas, :value [1 2]}")
     assert next(edn_lines(ops[2:], keyed=False)) == (
         '{:index 9, :time 14, :process 3, :type :info, :f :write, :value nil, :key "k0", :error "it said \\"no\\""}'
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from checkers.view import View
 from harness.history import History, HistoryError, Op
 from harness.history.calls import NEVER, NO_FENCE, Wants
-from harness.history.clients import take_over
+from harness.history.clients import take_over, unlike
 from harness.history.files import calls_of, read_calls
 from harness.history.jsonl import frozen_lists
 from tests.history.drawn import assert_same, drawn, plain
@@ -28,6 +28,10 @@ def oracle(history: History) -> list[dict[str, Any]]:
     """What the calls are by the slow ways there have been: :meth:`History.calls` and :class:`View`."""
     history = history.in_order()
     view = View(history)
+    first: dict[int, int] = {}
+    for client, process in zip(view.client.tolist(), history.process, strict=True):
+        first.setdefault(client, process)
+    names = unlike((name, str(first[client])) for client, name in enumerate(view.names))
     rows = []
     for call in history.calls():
         known, done = call.outcome == "ok", call.done
@@ -38,7 +42,7 @@ def oracle(history: History) -> list[dict[str, Any]]:
             {
                 "f": call.invoke.f,
                 "key": call.invoke.key,
-                "client": (client, view.names[client]),
+                "client": (client, names[client]),
                 "process": call.invoke.process,
                 "known": known,
                 "invoked": call.invoke.index,
