@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from harness.history import SECOND
 from harness.history.calls import NEVER, Wants
+from harness.history.values import Items, bare
 
 ACQUIRE: Final = frozenset({"acquire", "lock"})
 RELEASE: Final = frozenset({"release", "unlock"})
@@ -261,9 +262,10 @@ def shared(operation: Operation) -> bool:
     mode = operation.argument
     if isinstance(mode, Mapping):
         mode = mode.get("mode")
-    if mode is None or mode in WRITE_MODES:
+    name = bare(mode)
+    if mode is None or name in WRITE_MODES:
         return False
-    if mode in READ_MODES:
+    if name in READ_MODES:
         return True
     raise ValueError(f"a lock is acquired for reading or for writing, not for {mode!r}")
 
@@ -504,13 +506,15 @@ _PLAIN: Final = frozenset({int, str, type(None), bool, float})
 
 
 def frozen(value: Any) -> Hashable:
-    """``value`` as something that can be a state: lists become tuples, mappings their items."""
+    """``value`` as something that can be a state: lists become tuples, mappings :class:`Items`."""
     if type(value) in _PLAIN:
         return value  # type: ignore[no-any-return]
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in value)
     if isinstance(value, Mapping):
-        return frozenset((frozen(key), frozen(item)) for key, item in value.items())
+        return Items((frozen(key), frozen(item)) for key, item in value.items())
+    if isinstance(value, Items):
+        return Items((frozen(key), frozen(item)) for key, item in value)
     if isinstance(value, set | frozenset):
         return frozenset(frozen(item) for item in value)
     hash(value)
@@ -525,8 +529,9 @@ def worded(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return f"[{' '.join(map(worded, value))}]"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(sorted(f'{worded(key)} {worded(item)}' for key, item in value.items()))}}}"
+    if isinstance(value, Mapping | Items):
+        items = value.items() if isinstance(value, Mapping) else value
+        return f"{{{', '.join(sorted(f'{worded(key)} {worded(item)}' for key, item in items))}}}"
     if isinstance(value, set | frozenset):
         return f"#{{{' '.join(sorted(map(worded, value)))}}}"
     return str(value)
