@@ -90,7 +90,7 @@ def check(
         calls = calls.pick(calls.key == calls.keys.index(key))
     middle = time.perf_counter()
     if progress:
-        progress(1.0, "checking")
+        progress(1.0, "checking (the first time on a machine takes some seconds more)")
     try:
         checked = linearizable(calls, found, name=name, budget=budget, workers=workers)
     except ModelError as error:
@@ -118,8 +118,12 @@ def _judged(verdict: Verdict, given: History | Path | str) -> Verdict:
 
 
 def _file(given: Path | str) -> Path:
+    """The history in a folder: of a run of ours, or of one of Jepsen's."""
     path = Path(given)
-    return path / HISTORY if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    theirs = path / "history.edn"
+    return theirs if theirs.exists() and not (path / HISTORY).exists() else path / HISTORY
 
 
 def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: Progress | None) -> tuple[str, Calls]:

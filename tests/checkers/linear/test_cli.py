@@ -166,3 +166,11 @@ def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert typed("check", tmp_path / "out.edn", "--model", "lease-mutex") == 0
     assert typed("export", folder, tmp_path / "out.txt") == 2
     capsys.readouterr()
+
+
+def test_a_folder_of_jepsens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "history.edn").write_text(BAD)
+    assert typed("check", tmp_path, "--model", "mutex") == 1
+    (tmp_path / "empty").mkdir()
+    assert typed("check", tmp_path / "empty", "--model", "mutex") == 2
+    assert "history.jsonl" in capsys.readouterr().err
