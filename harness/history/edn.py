@@ -185,7 +185,7 @@ def _end(text: str, at: int, open_: list[str]) -> int:
             raise Unfinished(at, "expected the end of the string, but the text ends")
         return found.end()
     found = _LEXEME.match(text, at)
-    if found is None or text[at:] == "\\":
+    if found is None or (text[at] == "\\" and at + 1 == len(text)):
         raise _wrong(text, at, at + (found is not None), f"expected a form, got {text[at]!r}")
     return found.end()
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import inf, isnan
 from pickle import dumps, loads
+from time import process_time
 from typing import Any
 
 import pytest
@@ -179,6 +180,15 @@ def test_what_nobody_looks_at_is_not_understood() -> None:
     for wrong in ("[1 }", "[(1]", "]", "{:a [}"):
         with pytest.raises(EdnError, match="expected a form, got"):
             passed(wrong + " ", 0)
+
+
+def test_what_follows_costs_nothing() -> None:
+    """A copy of the rest for each token would be 60 GB."""
+    text = "[" + "x " * 2000 + "]" + " " * 30_000_000
+    begin = process_time()
+    assert passed(text, 0) == 4002
+    assert form(text, 0)[1] == 4002
+    assert process_time() - begin < 1
 
 
 def test_values_of_different_types_differ() -> None:
