@@ -50,7 +50,7 @@ def sources(root: Path = ROOT) -> dict[str, bytes]:
     """Path in the wheel → content of every file of the project's packages, sorted; read once, so that what is hashed
     is what is packed."""
     files = (path.relative_to(root) for name in PACKAGES for path in (root / name).rglob("*") if path.is_file())
-    kept = (path for path in files if path.suffix != ".pyc" and not any(part.startswith(".") for part in path.parts))
+    kept = (path for path in files if not any(part == "__pycache__" or part.startswith(".") for part in path.parts))
     return {path.as_posix(): (root / path).read_bytes() for path in sorted(kept)}
 
 

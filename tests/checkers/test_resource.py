@@ -104,6 +104,7 @@ def test_three_clients_exhaustively() -> None:
             judge(order, outcomes)
 
 
+@pytest.mark.slow
 def test_two_rounds_exhaustively() -> None:
     for order in orders((4, 4)):
         for outcomes in product(("ok", "applied", "unapplied"), repeat=4):

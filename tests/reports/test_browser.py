@@ -72,7 +72,9 @@ def reddish(page: Page) -> int:
     return int(page.evaluate(f"() => {{ {PIXELS} let n = 0; for (let i = 0; i < d.length; i += 4) {red}; return n; }}"))
 
 
-@pytest.mark.parametrize("kind", ["violation", "valid", "unknown", "interrupted", "large"])
+@pytest.mark.parametrize(
+    "kind", ["violation", "valid", "unknown", "interrupted", pytest.param("large", marks=pytest.mark.slow)]
+)
 def test_every_report_opens_without_a_request_or_a_complaint(opened: Open, kind: str) -> None:
     page = opened(kind)
     assert page.locator("h1").is_visible()
@@ -206,6 +208,7 @@ def test_what_the_canvas_shows_is_there_as_text(opened: Open) -> None:
     assert all(f"c{i}" in text for i in range(5))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_operations_are_quick(opened: Open, reported: Reported) -> None:
     """Prints, and does not judge: the numbers belong in the report of whoever runs it."""
     page = opened("large")

@@ -379,7 +379,7 @@ def history_of(folder: Path, entries: int = 500) -> Path:
     raise AssertionError("the run did not start")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_run_leaves_history_results_and_report(number: signal.Signals, tmp_path: Path) -> None:
     process = begin_a_long_run(tmp_path / "s")
     path = history_of(tmp_path / "s")

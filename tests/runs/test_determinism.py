@@ -28,12 +28,12 @@ print(result.folder / "history.jsonl")
 CASES = [
     ("redlock", "clock-skew", "redis-independent"),
     ("redis-wait", "failover", "redis-sentinel"),
-    ("mysql-ttl", "failover", "mysql-replicated"),
-    ("memcached-token", "eviction", "memcached"),
     ("zookeeper-sequential", "leader-loss", "zookeeper"),
-    ("etcd-mutex", "leader-loss", "etcd"),
 ]
 MORE = [
+    ("mysql-ttl", "failover", "mysql-replicated"),
+    ("memcached-token", "eviction", "memcached"),
+    ("etcd-mutex", "leader-loss", "etcd"),
     ("redis_lock:Lock", "kill", "redis-single"),
     ("redis.lock:Lock", "client-crash", "redis-single"),
     ("redis-reentrant", "connection-reset", "redis-single"),

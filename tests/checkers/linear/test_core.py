@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from checkers.linearizability.core import Core, core
+from checkers.linearizability.core import FEW, Core, core
 from checkers.linearizability.problem import LOOSE, MUST, Problem, problem, until
 from checkers.linearizability.search import Budget, Searcher
 from checkers.models import CasRegister, Model, Mutex, OwnerMutex, Semaphore
@@ -39,7 +39,9 @@ def found_in(history: Calls, model: Model) -> tuple[Problem, Core] | None:
     answer = searcher.search(whole, BUDGET)
     if answer.valid:
         return None
-    return until(whole, answer.stuck), core(whole, answer, searcher, BUDGET)
+    smallest = core(whole, answer, searcher, BUDGET)
+    assert smallest is not None
+    return until(whole, answer.stuck), smallest
 
 
 def proved(part: Problem, found: Core, model: Model) -> None:
@@ -103,5 +105,10 @@ def test_out_of_time_it_says_that_it_may_not_be_the_smallest() -> None:
     whole = problem(without_grants(calls(history)), CasRegister(), 0)
     searcher = Searcher(CasRegister(), whole.operations)
     found = core(whole, searcher.search(whole, BUDGET), searcher, Budget(0.0))
+    assert found is not None
     assert not found.smallest
     assert set(found.calls) == set(range(11))
+    many: list[Entry] = [(0, kind, "write", value) for value in range(FEW) for kind in ("invoke", "ok")]
+    whole = problem(without_grants(calls([*many, *history[-2:]])), CasRegister(), 0)
+    searcher = Searcher(CasRegister(), whole.operations)
+    assert core(whole, searcher.search(whole, BUDGET), searcher, Budget(0.0)) is None
