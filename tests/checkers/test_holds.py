@@ -117,7 +117,7 @@ def _answer(draw: st.DrawFn, f: str) -> Any:
     return {{"check": "valid", "extend": "extended", "release": "done"}[f]: draw(st.booleans())}
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(histories())
 def test_random_histories(history: History) -> None:
     agree(history)

@@ -85,6 +85,7 @@ def found(verdict: Verdict, at: int) -> Violation | None:
     return next((v for v in verdict.evidence if v.from_ns <= at <= v.until_ns), None)
 
 
+@pytest.mark.slow
 def test_the_documented_shape_occurs() -> None:
     """Else the test above would prove nothing."""
     shapes = 0

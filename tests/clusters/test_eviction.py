@@ -132,6 +132,7 @@ def test_a_lock_of_one_key_is_broken_in_most_seeds() -> None:
     assert all(flooded_run("redis-token", seed).verdicts["faults"].valid for seed in SEEDS)
 
 
+@pytest.mark.slow
 def test_one_flooded_server_does_not_break_a_majority() -> None:
     assert [seed for seed in SEEDS if flooded_run("redlock", seed, 15.0).valid is not True] == []
 

@@ -59,7 +59,9 @@ def test_what_may_be_late_is_looked_at_for_as_much_longer() -> None:
     assert complete(msgspec.structs.replace(plan, lock="redis-token")).settle == 0.0
 
 
-@pytest.mark.parametrize("lock", ["redis.lock:Lock", "redis_lock:Lock", "pottery:Redlock"])
+@pytest.mark.parametrize(
+    "lock", ["redis.lock:Lock", "redis_lock:Lock", pytest.param("pottery:Redlock", marks=pytest.mark.slow)]
+)
 def test_locks_that_other_people_wrote_run_unmodified(lock: str) -> None:
     valid = attempt(lock)
     assert valid.valid is True, explained(valid)

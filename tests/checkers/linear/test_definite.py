@@ -89,9 +89,9 @@ def held(every: Iterable[Calls], model: Model, asked: Model | None = None) -> tu
 def test_small_histories(kind: str) -> None:
     """Some of all histories of two clients with two calls each; ``test_all_small_histories`` has the others."""
     model, doings = KINDS[kind]
-    step = 48 if len(doings) == 2 else 197
-    count, wrong, undecided = held(islice(histories((2, 2), doings), 0, step * 120, step), model)
-    assert count == 120
+    step = 97 if len(doings) == 2 else 397
+    count, wrong, undecided = held(islice(histories((2, 2), doings), 0, step * 60, step), model)
+    assert count == 60
     assert 0 < wrong < count
     assert undecided <= count // 2
 
