@@ -18,7 +18,7 @@ from harness.history import History
 from tests.checkers.lockserver import World
 
 SECOND = 1_000_000_000
-SEEDS = range(60)
+SEEDS = range(25)
 CORRECT: dict[str, dict[str, Any]] = {
     "calm": {},
     "pauses": {"pauses": 0.3},
