@@ -183,10 +183,11 @@ def _class(name: str) -> type[Model]:
         raise UsageError(f"{name}: the module {module} has no {attribute!r}") from error
     except Exception as error:
         raise UsageError(f"{name}: importing {module} failed: {type(error).__name__}: {error}") from error
-    if not (inspect.isclass(found) and issubclass(found, Model)):
-        missing = [part for part in ("initial", "step", "fs") if not hasattr(found, part)]
-        if not inspect.isclass(found) or missing:
-            what = f"it has no {missing[0]!r}" if inspect.isclass(found) else "it is no class"
-            raise UsageError(f"{name} is not a model: {what}; derive it from checkers.models.Model")
-        return type(found.__name__, (found, Model), {})
-    return found
+    if not inspect.isclass(found):
+        raise UsageError(f"{name} is not a model: it is no class")
+    missing = [part for part in ("initial", "step") if getattr(found, part, None) in (None, vars(Model)[part])]
+    if not isinstance(getattr(found, "fs", None), set | frozenset):
+        missing.append("fs")
+    if missing:
+        raise UsageError(f"{name} is not a model: it has no {missing[0]!r}; docs/checking.md has an example")
+    return found if issubclass(found, Model) else type(found.__name__, (found, Model), {})

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -61,13 +61,12 @@ class Disagreement(AssertionError):
 @dataclass(frozen=True, slots=True)
 class Checked:
     """``pictures`` are of the keys that were explained. ``quick`` says whether an algorithm for this very model
-    answered, ``searched`` on how many keys a search was needed; ``seconds`` is all the time it took."""
+    answered, ``searched`` on how many keys a search was needed."""
 
     verdict: Verdict
     pictures: tuple[Picture, ...]
     quick: bool
     searched: int
-    seconds: float
 
 
 def check(
@@ -85,7 +84,6 @@ def check(
     (0: as many as there are processors). Without ``quick`` every key is searched. Raises :class:`ModelError` where the
     history has calls of which the model would have to know what they do, or values that it cannot read.
     """
-    begin = time.monotonic()
     budget = budget or Budget()
     name = name or type(model).__name__
     counts = np.bincount(calls.f, minlength=len(calls.fs))
@@ -106,8 +104,7 @@ def check(
     except (Exception, SystemExit) as error:  # the model's, which may be anybody's
         what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ModelError(f"the model {name} cannot read this history: {what}") from error
-    seconds = time.monotonic() - begin
-    return Checked(verdict, pictures, algorithm is not None, len(outcome.undecided), seconds)
+    return Checked(verdict, pictures, algorithm is not None, len(outcome.undecided))
 
 
 def _quick(model: Model) -> Callable[[Calls], Outcome] | None:
@@ -132,15 +129,16 @@ class _Check:
         self.tried = 0
 
     def conclude(self, outcome: Outcome) -> tuple[Verdict, tuple[Picture, ...]]:
-        findings = [self._confirmed(failure) for failure in outcome.failures[:EXPLAINED]]
+        findings = [self._explaining(self._confirmed, failure) for failure in outcome.failures[:EXPLAINED]]
         unknown: list[str] = []
         wrong = max(0, len(outcome.failures) - EXPLAINED)
         for key, part, answer in self._searched(outcome.undecided):
+            self.tried += answer.tried
             if answer.valid is None:
                 unknown.append(f"{self.calls.keys[key] or 'the history'}: {answer.why}")
             elif part is not None and len(findings) < CAP:
-                findings.append(self._explained(key, part, answer))
-            else:
+                findings.append(self._explaining(self._explained, key, part, answer))
+            elif not answer.valid:
                 wrong += 1
         count = len(findings) + wrong
         violations = [violation(self.calls, self.model, finding) for finding in findings]
@@ -188,39 +186,39 @@ class _Check:
         calls = np.searchsorted(whole.rows, finding.problem.rows[list(finding.core.calls)])
         return Finding(failure.key, whole, answer, replace(finding.core, calls=tuple(calls.tolist())))
 
-    def _searched(self, keys: Sequence[int]) -> Iterator[tuple[int, Problem | None, Answer]]:
-        """What is wrong or unknown of the keys; those that are right need not be kept."""
+    def _searched(self, keys: Sequence[int]) -> Sequence[tuple[int, Problem | None, Answer]]:
+        """The answer for each key; of those that are right nothing but that is kept."""
         workers = max(1, min(self.workers, len(keys)))
         memory = self.budget.memory // workers
         rows = rows_by_key(self.calls, self.model) if keys else []
 
         def one(key: int) -> tuple[int, Problem | None, Answer]:
             left = self.deadline - time.monotonic()
-            if left <= 0 and key != keys[0]:
+            if left <= 0:
                 return key, None, Answer(None, why=f"the time for the search, {self.budget.seconds:g} s, was over")
             part = problem(self.calls, self.model, key, rows[key])
             limits = Budget(max(0.0, left), memory, self.stop)
             answer = Searcher(self.model, part.operations).search(part, limits)
-            self.tried += answer.tried
-            return (key, None, Answer(True)) if answer.valid else (key, part, answer)
+            return (key, None, Answer(True, tried=answer.tried)) if answer.valid else (key, part, answer)
 
         if workers == 1:
-            found = list(map(one, keys))
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                try:
-                    found = list(pool.map(one, keys))
-                except BaseException:
-                    self.stop.set()  # the pool waits for what is being searched
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-        return (one for one in found if not one[2].valid)
+            return list(map(one, keys))
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                return list(pool.map(one, keys))
+            except BaseException:
+                self.stop.set()  # the pool waits for what is being searched
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def _explained(self, key: int, part: Problem, answer: Answer) -> Finding:
+        return Finding(key, part, answer, core(part, answer, Searcher(self.model, part.operations), self._rest()))
+
+    def _explaining(self, explain: Callable[..., Finding], *about: Any) -> Finding:
         begin = time.monotonic()
-        found = core(part, answer, Searcher(self.model, part.operations), self._rest())
+        found = explain(*about)
         self.explaining -= time.monotonic() - begin
-        return Finding(key, part, answer, found)
+        return found
 
     def _rest(self) -> Budget:
         """For explaining: what is left of its time."""
