@@ -65,7 +65,7 @@ from checkers.models import (
     shared,
 )
 from harness.compiled import compiled
-from harness.history.calls import NEVER, NO_FENCE, NONE, Calls, Ints, Marks
+from harness.history.calls import NEVER, NO_FENCE, NONE, Calls, Codes, Ints, Marks
 
 SHOWN: Final = 20
 """Failures of which all calls are given; of others only the last."""
@@ -74,11 +74,12 @@ IGNORED, EXCLUSIVE, SHARED, FREE, FREE_SHARED, FREE_EXCLUSIVE, HELD, LONGER, LOS
 """What a call does: acquires (for itself or shared), releases (whatever, or only what is held so), says that the lock
 is held (and for longer), or says that it is lost."""
 
-START, END, FIRST, LAST, MODE, SLOT, TOKEN, TOKEN_ROW, PROMISE, UNTIL, SEEN, SEEN_ROW, SINCE = range(13)
+START, END, FIRST, LAST, MODE, SLOT, TOKEN, TOKEN_ROW = range(8)
 """Of a hold: its definite hold (positions), the calls that began and ended it, whether it is shared, whose it is, its
-token and the call that had it, when the promise ends that came with it and the longest since (ns), the invocation of
+token and the call that had it."""
+PROMISE, UNTIL, SEEN, SEEN_ROW, SINCE = range(8, 13)
+"""Where there are leases, also: when the promise ends that came with it and the longest since (ns), the invocation of
 the last answer that it is held and its call, and when its acquire ended (ns)."""
-COLUMNS: Final = 13
 DEPTH, NOW, TENTATIVE, ACQUIRES, RELEASES, LAPSED, RETURNED = range(7)
 """Of a client on a key: how often it holds it, its latest hold, the unknown release that seems to have ended that, the
 unknown acquires and the spare unknown releases so far, whether it has lost it and not released it yet, and the position
@@ -100,7 +101,7 @@ def check(calls: Calls, model: Model) -> Outcome:
     slot, slots = _slots(calls, width)
     nothing: Ints = np.zeros(1, dtype=np.int64)
     columns = _Columns(
-        calls.key.astype(np.int64),
+        calls.key,
         slot,
         _actions(calls, model),
         calls.known,
@@ -117,7 +118,7 @@ def check(calls: Calls, model: Model) -> Outcome:
     who[:, NOW] = who[:, TENTATIVE] = who[:, RETURNED] = NONE
     holds = _walk(*columns.all(), rule, who, keys)
     if len(holds):
-        at: Ints = np.full(int(holds[:, START].max()) + 1, NONE, dtype=np.int64)
+        at: Codes = np.full(int(holds[:, START].max()) + 1, NONE, dtype=np.int32)
         at[holds[:, START]] = np.arange(len(holds))
         _sweep(at, holds, columns.returned, columns.key, rule, who, keys)
     return _outcome(calls, columns, holds, keys)
@@ -127,8 +128,8 @@ def check(calls: Calls, model: Model) -> Outcome:
 class _Columns:
     """Of each call: key, client and key as one number, what it does, and its columns."""
 
-    key: Ints
-    slot: Ints
+    key: Codes
+    slot: Codes
     action: Marks
     known: Marks
     invoked: Ints
@@ -137,21 +138,22 @@ class _Columns:
     fence: Ints
     lease: Ints
 
-    def all(self) -> tuple[Ints, Ints, Marks, Marks, Ints, Ints, Ints, Ints, Ints]:
+    def all(self) -> tuple[Codes, Codes, Marks, Marks, Ints, Ints, Ints, Ints, Ints]:
         return (
             self.key, self.slot, self.action, self.known, self.invoked, self.returned, self.ended, self.fence,
             self.lease,
         )  # fmt: skip
 
 
-def _slots(calls: Calls, width: int) -> tuple[Ints, int]:
+def _slots(calls: Calls, width: int) -> tuple[Codes, int]:
     """Client and key as one number, and how many there are."""
-    slot = calls.key.astype(np.int64) * width + calls.client
     count = len(calls.keys) * width
-    if count <= len(slot) // 4 + 1000:
-        return slot, count
-    found, slot = np.unique(slot, return_inverse=True)
-    return slot.reshape(-1).astype(np.int64), len(found)
+    if len(calls.keys) == 1:
+        return calls.client, count
+    if count <= len(calls) // 4 + 1000:
+        return calls.key * np.int32(width) + calls.client, count
+    found, slot = np.unique(calls.key.astype(np.int64) * width + calls.client, return_inverse=True)
+    return slot.reshape(-1).astype(np.int32), len(found)
 
 
 def _actions(calls: Calls, model: Model) -> Marks:
@@ -191,8 +193,8 @@ def _wrong(keys: Ints, key: int, position: int, row: int, hold: int, other: int)
 
 @compiled
 def _walk(
-    key: Ints,
-    slot: Ints,
+    key: Codes,
+    slot: Codes,
     action: Marks,
     known: Marks,
     invoked: Ints,
@@ -209,7 +211,7 @@ def _walk(
     count = 0
     for row in range(len(action)):
         count += known[row] == 1 and IGNORED < action[row] <= SHARED
-    holds = np.empty((count, COLUMNS), dtype=np.int64)
+    holds = np.empty((count, SINCE + 1 if leased else PROMISE), dtype=np.int64)
     made = 0
     for row in range(len(action)):
         does, mine, k = action[row], who[slot[row]], key[row]
@@ -237,9 +239,10 @@ def _walk(
             made += 1
             hold[START], hold[END], hold[FIRST], hold[LAST] = returned[row], NEVER, row, NONE
             hold[MODE], hold[SLOT], hold[TOKEN], hold[TOKEN_ROW] = does, slot[row], token, row
-            hold[SINCE], hold[SEEN], hold[SEEN_ROW] = ended[row], NONE, row
-            hold[PROMISE] = ended[row] + lease[row] if leased and lease[row] != NEVER else NEVER
-            hold[UNTIL] = hold[PROMISE]
+            if leased:
+                hold[SINCE], hold[SEEN], hold[SEEN_ROW] = ended[row], NONE, row
+                hold[PROMISE] = ended[row] + lease[row] if lease[row] != NEVER else NEVER
+                hold[UNTIL] = hold[PROMISE]
         elif does <= FREE_EXCLUSIVE:
             fine = _released(row, does, limit, invoked, mine, holds)
             excuse = mine[ACQUIRES] + (mine[RELEASES] if limit > 1 else 0)
@@ -346,7 +349,7 @@ def _joined(one: int, two: int, rule: Ints, who: Ints, holds: Ints) -> int:
 
 
 @compiled
-def _sweep(at: Ints, holds: Ints, returned: Ints, key: Ints, rule: Ints, who: Ints, keys: Ints) -> None:
+def _sweep(at: Codes, holds: Ints, returned: Ints, key: Codes, rule: Ints, who: Ints, keys: Ints) -> None:
     """Do definite holds overlap, and do tokens grow? ``at`` has the hold that begins at a position. Of the holds that
     began before, the one that lasts longest is remembered, by mode, and the one with the highest token."""
     fenced, leased = rule[1], rule[2]
@@ -369,7 +372,9 @@ def _sweep(at: Ints, holds: Ints, returned: Ints, key: Ints, rule: Ints, who: In
                     keys[k, OPEN] = max(keys[k, OPEN], SEARCHED)
                 else:
                     row = holds[h, FIRST]
-                    if returned[holds[g, SEEN_ROW]] > position:  # only that answer tells that the hold went on
+                    if (
+                        leased and returned[holds[g, SEEN_ROW]] > position
+                    ):  # only that answer tells that the hold went on
                         row = holds[g, SEEN_ROW]
                     _wrong(keys, k, returned[row], row, g, h)
         g = last[k, mode]
