@@ -399,7 +399,7 @@ def test_what_is_written_is_read_back(folder: Path, seed: int, keys: int, block:
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000))
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_what_is_written_is_read_back_often(folder: Path, seed: int, keys: int, block: int) -> None:
     round_trip(folder, seed, keys, block)
 

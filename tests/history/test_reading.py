@@ -69,7 +69,7 @@ def test_calls_are_those_of_the_history(folder: Path, seed: int, keys: int, bloc
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000), st.booleans())
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=700, deadline=None)
 def test_calls_are_those_of_many_histories(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
     compare(folder, seed, keys, block, tidy)
 
