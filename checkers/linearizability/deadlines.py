@@ -185,12 +185,14 @@ def cut(calls: Calls, rows: Ints, sides: Marks, permits: int, position: int, bac
     """The part of ``rows`` that begins after the last suitable return that is at least ``back`` returns before
     ``position``, and whether it is all of them."""
     over = rows[calls.returned[rows] < position]
-    over = over[np.argsort(calls.returned[over])]
+    over = over[np.argsort(calls.returned[over], kind="stable")]  # which is quick, as they almost are in order
     taken = np.concatenate(([0], np.cumsum(1 - 2 * sides[over].astype(np.int64))))
     suitable = np.flatnonzero((taken >= 0) & (taken <= permits))
     chosen = int(suitable[np.searchsorted(suitable, max(0, len(over) - back), side="right") - 1])
-    kept = _holders(calls, over[:chosen], sides, int(taken[chosen]))
-    return np.setdiff1d(rows, np.setdiff1d(over[:chosen], kept)), chosen == 0
+    gone = np.zeros(len(calls), dtype=np.bool_)
+    gone[over[:chosen]] = True
+    gone[_holders(calls, over[:chosen], sides, int(taken[chosen]))] = False
+    return rows[~gone[rows]], chosen == 0
 
 
 def _holders(calls: Calls, over: Ints, sides: Marks, wanted: int) -> list[int]:
