@@ -72,11 +72,15 @@ class Bench:
 
 
 def measured(bench: Bench, wanted: list[Case]) -> list[Row]:
-    """Each case, with a line as soon as it is done; a history that no other case needs is removed."""
-    rows = []
+    """Each case, with a line as soon as it is done; a history that no other case needs is removed. Ctrl-C ends it with
+    what there is."""
+    rows: list[Row] = []
     print(f"| {' | '.join(table.HEADS)} |", flush=True)
     for number, case in enumerate(wanted):
-        row = bench.run(case)
+        try:
+            row = bench.run(case)
+        except KeyboardInterrupt:
+            break
         rows.append(row)
         print(f"| {' | '.join(table.cells(row))} |", flush=True)
         if not any((later.shape, later.suffix) == (case.shape, case.suffix) for later in wanted[number + 1 :]):
