@@ -18,7 +18,7 @@ HOWS = ("kill", "pause", "isolate")
 METHODS = {"kill": "kill", "pause": "pause", "isolate": "cut"}
 
 
-def _lost(cluster: Cluster, how: str, patience: float = 8.0) -> tuple[Seen, Seen, str | None]:
+def _lost(cluster: Cluster, how: str, patience: float = 20.0) -> tuple[Seen, Seen, str | None]:
     """What was seen of the fault and of its heal, and who leads in the end."""
     damage = fault("leader-loss", how=how, patience=patience).inject(scene(cluster))
     seen = damage.observe()
