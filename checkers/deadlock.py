@@ -6,8 +6,8 @@ from checkers.base import Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.faults import unhealed
 from checkers.mutual_exclusion import too_few
 from checkers.stuck import UNCLEAN, Stretches, Stuck
-from checkers.view import NONE, SECOND, view
-from harness.history import History
+from checkers.view import NONE, view
+from harness.history import SECOND, History
 
 
 class Deadlock:

@@ -27,8 +27,8 @@ from checkers.base import CAP, Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.excuses import Excuses
 from checkers.holds import Hold, Holds, holds, nested_calls
 from checkers.mutual_exclusion import too_few
-from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, RELEASE, SECOND, Bools, Ints, View
-from harness.history import History
+from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
+from harness.history import SECOND, History
 
 WORKLOAD: Final = "queue"
 MARGIN: Final = SECOND // 2

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, SECOND, Ints, View, view
-from harness.history import History
+from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, Ints, View, view
+from harness.history import SECOND, History
 
 ENDINGS: Final = ("open", "released", "lost", "expired", "crashed")
 OPEN, RELEASED, LOST, EXPIRED, CRASHED = range(len(ENDINGS))

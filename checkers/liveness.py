@@ -12,8 +12,8 @@ from checkers.faults import STILL, unhealed
 from checkers.holds import Hold
 from checkers.mutual_exclusion import too_few
 from checkers.stuck import Stretches
-from checkers.view import ACQUIRE, OK, SECOND, Ints
-from harness.history import History
+from checkers.view import ACQUIRE, OK, Ints
+from harness.history import SECOND, History
 
 
 class Liveness:

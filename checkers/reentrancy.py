@@ -21,8 +21,8 @@ from checkers.base import Verdict, Violation, conclude
 from checkers.excuses import Excuses, returned
 from checkers.holds import Hold, Holds, holds, nested_calls
 from checkers.sweep import grouped_order
-from checkers.view import FAIL, INFO, INVOKE, NONE, RELEASE, SECOND, Ints, View
-from harness.history import History
+from checkers.view import FAIL, INFO, INVOKE, NONE, RELEASE, Ints, View
+from harness.history import SECOND, History
 
 WORKLOAD = "reentrant"
 

@@ -28,8 +28,8 @@ import numpy as np
 from checkers.faults import FOR_EVER, SILENT, Fault, faults
 from checkers.holds import CRASHED, ENDINGS, RELEASED, Holds, holds
 from checkers.sweep import covered_until, grouped_order
-from checkers.view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, SECOND, Ints, View
-from harness.history import History
+from checkers.view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Ints, View
+from harness.history import SECOND, History
 
 ENDED: Final = frozenset({"clean", "refused"})
 """The service knows that these holds are over."""

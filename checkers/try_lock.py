@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from checkers.base import Verdict, Violation, conclude
 from checkers.excuses import Excuses, returned
-from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, SECOND, View, view
-from harness.history import History
+from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, View, view
+from harness.history import SECOND, History
 
 WORKLOAD = "try-lock"
 

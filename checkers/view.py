@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import NEMESIS, TYPES, History, HistoryError
+from harness.history import NEMESIS, SECOND, TYPES, History, HistoryError
 from harness.history.clients import Event, take_over
 
 Ints = npt.NDArray[np.int64]
@@ -35,7 +35,6 @@ CODES: Final = {
     "crash": CRASH,
 }
 NONE: Final = -1
-SECOND: Final = 1_000_000_000
 
 
 class View:

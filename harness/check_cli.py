@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from . import plan as plans
 from .errors import UNKNOWN, VALID, VIOLATION, UsageError
 from .history.edn_values import Keyed
-from .options import counted, named_options, printed, progress_bar
+from .options import counted, duration, named_options, printed, progress_bar
 from .terminal import WORDS
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def check_command(
     if workers < 0:
         raise UsageError(f"workers must not be negative, got {workers}")
     options = named_options("model-option", model_option)
-    limits = Budget(_seconds(budget), _bytes(memory))
+    limits = Budget(duration("budget", budget), _bytes(memory))
     with progress_bar(Console(stderr=True, quiet=json or quiet, highlight=False), str(history)) as progress:
         report = check(
             history,
@@ -69,13 +68,6 @@ def check_command(
         _draw(report, html)
     printed(lambda: _tell(report, html, json=json, quiet=quiet))
     raise typer.Exit({True: VALID, False: VIOLATION, None: UNKNOWN}[report.verdict.valid])
-
-
-def _seconds(text: str) -> float:
-    try:
-        return plans.seconds(text)
-    except ValueError as error:
-        raise UsageError(f"budget: {error}") from error
 
 
 def _bytes(text: str) -> int:

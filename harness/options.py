@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .client_program import find_lock
 from .errors import UsageError
+from .plan import seconds
 from .runner import Progress as Report
 
 
@@ -47,6 +48,14 @@ def _option(option: str, text: str) -> tuple[str, Any]:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return name, value
+
+
+def duration(option: str, text: str) -> float:
+    """The seconds of ``"150ms"``, as ``--option`` was given them; UsageError for any other text."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
 
 
 def counted(number: int, what: str) -> str:

@@ -20,7 +20,7 @@ from reports import words
 
 from . import plan as plans
 from .errors import UsageError
-from .options import kind_with, lock_options, printed, progress_bar
+from .options import duration, kind_with, lock_options, printed, progress_bar
 from .plan import Plan
 from .store import new_sweep
 from .sweep import Document, Grid, exit_status, planned, sweep
@@ -129,13 +129,6 @@ def durations(name: str, text: str) -> tuple[float, ...]:
     if not all(parts):
         raise UsageError(f"{name}: expected durations with commas, such as 1s,2s,5s, got {text!r}")
     return tuple(duration(name, part) for part in parts)
-
-
-def duration(name: str, text: str) -> float:
-    try:
-        return plans.seconds(text)
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from error
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -14,27 +14,24 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers.linearizability import deadlines, definite
-from checkers.linearizability.check import check
+from checkers.linearizability.check import check, quick_algorithm
 from checkers.linearizability.problem import Outcome, problem
 from checkers.linearizability.search import Budget, search
-from checkers.models import MODELS, FencedMutex, Model, Mutex, OwnerMutex
+from checkers.models import MODELS, Model
 from harness.history.calls import Calls
 from harness.history.files import read_calls
 
 ROUNDS: Final = 9
 ENOUGH: Final = 2.0
 """Seconds, after which no further round is begun; but there are three, unless the first takes longer than this."""
-OWNED: Final = (OwnerMutex, FencedMutex)
 MEMORY: Final = 2**30
 """Bytes that a search may take for what it remembers."""
 
 
 def decide(calls: Calls, model: Model, seconds: float) -> bool | None:
     """The verdict alone, by the same algorithms: nothing is explained, as Porcupine does not."""
-    quick = deadlines.check if isinstance(model, Mutex) else definite.check if isinstance(model, OWNED) else None
-    keys = range(len(calls.keys))
-    outcome = Outcome(undecided=tuple(keys)) if quick is None else quick(calls, model)  # type: ignore[arg-type]
+    quick = quick_algorithm(model)
+    outcome = quick(calls) if quick else Outcome(undecided=tuple(range(len(calls.keys))))
     if outcome.failures:
         return False
     budget = Budget(seconds, MEMORY)

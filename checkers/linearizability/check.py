@@ -94,7 +94,7 @@ def check(
     if model.timed and len(calls) and (calls.began == calls.invoked).all():
         raise ModelError(f"the model {name} asks when calls were made, and the history does not say")
     mine = calls if made <= model.fs else calls.pick(calls.named(sorted(model.fs)))
-    algorithm = _quick(model) if quick else None
+    algorithm = quick_algorithm(model) if quick else None
     try:
         checked = _Check(mine, model, name, budget, workers or os.cpu_count() or 1)
         outcome = algorithm(mine) if algorithm else Outcome(undecided=tuple(np.unique(mine.key).tolist()))
@@ -107,7 +107,7 @@ def check(
     return Checked(verdict, pictures, algorithm is not None, len(outcome.undecided))
 
 
-def _quick(model: Model) -> Callable[[Calls], Outcome] | None:
+def quick_algorithm(model: Model) -> Callable[[Calls], Outcome] | None:
     """The algorithm for exactly this model; a class derived from it may mean something else."""
     from checkers.linearizability import deadlines, definite, fifo
 

@@ -35,6 +35,24 @@ Window = tuple[int, int, int]
 """Kind, and the positions of invocation and return."""
 
 
+class Sum(Model):
+    """Adds, up to a limit and round again."""
+
+    fs = frozenset({"add", "read"})
+
+    def __init__(self, limit: int = 97) -> None:
+        self.limit = limit
+
+    @property
+    def initial(self) -> int:
+        return 0
+
+    def step(self, state: int, operation: Operation) -> int | Inconsistent:
+        if operation.f == "read":
+            return state if state == operation.result else Inconsistent(f"it is {state}")
+        return (state + int(operation.argument)) % self.limit
+
+
 class Lossy(Model):
     """A register whose writes may be lost, and which may forget what it holds."""
 

@@ -30,6 +30,7 @@ from checkers.models import (
 from harness.history.calls import Calls
 from tests.checkers.linear.build import Entry, calls, without_grants
 from tests.checkers.linear.draw import drawn, lock_call, register_call, seeds
+from tests.checkers.linear.problems import Sum
 
 DOUBLE: list[Entry] = [(0, "invoke", "acquire"), (0, "ok", "acquire"), (1, "invoke", "acquire"), (1, "ok", "acquire")]
 LOCKS: list[Model] = [
@@ -76,22 +77,6 @@ def test_each_key_by_itself() -> None:
     assert again.evidence == found.evidence
 
 
-class Sum(Model):
-    """Adds, and round again."""
-
-    fs = frozenset({"add", "read"})
-    clients = False
-
-    @property
-    def initial(self) -> int:
-        return 0
-
-    def step(self, state: int, operation: Operation) -> int | Inconsistent:
-        if operation.f == "read":
-            return state if state == operation.result else Inconsistent(f"it is {state}")
-        return (state + int(operation.argument)) % 97
-
-
 def test_a_budget_that_runs_out_is_unknown_and_says_how_far_it_came() -> None:
     """Forty numbers added at once, and a read of what they are not in the end: too many orders for so little time."""
     entries: list[Entry] = [(p, "invoke", "add", p + 1) for p in range(40)]
@@ -120,7 +105,7 @@ def test_calls_that_the_model_knows_nothing_of() -> None:
 def test_two_algorithms_that_disagree_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick algorithm that sees a failure where there is none is not believed."""
     history = without_grants(calls(DOUBLE[:2]))
-    monkeypatch.setattr(front, "_quick", lambda model: lambda calls: Outcome((Failure(0, 1, (0,)),)))
+    monkeypatch.setattr(front, "quick_algorithm", lambda model: lambda calls: Outcome((Failure(0, 1, (0,)),)))
     with pytest.raises(AssertionError, match="disagree"):
         check(history, OwnerMutex())
 

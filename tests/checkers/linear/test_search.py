@@ -24,7 +24,6 @@ from checkers.models import (
     CasRegister,
     FencedMutex,
     FifoLock,
-    Inconsistent,
     LeaseMutex,
     Model,
     Mutex,
@@ -35,7 +34,7 @@ from harness.history import SECOND
 from harness.history.calls import NEVER
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import Entry, calls, without_grants
-from tests.checkers.linear.problems import ALPHABETS, BUDGET, Window, agree, drawn, planted, put, replay, shapes
+from tests.checkers.linear.problems import ALPHABETS, BUDGET, Sum, Window, agree, drawn, planted, put, replay, shapes
 
 
 def count_all(name: str, count: int) -> int:
@@ -181,24 +180,6 @@ def test_without_memory_and_with_tables_filled_as_they_are_asked(seed: int, name
         answer = searcher.search(part, Budget(20.0, 0))
         assert answer.valid is linearizable(part, model)
         replay(part, model, answer)
-
-
-class Sum(Model):
-    """Adds, up to a limit and round again."""
-
-    fs = frozenset({"add", "read"})
-
-    def __init__(self, limit: int = 97) -> None:
-        self.limit = limit
-
-    @property
-    def initial(self) -> int:
-        return 0
-
-    def step(self, state: int, operation: Operation) -> int | Inconsistent:
-        if operation.f == "read":
-            return state if state == operation.result else Inconsistent(f"it is {state}")
-        return (state + int(operation.argument)) % self.limit
 
 
 def hopeless(calls_at_once: int) -> Problem:
