@@ -32,6 +32,7 @@ from .errors import UNKNOWN, VALID, VIOLATION, UsageError
 from .expectation import judge
 from .fault_specs import needs
 from .history import History, HistoryError, HistoryWriter
+from .history.lock_keys import KEYS, KeyWriter
 from .plan import Plan, dump, load
 from .runner import Progress, Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_results
@@ -143,7 +144,7 @@ def run(
     runner = Runner(plan, cluster, writer=writer, progress=progress)
     real = time.monotonic()
     try:
-        with _interrupts(cluster, runner):
+        with _interrupts(cluster, runner), _keys_watched(plan, cluster, folder):
             runner.run()
     except Exception as error:
         if folder is not None:
@@ -164,6 +165,17 @@ def run(
         "real_seconds": round(real, 3),
     }
     return _judge(plan, history, folder, about)
+
+
+@contextlib.contextmanager
+def _keys_watched(plan: Plan, cluster: Cluster, folder: Path | None) -> Iterator[None]:
+    """What servers have under the locks' keys goes into the folder, if there is one."""
+    if folder is None:
+        yield
+        return
+    with KeyWriter(folder / KEYS) as writer:
+        cluster.watch_keys([f"k{number}" for number in range(plan.keys)], writer.write)
+        yield
 
 
 def rejudge(folder: Path) -> Result:

@@ -1,9 +1,10 @@
 """The store: one folder a run, ``<store>/<lock>/<UTC time>-<seed>/``, ``<store>/latest`` pointing at the last, and
-one a sweep, ``<store>/sweeps/<UTC time>-<lock>/``."""
+one a sweep, ``<store>/sweeps/<UTC time>-<lock>/``, one a comparison, ``<store>/comparisons/<UTC time>/``."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import re
@@ -22,6 +23,7 @@ REPORT: Final = "report.html"
 LATEST: Final = "latest"
 LOGS: Final = "logs"
 SWEEPS: Final = "sweeps"
+COMPARISONS: Final = "comparisons"
 
 
 def new_run(store: Path, lock: str, seed: int, started: datetime) -> Path:
@@ -34,6 +36,24 @@ def new_run(store: Path, lock: str, seed: int, started: datetime) -> Path:
 def new_sweep(store: Path, lock: str, started: datetime) -> Path:
     """Make the folder of a sweep, ``<store>/sweeps/<UTC time>-<lock>``; UsageError if that cannot be done."""
     return _new(store, SWEEPS, f"{_utc(started)}-{_safe(lock)}")
+
+
+def new_comparison(store: Path, started: datetime) -> Path:
+    """Make the folder of a comparison, ``<store>/comparisons/<UTC time>``; UsageError if that cannot be done."""
+    return _new(store, COMPARISONS, _utc(started))
+
+
+def in_progress(folder: Path) -> bool:
+    """Is a run being recorded in this folder at this moment? Whoever records holds a lock on the history's file, and
+    the kernel takes it away when that process ends, however it ends."""
+    try:
+        with (folder / HISTORY).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _safe(lock: str) -> str:

@@ -21,7 +21,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "scenarios": ("harness.plan", "scenarios", *LEAVES),
     "harness.workloads": ("harness.history", "harness.workloads"),
     "harness.faults": ("harness.clusters.base", "harness.faults", *LEAVES),
-    "harness.clusters": ("harness.sim", "harness.containers", "harness.clusters", *LEAVES),
+    "harness.clusters": ("harness.sim", "harness.containers", "harness.clusters", "harness.history.lock_keys", *LEAVES),
     "harness.containers": ("harness.containers", *LEAVES),
     "harness.helper": ("harness.helper",),
     "harness.sim": ("harness.sim",),

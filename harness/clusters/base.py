@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from ..history.lock_keys import Tell as TellKey
+
 Role = Literal["server", "sentinel", "client"]
 State = Literal["running", "paused", "dead"]
 DiskState = Literal["works", "hangs", "fails"]
@@ -109,6 +111,10 @@ class Cluster(Protocol):
 
     def tap(self, tap: Tap | None) -> None:
         """Be told of each command between clients and servers."""
+
+    def watch_keys(self, keys: Sequence[str], tell: TellKey) -> None:
+        """Be told what servers have under these locks' keys, each time it changes, until the cluster stops. To be
+        called before :meth:`run`; changes nothing of what happens. A cluster that cannot tell says nothing."""
 
     # Processes.
 

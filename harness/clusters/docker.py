@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..containers.channel import Refused, Unanswered
 from ..containers.engine import Box, connect, engine_errors, in_parallel
 from ..containers.images import Images
 from ..errors import UNKNOWN, EnvironmentLacking, HarnessError
+from ..history.lock_keys import Tell as TellKey
 from . import kinds
 from .base import Address, Facts, Record, State, Tap
 from .docker_clocks import HostClocks
@@ -282,6 +283,9 @@ class DockerCluster(WithWires, WithDisks, Flooding):
 
     def launch(self, client: str, job: Any, record: Record) -> Callable[[float], bool]:
         return self._client(client).launch(job, record)
+
+    def watch_keys(self, keys: Sequence[str], tell: TellKey) -> None:
+        """Nothing is told yet."""
 
     def tap(self, tap: Tap | None) -> None:
         """Not among the abilities: nobody reads along between clients and servers."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ..history.lock_keys import Tell as TellKey
 from ..sim import threads
 from ..sim.hosts import EPOCH, Host
 from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
@@ -183,6 +184,9 @@ class SimCluster(Flooding):
             return True
 
         return join
+
+    def watch_keys(self, keys: Sequence[str], tell: TellKey) -> None:
+        """Nothing is told yet."""
 
     def tap(self, tap: Tap | None) -> None:
         for server, watch in self._servers.watch.items():

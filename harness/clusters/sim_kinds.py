@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..history.lock_keys import Sight
 from ..sim.hosts import Host
 from .base import Address, Role
 from .kinds import KINDS
@@ -20,6 +21,8 @@ COMMON: Final = frozenset({"clock", "pause", "hang", "kill", "cut", "shape", "sw
 MakeHost = Callable[[str, Role], Host]
 OnReply = Callable[[str, str], None]
 """Called with (client host, command name) when a server has executed a command and its answer is about to leave."""
+Look = Callable[[str], Sight | None]
+"""What a server has under a lock's key at this moment, for whom and until when; None: for nobody. Changes nothing."""
 
 
 def no_commands(data: bytes) -> list[str]:  # noqa: ARG001
@@ -29,12 +32,13 @@ def no_commands(data: bytes) -> list[str]:  # noqa: ARG001
 @dataclass(slots=True)
 class Servers:
     """What was built: addresses for clients, and how to ask and watch the programs. ``commands`` finds the names of
-    commands, in capitals, in what a client sends; ``watch`` and ``size`` are by host."""
+    commands, in capitals, in what a client sends; ``watch``, ``size`` and ``look`` are by host."""
 
     address: Address
     primary: Callable[[], str | None] = lambda: None
     watch: dict[str, Callable[[OnReply | None], None]] = field(default_factory=dict)
     size: dict[str, Callable[[], int]] = field(default_factory=dict)
+    look: dict[str, Look] = field(default_factory=dict)
     commands: Callable[[bytes], list[str]] = no_commands
 
 

@@ -10,6 +10,8 @@ a hundred thousand objects.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import gzip
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -210,10 +212,14 @@ class History(Sequence[Op]):
 
 
 class HistoryWriter:
-    """Writes entries as they are recorded, a line at a time, so that a crash loses nothing that was recorded."""
+    """Writes entries as they are recorded, a line at a time, so that a crash loses nothing that was recorded.
+
+    While it does, it has the file locked (``flock``), by which others see that there is more to come."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_history(path, "wb")
+        with contextlib.suppress(OSError):  # a file system without locks: then it looks as if nobody wrote
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, op: Op) -> None:

@@ -1,0 +1,85 @@
+"""What servers had under a lock's key, and for whom: ``keys.jsonl``, recorded beside a history and never part of it.
+
+A history has what clients did and believed; checkers judge that alone. This is what the servers themselves had
+meanwhile, for people who want to see *why*: one line each time it changed, in the order in which it was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from . import HistoryError
+
+KEYS: Final = "keys.jsonl"
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """A lock's key as one look at a server shows it: the owner that is stored there (a token, a session, a row's
+    owner; the first of those who wait), and for how many ns more by the server's own clock, None if it has no end."""
+
+    owner: str
+    left: int | None = None
+
+
+class KeyState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From ``time`` (ns, ``CLOCK_MONOTONIC``) on, server ``host`` had ``key`` for ``owner``, None: for nobody.
+
+    ``left`` is as in :class:`Sight`. ``by`` is the client whose message made the change, None where the server did it
+    by itself (an expiry, a replica that follows its primary) or where nobody could tell. ``answers`` is False from the
+    moment a server was down or gave no answer: nobody knows what it has.
+    """
+
+    time: int
+    host: str
+    key: str
+    owner: str | None = None
+    left: int | None = None
+    by: str | None = None
+    answers: bool = True
+
+
+Tell = Callable[[KeyState], None]
+
+
+class KeyWriter:
+    """Writes states as they are seen, a line each; not flushed one by one, since a history does without them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._encode = msgspec.json.Encoder().encode
+
+    def write(self, state: KeyState) -> None:
+        if not self._file.closed:
+            self._file.write(self._encode(state) + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def read_keys(path: Path) -> list[KeyState]:
+    """The states of a run, none if none were recorded; a last line that was cut off is left out. Raises
+    :class:`HistoryError` naming the line that is no such state."""
+    decoder = msgspec.json.Decoder(KeyState)
+    states: list[KeyState] = []
+    try:
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot read it: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            states.append(decoder.decode(line))
+        except msgspec.MsgspecError as error:
+            if number == len(lines) and not line.endswith(b"\n"):
+                break
+            raise HistoryError(f"{path}, line {number}: expected a key's state as a JSON object: {error}") from error
+    return states
