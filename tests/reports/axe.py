@@ -1,0 +1,55 @@
+"""What axe-core finds wrong with a page for people who see, hear or move differently: serious faults only.
+
+``serious(page)`` is for every page that we write; ``in_every_look(browser, uri)`` opens it light and dark, wide and
+narrow. The script runs through the debugger, so that a page's own content security policy stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from playwright.sync_api import Browser, Page
+
+IMPACTS: Final = ("serious", "critical")
+LOOKS: Final = tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 400))
+OPTIONS: Final = {"resultTypes": ["violations"]}
+
+
+def serious(page: Page) -> list[str]:
+    """A line for each element with a fault of serious or critical impact: the rule, the element, what is wrong."""
+    return [told for fault in _run(page)["violations"] for told in _lines(fault) if fault["impact"] in IMPACTS]
+
+
+def in_every_look(browser: Browser, uri: str) -> list[str]:
+    """The same of the page at ``uri``, light and dark, 1280 px and 400 px wide, with all that unfolds unfolded."""
+    found = []
+    for scheme, width in LOOKS:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        page = context.new_page()
+        page.goto(uri)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        found += [f"{scheme}, {width} px: {line}" for line in serious(page)]
+        context.close()
+    return found
+
+
+def _run(page: Page) -> Any:
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(_script())
+    return page.evaluate(f"axe.run({json.dumps(OPTIONS)})")
+
+
+@cache
+def _script() -> str:
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def _lines(fault: Any) -> list[str]:
+    return [
+        f"{fault['id']} ({fault['impact']}) at {' '.join(map(str, node['target']))}: "
+        f"{' '.join(node['failureSummary'].split())}"
+        for node in fault["nodes"]
+    ]
