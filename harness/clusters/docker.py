@@ -22,6 +22,7 @@ from .base import Address, Facts, Record, State, Tap
 from .docker_clocks import HostClocks
 from .docker_disks import Disks, WithDisks
 from .docker_hosts import ANSWER, REVIVAL, Client, Entries, Server, hear_out
+from .docker_keys import KeyWatch
 from .docker_kinds import abilities, family
 from .docker_network import Wires, WithWires
 from .docker_site import RESOURCE, RESOURCE_PORT, Single, Site, Sites, Wanted
@@ -98,6 +99,7 @@ class DockerCluster(WithWires, WithDisks, Flooding):
         self._wiped: set[str] = set()
         self._closing = contextlib.ExitStack()
         self._error: Exception | None = None
+        self._watched: tuple[Sequence[str], TellKey] | None = None
 
     # Life.
 
@@ -227,6 +229,16 @@ class DockerCluster(WithWires, WithDisks, Flooding):
                     server.start("new", self._helper.spare)
             self.servers.await_stage(stage)
         self._about["server"] = self.servers.version()
+        self._watch_keys()
+
+    def _watch_keys(self) -> None:
+        if self._watched is None:
+            return
+        watch = KeyWatch(*self._watched, self.servers.gate)
+        self._closing.callback(watch.stop)
+        for name in self.servers.data_hosts:
+            if (eye := self.servers.eye(name)) is not None:
+                watch.start(name, eye)
 
     def stop_all(self) -> None:
         """Remove everything, however far the start got."""
@@ -285,7 +297,7 @@ class DockerCluster(WithWires, WithDisks, Flooding):
         return self._client(client).launch(job, record)
 
     def watch_keys(self, keys: Sequence[str], tell: TellKey) -> None:
-        """Nothing is told yet."""
+        self._watched = keys, tell
 
     def tap(self, tap: Tap | None) -> None:
         """Not among the abilities: nobody reads along between clients and servers."""

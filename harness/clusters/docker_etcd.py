@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from .docker_keys import Eye
 from .docker_kinds import ASK, RealServers
 from .kinds import KINDS
 
@@ -89,6 +92,11 @@ class Family(RealServers):
         if not told:
             return None
         return self._members.get(_leader(max(told, key=lambda status: int(status["header"]["raft_term"]))))
+
+    def eye(self, host: str) -> Callable[[], Eye]:
+        from .docker_etcd_keys import EtcdEye
+
+        return partial(EtcdEye, self.addresses[host], self.port(host))
 
     def version(self) -> str:
         told = self._status(self.data_hosts[0])

@@ -18,6 +18,7 @@ from ..containers.helper import Helper
 from ..containers.images import Images
 from ..errors import EnvironmentLacking
 from .base import Address, Role
+from .docker_keys import Eye
 from .kinds import KINDS, sentinels, servers
 
 ASK: Final = 0.3
@@ -109,6 +110,10 @@ class RealServers(ABC):
 
     def primary(self) -> str | None:
         """The host that the servers themselves name as their primary or leader."""
+        return None
+
+    def eye(self, host: str) -> Callable[[], Eye] | None:  # noqa: ARG002
+        """What opens a look at the locks' keys on a server; None where nobody can."""
         return None
 
     @abstractmethod

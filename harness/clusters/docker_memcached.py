@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
+from .docker_keys import Eye
 from .docker_kinds import ASK, RealServers
 from .server_options import MEMCACHED_CHUNK, MEMCACHED_MB
 
@@ -53,6 +56,11 @@ class Family(RealServers):
     def size(self, host: str) -> int | None:
         stats = self._stats(host)
         return None if stats is None else int(stats[b"curr_items"])
+
+    def eye(self, host: str) -> Callable[[], Eye]:
+        from .docker_memcached_keys import MemcachedEye
+
+        return partial(MemcachedEye, self.addresses[host], self.port(host))
 
     def version(self) -> str:
         """What the servers say they are."""

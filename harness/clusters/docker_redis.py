@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import redis
@@ -10,6 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from .base import Address
+from .docker_keys import Eye
 from .docker_kinds import ASK, RealServers, reading
 from .kinds import (
     DOWN_AFTER_MS,
@@ -145,6 +147,11 @@ class Family(RealServers):
         found = self._ask(sentinel, lambda client: client.sentinel_get_master_addr_by_name(SERVICE))
         ips = {ip: host for host, ip in self.addresses.items()}
         return ips.get(found[0]) if found else None
+
+    def eye(self, host: str) -> Callable[[], Eye]:
+        from .docker_redis_keys import RedisEye
+
+        return partial(RedisEye, self.addresses[host], self.port(host))
 
     def version(self) -> str:
         """What the servers say they are."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from .docker_keys import Eye
 from .docker_kinds import ASK, RealServers
 from .kinds import KINDS
 
@@ -91,6 +94,11 @@ class Family(RealServers):
         """The upper half of the last transaction's number; 0 if it does not answer any more."""
         zxid = self._field(host, "Zxid")
         return int(zxid, 16) >> 32 if zxid else 0
+
+    def eye(self, host: str) -> Callable[[], Eye]:
+        from .docker_zookeeper_keys import ZooKeeperEye
+
+        return partial(ZooKeeperEye, self.addresses[host], self.port(host))
 
     def version(self) -> str:
         """What the first member says it is."""
