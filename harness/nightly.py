@@ -8,17 +8,13 @@ the other.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
-import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from multiprocessing import connection
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +27,7 @@ from .completion import complete
 from .errors import UNKNOWN, VALID, HarnessError, UsageError
 from .expectation import Judgement, Outcome, judge, status_of
 from .fault_specs import needs
+from .lanes import shared_out, terminable
 from .plan import Plan
 from .reported import reported
 from .runs import Result, run, versions
@@ -43,8 +40,7 @@ SEEDS: Final = {"smoke": 1, "full": 5}
 LANES: Final = 2
 """Clusters of containers at work at a time, unless somebody says otherwise: runs on them wait most of the time, and are
 told by events, but a machine that is too busy stretches every pause."""
-ENDS_WITHIN: Final = 120.0
-"""Seconds that a process may take to remove what it has started."""
+DIED: Final = Judgement("error", "the process that ran it has died")
 Tell = Callable[[Outcome, int, int], None]
 """Called with each outcome, how many there are by now, and how many there will be."""
 
@@ -196,7 +192,7 @@ def nightly(
     outcomes: dict[tuple[str, str, int], Outcome] = {}
     interrupted = False
     try:
-        with _terminable(), contextlib.closing(_played(todo, store, workers or os.cpu_count() or 1, lanes)) as played:
+        with terminable(), contextlib.closing(_played(todo, store, workers or os.cpu_count() or 1, lanes)) as played:
             for case, outcome in played:
                 outcomes[case.scenario, case.cluster, case.plan.seed] = outcome
                 tell(outcome, len(outcomes), len(todo))
@@ -219,27 +215,18 @@ def nightly(
     }
 
 
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a night as Ctrl-C does, and that does so too where a shell has put the night in the background."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    wanted = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _played(todo: Sequence[Case], store: Path, workers: int, lanes: int) -> Generator[tuple[Case, Outcome], None, None]:
     """Each as soon as it is done: first those on the simulator, then those on containers, which want the machine for
     themselves."""
-    yield from _shared_out([case for case in todo if case.cluster == "sim"], store, workers)
-    real = [case for case in todo if case.cluster == "docker"]
-    yield from _shared_out(sorted(real, key=_where), store, lanes)
+    real = sorted((case for case in todo if case.cluster == "docker"), key=_where)
+    for some, count in (([case for case in todo if case.cluster == "sim"], workers), (real, lanes)):
+        with contextlib.closing(shared_out(some, partial(_play, store), count)) as done:
+            for case, outcome in done:
+                yield case, outcome or _outcome(case, DIED, None, 0.0)
+
+
+def _play(store: Path, case: Case, open_cluster: Any) -> Outcome:
+    return play(case, store, open_cluster)
 
 
 def _where(case: Case) -> tuple[str, ...]:
@@ -247,99 +234,3 @@ def _where(case: Case) -> tuple[str, ...]:
     plan = case.plan
     needed = {need for spec in plan.faults for need in needs(spec)}
     return plan.kind, str(plan.nodes), str("disk" in needed), case.scenario
-
-
-def _shared_out(todo: Sequence[Case], store: Path, count: int) -> Iterator[tuple[Case, Outcome]]:
-    """By processes that are each given the next case when they are done with one."""
-    if count == 1 or len(todo) <= 1:
-        with _Player(store) as player:
-            for case in todo:
-                yield case, player.play(case)
-        return
-    waiting = deque(todo)
-    lanes: list[_Lane] = []
-    try:
-        while waiting or lanes:
-            while waiting and len(lanes) < count:
-                lanes.append(_Lane(store, waiting.popleft()))
-            for lane in _ready(lanes):
-                case, outcome = lane.case, lane.outcome()
-                if outcome is None or not waiting:
-                    lanes.remove(lane)
-                    lane.end()
-                else:
-                    lane.give(waiting.popleft())
-                died = Judgement("error", "the process that ran it has died")
-                yield case, outcome or _outcome(case, died, None, 0.0)
-    finally:
-        for lane in lanes:  # there are some only if nobody wants to know any more
-            lane.interrupt()
-        for lane in lanes:
-            lane.end()
-
-
-def _ready(lanes: Sequence[_Lane]) -> list[_Lane]:
-    """Those that have an outcome, or have died."""
-    heard = connection.wait([lane.line for lane in lanes])
-    return [lane for lane in lanes if lane.line in heard]
-
-
-class _Lane:
-    """A process that plays one case after the other, and which one it is at."""
-
-    def __init__(self, store: Path, case: Case) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.line, other_end = context.Pipe()
-        self._process = context.Process(target=_work, args=(other_end, store))
-        self._process.start()
-        other_end.close()
-        self.give(case)
-
-    def give(self, case: Case) -> None:
-        self.case = case
-        with contextlib.suppress(OSError):  # it has died, which is heard when it is asked
-            self.line.send(case)
-
-    def outcome(self) -> Outcome | None:
-        """None if it has died."""
-        try:
-            found: Outcome = self.line.recv()
-        except (EOFError, OSError):
-            return None
-        return found
-
-    def interrupt(self) -> None:
-        """As Ctrl-C does, which it may have had already: a run ends early, and removes what it has started."""
-        if self._process.pid is not None and self._process.is_alive():
-            os.kill(self._process.pid, signal.SIGINT)
-
-    def end(self) -> None:
-        self.line.close()
-        self._process.join(ENDS_WITHIN)
-        self._process.kill()
-        self._process.join()
-
-
-def _work(line: Any, store: Path) -> None:
-    """In the process: ends when the other end is closed, or its process gone."""
-    with contextlib.suppress(KeyboardInterrupt, EOFError, OSError), _Player(store) as player:
-        while True:
-            line.send(player.play(line.recv()))
-
-
-class _Player(contextlib.ExitStack):
-    """Plays cases one after the other, on clusters that it keeps for as long as the next case can use them."""
-
-    def __init__(self, store: Path) -> None:
-        super().__init__()
-        self._store = store
-        self._kept: Any = None
-
-    def play(self, case: Case) -> Outcome:
-        if case.cluster == "sim":
-            return play(case, self._store)
-        if self._kept is None:
-            from .kept import Kept
-
-            self._kept = self.enter_context(Kept())
-        return play(case, self._store, self._kept.open)
