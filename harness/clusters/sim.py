@@ -18,6 +18,7 @@ from ..sim.service import Conn, ServiceHost
 from . import kinds, sim_kinds
 from .base import Address, Checkpoint, DiskState, Facts, Links, Program, Record, Role, Shape, State, Tap
 from .floods import Flooding, floods_of
+from .sim_keys import KeyWatch
 
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
@@ -107,6 +108,7 @@ class SimCluster(Flooding):
         self._kernel = Kernel(seed)
         self._network = Network(self._kernel)
         self._control = Host(self._network, CONTROL)
+        self._keys: KeyWatch | None = None
         self._machines: dict[str, _Machine] = {}
         Host(self._network, RESOURCE).install(_LineService(resource))
         self._servers = sim_kinds.build(kind, self._make, nodes or kinds.default_nodes(kind), options)
@@ -140,6 +142,8 @@ class SimCluster(Flooding):
             try:
                 self._kernel.run()
             finally:
+                if self._keys is not None:
+                    self._keys.lapse(self._kernel.now)
                 self._kernel.close()
                 threads.forget()
 
@@ -186,7 +190,11 @@ class SimCluster(Flooding):
         return join
 
     def watch_keys(self, keys: Sequence[str], tell: TellKey) -> None:
-        """Nothing is told yet."""
+        """To the event exact: see :mod:`harness.clusters.sim_keys`."""
+        clients = frozenset(machine.name for machine in self.hosts if machine.role == "client")
+        self._keys = KeyWatch(keys, tell, clients=clients, lapses=self._servers.lapses)
+        for name, look in self._servers.look.items():
+            self._keys.add(self._machines[name].host, look)
 
     def tap(self, tap: Tap | None) -> None:
         for server, watch in self._servers.watch.items():

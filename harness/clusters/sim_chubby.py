@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from ..history.lock_keys import Sight
 from ..sim.servers.chubby.protocol import PORT, commands
 from ..sim.servers.chubby.server import ChubbyServer
 from .base import Address
@@ -28,6 +30,7 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
         host.install(program)
         servers.watch[host.name] = _watch(program)
         servers.size[host.name] = program.size
+        servers.look[host.name] = partial(_look, program)
 
     def primary() -> str | None:
         """Of the replicas that know a master, whom the one in the newest epoch names."""
@@ -36,6 +39,11 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
 
     servers.primary = primary
     return servers
+
+
+def _look(program: ChubbyServer, key: str) -> Sight | None:
+    found = program.peek(key)
+    return None if found is None else Sight(*found)
 
 
 def _watch(program: ChubbyServer) -> Any:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..history.lock_keys import Sight, owner_text
 from ..sim.servers.etcd.server import CLIENT_PORT, EtcdServer, commands
+from ..sim.servers.etcd.store import Store
 from .base import Address
 from .kinds import servers as server_names
 from .sim_kinds import MakeHost, OnReply, Servers
@@ -33,6 +35,7 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
         host.install(server)
         servers.watch[host.name] = _watch(server)
         servers.size[host.name] = server.size
+        servers.look[host.name] = _Eye(server, programs).look
 
     def primary() -> str | None:
         """Of those that hold themselves to be the leader, the one with the latest term."""
@@ -41,6 +44,40 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
 
     servers.primary = primary
     return servers
+
+
+class _Eye:
+    """Looks at one member's copy: under ``KEY/`` the oldest key holds the lock (etcd's own mutex), else ``/locks/KEY``
+    does (python-etcd3's lock). A store is looked through once a revision."""
+
+    def __init__(self, server: EtcdServer, programs: dict[str, EtcdServer]) -> None:
+        self._server = server
+        self._programs = programs
+        self._seen: dict[str, tuple[Store, int, Sight | None, int]] = {}
+        """By key: the store, its revision, what was found there, and the lease."""
+
+    def look(self, key: str) -> Sight | None:
+        store = self._server.member.store
+        seen = self._seen.get(key)
+        if seen is None or seen[0] is not store or seen[1] != store.revision:
+            seen = self._seen[key] = (store, store.revision, *self._find(store, key))
+        _, _, sight, lease = seen
+        left = self._server.member.lessor.left(lease) if lease else None
+        return sight if sight is None or left is None else Sight(sight.owner, left, sight.client)
+
+    def _find(self, store: Store, key: str) -> tuple[Sight | None, int]:
+        queue = store.range(f"{key}/".encode(), f"{key}0".encode())  # "0" comes after "/"
+        if queue:
+            first = min(queue, key=lambda kv: kv.create)
+            owner = owner_text(first.key).removeprefix(f"{key}/")
+        elif held := store.range(f"/locks/{key}".encode(), b""):
+            first = held[0]
+            owner = owner_text(first.value)
+        else:
+            return None, 0
+        granted = [program.granted for program in self._programs.values()]
+        client = next((clients[first.lease] for clients in granted if first.lease in clients), None)
+        return Sight(owner, None, client), first.lease
 
 
 def _watch(server: EtcdServer) -> Any:

@@ -40,6 +40,8 @@ class Servers:
     size: dict[str, Callable[[], int]] = field(default_factory=dict)
     look: dict[str, Look] = field(default_factory=dict)
     commands: Callable[[bytes], list[str]] = no_commands
+    lapses: bool = False
+    """Is a key gone at the moment its time is over, whatever its server has done about that?"""
 
 
 def _module(kind: str) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Final
 
+from ..history.lock_keys import Sight, owner_text
 from ..sim.servers.memcached.server import MemcachedServer
 from .base import Address
 from .kinds import KINDS
@@ -38,7 +40,14 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
         host.install(server)
         found.watch[host.name] = _watch(server)
         found.size[host.name] = server.size
+        found.look[host.name] = partial(_look, server)
+    found.lapses = True
     return found
+
+
+def _look(server: MemcachedServer, key: str) -> Sight | None:
+    found = server.peek(key.encode())
+    return None if found is None else Sight(owner_text(found[0]), found[1])
 
 
 def _watch(server: MemcachedServer) -> Any:

@@ -15,8 +15,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from ..history.lock_keys import Sight
 from ..sim.hosts import Host
 from ..sim.servers.mysql.manager import Manager
+from ..sim.servers.mysql.peek import Peek
 from ..sim.servers.mysql.replication import Replication
 from ..sim.servers.mysql.server import MysqlServer
 from .base import Address
@@ -69,6 +71,17 @@ def _install(servers: Servers, host: Host, server: MysqlServer) -> None:
 
     servers.watch[host.name] = watch
     servers.size[host.name] = server.size
+    peek = Peek(server)
+    servers.look[host.name] = lambda key: _look(host, peek, key)
+    servers.lapses = True
+
+
+def _look(host: Host, peek: Peek, key: str) -> Sight | None:
+    found = peek.look(key)
+    if found is None or found.end is None:
+        return None if found is None else Sight(found.owner, None, found.client)
+    left = host.wall_in_ns(found.end)
+    return Sight(found.owner, left, found.client) if left > 0 else None
 
 
 def _manage(servers: Servers, host: Host, names: list[str], port: int) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from ..history.lock_keys import Sight, owner_text
 from ..sim.hosts import Host
 from ..sim.servers.redis.sentinel import SentinelServer
 from ..sim.servers.redis.server import RedisServer
+from ..sim.servers.redis.state import NS_PER_MS
+from ..sim.servers.redis.values import SortedSet, Value
 from .base import Address
 from .kinds import DOWN_AFTER_MS, FAILOVER_TIMEOUT_MS, QUORUM, REDIS_PORT, SENTINEL_PORT, SERVICE, sentinels
 from .kinds import servers as server_names
@@ -39,7 +42,27 @@ def _redis(
 
     servers.watch[host.name] = watch
     servers.size[host.name] = server.size
+    servers.look[host.name] = lambda key: _look(host, server, key)
+    servers.lapses = True
     return server
+
+
+def _look(host: Host, server: RedisServer, key: str) -> Sight | None:
+    value, expires_ms = server.peek(key.encode())
+    if value is None:
+        return None
+    if expires_ms is None:
+        return Sight(_owner(value))
+    left = host.wall_in_ns((expires_ms + 1) * NS_PER_MS)  # in its last millisecond it is still there
+    return Sight(_owner(value), left) if left > 0 else None
+
+
+def _owner(value: Value) -> str:
+    """A string; of a hash the first field, of other collections the first member."""
+    if not isinstance(value, bytes):
+        members = value.order[0][1:] if isinstance(value, SortedSet) else value
+        value = next(iter(members))
+    return owner_text(value)
 
 
 def _independent(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Servers:

@@ -24,13 +24,24 @@ class Sight(msgspec.Struct, frozen=True):
 
     owner: str
     left: int | None = None
+    client: str | None = None
+    """Whose it is, where the server itself knows: the client of a session."""
+
+
+def owner_text(stored: bytes) -> str:
+    """What is stored as an owner, as text that tells it from others: what is no UTF-8 in hexadecimal digits."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored.hex()
 
 
 class KeyState(msgspec.Struct, frozen=True, omit_defaults=True):
     """From ``time`` (ns, ``CLOCK_MONOTONIC``) on, server ``host`` had ``key`` for ``owner``, None: for nobody.
 
-    ``left`` is as in :class:`Sight`. ``by`` is the client whose message made the change, None where the server did it
-    by itself (an expiry, a replica that follows its primary) or where nobody could tell. ``answers`` is False from the
+    ``left`` is as in :class:`Sight`. ``by`` is the client whose session has the key, where the server knows; else the
+    one whose message made the change, None where the server did it by itself (an expiry, a replica that follows its
+    primary) or where nobody could tell. ``answers`` is False from the
     moment a server was down or gave no answer: nobody knows what it has.
     """
 

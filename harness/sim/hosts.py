@@ -37,6 +37,10 @@ class Host:
         self.sockets: dict[ClientSocket, None] = {}
         self.on_send: Callable[[str, bytes], None] | None = None
         """Told of each piece of data a task of this host is about to send, and to which host; may freeze or kill it."""
+        self.on_change: Callable[[str | None], None] | None = None
+        """Called after each thing that may have changed what programs here have: a message or the end of a stream (with
+        the host at its other end), a timer that was set since somebody listens, a clock, a kill, a start (with None).
+        It must only look."""
         self._offset = 0
         self._rate = 0.0
         self._rate_since = BOOT
@@ -68,8 +72,23 @@ class Host:
             return EPOCH + (now - BOOT) + self._offset + int((now - self._rate_since) * self._rate)
         return EPOCH + (now - BOOT) + self._offset
 
+    def wall_in_ns(self, wall_ns: int) -> int:
+        """How long until the wall clock shows this time, ns, if nobody sets it meanwhile; negative if it is past."""
+        ahead = wall_ns - self.wall_ns()
+        return round(ahead / (1 + self._rate)) if self._rate else ahead
+
     def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> Timer:
-        return self.kernel.later(delay_ns, self.life, fn, *args)
+        if self.on_change is None:
+            return self.kernel.later(delay_ns, self.life, fn, *args)
+        return self.kernel.later(delay_ns, self.life, self._due, fn, args)
+
+    def _due(self, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
+        fn(*args)
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change(None)
 
     def log(self, line: str) -> None:
         self.lines.append((self.kernel.now, self.wall_ns(), line))
@@ -106,6 +125,7 @@ class Host:
         self._rate = rate
         self._rate_since = self.kernel.now
         self.log(f"# clock set {offset_ns / SECOND:+.6f} s from true time, rate {rate:+g}")
+        self._changed()
 
     def pause(self) -> None:
         """Freeze all processes; pauses count, and each needs its own resume."""
@@ -136,6 +156,7 @@ class Host:
         for socket in sockets:
             socket.abandon()
         self.kernel.end(self.life)
+        self._changed()
 
     def break_streams(self, others: set[str]) -> int:
         """Reset every connection to one of the ``others``; returns how many there were."""
@@ -162,3 +183,4 @@ class Host:
         self.log("# started" + (", its disk wiped" if wiped else ""))
         for service in self.services.values():
             service.start(self, wiped=wiped)
+        self._changed()

@@ -143,6 +143,7 @@ class Machine(Protocol):
     life: Life
     services: dict[int, Service]
     peers: dict[Peer, None]
+    on_change: Callable[[str | None], None] | None
 
 
 class Peer:
@@ -197,7 +198,7 @@ class Peer:
             self.welcome()
 
     def welcome(self) -> None:
-        self._call(self._handler.opened, self)
+        self._call(self._opened)
 
     def arrived(self, data: bytes) -> None:
         if self._life.state == RUNNING:
@@ -214,9 +215,14 @@ class Peer:
         elif self._life.state == FROZEN:
             self._life.inbox.append((fn, args))
 
+    def _opened(self) -> None:
+        self._handler.opened(self)
+        self._changed()
+
     def _received(self, data: bytes) -> None:
         if self._up:
             self._handler.received(self, data)
+            self._changed()
         elif self._out is not None:  # closed at this end: the kernel answers what still comes with a reset
             self._out.refuse()
 
@@ -224,6 +230,11 @@ class Peer:
         if self._up:
             self.close()
             self._handler.closed(self)
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._machine.on_change is not None:
+            self._machine.on_change(self.peer)
 
 
 class Network:

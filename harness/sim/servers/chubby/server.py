@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...service import Conn, ServiceHost
 from .calls import Call, OnCommand
-from .files import FILE
+from .files import FILE, SESSION, file_of
 from .master import Master
 from .protocol import NOT_MASTER, PORT, Message, lines
 from .replica import Disk, Replica
@@ -90,6 +90,16 @@ class ChubbyServer:
         if self.replica is None:
             return (0, None)
         return (self.replica.disk.epoch, self.replica.master)
+
+    def peek(self, name: str) -> tuple[str, int | None, str] | None:
+        """The handle that holds a file's lock, how many ns its session has left (None: only the master counts), and its
+        client's host, as this replica's database has it; disturbs nothing."""
+        row = None if self._disk is None else file_of(self._disk.rows, name)
+        if self._disk is None or row is None or not row["holders"]:
+            return None
+        handle, session = next(iter(row["holders"].items()))
+        left = None if self.master is None else self.master.left(session)
+        return handle, left, self._disk.rows.get(SESSION + session, {}).get("host", "")
 
     def size(self) -> int:
         """Files in its copy of the database."""

@@ -217,6 +217,11 @@ class Sessions(ABC):
         self._watch(session)
         self.replica.commit([(files.SESSION + id_, row)], partial(self._answer, call, {"ok": result}))
 
+    def left(self, id_: str) -> int | None:
+        """ns until a session is over unless its client is heard of; None if there is none."""
+        session = self.sessions.get(id_)
+        return None if session is None else max(0, session.end + ns(session.lease * DRIFT) - self.replica.now())
+
     def _watch(self, session: Session) -> None:
         self.sessions[session.id] = session
         margin = ns(session.lease * DRIFT)

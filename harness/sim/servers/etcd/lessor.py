@@ -127,6 +127,11 @@ class Lessor:
         """ns; negative if it is overdue, and more than any ttl where nobody counts."""
         return (1 << 63) - 1 if lease.expiry is None else lease.expiry - self._clock().monotonic_ns()
 
+    def left(self, number: int) -> int | None:
+        """ns that a lease has left, for observers; None where nobody counts, and if there is none."""
+        lease = self.leases.get(number)
+        return None if lease is None or lease.expiry is None else max(0, self.remaining(lease))
+
     def _clock(self) -> ServiceHost:
         assert self._host is not None
         return self._host

@@ -85,6 +85,8 @@ class EtcdServer:
     ) -> None:
         self.port = port
         self.on_command: OnCommand | None = None
+        self.granted: dict[int, str] = {}
+        """Lease to the host of the client that asked for it here: for observers."""
         self._names = names
         self._ids = 0
         self.member = member = Member(
@@ -229,6 +231,7 @@ class EtcdServer:
 
     def _grant(self, call: Call, request: Any) -> None:
         self._new_lease(request, lambda result: self._answer(call, result))
+        self.granted[request.ID] = call.peer
 
     def _new_lease(self, request: Any, answer: Answer) -> None:
         while not request.ID:

@@ -53,6 +53,12 @@ class MemcachedServer:
         """How many keys there are, expired ones that nobody has met among them."""
         return 0 if self._commands is None else len(self._commands.store.items)
 
+    def peek(self, key: bytes) -> tuple[bytes, int | None] | None:
+        """What a live item holds and how many ns it has left, None if it has no end; disturbs nothing."""
+        if self._commands is None or self._host is None:
+            return None
+        return self._commands.store.peek(key, self._host.monotonic_ns())
+
     # Connections
 
     def opened(self, conn: Conn) -> None:

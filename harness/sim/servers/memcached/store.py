@@ -127,6 +127,16 @@ class Store:
             return None
         return item
 
+    def peek(self, key: bytes, monotonic_ns: int) -> tuple[bytes, int | None] | None:
+        """What a live item holds and how many ns it has left, None if it has no end; touches nothing."""
+        item = self.items.get(key)
+        if item is None or self._is_flushed(item):
+            return None
+        if not item.exptime:
+            return item.value, None
+        left = self._began_ns + (item.exptime - FIRST_SECOND) * SECOND - monotonic_ns
+        return (item.value, left) if left > 0 else None
+
     def _is_dead(self, item: Item) -> bool:
         return 0 < item.exptime <= self.now or self._is_flushed(item)
 

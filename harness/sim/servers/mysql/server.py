@@ -107,6 +107,10 @@ class MysqlServer:
     def session(self, number: int) -> Session | None:
         return self._sessions.get(number)
 
+    def session_of(self, trx: Transaction) -> int | None:
+        """The number of the session that a transaction belongs to."""
+        return next((number for number, session in self._sessions.items() if session.trx is trx), None)
+
     def leave(self, session: Session) -> None:
         if self._sessions.pop(session.number, None) is not None:
             session.drop()

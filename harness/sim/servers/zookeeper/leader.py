@@ -259,6 +259,11 @@ class Leader:
             self._sessions.own(session, owner)
         return alive
 
+    def left(self, session: int) -> int | None:
+        """ns until the session is over unless its client is heard of; None if there is none."""
+        ends = self._sessions.ends(session)
+        return None if ends is None else max(0, ends * MS - self._host.monotonic_ns())
+
     def touch(self, session: int, timeout: int) -> None:
         self._sessions.touch(session, timeout, self._now())
 

@@ -143,6 +143,10 @@ class Quorum:
     def leading(self) -> bool:
         return isinstance(self.part, Leader) and self.part.established
 
+    def left(self, session: int) -> int | None:
+        """ns that a session has left, for observers; None where nobody counts: only who leads does."""
+        return self.part.left(session) if isinstance(self.part, Leader) and self.part.established else None
+
     # What part to play.
 
     def look(self, why: str) -> None:

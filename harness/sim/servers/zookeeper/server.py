@@ -79,6 +79,8 @@ class ZooKeeperServer:
         self.tree = Tree()
         self.on_command: Callable[[str, str], None] | None = None
         """Told (client's host, name of the operation) when one has been executed, before its answer leaves."""
+        self.hosts: dict[int, str] = {}
+        """Session to the host of its client, of those that have come here: for observers."""
         self._host: ServiceHost
         self._life = 0
         self._reset()
@@ -183,6 +185,7 @@ class ZooKeeperServer:
         if not session:
             self._next_session += 1
             client.session = self._next_session
+            self.hosts[client.session] = client.conn.peer
             number = self._wait_for(client)
             self.ensemble.submit(number, client.session, Op.CREATE_SESSION, jute.integer(client.timeout))
             return

@@ -42,6 +42,11 @@ class Sessions:
         session.timeout = timeout
         return True
 
+    def ends(self, number: int) -> int | None:
+        """When the session is over unless its client is heard of, ms; None if there is none."""
+        session = self._all.get(number)
+        return None if session is None else session.expires
+
     def own(self, number: int, owner: int) -> None:
         if number in self._all:
             self._all[number].owner = owner
