@@ -17,7 +17,8 @@ SILENT: Final = STILL | {"client-hang", "client-crash"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``until_ns`` is :data:`FOR_EVER` if it was never healed; ``cut`` has the links that it cut, as ``c0>n1``."""
+    """``until_ns`` is :data:`FOR_EVER` if it was never healed; ``cut`` has the links that it cut, as ``c0>n1``.
+    ``superseded``: it was not undone then, its next turn took over."""
 
     name: str
     hosts: frozenset[str]
@@ -25,6 +26,7 @@ class Fault:
     from_ns: int
     until_ns: int
     cut: frozenset[str] = frozenset()
+    superseded: bool = False
 
     def during(self, from_ns: int, until_ns: int) -> bool:
         return self.from_ns <= until_ns and from_ns <= self.until_ns
@@ -44,6 +46,7 @@ def faults_among(entries: Iterable[Op]) -> list[Fault]:
     begun: dict[Any, tuple[int, dict[str, Any]]] = {}
     ended: dict[Any, tuple[int, bool]] = {}
     cuts: dict[Any, frozenset[str]] = {}
+    taken_over: set[Any] = set()
     for op in entries:
         if op.f not in ("inject", "heal"):
             continue
@@ -53,19 +56,24 @@ def faults_among(entries: Iterable[Op]) -> list[Fault]:
             cuts[number] = frozenset((value.get("observed") or {}).get("cut") or ())
         if op.f == "heal":
             ended[number] = (op.time, op.type != "fail")
+            taken_over |= {number} if (value.get("observed") or {}).get("superseded") else set()
         elif number not in begun or op.type == "invoke":
             begun[number] = (op.time, value)
     return [
         fault
         for number, one in begun.items()
-        for fault in _lasting(*one, *ended.get(number, (FOR_EVER, True)), cuts.get(number, frozenset()))
+        for fault in _lasting(
+            *one, *ended.get(number, (FOR_EVER, True)), cuts.get(number, frozenset()), number in taken_over
+        )
     ]
 
 
-def _lasting(time: int, value: dict[str, Any], ended: int, undone: bool, cut: frozenset[str]) -> Iterator[Fault]:
+def _lasting(
+    time: int, value: dict[str, Any], ended: int, undone: bool, cut: frozenset[str], superseded: bool
+) -> Iterator[Fault]:
     name, hosts = str(value.get("fault")), frozenset(value.get("hosts") or ())
     disturbs = bool(value.get("disturbs", True))
-    yield Fault(name, hosts, disturbs, time, ended if undone else FOR_EVER, cut)
+    yield Fault(name, hosts, disturbs, time, ended if undone else FOR_EVER, cut, superseded)
     if not undone and not disturbs:
         yield Fault(name, hosts, True, ended, FOR_EVER, cut)
 

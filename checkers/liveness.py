@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from checkers.availability import longest_gap, recoveries, served, share
 from checkers.base import Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.deadlock import report, stated
 from checkers.faults import STILL, unhealed
 from checkers.holds import Hold
 from checkers.mutual_exclusion import too_few
 from checkers.stuck import Stretches
-from checkers.view import ACQUIRE, OK, Ints
 from harness.history import SECOND, History
 
 
@@ -88,62 +88,14 @@ def _starved(stretches: Stretches, row: int, hold: Hold, due: int) -> Iterator[V
 
 
 def _stats(stretches: Stretches) -> Json:
-    """Of the time in which keys were asked for: the fraction served, the longest idle gap; recovery after each heal."""
-    gaps = [gap for key in range(len(stretches.columns.keys)) for gap in _unserved(stretches, key)]
-    wanted = sum(wish for wish, _, _ in gaps)
-    idle = sum(missed for _, missed, _ in gaps)
-    longest = max((gap for _, _, gap in gaps), default=0)
+    """The share of windows in which the lock was to be had, the longest time it was asked for in vain, s, and the time
+    from each heal of a disturbing fault to the next grant, s (None: there was none): :mod:`checkers.availability`."""
+    keys = served(stretches)
+    available, gap = share(keys), longest_gap(keys)
     return {
-        "availability": 1.0 if not wanted else round(1 - idle / wanted, 6),
-        "longest_idle_gap_s": round(longest / SECOND, 6),
-        "recovery_s": _recoveries(stretches),
+        "availability": None if available is None else round(available, 6),
+        "longest_idle_gap_s": 0.0 if gap is None else round((gap[1] - gap[0]) / SECOND, 6),
+        "recovery_s": [
+            None if one.ns is None else round(one.ns / SECOND, 6) for one in recoveries(stretches) if one.disturbs
+        ],
     }
-
-
-def _unserved(stretches: Stretches, key: int) -> Iterator[tuple[int, int, int]]:
-    """Time asked for or held, time asked for and not held, and the longest such gap: one triple, ns."""
-    asking, found = stretches.asking(key), stretches.holds
-    mine = found.key == key
-    wanted = _union(asking.begin, asking.end)
-    held = _union(found.start[mine], found.end[mine])
-    both = _union(np.concatenate((wanted[0], held[0])), np.concatenate((wanted[1], held[1])))
-    total = int((both[1] - both[0]).sum())
-    served = int((held[1] - held[0]).sum())
-    yield total, total - served, _longest_gap(wanted, held)
-
-
-def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Disjoint intervals that cover the same points, in order."""
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    if not len(start):
-        return start, end
-    lasts = np.maximum.accumulate(end)
-    fresh = np.concatenate(([True], start[1:] > lasts[:-1]))
-    final = np.concatenate((np.flatnonzero(fresh)[1:] - 1, [len(start) - 1]))
-    return start[fresh], lasts[final]
-
-
-def _longest_gap(wanted: tuple[Ints, Ints], held: tuple[Ints, Ints]) -> int:
-    """The longest part of a gap between holds in which the key was asked for."""
-    longest = 0
-    edges = np.concatenate(([np.iinfo(np.int64).min // 2], held[1])), np.concatenate((held[0], [2**62]))
-    first = np.searchsorted(wanted[1], edges[0], side="right")
-    for gap_start, gap_end, at in zip(edges[0].tolist(), edges[1].tolist(), first.tolist(), strict=True):
-        index = at
-        while index < len(wanted[0]) and wanted[0][index] < gap_end:
-            part = min(gap_end, int(wanted[1][index])) - max(gap_start, int(wanted[0][index]))
-            longest, index = max(longest, part), index + 1
-    return longest
-
-
-def _recoveries(stretches: Stretches) -> list[float | None]:
-    """For each heal of a disturbing fault, seconds to the next grant of any key; None if there was none."""
-    columns = stretches.columns
-    grants = np.sort(columns.time[columns.rows(ACQUIRE, OK)])
-    found: list[float | None] = []
-    for fault in stretches.faults:
-        if fault.disturbs and fault.until_ns < columns.end:
-            index = int(np.searchsorted(grants, fault.until_ns))
-            found.append(round((int(grants[index]) - fault.until_ns) / SECOND, 6) if index < len(grants) else None)
-    return found

@@ -88,9 +88,9 @@ class Stretches:
         done = columns.done[invoke]
         end = np.where(done == NONE, columns.end, columns.time[done])
         end = np.minimum(end, np.array([self._limit(int(index)) for index in invoke], dtype=np.int64))
-        for fault in self.faults:
-            hit = np.array([columns.names[client] in fault.hosts for client in columns.client[invoke]], dtype=bool)
-            hit &= (begin < fault.until_ns) & (end > fault.from_ns) & (fault.name in SILENT)
+        for fault in (one for one in self.faults if one.name in SILENT):
+            struck = [number for number, name in enumerate(columns.names) if name in fault.hosts]
+            hit = np.isin(columns.client[invoke], struck) & (begin < fault.until_ns) & (end > fault.from_ns)
             end[hit] = np.maximum(begin[hit], fault.from_ns)
         return Asking(invoke, begin, end)
 

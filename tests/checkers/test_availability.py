@@ -1,0 +1,95 @@
+"""When a lock was to be had: windows, the longest time in vain, and the time from a heal or a death to a grant."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checkers import availability
+from checkers.availability import Recovery, Served
+from checkers.liveness import Liveness
+from checkers.stuck import Stretches
+from tests.checkers.story import SECOND, Story
+
+
+def stretches(story: Story) -> Stretches:
+    found = availability.stretches_of(story.told())
+    assert found is not None
+    return found
+
+
+def strip(one: Served) -> str:
+    """A letter a window: served, missed, or nobody asked."""
+    return "".join("#" if good else "." if bad else " " for good, bad in zip(one.served, one.missed, strict=True))
+
+
+def only(story: Story) -> Served:
+    (one,) = availability.served(stretches(story))
+    return one
+
+
+def hold(story: Story, client: str, begin: float, granted: float, released: float, **more: object) -> Story:
+    return story.acquire(client, begin, granted, **more).release(client, released)  # type: ignore[arg-type]
+
+
+def refused() -> Story:
+    """Granted at once and held to 0.4 s; from then until 2.0 s asked for in vain."""
+    story = hold(Story(), "c0", 0.0, 0.01, 0.4)
+    story.acquire("c1", 0.4, 1.0, "fail").acquire("c1", 1.2, 1.5, "fail")
+    return hold(story, "c2", 1.3, 2.0, 3.0)
+
+
+def test_a_window_is_served_by_a_grant_or_by_a_hold_and_missed_where_somebody_asks_in_vain() -> None:
+    one = only(refused())
+    assert strip(one) == "##......#### "  # [0.25, 0.5): held for more than half of it
+    assert availability.share([one]) == 0.5
+    assert one.gap == (4 * SECOND // 10, 2 * SECOND)  # the pause from 1.0 to 1.2 s is no giving up
+
+
+def test_where_nobody_asks_nothing_is_missed() -> None:
+    story = hold(hold(Story(), "c0", 0.0, 0.01, 0.2), "c0", 3.01, 3.02, 3.2)
+    assert strip(only(story)) == "#" + 11 * " " + "#"
+    assert availability.share([only(story)]) == 1.0
+    gap = only(story).gap
+    assert gap is not None
+    assert gap[1] - gap[0] == SECOND // 100
+
+
+def test_a_hold_beyond_its_lease_serves_nobody() -> None:
+    story = hold(Story(), "c0", 0.0, 0.01, 3.99, valid_for=1.0).acquire("c1", 0.1, 3.9, "fail")
+    assert strip(only(story)) == "####............"
+    assert strip(only(hold(Story(), "c0", 0.0, 0.01, 3.99).acquire("c1", 0.1, 3.9, "fail"))) == 16 * "#"
+
+
+def test_of_several_keys_each_counts() -> None:
+    story = hold(Story(), "c0", 0.0, 0.01, 0.9).acquire("c1", 0.0, 1.0, "fail", key="k1")
+    keys = availability.served(stretches(story))
+    assert [(one.key, strip(one)) for one in keys] == [("k0", "####"), ("k1", "....")]
+    assert availability.share(keys) == 0.5
+    assert availability.longest_gap(keys) == keys[1].gap
+
+
+def test_after_a_heal_any_grant_counts_and_after_a_death_that_of_the_same_key() -> None:
+    story = hold(Story(), "c0", 0.0, 0.01, 0.5)
+    for number, (until, taken_over) in enumerate([(1.0, True), (2.0, False)]):
+        fault = {"id": number, "fault": "kill", "hosts": ["n1"]}
+        story.nemesis(until - 0.5, "inject", "invoke", fault | {"disturbs": True})
+        story.nemesis(until, "heal", "ok", fault | {"observed": {"superseded": True} if taken_over else {}})
+    story.acquire("c1", 0.6, 2.25)
+    story.nemesis(2.25, "crash", "info", {"host": "c1"})
+    hold(story, "c2", 2.3, 2.5, 2.6, key="k1").acquire("c3", 2.3, 9.0, "fail")
+    found = availability.recoveries(stretches(story))
+    at = [round(second * SECOND) for second in (2.0, 2.25)]
+    assert found == [
+        Recovery("kill", ("n1",), "", at[0], at[1], disturbs=True, held=False),
+        Recovery("its holder died", ("c1",), "k0", at[1], None, disturbs=False, held=False),
+    ]
+    assert [one.ns for one in found] == [SECOND // 4, None]
+    assert Liveness().check(story.told()).stats["recovery_s"] == [0.25]
+
+
+def test_what_cannot_be_measured() -> None:
+    assert availability.stretches_of(Story(slack=None).acquire("c0", 0.0, 0.1).told()) is None
+    assert availability.stretches_of(Story(locks=False).told()) is None
+    assert availability.share([]) is None
+    nothing = Served("k0", np.zeros(3, dtype=bool), np.zeros(3, dtype=bool), None)
+    assert availability.share([nothing]) is None
