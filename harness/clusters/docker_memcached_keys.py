@@ -15,6 +15,9 @@ from .docker_kinds import ASK
 
 _TOLD: Final = re.compile(rb"^ME \S+ .*\bexp=(-?\d+)\b.*\bcas=(\d+)\b")
 
+ENDLESS: Final = -1
+"""Of the seconds that an item has left some versions tell the negative: 1.6.18 does."""
+
 
 class MemcachedEye:
     """Asks with ``me`` (memcached's protocol.txt, "Meta Debug"), which is no use of the item, as a ``get`` would be: by
@@ -23,8 +26,8 @@ class MemcachedEye:
 
     def __init__(self, address: str, port: int) -> None:
         self._client = Client((address, port), connect_timeout=ASK, timeout=ASK)
-        self._ends: dict[str, tuple[str, int]] = {}
-        """By key the number of the change, and when the item ends (monotonic ns)."""
+        self._ends: dict[str, tuple[str, int | None]] = {}
+        """By key the number of the change, and when the item ends (monotonic ns), None if never."""
 
     def look(self, key: str) -> Sight | None:
         try:
@@ -34,16 +37,16 @@ class MemcachedEye:
         found = _TOLD.match(told)
         if found is None:
             return None
-        seconds, change = int(found[1]), found[2].decode()
-        return Sight(f"change {change}", None if seconds < 0 else self._left(key, change, seconds))
+        change = found[2].decode()
+        return Sight(f"change {change}", self._left(key, change, int(found[1])))
 
-    def _left(self, key: str, change: str, seconds: int) -> int:
+    def _left(self, key: str, change: str, told: int) -> int | None:
         now = time.monotonic_ns()
-        known, end = self._ends.get(key, ("", 0))
+        known, end = self._ends.get(key, ("", None))
         if known != change:
-            end = now + seconds * 1_000_000_000
+            end = None if told == ENDLESS else now + abs(told) * 1_000_000_000
             self._ends[key] = change, end
-        return end - now
+        return None if end is None else end - now
 
     def close(self) -> None:
         self._client.close()

@@ -1,0 +1,160 @@
+"""Looks at the locks' keys on real servers: what is told of them, and that looking changes nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from harness.clusters.docker_keys import Blind, KeyWatch
+from harness.completion import complete
+from harness.containers.gate import Gate
+from harness.history.lock_keys import KEYS, KeyState, Sight, read_keys
+from harness.plan import FaultSpec, Plan
+from harness.runs import run
+from reports.holds import find_holds
+
+MS = 1_000_000
+LONG_MS = 60
+"""Holds that a look every 25 ms cannot miss."""
+
+
+class Script:
+    """An eye that sees one thing after the other, and then the last for ever."""
+
+    def __init__(self, *sights: Sight | Blind | None) -> None:
+        self.sights = deque(sights)
+        self.seen = threading.Event()
+        self.opened = 0
+
+    def open(self) -> Script:
+        self.opened += 1
+        return self
+
+    def look(self, key: str) -> Sight | None:
+        sight = self.sights.popleft() if len(self.sights) > 1 else self.sights[0]
+        if len(self.sights) == 1:
+            self.seen.set()
+        if isinstance(sight, Blind):
+            raise sight
+        return sight
+
+    def close(self) -> None: ...
+
+
+def told(*sights: Sight | Blind | None) -> tuple[list[KeyState], Script]:
+    states: list[KeyState] = []
+    script = Script(*sights)
+    watch = KeyWatch(["k0"], states.append, Gate())
+    watch.start("n1", script.open)
+    assert script.seen.wait(5)
+    time.sleep(0.06)
+    watch.stop()
+    return states, script
+
+
+def test_only_news_is_told() -> None:
+    endless = Sight("a")
+    states, script = told(None, endless, endless, Sight("b"), None, None)
+    assert [state.owner for state in states] == ["a", "b", None]
+    assert [state.time for state in states] == sorted(state.time for state in states)
+    assert script.opened == 1
+
+
+def test_a_lease_that_runs_down_is_no_news_and_one_that_is_renewed_is() -> None:
+    began = time.monotonic_ns()
+
+    class Running(Script):
+        def look(self, key: str) -> Sight | None:
+            sight = super().look(key)
+            assert sight is not None
+            assert sight.left is not None
+            return Sight("a", began + sight.left - time.monotonic_ns())
+
+    states: list[KeyState] = []
+    lease, renewed = Sight("a", 2000 * MS), Sight("a", 4000 * MS)
+    script = Running(lease, lease, lease, renewed, renewed)
+    watch = KeyWatch(["k0"], states.append, Gate())
+    watch.start("n1", script.open)
+    assert script.seen.wait(5)
+    watch.stop()
+    assert [round((state.time + (state.left or 0) - began) / MS) for state in states] == [2000, 4000]
+
+
+def test_a_server_that_does_not_answer_is_told_once_and_asked_anew() -> None:
+    states, script = told(Sight("a"), Blind(), Blind(), Sight("a"))
+    assert [(state.owner, state.answers) for state in states] == [("a", True), (None, False), ("a", True)]
+    assert script.opened == 3
+
+
+# On real servers.
+
+RUNS = {
+    "redis-token": (FaultSpec("client-pause", on="acquire", nth=3, for_=3.0),),
+    "redis-reentrant": (),
+    "memcached-token": (FaultSpec("kill", at=2.0, for_=0.5, params={"target": "n1"}),),
+    "etcd-mutex": (),
+    "etcd3-lock": (),
+    "zookeeper-sequential": (),
+    "zookeeper-herd": (),
+    "chubby-zookeeper": (),
+}
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("lock", RUNS)
+def test_a_hold_is_seen_on_the_servers(lock: str, tmp_path: Path) -> None:
+    """The key of a hold that lasts, and ends by its release, is seen on a majority of the servers that answer."""
+    plan = Plan(lock=lock, cluster="docker", clients=3, time_limit=4.0, faults=RUNS[lock])
+    result = run(complete(plan), store=tmp_path)
+    assert result.folder is not None
+    states = read_keys(result.folder / KEYS)
+    servers = result.document["cluster"]["servers"]
+    holds = [hold for hold in find_holds(result.history) if hold.end and hold.end - hold.start > LONG_MS * MS]
+    assert len(holds) > 5
+    for hold in holds:
+        assert hold.end is not None
+        middle = (hold.start + hold.end) // 2
+        now = {host: _at(states, host, middle) for host in servers}
+        answering = [state for state in now.values() if state is None or state.answers]
+        assert sum(state is not None and state.owner is not None for state in answering) * 2 > len(answering), (
+            hold,
+            now,
+        )
+    owners = {state.owner for state in states if state.owner}
+    assert len(owners) >= len({hold.client for hold in holds}), "one owner's key looks like another's"
+    if lock == "redis-token":
+        assert all(state.left and 0 < state.left <= 2000 * MS for state in states if state.owner)
+    if lock == "memcached-token":
+        assert any(not state.answers for state in states), "the server was killed, and nobody noticed"
+
+
+def _at(states: list[KeyState], host: str, time_ns: int) -> KeyState | None:
+    before = [state for state in states if state.host == host and state.time <= time_ns]
+    return before[-1] if before else None
+
+
+@pytest.mark.docker
+def test_looking_at_a_redis_is_no_use_of_its_key(request: pytest.FixtureRequest) -> None:
+    """By its age a server chooses what to evict; a reader that looked with GET alone would keep every key young."""
+
+    def idle(cluster: Any) -> int:
+        address = cluster.servers.addresses["n1"]
+        eye = cluster.servers.eye("n1")()
+        with redis.Redis(host=address, port=6379) as client:
+            client.set("k0", "me", px=60_000)
+            deadline = time.monotonic() + 2.6
+            while time.monotonic() < deadline:
+                assert eye.look("k0").owner == "me"
+                time.sleep(0.025)
+            found = client.object("idletime", "k0")
+            client.delete("k0")
+        eye.close()
+        return int(found)
+
+    assert request.getfixturevalue("_docker_bench").on("redis-single", idle) >= 2
