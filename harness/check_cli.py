@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import msgspec
 import typer
 from rich.console import Console
-from rich.panel import Panel
-from rich.text import Text
 
 from .errors import UNKNOWN, VALID, VIOLATION, UsageError
 from .history.edn_values import Keyed
 from .options import counted, duration, named_options, printed, progress_bar
-from .terminal import WORDS
+from .terminal import print_verdict, print_word
 
 if TYPE_CHECKING:
     from .checking import Report
@@ -93,15 +91,12 @@ def _tell(report: Report, html: Path | None, *, json: bool, quiet: bool) -> None
     if json:
         sys.stdout.write(msgspec.json.encode(report.to_json(), enc_hook=_plain).decode() + "\n")
         return
-    console = Console(highlight=False)
     verdict = report.verdict
-    word, colour = WORDS[verdict.valid]
     if quiet:
-        console.print(word)
+        print_word(verdict.valid)
         return
-    body = Text(verdict.explanation)
-    body.append(f"\n\n{_numbers(report)}", style="dim")
-    console.print(Panel(body, title=f"{word}: {report.model}", title_align="left", border_style=colour))
+    console = Console(highlight=False)
+    print_verdict(console, report.model, verdict.valid, verdict.explanation, [("figures", [_numbers(report)])])
     if html is not None and report.checked.pictures:
         console.print(f"picture: {html}", soft_wrap=True, markup=False)
 

@@ -90,7 +90,7 @@ def check(
         calls = calls.pick(calls.key == calls.keys.index(key))
     middle = time.perf_counter()
     if progress:
-        progress(1.0, "checking (the first time on a machine takes some seconds more)")
+        progress(1.0, "checking: the first time on a machine takes some seconds more")
     try:
         checked = linearizable(calls, found, name=name, budget=budget, workers=workers)
     except ModelError as error:
@@ -133,7 +133,7 @@ def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: P
 
     def read(done: int, total: int) -> None:
         if progress:
-            progress(done / max(1, total), "reading")
+            progress(done / max(1, total), f"reading: {done / max(1, total):.0%}")
 
     try:
         return str(path), read_calls(path, model.wants, keyed=keyed, progress=read)

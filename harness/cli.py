@@ -20,7 +20,7 @@ from .cli_runs import AUTO, placed, play_many, play_one
 from .errors import UNKNOWN, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
-from .options import kind_with, lock_options
+from .options import kind_with, lock_options, printed
 from .plan import FaultSpec, Plan
 from .runs import rejudge
 
@@ -90,7 +90,7 @@ def run_command(
         raise UsageError(f"runs must be at least 1, got {runs}")
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
-        raise typer.Exit(play_many(plan, runs, out, command, reason, json=json))
+        raise typer.Exit(play_many(plan, runs, out, command, reason, json=json, quiet=quiet))
     raise typer.Exit(play_one(plan, out, command, reason, json=json, quiet=quiet).exit_status)
 
 
@@ -146,9 +146,10 @@ def doctor_command() -> None:
 @app.command("list")
 def list_command(
     what: Annotated[str, typer.Argument(help="locks, nemeses, workloads, checkers, models or kinds.")] = "locks",
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """List what there is of a kind, with a line on each."""
-    listing(what, Console(highlight=False))
+    printed(lambda: listing(what, Console(highlight=False), json=json))
 
 
 @app.command("show")

@@ -19,6 +19,7 @@ from .clusters import kinds
 from .discovery import classes
 from .errors import UsageError, unknown_name
 from .nemesis import FAULTS
+from .terminal import print_document
 
 SAFETY = {
     "E": "saves double work; two holders are possible and nothing notices",
@@ -68,10 +69,13 @@ LISTS: dict[str, Callable[[], list[tuple[str, str]]]] = {
 }
 
 
-def listing(what: str, console: Console) -> None:
-    """Print a table of what there is; UsageError for a list nobody keeps."""
+def listing(what: str, console: Console, *, json: bool = False) -> None:
+    """Print a table of what there is, or a list of objects; UsageError for a list nobody keeps."""
     if what not in LISTS:
         raise unknown_name("list", what, LISTS)
+    if json:
+        print_document([{"name": name, "about": about} for name, about in LISTS[what]()])
+        return
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, about in LISTS[what]():
         table.add_row(name, about.replace("[", r"\["))

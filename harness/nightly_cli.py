@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -16,6 +14,7 @@ from rich.table import Table
 from .errors import UsageError
 from .options import printed
 from .results_db import RESULTS_DB
+from .terminal import print_document
 from .trends import FACTOR, RED, SHORTEST_S, trends
 
 CLUSTERS: Final = {"": "", "sim": "sim", "docker": "docker", "both": "docker,sim"}
@@ -56,7 +55,7 @@ def trends_command(
 
 def _print(document: dict[str, Any], page: Path | None, *, json: bool) -> None:
     if json:
-        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+        print_document(document)
         return
     console = Console(highlight=False)
     print_trends(document, console)

@@ -1,21 +1,26 @@
-"""What commands have in common: how an option is understood, and how they speak while they work."""
+"""What commands have in common: how an option is understood, and how they print."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.live import Live
 
 from .client_program import find_lock
+from .display import Display
 from .errors import UsageError
 from .plan import seconds
-from .runner import Progress as Report
+from .progress import Progress
+
+REFRESHES: Final = 8
+"""Of what is shown of work in progress, a second."""
 
 
 def kind_with(lock: str, topology: str) -> str:
@@ -65,6 +70,8 @@ def counted(number: int, what: str) -> str:
 
 def printed(write: Callable[[], None]) -> None:
     """Print, though nobody may listen any more (``| head``): the exit status is the verdict all the same."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has not all letters shows the others
     try:
         write()
         sys.stdout.flush()
@@ -73,13 +80,12 @@ def printed(write: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(console: Console, title: str) -> Iterator[Report]:
-    """A bar on ``console``; call what it gives with the fraction done and what is going on."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
-        task = bar.add_task(title, total=1.0, text="")
-
-        def report(fraction: float, text: str) -> None:
-            bar.update(task, completed=fraction, text=text)
-
-        yield report
+def progress_bar(console: Console, title: str) -> Iterator[Progress]:
+    """Two lines on ``console`` that are gone afterwards; call what it gives. There are none on what is no terminal
+    (whatever its colours) or cannot move its cursor, and none where it is to be quiet."""
+    display = Display(title)
+    if console.quiet or console.is_dumb_terminal or not console.file.isatty():
+        yield display.tell
+        return
+    with Live(display, console=console, transient=True, refresh_per_second=REFRESHES):
+        yield display.tell

@@ -12,12 +12,11 @@ from .clusters.base import Cluster, names
 from .history import HistoryWriter
 from .nemesis import Nemesis
 from .plan import Plan
+from .progress import Telling
 from .recorder import Recorder
 
 GRACE: Final = 5.0
 """Seconds after the time limit (and a ttl) in which clients may finish their last section."""
-Progress = Callable[[float, str], None]
-"""Called with the fraction done and what is going on."""
 
 
 class Runner:
@@ -29,7 +28,7 @@ class Runner:
         cluster: Cluster,
         *,
         writer: HistoryWriter | None,
-        progress: Progress | None,
+        progress: Telling | None,
     ) -> None:
         self._plan = plan
         self._cluster = cluster
@@ -37,6 +36,8 @@ class Runner:
         self._workload = find_workload(plan.workload)
         self._stock = self._workload.stock(plan, plan.time_limit)
         self.recorder = Recorder(writer, cluster.clock)
+        if progress is not None:
+            self.recorder.listeners.append(progress.heard)
         self._joins: list[Callable[[float], bool]] = []
         self._generations: dict[str, int] = {}
         self._began_ns = 0
@@ -116,12 +117,15 @@ class Runner:
         until_ns = int(seconds * 1e9)
         while True:
             elapsed_ns = time.monotonic_ns() - self._began_ns
-            now = elapsed_ns / 1e9
-            if self._progress is not None:
-                self._progress(now / self._plan.time_limit, f"{now:.1f} of {self._plan.time_limit:g} s")
+            self._tell(elapsed_ns / 1e9)
             if elapsed_ns >= until_ns:
                 return
             time.sleep(min(0.25, (until_ns - elapsed_ns) / 1e9))
+
+    def _tell(self, elapsed: float) -> None:
+        if self._progress is not None:
+            with self.recorder.lock:  # nobody may record while it is put into words
+                self._progress.running(elapsed, self._plan.time_limit)
 
     def _launch(self, client: str) -> None:
         """Start the program of a client's host; a second start is a new process."""

@@ -34,7 +34,8 @@ from .fault_specs import needs
 from .history import History, HistoryError, HistoryWriter
 from .history.lock_keys import KEYS, KeyWriter
 from .plan import Plan, dump, load
-from .runner import Progress, Runner
+from .progress import Progress, Telling
+from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_results
 from .workloads.resource import Resource
 
@@ -73,9 +74,13 @@ class Result:
         return {True: VALID, False: VIOLATION, None: UNKNOWN}[self.valid]
 
 
+def _nobody(line: str) -> None:
+    """Is told, and tells nobody."""
+
+
 def open_cluster(
     plan: Plan,
-    report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
+    report: Callable[[str], None] = _nobody,
     *,
     sites: Sites | None = None,
 ) -> Cluster:
@@ -135,13 +140,14 @@ def run(
     the plan cannot be run.
     """
     plan = complete(plan.check())
-    cluster = open_cluster(plan, lambda line: progress(0.0, line) if progress is not None else None)
+    telling = None if progress is None else Telling(progress)
+    cluster = open_cluster(plan, _nobody if telling is None else telling.cluster)
     started = datetime.now(UTC)
     folder = None if store is None else new_run(store, plan.lock, plan.seed, started)
     if folder is not None:
         (folder / PLAN).write_text(dump(plan), encoding="utf-8")
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
-    runner = Runner(plan, cluster, writer=writer, progress=progress)
+    runner = Runner(plan, cluster, writer=writer, progress=telling)
     real = time.monotonic()
     try:
         with _interrupts(cluster, runner), _keys_watched(plan, cluster, folder):
@@ -164,7 +170,7 @@ def run(
         "command": command,
         "real_seconds": round(real, 3),
     }
-    return _judge(plan, history, folder, about)
+    return _judge(plan, history, folder, about, telling)
 
 
 @contextlib.contextmanager
@@ -199,8 +205,11 @@ def _heard(plan: Plan, history: History) -> History:
     return History(op for op in history if op.time <= history.time[-1] - UNHEARD_NS)
 
 
-def _judge(plan: Plan, history: History, folder: Path | None, about: dict[str, Any]) -> Result:
-    verdicts = run_all(history, checkers.catalogue.all())
+def _judge(
+    plan: Plan, history: History, folder: Path | None, about: dict[str, Any], telling: Telling | None = None
+) -> Result:
+    every = checkers.catalogue.all()
+    verdicts = run_all(history, every if telling is None else telling.checking(every))
     document = _document(plan, history, verdicts)
     cluster = {**document["cluster"], **about.get("cluster", {})}
     document = {**document, **about, "cluster": cluster, "stats": _stats(history)}

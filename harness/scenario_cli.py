@@ -23,6 +23,7 @@ from .expectation import status_of
 from .nightly import CLUSTERS, judged, refusal
 from .options import counted, printed
 from .runs import Result
+from .terminal import print_document
 
 app = typer.Typer(help="Documented failures of locks, each with its cure, as files that can be run.",
                   no_args_is_help=True, rich_markup_mode=None)  # fmt: skip
@@ -38,7 +39,7 @@ def list_command(
     if not found:
         raise UsageError(f"no scenario is called like {pattern!r}")
     if json:
-        sys.stdout.write(msgspec.json.encode([_entry(scenario) for scenario in found]).decode() + "\n")
+        print_document([_entry(scenario) for scenario in found])
         return
     printed(lambda: _print(found))
 
@@ -122,7 +123,9 @@ def run_command(
         except UsageError as error:
             error.add_note(f"in {scenario.path}")
             raise
-        statuses.append(result.exit_status if result.plan.expect is None else _say(scenario, result, quiet=json))
+        statuses.append(
+            result.exit_status if result.plan.expect is None else _say(scenario, result, json=json, quiet=quiet)
+        )
         if result.interrupted:
             statuses.append(UNKNOWN)  # those that come after it are not run
             break
@@ -139,13 +142,17 @@ def _run(
     if not json and not quiet and plan.title:
         Console(stderr=True, highlight=False).print(f"{scenario.name}: {plan.title}", soft_wrap=True, markup=False)
     plan, reason = placed(plan, where)
-    return play_one(plan, out, command, reason, json=json, quiet=quiet)
+    silent = quiet and plan.expect is not None  # whether it came out as expected is its verdict
+    return play_one(plan, out, command, reason, json=json, quiet=quiet, silent=silent)
 
 
-def _say(scenario: Scenario, result: Result, *, quiet: bool) -> int:
+def _say(scenario: Scenario, result: Result, *, json: bool, quiet: bool) -> int:
     judgement = judged(result)
-    console = Console(highlight=False, quiet=quiet)
+    console = Console(highlight=False, quiet=json)
     colour = "green" if judgement.state == "as-expected" else "red"
+    if quiet:
+        console.print(judgement.state, style=colour)
+        return status_of([judgement.state])
     console.print(f"[{colour}]{judgement.state}[/] (expected: {expected(scenario)})", soft_wrap=True)
     if judgement.state != "as-expected":
         console.print(judgement.why, soft_wrap=True, markup=False)

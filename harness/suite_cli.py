@@ -10,11 +10,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from scenarios import catalogue
@@ -24,8 +22,9 @@ from .completion import no_engine
 from .errors import USAGE, VALID, EnvironmentLacking, UsageError
 from .expectation import OPEN, WRONG, Outcome
 from .nightly import CLUSTERS, LANES, nightly
-from .options import counted, printed
+from .options import counted, printed, progress_bar
 from .results_db import RESULTS_DB, add, nights
+from .terminal import print_document, print_status
 
 SAFE: Final = ".safe"
 PAGE: Final = "index.html"
@@ -41,6 +40,7 @@ def nightly_command(
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit file, too.", metavar="FILE")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page, too.", metavar="DIR")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the night's document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
 ) -> None:
     """Run every scenario and compare with what is expected: known failures stay found, and safe locks safe."""
     chosen = None if not only else _like(only)
@@ -51,12 +51,12 @@ def nightly_command(
     if cluster != "sim" and (missing := no_engine()):
         raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
     _refuse_outputs(out, junit, html)
-    console = Console(stderr=True, quiet=json, highlight=False)
-    with contextlib.redirect_stdout(sys.stderr), _bar(console) as bar:
-        task = bar.add_task(f"nightly {suite}", total=None, text="")
+    console = Console(stderr=True, quiet=json or quiet, highlight=False)
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, f"nightly {suite}") as progress:
+        progress(0.0, "starting: the first of them")
 
         def tell(outcome: Outcome, number: int, of: int) -> None:
-            bar.update(task, completed=number, total=of, text=f"{outcome.scenario} on {outcome.cluster}")
+            progress(number / of, f"running: {number} of {of} · {outcome.scenario} on {outcome.cluster}")
             seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
             if outcome.state in (*WRONG, *OPEN):
                 console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
@@ -66,11 +66,11 @@ def nightly_command(
         night = nightly(suite, cluster, store=out, scenarios=chosen, workers=workers or None, lanes=lanes, tell=tell)
     if only:  # not to be compared with whole nights
         night["suite"] += f", only {only}"
-    printed(lambda: _print(night, json=json))
+    printed(lambda: print_status(night["status"]) if quiet and not json else _print(night, json=json))
     failed = _store(night, out, junit, html)
     for line in failed:
         typer.echo(f"harness: {line}", err=True)
-    if not json:
+    if not json and not quiet:
         for path in (junit, html / PAGE if html else None):
             if path is not None and path.exists():
                 typer.echo(f"written: {path}")
@@ -100,12 +100,6 @@ def _like(pattern: str) -> list[Scenario]:
     return found
 
 
-def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("{task.fields[text]}"))  # fmt: skip
-    return Progress(*columns, console=console, transient=True, disable=console.quiet)
-
-
 def _store(night: dict[str, Any], out: Path, junit: Path | None, html: Path | None) -> list[str]:
     """Write everything that can be written; returns what could not be, in words."""
     from reports import junit as junit_report
@@ -131,7 +125,7 @@ def _store(night: dict[str, Any], out: Path, junit: Path | None, html: Path | No
 
 def _print(night: dict[str, Any], *, json: bool) -> None:
     if json:
-        sys.stdout.write(msgspec.json.encode(night).decode() + "\n")
+        print_document(night)
         return
     console = Console(highlight=False)
     console.print(_table(night))

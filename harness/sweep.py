@@ -29,7 +29,7 @@ from .errors import UNKNOWN, VALID, VIOLATION, UsageError
 from .expectation import first_violation_s
 from .fault_specs import fault_class
 from .plan import FaultSpec, Plan
-from .runner import Progress
+from .progress import Progress
 from .runs import Result, run
 
 SCHEMA: Final = 1

@@ -24,6 +24,7 @@ from .options import duration, kind_with, lock_options, printed, progress_bar
 from .plan import Plan
 from .store import new_sweep
 from .sweep import Document, Grid, exit_status, planned, sweep
+from .terminal import print_document, print_status
 
 DEFAULTS = Plan(lock="")
 GRID = Grid(ttl=(DEFAULTS.ttl,))
@@ -58,6 +59,7 @@ def sweep_command(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Put the page here, too.")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Put the points here, too, as CSV.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
 ) -> None:
     """Measure how often, how soon and with what loss a lock is violated, over every ttl, hold and pause.
 
@@ -86,12 +88,13 @@ def sweep_command(
     if workers < 0:
         raise UsageError(f"workers must not be negative, got {workers}")
     planned(plan, grid)  # what is wrong is said before a bar is drawn
-    document, folder = _swept(plan, grid, workers or None, out, quiet=json)
+    document, folder = _swept(plan, grid, workers or None, out, quiet=json or quiet)
     for name, wanted in (("sweep.html", html), ("sweep.csv", csv)):
         if wanted is not None:
             _copy(folder / name, wanted)
-    printed(lambda: _tell(document, folder, json=json))
-    raise typer.Exit(exit_status(document))
+    status = exit_status(document)
+    printed(lambda: print_status(status) if quiet and not json else _tell(document, folder, json=json))
+    raise typer.Exit(status)
 
 
 def _swept(plan: Plan, grid: Grid, workers: int | None, out: Path, *, quiet: bool) -> tuple[Document, Path]:
@@ -118,7 +121,7 @@ def _swept(plan: Plan, grid: Grid, workers: int | None, out: Path, *, quiet: boo
             "command": shlex.join(["harness", *sys.argv[1:]]),
         }
         (folder / "sweep.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
-        progress(1.0, "writing the report")
+        progress(1.0, "writing: the report")
         sweep_report.write(document, folder)
     return document, folder
 
@@ -140,7 +143,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _tell(document: Document, folder: Path, *, json: bool) -> None:
     if json:
-        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+        print_document(document)
         return
     from reports import sweep_report
 

@@ -1,0 +1,305 @@
+"""What is on a terminal while something goes on and when it is over, and what is in a file instead."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import threading
+import time
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from harness import options, terminal
+from harness.cli import main
+from harness.display import Display
+from harness.history import Op
+from harness.history.ongoing import Ongoing
+from harness.plan import FaultSpec, Plan
+from harness.progress import PHASES
+from harness.runs import Result, run
+
+CODES = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\r|\n|[^\x1b\r\n]+")
+PLAN = Plan(lock="redis-token", faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), time_limit=8.0)
+
+
+class Screen:
+    """As much of a terminal as Rich asks for."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = [""]
+        self.row = 0
+        self.seen: list[str] = []
+
+    def feed(self, text: str) -> None:
+        for code in CODES.finditer(text):
+            self._take(code[0], code[1], code[2])
+        self.seen.append("\n".join(self.lines))
+
+    def _take(self, text: str, number: str | None, letter: str | None) -> None:
+        if letter == "A":
+            self.row -= int(number or 1)
+        elif letter == "K":
+            self.lines[self.row] = ""
+        elif letter is None and text == "\n":
+            self.row += 1
+            self.lines += [""] * (self.row + 1 - len(self.lines))
+        elif letter is None and text != "\r":
+            self.lines[self.row] += text
+
+
+@contextlib.contextmanager
+def terminal_file(columns: int = 80) -> Iterator[tuple[IO[str], Screen]]:
+    """A file that is a terminal, and what is to be seen there once the context is left."""
+    ours, theirs = pty.openpty()
+    screen = Screen()
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(ours, 65536):
+                screen.feed(data.decode())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(theirs, "w") as file, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        patch.setenv("TERM", "xterm")
+        yield file, screen
+    reader.join()
+    os.close(ours)
+
+
+@pytest.fixture(scope="module")
+def told() -> list[tuple[float, str]]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def result(told: list[tuple[float, str]], tmp_path_factory: pytest.TempPathFactory) -> Result:
+    store = tmp_path_factory.mktemp("store")
+    return run(PLAN, store=store, progress=lambda fraction, text: told.append((fraction, text)))
+
+
+def test_a_run_tells_its_phases_and_what_is_going_on(result: Result, told: list[tuple[float, str]]) -> None:
+    assert result.valid is False
+    phases = [text.partition(": ")[0] for _, text in told]
+    assert list(dict.fromkeys(phases)) == ["running", "checking"]
+    assert set(phases) <= set(PHASES)
+    fractions = [fraction for fraction, _ in told]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    running = [text for _, text in told if text.startswith("running")]
+    assert any(re.search(r"· \d+ grants? · c\d holds k0 · client-pause on c\d", text) for text in running)
+    assert sum("grant" in text for text in running) < 60, "so often that it takes no time"
+    assert told[-1][1].startswith("checking: try-lock")
+
+
+def test_nobody_is_told_anything_else_because_somebody_listens(result: Result) -> None:
+    assert [*run(PLAN).history] == [*result.history]
+
+
+def test_what_goes_on_agrees_with_the_holds_at_the_end(result: Result) -> None:
+    ongoing = Ongoing()
+    most: set[str] = set()
+    for op in result.history:
+        ongoing.add(op)
+        most = max(most, {f"{key} {client}" for key, held in ongoing.holders().items() for client in held}, key=len)
+    assert ongoing.granted == result.document["stats"]["acquires_ok"]
+    assert len(most) == 2, "the violation could be seen while it lasted"
+    assert (ongoing.forces, ongoing.ended) == ({}, "time limit")
+
+
+def test_a_client_that_minds_its_lease_holds_no_longer_than_that() -> None:
+    ongoing = Ongoing()
+
+    def add(seconds: float, process: int, type_: str, f: str, value: object = None) -> None:
+        node = None if process < 0 else f"c{process}"
+        ongoing.add(Op(0, int(seconds * 1e9) + 1, 0, process, type_, f, "k0", value, None, node))  # type: ignore[arg-type]
+
+    add(0, -1, "info", "start", {"discipline": "checking"})
+    add(1, 0, "ok", "acquire", {"valid_for": 2.0})
+    add(2.5, 1, "fail", "acquire")
+    assert ongoing.holders() == {"k0": ["c0"]}
+    add(2.8, 0, "ok", "extend", {"extended": True, "valid_for": 2.0})
+    add(3.5, 1, "info", "acquire")
+    assert ongoing.holders() == {"k0": ["c0"]}
+    add(5.0, 1, "ok", "acquire", {"valid_for": 2.0})
+    assert ongoing.holders() == {"k0": ["c1"]}
+    add(5.1, -1, "info", "crash", {"host": "c1"})
+    assert ongoing.holders() == {}
+    assert (ongoing.granted, ongoing.refused, ongoing.unknown) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_the_display_shows_each_phase_and_is_gone_afterwards(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "REFRESHES", 100)
+    with terminal_file(columns) as (file, screen):
+        console = Console(file=file)
+        console.print("before")
+        with options.progress_bar(console, "redlock") as progress:
+            for fraction, text in (
+                (0.0, "starting: redis image"),
+                (0.5, "running: " + "x" * 200),
+                (1.0, "checking: a"),
+            ):
+                progress(fraction, text)
+                time.sleep(0.04)
+        console.print("after")
+    assert [line for line in screen.lines if line] == ["before", "after"]
+    for phase in ("starting", "running", "checking"):
+        assert any(phase in seen for seen in screen.seen)
+    assert max(len(line) for seen in screen.seen for line in seen.splitlines()) <= columns
+    assert {len(seen.splitlines()) for seen in screen.seen if "running" in seen} == {3}, "nothing jumps"
+
+
+def test_the_bar_never_goes_back_and_takes_any_text() -> None:
+    display = Display("a sweep")
+    for fraction, text in ((0.4, "running: a"), (0.2, "3 of 60 runs: running: [b]\nc"), (9.0, "")):
+        display.tell(fraction, text)
+        console = Console(file=StringIO(), width=70)
+        console.print(display)
+        assert console.file.getvalue().count("\n") == 2  # type: ignore[attr-defined]
+        assert len(console.file.getvalue().splitlines()[0]) <= 70  # type: ignore[attr-defined]
+        assert ("[b] c" in console.file.getvalue()) == ("[b]" in text)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("FORCE_COLOR", "1")])
+def test_there_is_no_display_where_the_cursor_cannot_move(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(name, value)
+    context = terminal_file() if name == "TERM" else None
+    with (tmp_path / "log").open("w+") as plain:
+        with contextlib.ExitStack() as stack:
+            file, screen = (plain, None) if context is None else stack.enter_context(context)
+            monkeypatch.setenv(name, value)
+            with options.progress_bar(Console(file=file), "redlock") as progress:
+                progress(0.5, "running: a")
+        plain.seek(0)
+        assert plain.read() == ""
+        assert screen is None or screen.seen == []
+
+
+def shown(result: Result, **settings: object) -> str:
+    console = Console(file=StringIO(), highlight=False, **settings)  # type: ignore[arg-type]
+    rows = list(terminal._rows(result))
+    terminal.print_verdict(console, result.plan.lock, result.valid, result.document["summary"], rows)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize("columns", [140, 80, 40])
+def test_the_panel_fits_and_says_it_all(columns: int, result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = shown(result, force_terminal=True, width=columns)
+    assert re.findall(r"\x1b\[[\d;]*3\d[\d;]*m", text) == [], "no colour where none is wanted"
+    lines = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+    assert {len(line) for line in lines} == {min(columns, terminal.WIDEST)}
+    words = " ".join(" ".join(line.strip("│╭╮╰╯─ ") for line in lines).split())
+    assert "✗ VIOLATION: redis-token" in words
+    assert "mutual-exclusion" in words
+    assert re.search(r"client-pause( \d+ times)?,\s+seen", words)
+
+
+def test_in_a_file_each_thing_is_a_line_without_codes(result: Result) -> None:
+    lines = shown(result, width=40).splitlines()
+    assert lines[0] == "VIOLATION: redis-token"
+    assert lines[1] == result.document["summary"]
+    assert {line.partition(": ")[0] for line in lines[2:]} == {
+        "violated",
+        "holds",
+        "not applicable",
+        "faults",
+        "figures",
+    }
+    assert "\x1b" not in "".join(lines)
+
+
+def test_old_terminals_get_letters_they_have(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old(StringIO):
+        encoding = "ascii"
+
+    console = Console(file=Old(), force_terminal=True, width=80)
+    terminal.print_verdict(console, "a", True, "b", [])
+    assert console.file.getvalue().isascii()  # type: ignore[attr-defined]
+
+
+def test_a_checker_speaks_for_itself_if_the_story_does_not(result: Result) -> None:
+    verdict = result.verdicts["mutual-exclusion"]
+    first = verdict.evidence[0].sentence
+    assert first in terminal._found("x", verdict, result.history.origin, "another story")
+    assert first not in terminal._found("x", verdict, result.history.origin, result.document["summary"])
+
+
+# Commands: what each prints with --json and with --quiet.
+
+RUN = ["redis-token", "--time-limit", "2s", "--cluster", "sim"]
+
+
+def harness(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+SWEEP = ["sweep", "redis-token", "--pause", "0", "--time-limit", "2s", "--seeds", "1", "--workers", "1"]
+QUIET = [
+    (["run", *RUN, "--runs", "2"], "VALID", 0),
+    (["nightly", "--only", "rl-restart", "--workers", "1"], "VALID", 0),
+    pytest.param(["run", *RUN, "--clients", "1", "--runs", "2"], "UNKNOWN", 3, marks=pytest.mark.slow),
+    pytest.param(["run", *RUN], "VALID", 0, marks=pytest.mark.slow),
+    pytest.param(["scenario", "run", "rl-restart"], "as-expected", 0, marks=pytest.mark.slow),
+    pytest.param(SWEEP, "VALID", 0, marks=pytest.mark.slow),
+    pytest.param(["check", "{run}", "--model", "mutex"], "VIOLATION", 1, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("command", "word", "status"), QUIET)
+def test_quiet_is_one_word(
+    command: list[str],
+    word: str,
+    status: int,
+    result: Result,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert harness(*(part.format(run=result.folder) for part in command), "--quiet") == status
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (word + "\n", "")
+
+
+JSON = [
+    (["run", *RUN, "--runs", "2"], 0),
+    (["scenario", "run", "rl-restart"], 0),
+    (["scenario", "list", "rl-*"], 0),
+    (["nightly", "--only", "rl-restart", "--workers", "1"], 0),
+    (SWEEP, 0),
+    (["check", "{run}", "--model", "mutex"], 1),
+    (["list", "kinds"], 0),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "status"), JSON)
+def test_json_is_one_document_and_wins_over_quiet(
+    command: list[str],
+    status: int,
+    result: Result,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    both = [] if command[0] == "list" or command[:2] == ["scenario", "list"] else ["--quiet"]
+    assert harness(*(part.format(run=result.folder) for part in command), "--json", *both) == status
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert msgspec.json.decode(said.out)
