@@ -1,0 +1,138 @@
+"""A comparison as text: Markdown for a README or a pull request, and CSV, a line a cell and a line a cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from reports import comparison_answer as answer
+from reports import words
+from reports.comparison_plots import by_cost, seconds, worst_availability
+from reports.comparison_view import STATES, ComparisonView, CostView, LockView, sound_first
+
+SIGNS: Final = {"safe": "✅", "fenced": "🛡️", "unsafe": "❌", "unavailable": "⏳", "unknown": "❔", "not-run": "–"}
+"""Before the word, so that nobody has to tell colours apart."""
+COUNTED: Final = tuple(state for state in STATES if state != "not-run")
+CELL_COLUMNS: Final = (
+    "lock", "family", "safety", "nemesis", "state", "runs", *COUNTED, "kind", "fault", "fencing", "why", "run",
+    "command",
+)  # fmt: skip
+COST_COLUMNS: Final = (
+    "lock", "family", "cost", "clients", "acquires_per_second", "acquire_p50_s", "acquire_p99_s", "release_p50_s",
+    "availability", "run", "recovery_s",
+)  # fmt: skip
+MARKED: Final = re.compile(r"([\\`*_{}\[\]<>#|~])")
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def files(view: ComparisonView) -> dict[str, str]:
+    """The texts by the names of their files."""
+    return {"comparison.md": markdown(view), "comparison.csv": cells_csv(view), "costs.csv": costs_csv(view)}
+
+
+def markdown(view: ComparisonView) -> str:
+    """The answer, the matrix and the costs; links are left out, since runs do not travel with a comment."""
+    parts = [
+        f"### {_plain(answer.headline(view))}",
+        *(["**Interrupted:** what ran until then is shown."] if view.interrupted else []),
+        "\n".join(_bullet(one) for one in answer.answers(view)) + _never(view),
+        _matrix(view),
+        " · ".join(f"{SIGNS[state]} {state.replace('-', ' ')}: {told}" for state, told in STATES.items()),
+        _costs(view),
+        "Times are virtual: round trips and waiting, not a server's own speed." * view.virtual,
+        f"`{view.command.replace('`', '')}`" if view.command else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def cells_csv(view: ComparisonView) -> str:
+    """A line a lock and fault; the counts of a state are in the column of its name."""
+    return _csv(CELL_COLUMNS, (_cell_line(lock, i) for lock in view.locks for i in range(len(lock.cells))))
+
+
+def costs_csv(view: ComparisonView) -> str:
+    """A line a lock and cost (alone, contended, or the fault under which it was measured); times in seconds."""
+    return _csv(COST_COLUMNS, (_cost_line(lock, cost) for lock in view.locks for cost in lock.costs.values()))
+
+
+def _bullet(one: answer.Answer) -> str:
+    best = answer.listed([f"**{_plain(lock.name)}**" for lock in one.best], "or") or "no lock"
+    price = f" ({one.price})" if one.price else ""
+    return f"- {_plain(one.situation)}: {best}{price}. {_plain(one.said)}"
+
+
+def _never(view: ComparisonView) -> str:
+    never = [lock.name for lock in view.locks if answer.broken(lock)]
+    return f"\n- Never, since broken without any fault: {_plain(answer.listed(never))}." if never else ""
+
+
+def _matrix(view: ComparisonView) -> str:
+    head = ["lock", *(_plain(nemesis.name) for nemesis in view.nemeses)]
+    rows = [
+        [_plain(lock.name), *(f"{SIGNS[cell.state]} {cell.word} {cell.share}".rstrip() for cell in lock.cells)]
+        for lock in sound_first(view.locks)
+    ]
+    return _table(head, rows)
+
+
+def _costs(view: ComparisonView) -> str:
+    head = ["lock", "acquire", "99 %", "grants/s", "grants/s, contended", "least granted", "free after a death"]
+    return _table(head, [_cost_row(lock, view) for lock in by_cost(view)])
+
+
+def _cost_row(lock: LockView, view: ComparisonView) -> list[str]:
+    alone, contended = lock.costs.get("alone"), lock.costs.get("contended")
+    worst = worst_availability(lock, view.faults)
+    return [
+        _plain(lock.name),
+        seconds(alone and alone.acquire_p50),
+        seconds(alone and alone.acquire_p99),
+        answer.figure(alone and alone.rate),
+        answer.figure(contended and contended.rate),
+        f"{words.percent(worst.availability)} ({_plain(worst.name)})" if worst else "–",
+        "never" if lock.recovery.never else seconds(lock.recovery.seconds),
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown takes as it is, on one line."""
+    return MARKED.sub(r"\\\1", " ".join(text.split()))
+
+
+def _cell_line(lock: LockView, number: int) -> dict[str, Any]:
+    cell = lock.cells[number]
+    return {
+        "lock": lock.name, "family": lock.family, "safety": lock.safety, "nemesis": cell.nemesis, "state": cell.state,
+        "runs": cell.runs, **{state: cell.counts.get(state, 0) for state in COUNTED}, "kind": cell.kind,
+        "fault": cell.fault, "fencing": cell.fencing, "why": cell.why, "run": cell.run, "command": cell.command,
+    }  # fmt: skip
+
+
+def _cost_line(lock: LockView, cost: CostView) -> dict[str, Any]:
+    return {
+        "lock": lock.name, "family": lock.family, "cost": cost.name, "clients": cost.clients,
+        "acquires_per_second": cost.rate, "acquire_p50_s": cost.acquire_p50, "acquire_p99_s": cost.acquire_p99,
+        "release_p50_s": cost.release_p50, "availability": cost.availability, "run": cost.run,
+        "recovery_s": lock.recovery.seconds,
+    }  # fmt: skip
+
+
+def _csv(columns: Sequence[str], lines: Iterable[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows({name: _harmless(value) for name, value in line.items()} for line in lines)
+    return text.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets an apostrophe, as spreadsheets themselves write it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

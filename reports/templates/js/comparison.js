@@ -1,0 +1,27 @@
+// What a cell is about, beside it while the pointer or the focus is on it; and what a link leads to is unfolded.
+const tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
+tip.setAttribute("aria-hidden", "true"); // readers that speak have it from aria-describedby
+document.body.append(tip);
+
+function show(event) {
+  const cell = event.target.closest?.("[aria-describedby]");
+  if (event.pointerType === "touch" || tip.contains(event.target)) return;
+  tip.hidden = !cell;
+  if (!cell) return;
+  tip.textContent = byId(cell.getAttribute("aria-describedby")).textContent;
+  const box = cell.getBoundingClientRect(), below = box.bottom + tip.offsetHeight + 8 < innerHeight;
+  tip.style.left = `${Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${below ? box.bottom + 4 : box.top - tip.offsetHeight - 4}px`;
+}
+
+function reveal() {
+  const target = byId(decodeURIComponent(location.hash.slice(1)));
+  for (let around = target?.closest("details"); around; around = around.parentElement.closest("details")) around.open = true;
+  target?.scrollIntoView();
+}
+
+for (const name of ["pointerover", "focusin"]) document.addEventListener(name, show);
+for (const name of ["scroll", "focusout"]) document.addEventListener(name, () => { tip.hidden = true; }, true);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
+addEventListener("hashchange", reveal);
+if (location.hash) reveal();
