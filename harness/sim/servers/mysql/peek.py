@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from harness.sim.servers.mysql.locks import NEXT, REC
 from harness.sim.servers.mysql.server import MysqlServer
-from harness.sim.servers.mysql.storage import Index, Key, Row, Table
+from harness.sim.servers.mysql.storage import Index, Key, Record, Row, Table, Version
 from harness.sim.servers.mysql.values import Value, as_text, sort_key, to_moment, to_ns
 
 OWNERS: Final = ("owner", "cust_id", "locked_by", "holder", "version")
@@ -23,8 +23,8 @@ FLAGS: Final = ("held",)
 
 
 class Held(NamedTuple):
-    """``end`` is by the server's wall clock, ns, None without one; ``client`` is the host whose session it is, None
-    where the row does not belong to a session."""
+    """``end`` is by the server's wall clock, ns, None without one; ``client`` is the host whose session it is, or whose
+    transaction was seen open, None if nobody knows."""
 
     owner: str
     end: int | None = None
@@ -66,6 +66,9 @@ class Peek:
     def __init__(self, server: MysqlServer) -> None:
         self._server = server
         self._shapes: dict[Table, _Shape | None] = {}
+        self._transactions = server.transactions
+        self._writers: dict[int, str] = {}
+        """Whose a transaction is that was seen open: after a commit that waited for a replica nobody can tell."""
 
     def look(self, name: str) -> Held | None:
         """Who has the lock of this name."""
@@ -93,9 +96,26 @@ class Peek:
         entry = index.entries.get(key)
         if entry is None or key[: len(prefix)] != prefix:
             return None
-        active = self._server.transactions.active
-        row = next((version.row for version in entry.record.versions if version.trx not in active), None)
-        return None if row is None else self._in_row(shape, key, row)
+        last = self._committed(entry.record)
+        found = None if last is None or last.row is None else self._in_row(shape, key, last.row)
+        if found is None or last is None or found.client is not None:
+            return found
+        return found._replace(client=self._writers.get(last.trx))
+
+    def _committed(self, record: Record) -> Version | None:
+        """The last version of a row whose transaction is over; of others it is noted whose they are."""
+        server = self._server
+        if self._transactions is not server.transactions:  # its disk was wiped: they are numbered anew
+            self._transactions, self._writers = server.transactions, {}
+        for version in record.versions:
+            trx = server.transactions.active.get(version.trx)
+            if trx is None:
+                return version
+            number = server.session_of(trx)
+            session = None if number is None else server.session(number)
+            if session is not None:
+                self._writers[version.trx] = session.conn.peer
+        return None
 
     def _in_row(self, shape: _Shape, key: Key, row: Row) -> Held | None:
         if shape.flag is not None and not row[shape.flag]:
