@@ -49,13 +49,17 @@ def terminable() -> Iterator[None]:
 
 
 def shared_out(
-    todo: Sequence[Job], play: Play[Job, Outcome], count: int
+    todo: Sequence[Job],
+    play: Play[Job, Outcome],
+    count: int,
+    begun: Callable[[Job], None] = lambda job: None,  # noqa: ARG005
 ) -> Generator[tuple[Job, Outcome | None], None, None]:
     """Each job as soon as it is done, with its outcome (None: the process that played it has died). With a ``count`` of
-    one, or one job, no process is started."""
+    one, or one job, no process is started. ``begun`` is told which job is played next."""
     if count == 1 or len(todo) <= 1:
         with _Player(play) as player:
             for job in todo:
+                begun(job)
                 yield job, player.play(job)
         return
     waiting = deque(todo)
@@ -63,6 +67,7 @@ def shared_out(
     try:
         while waiting or lanes:
             while waiting and len(lanes) < count:
+                begun(waiting[0])
                 lanes.append(_Lane(play, waiting.popleft()))
             for lane in _ready(lanes):
                 job, outcome = lane.job, lane.outcome()
@@ -70,6 +75,7 @@ def shared_out(
                     lanes.remove(lane)
                     lane.end()
                 else:
+                    begun(waiting[0])
                     lane.give(waiting.popleft())
                 yield job, outcome
     finally:

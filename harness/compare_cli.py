@@ -1,0 +1,202 @@
+"""``harness compare``: which lock should I use, and what does it cost me?"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .cli_runs import AUTO
+from .compare import DOCUMENT, Watch, compare, exit_status
+from .compare_plans import DEFAULTS, NEMESES, Asked, Job, chosen, jobs
+from .compare_play import Document, Outcome
+from .completion import BACKENDS, no_engine
+from .errors import EnvironmentLacking, UsageError
+from .nightly import LANES
+from .options import counted, duration, printed, progress_bar
+from .progress import Progress
+from .terminal import print_document
+
+RUNS: Final = {"sim": 3, "docker": 1}
+SIGNS: Final = {
+    "safe": ("✓", "green", "never two holders, and there when it should be"),
+    "fenced": ("◆", "cyan", "two holders, and the fence refused the late one"),
+    "unsafe": ("✗", "bold red", "two holders, or a broken resource, and nothing stopped it"),
+    "unavailable": ("○", "magenta", "not to be had when it should have been"),
+    "unknown": ("?", "yellow", "nobody can tell"),
+    "not-run": ("–", "dim", "the fault means nothing there"),
+}
+WIDE: Final = 160
+"""Columns where nobody looks at a terminal."""
+
+
+def compare_command(
+    locks: Annotated[str, typer.Option(help="Names or families with commas (redis, etcd ...), or all.")] = "all",
+    nemeses: Annotated[str, typer.Option(help="Faults with commas; none: also without any.")] = ",".join(NEMESES),
+    cluster: Annotated[str, typer.Option(help="auto (docker where an engine answers), sim or docker.")] = AUTO,
+    runs: Annotated[int, typer.Option(help="Of each cell, with consecutive seeds; 0: 3 on sim, 1 on docker.")] = 0,
+    seed: Annotated[int, typer.Option(help="The first one.")] = 0,
+    clients: Annotated[int, typer.Option(help="Who compete for the lock.")] = DEFAULTS.clients,
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Of each run.")] = f"{DEFAULTS.time_limit:g}s",
+    workers: Annotated[int, typer.Option(help="Processes for simulated runs; 0: one a processor.")] = 0,
+    lanes: Annotated[int, typer.Option(help="Clusters of containers at work at a time.")] = LANES,
+    out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
+    json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the page's path only.")] = False,
+) -> None:
+    """Compare locks: what each fault does to each, which properties they have, and what they cost.
+
+    Exit status 0 if every cell says something, whatever it says, and 3 if one is unknown or was not run.
+    """
+    for name, value, least in (("runs", runs, 0), ("workers", workers, 0), ("lanes", lanes, 1)):
+        if value < least:
+            raise UsageError(f"{name} must be at least {least}, got {value}")
+    backend, why = _backend(cluster)
+    wanted, left_out = chosen(locks, backend)
+    asked = Asked(
+        locks=wanted,
+        nemeses=tuple(name.strip() for name in nemeses.split(",") if name.strip()),
+        cluster=backend,
+        runs=runs or RUNS[backend],
+        seed=seed,
+        clients=clients,
+        time_limit=duration("time-limit", time_limit),
+        left_out=left_out,
+    )
+    jobs(asked)  # what is wrong is said before a bar is drawn
+    console = Console(stderr=True, quiet=json or quiet, highlight=False)
+    because = f" ({why})" if why else ""
+    faults = counted(len(asked.nemeses), "fault")
+    console.print(f"cluster: {backend}{because}; {counted(len(wanted), 'lock')}, {faults}", soft_wrap=True)
+    document, page = _compared(asked, out, workers or None, lanes, console)
+    printed(lambda: _tell(document, page, json=json, quiet=quiet))
+    raise typer.Exit(exit_status(document))
+
+
+def _backend(cluster: str) -> tuple[str, str]:
+    """The cluster on which all of it is run, and why this one."""
+    if cluster not in (AUTO, *BACKENDS):
+        raise UsageError(f"cluster must be one of {', '.join([AUTO, *BACKENDS])}, got {cluster!r}")
+    if cluster == "sim":
+        return cluster, ""
+    missing = no_engine()
+    if cluster == AUTO:
+        return ("sim", missing) if missing else ("docker", "a Docker engine answers")
+    if missing:
+        raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
+    return cluster, ""
+
+
+def _compared(asked: Asked, out: Path, workers: int | None, lanes: int, console: Console) -> tuple[Document, Path]:
+    """The document, and its page."""
+    from reports import comparison
+
+    # What a lock prints must not get between the lines of a document.
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, "compare") as progress:
+        command = shlex.join(["harness", *sys.argv[1:]])
+        watch = _Shown(progress, console)
+        document, folder = compare(asked, store=out, command=command, workers=workers, lanes=lanes, watch=watch)
+        progress(1.0, "writing: the page")
+        try:
+            return document, comparison.write(folder)
+        except OSError as error:
+            raise UsageError(f"cannot write the page of {folder / DOCUMENT}: {error}") from error
+
+
+class _Shown(Watch):
+    """How many are done of all, and which are being played; on what is no terminal a line for each cell."""
+
+    def __init__(self, progress: Progress, console: Console) -> None:
+        self._progress = progress
+        self._console = console
+        self._playing: list[Job] = []
+        self._done = self._of = 0
+
+    def todo(self, count: int) -> None:
+        self._of = count
+        self._tell()
+
+    def begun(self, job: Job) -> None:
+        self._playing.append(job)
+        self._tell()
+
+    def done(self, job: Job, outcome: Outcome) -> None:
+        self._playing.remove(job)
+        self._done += 1
+        self._tell()
+        if job.part == "cell" and not self._console.is_terminal:
+            state = outcome.cell["state"]
+            self._console.print(f"{self._done} of {self._of}: {job.lock}, {job.name}: {state}", soft_wrap=True)
+
+    def _tell(self) -> None:
+        playing = ", ".join(f"{job.lock} {job.name}" for job in self._playing)
+        self._progress(self._done / self._of, f"running: {self._done} of {self._of} · {playing}")
+
+
+# What is printed when it is over.
+
+
+def _tell(document: Document, page: Path, *, json: bool, quiet: bool) -> None:
+    if json:
+        print_document(document)
+        return
+    console = Console(highlight=False)
+    if not quiet:
+        if not console.is_terminal:
+            console.width = WIDE
+        _tell_matrix(document, console)
+    console.print(str(page) if quiet else f"page: {page}", soft_wrap=True, markup=False)
+    if not quiet:
+        for other in (page.with_suffix(suffix) for suffix in (".md", ".csv")):
+            console.print(f"      {other}", soft_wrap=True, markup=False)
+
+
+def _tell_matrix(document: Document, console: Console) -> None:
+    table = _matrix(document, words=True)
+    if console.measure(table).maximum > console.width:
+        table = _matrix(document, words=False)
+    console.print(table)
+    states = Counter(cell["state"] for lock in document["locks"] for cell in lock["cells"].values())
+    console.print()
+    for state, (sign, colour, meaning) in SIGNS.items():
+        if states[state]:
+            console.print(f"[{colour}]{sign} {state}[/]: {meaning} ({states[state]})", soft_wrap=True)
+    for measure in document["ranking"]["measures"]:
+        _tell_ranking(measure, document["ranking"]["claimed"], console)
+    for left in document["left_out"]:
+        console.print(f"left out: {left['lock']}: {left['why']}", soft_wrap=True, markup=False)
+    if document["interrupted"]:
+        console.print("interrupted: not everything that was asked for has been run")
+
+
+def _matrix(document: Document, *, words: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("lock", no_wrap=True)
+    for nemesis in document["nemeses"]:
+        table.add_column(nemesis["name"], no_wrap=words)
+    for lock in document["locks"]:
+        table.add_row(escape(lock["name"]), *(_sign(cell["state"], words=words) for cell in lock["cells"].values()))
+    return table
+
+
+def _sign(state: str, *, words: bool) -> str:
+    sign, colour, _ = SIGNS[state]
+    return f"[{colour}]{sign} {state}[/]" if words else f"[{colour}]{sign}[/]"
+
+
+def _tell_ranking(measure: Document, claimed: list[str], console: Console) -> None:
+    values = ", ".join(f"{service} {measure['values'][service]:g}" for service in measure["order"])
+    holds = "as" if measure["agrees"] else "not as"
+    order = ", ".join(service for service in claimed if service in measure["values"])
+    console.print(
+        f"{measure['name']} ({measure['unit']}): {values}; {holds} the articles say ({order})",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
