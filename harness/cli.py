@@ -13,7 +13,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from . import check_cli, cluster_cli, compare_cli, nightly_cli, scenario_cli, suite_cli, sweep_cli
+from . import check_cli, cluster_cli, compare_cli, nightly_cli, scenario_cli, serve_cli, suite_cli, sweep_cli
 from . import plan as plans
 from . import store as stores
 from .cli_runs import AUTO, placed, play_many, play_one
@@ -35,6 +35,7 @@ app.command("nightly")(suite_cli.nightly_command)
 app.command("trends")(nightly_cli.trends_command)
 app.command("sweep")(sweep_cli.sweep_command)
 app.command("compare")(compare_cli.compare_command)
+app.command("serve")(serve_cli.serve_command)
 app.command("check")(check_cli.check_command)
 app.command("export")(check_cli.export_command)
 DEFAULTS = Plan(lock="")

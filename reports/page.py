@@ -16,6 +16,11 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 
 def render(template: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
     """The page that ``template`` makes of ``values``; a value that it lacks is an error."""
+    return templates(filters).get_template(template).render(values)
+
+
+def templates(filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
+    """All templates, with more filters; who renders many pages keeps it, since it remembers what it has compiled."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -24,7 +29,7 @@ def render(template: str, filters: Mapping[str, Callable[..., str]], **values: A
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"count": words.count, "markup": Markup, **filters}
-    return environment.get_template(template).render(values)
+    return environment
 
 
 def source(name: str) -> Markup:

@@ -65,8 +65,8 @@ def write(document: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def render(document: dict[str, Any]) -> str:
-    """The page."""
+def render(document: dict[str, Any], nav: str = "", nav_style: str = "") -> str:
+    """The page; ``nav``, in HTML, is what leads from it to other pages, where there are any."""
     trends = Node(document, "the document of the trends")
     if trends.require("schema") != SCHEMA:
         raise ReportError(f"{trends.place}: schema: expected {SCHEMA}, got {trends.data['schema']}")
@@ -91,7 +91,8 @@ def render(document: dict[str, Any]) -> str:
         nights=nights,
         dates=dates,
         series=[_series(node, dates) for node in trends.nodes("series")],
-        style=page.source("style.css") + page.source("nightly.css") + page.source("trends.css"),
+        nav=Markup(nav),
+        style=page.source("style.css") + page.source("nightly.css") + page.source("trends.css") + Markup(nav_style),
         script=page.source("js/filter.js"),
     )
 

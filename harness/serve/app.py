@@ -1,0 +1,197 @@
+"""The application: which address shows what."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from .. import store as stores
+from ..errors import HarnessError
+from . import files, pages, sending, zipped
+from .guard import Guard
+from .index import Index, Unreadable, read_results
+from .query import PAGE, BadQuery, Choices, Query
+from .studies import Studies
+from .trends_page import FRONT, TrendsPage
+
+LIVE: Final = importlib.util.find_spec("harness.serve.live") is not None and hasattr(
+    importlib.import_module("harness.serve.live"), "routes"
+)
+FRONTS: Final = ("comparison.html", "sweep.html", FRONT)
+"""What a folder of the store shows, if it is no run's."""
+EMPTY: Final = {
+    stores.COMPARISONS: ("Comparisons", "Which lock is safe under which fault, and what it costs.", "harness compare"),
+    stores.SWEEPS: ("Sweeps", "How often a lock fails, by lease, hold and pause.",
+                    "harness sweep redis-token --ttl 1s,2s,5s --hold 50ms,200ms --pause 0,1s,3s"),
+}  # fmt: skip
+
+
+class Site:
+    """The pages of one store; what has been read of it is kept between requests."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.index = Index(store)
+        self.studies = {folder: Studies(store, folder) for folder in EMPTY}
+        self.trends = TrendsPage(store)
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/", self.all_runs),
+            Route("/runs/", lambda _: RedirectResponse("/")),
+            Route("/runs/{lock}/{run}.zip", self.zip),
+            Route("/runs/{lock}/{run}/", self.run),
+            *(Route(f"/{folder}/", self.all_studies, name=folder) for folder in self.studies),
+            Route("/trends", self.all_nights),
+            Route("/store/{path:path}", self.file),
+        ]
+
+    def all_runs(self, request: Request) -> Response:
+        """The table of runs."""
+        try:
+            query = Query.of(request.query_params)
+        except BadQuery as error:
+            return pages.problem(400, f"{error}.")
+        runs = self.index.runs()
+        found = query.apply(runs)
+        first = (query.page - 1) * PAGE
+        return pages.answer(
+            "runs.html",
+            here="runs",
+            script=pages.script_of("serve/runs.js"),
+            query=query,
+            choices=Choices.of(runs),
+            shown=found[first : first + PAGE],
+            first=first,
+            found=len(found),
+            total=len(runs),
+            last_page=max(1, -(-len(found) // PAGE)),
+            fill=self._command("harness run redlock --nemesis clock-skew"),
+        )
+
+    def run(self, request: Request) -> Response:
+        """One run: what came out, and its files."""
+        lock, name = request.path_params["lock"], request.path_params["run"]
+        run, folder = self.index.run(lock, name), files.run_folder(self.store, lock, name)
+        if run is None or folder is None:
+            raise HTTPException(404)
+        try:
+            results = read_results(folder)
+        except Unreadable:
+            results = None
+        listed = files.listing(folder)
+        names = {"/".join(entry.parts) for entry in listed}
+        history = _history(self.store, lock, name)
+        return pages.answer(
+            "run.html",
+            run=run,
+            title=pages.TITLES[run.state],
+            results=results,
+            files=listed,
+            report=stores.REPORT in names,
+            history=history,
+            checkable=stores.HISTORY in names and stores.PLAN in names,
+            damaged=stores.RESULTS in names,
+            replay=shlex.join(["harness", "replay", str(self.store / lock / name)]) if stores.PLAN in names else "",
+            again=shlex.join(["harness", "report", str(self.store / lock / name)]),
+            zip=pages.zip_url(lock, name),
+            live=pages.live_url(lock, name) if LIVE else "",
+        )
+
+    def zip(self, request: Request) -> Response:
+        """All files of a run."""
+        lock, name = request.path_params["lock"], request.path_params["run"]
+        if self.index.run(lock, name) is None:
+            raise HTTPException(404)
+        headers = {"content-disposition": sending.attachment(f"{lock}-{name}.zip"), "content-type": "application/zip"}
+        if request.method == "HEAD":
+            return Response(headers=headers)
+        return StreamingResponse(zipped.stream(self.store, (lock, name)), headers=headers)
+
+    def all_studies(self, request: Request) -> Response:
+        """The comparisons, or the sweeps."""
+        folder = request.url.path.strip("/")
+        title, about, command = EMPTY[folder]
+        return pages.answer(
+            "studies.html", here=folder, title=title, about=about, studies=self.studies[folder].all(),
+            fill=self._command(command),
+        )  # fmt: skip
+
+    def all_nights(self, request: Request) -> Response:
+        """How locks fared over the nights."""
+        try:
+            text = self.trends.render(request.query_params)
+        except HarnessError as error:
+            return pages.answer("no_trends.html", here="trends", why=str(error), fill=self._command("harness nightly"))
+        return pages.made_elsewhere(text)
+
+    def file(self, request: Request) -> Response:
+        """A file of the store as it is; of a folder, the page that shows it."""
+        parts = tuple(name for name in request.path_params["path"].split("/") if name)
+        file = files.open_file(self.store, parts) if len(parts) > 1 else None
+        if file is not None:
+            return sending.stored(request, file, parts[-1])
+        folder = files.resolve(self.store, parts)
+        address = None if folder is None else self._front(folder)
+        if address is None:
+            raise HTTPException(404)
+        return RedirectResponse(address)
+
+    def _front(self, folder: Path) -> str | None:
+        """The address of the page that shows a folder of the store."""
+        parts = folder.relative_to(self.store.resolve()).parts
+        if len(parts) == 2 and self.index.run(*parts) is not None:
+            return pages.run_url(*parts)
+        front = next((name for name in FRONTS if files.is_file(folder / name)), None)
+        return pages.store_url(*parts, front) if front and parts else None
+
+    def _command(self, command: str) -> str:
+        return command if self.store == Path("store") else f"{command} --out {shlex.quote(str(self.store))}"
+
+
+def _history(store: Path, lock: str, run: str) -> str:
+    """What is wrong with the history of a run, as a sentence; empty if nothing is seen to be."""
+    file = files.open_file(store, (lock, run, stores.HISTORY))
+    if file is None:
+        return f"The history is missing ({stores.HISTORY}): the report of this run cannot be written again."
+    with file:
+        if not files.size(file):
+            return f"The history is empty ({stores.HISTORY}): nothing was recorded."
+        file.seek(-1, 2)
+        return (
+            "" if file.read(1) == b"\n" else f"The history is cut off ({stores.HISTORY}): its last line is not whole."
+        )
+
+
+def application(store: Path, hosts: Iterable[str] = ()) -> Guard:
+    """What shows ``store`` to whoever asks for it by ``localhost``, a loopback address, or one of ``hosts``."""
+    routes = [*_live_routes(store), *Site(store).routes()]
+    handlers: dict[Any, Any] = {HTTPException: _http_problem, Exception: _own_problem}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts)
+
+
+def _live_routes(store: Path) -> list[BaseRoute]:
+    if not LIVE:
+        return []
+    routes: list[BaseRoute] = importlib.import_module("harness.serve.live").routes(store)
+    return routes
+
+
+def _http_problem(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return pages.problem(status, "There is nothing at this address." if status == 404 else "This cannot be answered.")
+
+
+def _own_problem(_: Request, error: Exception) -> Response:  # noqa: ARG001 - uvicorn prints it
+    return pages.problem(
+        500, "This page cannot be made, by a fault of the harness itself. The terminal has the details."
+    )

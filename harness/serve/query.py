@@ -1,0 +1,129 @@
+"""Which runs a visitor asked for, by the parameters of the address, and in which order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from .index import STATES, Run
+
+PAGE: Final = 100
+"""Rows of a page."""
+NONE: Final = "none"
+"""The fault of runs without any."""
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\dZ?)?)?", re.ASCII)
+KEYS: Final[dict[str, Callable[[Run], Any]]] = {
+    "when": lambda run: run.when,
+    "verdict": lambda run: STATES.index(run.state),
+    "lock": lambda run: run.lock,
+    "faults": lambda run: run.faults,
+    "cluster": lambda run: run.cluster,
+    "operations": lambda run: -1 if run.operations is None else run.operations,
+    "seed": lambda run: -1 if run.seed is None else run.seed,
+    "summary": lambda run: run.sentence or run.trouble,
+}
+"""What runs can be sorted by."""
+DOWNWARDS: Final = frozenset({"when", "operations"})
+"""What is sorted with the largest first, unless asked for otherwise."""
+
+
+class BadQuery(ValueError):
+    """A parameter with a value that makes no sense; the message says which, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What was asked for; empty is anything. ``since`` and ``until`` are days or times in UTC, both included; ``sort``
+    is one of :data:`KEYS`, with ``-`` before it for the largest first; ``page`` counts from 1."""
+
+    lock: str = ""
+    fault: str = ""
+    cluster: str = ""
+    verdict: str = ""
+    text: str = ""
+    since: str = ""
+    until: str = ""
+    sort: str = "-when"
+    page: int = 1
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, str]) -> Query:
+        """The query in the parameters of an address; raises :class:`BadQuery`."""
+        given = {name: parameters.get(name, "").strip() for name in ("lock", "fault", "cluster", "verdict", "text")}
+        if given["verdict"] not in ("", *STATES):
+            raise BadQuery(f"verdict: expected one of {', '.join(STATES)}")
+        sort = parameters.get("sort") or "-when"
+        if sort.removeprefix("-") not in KEYS:
+            raise BadQuery(f"sort: expected one of {', '.join(KEYS)}, with a - before it for the largest first")
+        page = parameters.get("page") or "1"
+        if not re.fullmatch(r"[1-9][0-9]{0,8}", page):
+            raise BadQuery("page: expected a number from 1")
+        return cls(**given, since=_day(parameters, "since"), until=_day(parameters, "until"), sort=sort, page=int(page))
+
+    def address(self, **changes: Any) -> str:
+        """The address of this query with changes made to it, without what is as usual."""
+        asked = {name: value for name, value in (asdict(self) | {"page": 1} | changes).items() if value}
+        usual = {"sort": "-when", "page": 1}
+        asked = {name: value for name, value in asked.items() if usual.get(name) != value}
+        return f"/?{urlencode(asked, errors='replace')}" if asked else "/"
+
+    def sorted_by(self, name: str) -> str:
+        """What ``sort`` becomes when the heading of a column is pressed."""
+        usual, other = (f"-{name}", name) if name in DOWNWARDS else (name, f"-{name}")
+        return other if self.sort == usual else usual
+
+    @property
+    def filters(self) -> bool:
+        """Does it leave anything out?"""
+        return any((self.lock, self.fault, self.cluster, self.verdict, self.text, self.since, self.until))
+
+    def apply(self, runs: list[Run]) -> list[Run]:
+        """The runs that fit, sorted; ``runs`` come with the newest first, and what is equal stays in that order."""
+        found = list(filter(self._fits(), runs)) if self.filters else runs
+        if self.sort == "-when":
+            return found
+        name = self.sort.removeprefix("-")
+        return sorted(found, key=KEYS[name], reverse=self.sort.startswith("-"))
+
+    def _fits(self) -> Callable[[Run], bool]:
+        words = self.text.lower().split()
+        last = f"{self.until}~" if self.until else ""  # after all times that begin like this
+        return lambda run: (
+            (not self.lock or run.lock == self.lock)
+            and (not self.cluster or run.cluster == self.cluster)
+            and (not self.verdict or run.state == self.verdict)
+            and (not self.fault or self.fault in (run.faults or (NONE,)))
+            and (not self.since or run.when >= self.since)
+            and (not last or "" < run.when <= last)
+            and all(word in run.text for word in words)
+        )
+
+
+def _day(parameters: Mapping[str, str], name: str) -> str:
+    day = parameters.get(name, "").strip()
+    if day and not _DATE.fullmatch(day):
+        raise BadQuery(f"{name}: expected a day such as 2026-11-21, or a time such as 2026-11-21T20:15")
+    return day
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What there is to filter by, in order."""
+
+    locks: list[str]
+    faults: list[str]
+    clusters: list[str]
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Choices:
+        locks: set[str] = set()
+        faults: set[str] = set()
+        clusters: set[str] = set()
+        for run in runs:
+            locks.add(run.lock)
+            clusters.add(run.cluster)
+            faults.update(run.faults or (NONE,))
+        return cls(sorted(locks), sorted(faults), sorted(clusters - {""}))

@@ -1,0 +1,68 @@
+"""``harness serve``: the store in a browser."""
+
+from __future__ import annotations
+
+import socket
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from .errors import VALID, EnvironmentLacking, UsageError
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+
+def serve_command(
+    store: Annotated[Path, typer.Option("--store", "--out", help="The store.")] = Path("store"),
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = LOOPBACK[0],
+    port: Annotated[int, typer.Option(help="0 is any that is free.")] = 8080,
+    open_browser: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
+) -> None:
+    """Show all runs, comparisons, sweeps and trends of a store in a browser; nothing can be changed there."""
+    if not 0 <= port <= 65535:
+        raise UsageError(f"port must be from 0 to 65535, got {port}")
+    if store.exists() and not store.is_dir():
+        raise UsageError(f"{store}: expected the folder of a store, got a file")
+    listener = _listen(host, port)
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{listener.getsockname()[1]}/"
+    typer.echo(f"{store} is shown at {address} (Ctrl-C ends it)")
+    if host not in LOOPBACK:
+        typer.echo(f"harness: anybody who reaches {host} can read this store: there is no password", err=True)
+    if open_browser:
+        webbrowser.open(address)
+    _serve(store, host, listener)
+    raise typer.Exit(VALID)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise EnvironmentLacking(
+            f"cannot listen on {host}, port {port}: {reason}; another may be free: --port 0 takes any that is"
+        ) from error
+    return listener
+
+
+def _serve(store: Path, host: str, listener: socket.socket) -> None:
+    """Until Ctrl-C or SIGTERM, which end it at once, whatever is being sent."""
+    import uvicorn
+
+    from .serve.app import application
+
+    config = uvicorn.Config(
+        application(store, [host]), log_level="error", access_log=False, server_header=False, ws="none",
+        lifespan="off", timeout_graceful_shutdown=0,
+    )  # fmt: skip
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,75 @@
+"""Asks the application as a server would, so that addresses and headers are exactly what a test says; and a real
+server on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import uvicorn
+from starlette.types import ASGIApp, Message
+
+from harness.serve.app import application
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back; header names in small letters. ``most`` is the size of the largest piece that was sent."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    most: int
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+def ask(
+    app: ASGIApp, target: str | bytes, method: str = "GET", headers: Mapping[str, str] | None = None, **scope: Any
+) -> Answer:
+    """The answer to one request for ``target``, as on the wire; ``scope`` replaces what a server would say of it."""
+    raw, _, query = (target.encode("latin-1") if isinstance(target, str) else target).partition(b"?")
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asked = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "method": method,
+        "scheme": "http", "path": unquote(raw.decode("latin-1")), "raw_path": raw, "query_string": query,
+        "root_path": "", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 5),
+        "headers": [(name.lower().encode(), value.encode("latin-1"))
+                    for name, value in ({"host": "localhost"} | dict(headers or {})).items()],
+    }  # fmt: skip
+    asyncio.run(app(asked | scope, receive, send))  # type: ignore[arg-type]
+    pieces = [message.get("body", b"") for message in sent[1:]]
+    told = {name.decode().lower(): value.decode("latin-1") for name, value in sent[0]["headers"]}
+    return Answer(sent[0]["status"], told, b"".join(pieces), max(map(len, pieces), default=0))
+
+
+@contextmanager
+def served(store: Path) -> Iterator[str]:
+    """The address of a real server that shows ``store``."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(
+            uvicorn.Config(application(store), log_level="error", lifespan="off", timeout_graceful_shutdown=0)
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()

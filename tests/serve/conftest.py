@@ -1,0 +1,30 @@
+"""Stores that several tests look at and none changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.serve.guard import Guard
+from tests.serve import stores
+from tests.serve.asking import application
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """250 whole runs, a comparison, a sweep, and something beside the store that nobody is to see."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "secret.json").write_text('"the secret"')
+    (home / "store-of-others").mkdir()
+    (home / "store-of-others" / "secret.json").write_text('"the secret"')
+    made = stores.fill(home / "store", 250)
+    stores.study(made, "comparisons", "20261121T200000Z", stores.COMPARISON)
+    stores.study(made, "sweeps", "20261121T210000Z-redis-token", stores.SWEEP)
+    (made / "latest").symlink_to(f"redlock/{stores.name(0)}")
+    return made
+
+
+@pytest.fixture(scope="session")
+def app(store: Path) -> Guard:
+    return application(store)

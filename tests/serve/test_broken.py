@@ -1,0 +1,93 @@
+"""A store in which everything is broken that can be: each run says what is wrong with it, and none takes others along."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.serve.guard import Guard
+from harness.serve.index import Index, Run
+from tests.serve import stores
+from tests.serve.asking import application, ask
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Guard, dict[str, Path], dict[Path, Run]]:
+    """The application, the folders by what is wrong with them, and the rows of the table by folder."""
+    store = tmp_path_factory.mktemp("store")
+    made = stores.damaged(store)
+    return application(store), made, {store.joinpath(*run.folder): run for run in Index(store).runs()}
+
+
+@pytest.mark.parametrize("what", stores.DAMAGE)
+def test_a_broken_run_says_what_is_wrong(broken: tuple[Guard, dict[str, Path], dict[Path, Run]], what: str) -> None:
+    app, made, found = broken
+    said = stores.DAMAGE[what][1]
+    run = found[made[what]]
+    assert said in run.trouble
+    assert (run.state == "broken") == bool(said)
+    page = ask(app, f"/runs/{made[what].parent.name.replace(' ', '%20')}/{made[what].name}/")
+    if what == "a file for a folder":
+        assert page.status == 404
+    else:
+        assert page.status == 200
+        assert html.escape(said, quote=False) in html.unescape(page.text) or not said
+
+
+def test_a_store_of_broken_runs_shows_all_of_them_and_the_whole_ones(
+    broken: tuple[Guard, dict[str, Path], dict[Path, Run]],
+) -> None:
+    app, made, found = broken
+    page = ask(app, "/")
+    assert page.status == 200
+    links = re.findall(r'<td class="when"><a href="([^"]+)">', page.text)
+    assert len(links) == len(found) == len(made) + 6 + 1 + 2  # strange names (one has a line break), no UTF-8, whole
+    for link in links:
+        for target in (link, f"{link[:-1]}.zip"):
+            assert ask(app, html.unescape(target)).status in (200, 404), target
+    for target in ("/comparisons/", "/sweeps/", "/trends"):
+        assert ask(app, target).status == 200
+    assert "cannot be read" in ask(app, "/comparisons/").text
+    assert "not a database" in ask(app, "/trends").text
+
+
+def test_nothing_stored_becomes_a_tag(broken: tuple[Guard, dict[str, Path], dict[Path, Run]]) -> None:
+    app, made, _ = broken
+    folders = [made["tags in all texts"], made["plan with tags"]]
+    pages = ["/", "/sweeps/", *(f"/runs/{path.parent.name.replace(' ', '%20')}/{path.name}/" for path in folders)]
+    for target in pages:
+        text = ask(app, target).text
+        assert "onerror" in text
+        assert stores.HTML not in text
+        assert "<i>" not in text
+
+
+def test_a_run_cut_short_is_told_how_to_get_its_report(broken: tuple[Guard, dict[str, Path], dict[Path, Run]]) -> None:
+    app, made, _ = broken
+    run = made["no results"]
+    assert (
+        f"harness report &#39;{run}&#39;" in ask(app, f"/runs/{run.parent.name.replace(' ', '%20')}/{run.name}/").text
+    )
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_results_cut_or_changed_anywhere(tmp_path: Path, data: st.DataObject) -> None:
+    """Bytes of a results file replaced, left out or cut: the pages are shown, and the other run with them."""
+    store = tmp_path / str(len(list(tmp_path.iterdir())))
+    stores.add(store, 1)
+    path = stores.add(store, 0) / "results.json"
+    whole = path.read_bytes()
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    path.write_bytes(whole[:start] + data.draw(st.binary(max_size=8)) + whole[end:])
+    app = application(store)
+    page = ask(app, "/")
+    assert page.status == 200
+    assert page.text.count('<td class="when">') == 2
+    assert ask(app, f"/runs/redlock/{stores.name(0)}/").status == 200

@@ -1,0 +1,217 @@
+"""What the pages show, asked for as a browser without scripts would."""
+
+from __future__ import annotations
+
+import html
+import io
+import random
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from harness import results_db
+from harness.history import HistoryWriter
+from harness.serve.guard import Guard
+from harness.serve.index import Index
+from tests.reports import nights
+from tests.serve import stores
+from tests.serve.asking import Answer, application, ask
+
+FIRST = f"/runs/redlock/{stores.name(0)}/"
+
+
+def rows(answer: Answer) -> list[str]:
+    """The addresses of the runs in the table, in order."""
+    assert answer.status == 200, answer.text
+    return re.findall(r'<td class="when"><a href="([^"]+)">', answer.text)
+
+
+def address(number: int) -> str:
+    return f"/runs/{stores.LOCKS[number % len(stores.LOCKS)]}/{stores.name(number)}/"
+
+
+def test_runs_come_in_pages_of_a_hundred_the_newest_first(app: Guard) -> None:
+    pages = [rows(ask(app, f"/?page={page}")) for page in (1, 2, 3)]
+    assert [len(page) for page in pages] == [100, 100, 50]
+    assert [*pages[0], *pages[1], *pages[2]] == [address(number) for number in range(249, -1, -1)]
+    first = ask(app, "/").text
+    assert "1 to 100 of 250 runs" in first
+    assert 'href="/?page=2"' in first
+    assert "the last is 3" in ask(app, "/?page=4").text
+
+
+@pytest.mark.parametrize(
+    ("query", "fits"),
+    [
+        ("lock=redlock", lambda n: n % 5 == 0),
+        ("fault=clock-skew", lambda n: n % 4 == 0 and n % 7),
+        ("fault=none", lambda n: n % 7 == 0),
+        ("cluster=docker", lambda n: n % 2 == 1),
+        ("verdict=invalid", lambda n: n % 3 == 1),
+        ("verdict=unknown&lock=redlock", lambda n: n % 3 == 2 and n % 5 == 0),
+        ("text=REDLOCK+clock-sk", lambda n: n % 5 == 0 and n % 4 == 0 and n % 7),
+        ("text=nobody+competed", lambda n: n % 3 == 2),
+        ("since=2026-11-02", lambda n: n >= 206),
+        ("until=2026-11-01", lambda n: n <= 205),
+        ("since=2026-11-01T07:00&until=2026-11-01T08:00", lambda n: 60 <= n <= 68),
+        ("lock=nobody", lambda n: False),
+    ],
+)
+def test_filters(app: Guard, query: str, fits: object) -> None:
+    assert callable(fits)
+    expected = [address(number) for number in range(249, -1, -1) if fits(number)]
+    assert rows(ask(app, f"/?{query}")) == expected[:100]
+
+
+@pytest.mark.parametrize("key", ["when", "verdict", "lock", "faults", "cluster", "operations", "seed", "summary"])
+def test_every_column_sorts_both_ways(app: Guard, key: str) -> None:
+    values = {
+        "when": lambda n: n, "seed": lambda n: n, "lock": lambda n: stores.LOCKS[n % 5],
+        "cluster": lambda n: n % 2 == 0,
+        "verdict": lambda n: (2, 0, 1)[n % 3], "operations": lambda n: n * 37 % 1000,
+        "faults": lambda n: [stores.FAULTS[n % 4]] if n % 7 else [],
+        "summary": lambda n: stores.WORDS[(True, False, None)[n % 3]],
+    }[key]  # fmt: skip
+    for sort, reverse in ((key, False), (f"-{key}", True)):
+        expected = sorted(range(249, -1, -1), key=values, reverse=reverse)
+        assert rows(ask(app, f"/?sort={sort}")) == [address(number) for number in expected[:100]]
+        assert f'aria-sort="{"descending" if reverse else "ascending"}"' in ask(app, f"/?sort={sort}").text
+
+
+def test_the_heading_of_a_column_sorts_by_it_and_then_the_other_way(app: Guard) -> None:
+    assert 'href="/?lock=redlock&amp;sort=seed"' in ask(app, "/?lock=redlock").text
+    assert 'href="/?lock=redlock&amp;sort=-seed"' in ask(app, "/?lock=redlock&sort=seed").text
+
+
+@pytest.mark.parametrize("query", ["page=0", "page=x", "page=1e3", "sort=size", "verdict=good", "since=1", "until=%00"])
+def test_a_parameter_without_sense_is_told(app: Guard, query: str) -> None:
+    answer = ask(app, f"/?{query}")
+    assert answer.status == 400
+    assert f"{query.partition('=')[0]}: expected" in answer.text
+
+
+def test_a_run_says_what_came_out_and_leads_to_its_files(app: Guard) -> None:
+    page = ask(app, address(1)).text
+    assert "Violation found" in page
+    assert html.escape(stores.results(1)["summary"]) in page
+    assert "what deadlock found in 1" in page
+    links = re.findall(r'href="([^"]+)"', page)
+    for name in ("report.html", "results.json", "history.jsonl", "plan.toml"):
+        assert f"/store/redis-token/{stores.name(1)}/{name}" in links
+    assert f"/runs/redis-token/{stores.name(1)}.zip" in links
+    for link in links:
+        if link.startswith("/"):
+            assert ask(app, html.unescape(link)).status in (200, 307), link
+
+
+def test_files_are_as_stored(app: Guard, store: Path) -> None:
+    folder = store / "redlock" / stores.name(0)
+    text = "text/plain; charset=utf-8"
+    kinds = {"report.html": "text/html; charset=utf-8", "results.json": "application/json", "history.jsonl": text}
+    for name, kind in (kinds | {"plan.toml": text}).items():
+        answer = ask(app, f"/store/redlock/{folder.name}/{name}")
+        assert answer.body == (folder / name).read_bytes()
+        assert answer.headers["content-type"] == kind
+        again = ask(app, f"/store/redlock/{folder.name}/{name}", headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status, again.body) == (304, b"")
+
+
+def test_folders_lead_to_the_page_that_shows_them(app: Guard) -> None:
+    for target, page in (
+        (f"/store/redlock/{stores.name(0)}/", FIRST),
+        ("/store/latest/", FIRST),
+        ("/store/comparisons/20261121T200000Z/", "/store/comparisons/20261121T200000Z/comparison.html"),
+        ("/runs/", "/"),
+    ):
+        answer = ask(app, target)
+        assert (answer.status, answer.headers["location"]) == (307, page)
+    assert ask(app, "/store/latest/report.html").status == 200
+    assert ask(app, "/store/redlock/").status == 404
+
+
+def test_head_is_answered_without_a_body(app: Guard) -> None:
+    for target in (f"/store/redlock/{stores.name(0)}/report.html", f"{FIRST[:-1]}.zip"):
+        answer = ask(app, target, "HEAD")
+        assert (answer.status, answer.body) == (200, b"")
+
+
+def test_the_zip_has_every_file_of_the_folder(app: Guard, store: Path) -> None:
+    answer = ask(app, f"{FIRST[:-1]}.zip")
+    assert answer.headers["content-type"] == "application/zip"
+    assert answer.headers["content-disposition"].endswith(f"redlock-{stores.name(0)}.zip")
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        assert archive.testzip() is None
+        found = {info.filename: archive.read(info) for info in archive.infolist()}
+    folder = store / "redlock" / stores.name(0)
+    assert found == {f"{folder.name}/{path.name}": path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_large_zip_is_made_while_it_is_sent(tmp_path: Path) -> None:
+    run = stores.add(tmp_path, 0)
+    large = random.Random(1).randbytes(3_000_000)
+    (run / "history.jsonl").write_bytes(large)
+    (run / "logs").mkdir()
+    (run / "logs" / "n1.log").write_text("a line")
+    (run / "gone").symlink_to("/etc/passwd")
+    answer = ask(application(tmp_path), f"{FIRST[:-1]}.zip")
+    assert answer.most < 600_000 < len(large)
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        assert archive.read(f"{run.name}/history.jsonl") == large
+        assert archive.read(f"{run.name}/logs/n1.log") == b"a line"
+        assert f"{run.name}/gone" not in archive.namelist()
+
+
+def test_comparisons_and_sweeps_are_listed(app: Guard) -> None:
+    assert "2 locks under 1 fault" in ask(app, "/comparisons/").text
+    sweeps = ask(app, "/sweeps/").text
+    assert "1 point" in sweeps
+    link = "/store/sweeps/20261121T210000Z-redis-token/sweep.html"
+    assert f'href="{link}"' in sweeps
+    assert ask(app, link).status == 200
+
+
+def test_trends_are_those_of_the_command(tmp_path: Path) -> None:
+    app = application(tmp_path)
+    assert "harness nightly" in ask(app, "/trends").text
+    for day in (20, 21):
+        results_db.add(tmp_path / "results.db", {**nights.mixed(), "started_at": f"2026-11-{day}T02:00:00Z"})
+    page = ask(app, "/trends").text
+    assert "2026-11-21 02:00 compared with 2026-11-20 02:00" in page
+    assert 'aria-current="page">Trends' in page
+    results_db.add(tmp_path / "results.db", {**nights.mixed(), "suite": "full", "started_at": "2026-11-22T02:00:00Z"})
+    newer = ask(app, "/trends").text
+    assert "One night is stored" in newer
+    link = re.search(r'href="(/trends\?suite=[^"]+)"', newer)
+    assert link
+    assert "compared with" in ask(app, html.unescape(link.group(1))).text
+
+
+def test_a_run_appears_changes_and_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.serve.index.FRESH_S", 0.0)
+    app = application(tmp_path / "store")
+    empty = ask(app, "/").text
+    assert "There is no run in this store yet" in empty
+    assert f"harness run redlock --nemesis clock-skew --out {tmp_path / 'store'}" in empty
+    folder = stores.add(tmp_path / "store", 0)
+    results = (folder / "results.json").read_text()
+    (folder / "results.json").unlink()
+    with HistoryWriter(folder / "history.jsonl"):
+        assert '<tr class="running">' in ask(app, "/").text
+        assert "It is being recorded at this moment" in ask(app, FIRST).text
+    assert '<tr class="broken">' in ask(app, "/").text
+    (folder / "results.json").write_text(results)
+    assert '<tr class="valid">' in ask(app, "/").text
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert "There is no run in this store yet" in ask(app, "/").text
+
+
+def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.serve.index.FRESH_S", 0.0)
+    index = Index(stores.fill(tmp_path, 3))
+    assert len(index.runs()) == 3
+    monkeypatch.setattr("harness.serve.index.read_results", None)
+    assert len(index.runs()) == 3

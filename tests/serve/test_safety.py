@@ -1,0 +1,310 @@
+"""Nothing outside the store is shown, nothing in it is changed, and nobody else's page can ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.serve import files
+from harness.serve.guard import Guard, host_name
+from tests.serve import stores
+from tests.serve.asking import Answer, application, ask
+
+RUN = f"redlock/{stores.name(0)}"
+SECRETS = (b"root:", b"the secret", b"SQLite")
+ATTACKS = [
+    "/store/../secret.json",
+    "/store/../../../../../../etc/passwd",
+    "/store/%2e%2e/secret.json",
+    "/store/%2E%2E/%2E%2E/etc/passwd",
+    "/store/..%2fsecret.json",
+    "/store/..%2Fsecret.json",
+    "/store/%2e%2e%2fsecret.json",
+    "/store/..%5csecret.json",
+    "/store/..\\secret.json",
+    "/store/%252e%252e/secret.json",
+    "/store/%c0%ae%c0%ae/secret.json",
+    "/store/..%c0%afsecret.json",
+    "/store/redlock/../../secret.json",
+    "/store/redlock/..%2f..%2fsecret.json",
+    f"/store/{RUN}/../../../secret.json",
+    f"/store/{RUN}/..;/..;/..;/secret.json",
+    "/store/../store-of-others/secret.json",
+    "/store//etc/passwd",
+    "/store/%2fetc%2fpasswd",
+    "/store/%2Fetc/passwd",
+    "//etc/passwd",
+    "/store/file:%2f%2f%2fetc%2fpasswd",
+    f"/store/{RUN}/report.html%00.json",
+    "/store/%00/secret.json",
+    f"/store/{RUN}/%0a/secret.json",
+    f"/store/{RUN}/link.json",
+    f"/store/{RUN}/relative.json",
+    f"/store/{RUN}/away/passwd",
+    f"/store/{RUN}/above/secret.json",
+    f"/store/{RUN}/loop",
+    f"/store/{RUN}/pipe.json",
+    f"/store/{RUN}/null.json",
+    f"/store/{RUN}/.hidden.json",
+    f"/store/{RUN}/.git/config",
+    f"/store/{RUN}/shown.json",
+    f"/store/{RUN}/.",
+    f"/store/{RUN}/",
+    "/store/results.db",
+    "/store/.",
+    "/store/..",
+    "/store/",
+    "/store",
+    "/store/%",
+    "/store/%zz",
+    "/store/" + "a/" * 3000,
+    "/store/" + "a" * 300,
+    "/runs/../secret.json",
+    "/runs/..%2f../secret.json",
+    "/runs/%2e%2e/store-of-others/",
+    "/runs/../store-of-others.zip",
+    "/runs/../../etc.zip",
+    "/runs/redlock/...zip",
+    "/runs/redlock/..%2f..%2fstore-of-others.zip",
+    "/runs/redlock/away/",
+    "/runs/redlock/away.zip",
+    "/runs/comparisons/20261121T200000Z/",
+    "/runs/comparisons/20261121T200000Z.zip",
+    "/runs/away/etc/",
+    "http://localhost/store/../secret.json",
+    "store/../secret.json",
+    "*",
+    "",
+    "/static/..%2fsecret.json",
+]
+"""Targets of requests as on the wire, which no client would send."""
+
+
+@pytest.fixture(scope="module")
+def traps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with ways out of it, and with what is to stay hidden in it."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "secret.json").write_text('"the secret"')
+    (home / "store-of-others").mkdir()
+    (home / "store-of-others" / "secret.json").write_text('"the secret"')
+    store = home / "store"
+    run = stores.add(store, 0)
+    stores.study(store, "comparisons", "20261121T200000Z", stores.COMPARISON)
+    (store / "results.db").write_bytes(b"SQLite format 3")
+    (run / "link.json").symlink_to("/etc/passwd")
+    (run / "relative.json").symlink_to("../../../secret.json")
+    (run / "away").symlink_to("/etc")
+    (run / "above").symlink_to("../../..")
+    (run / "loop").symlink_to("loop")
+    (run.parent / "away").symlink_to("/etc")
+    (store / "away").symlink_to("/")
+    os.mkfifo(run / "pipe.json")
+    (run / "null.json").symlink_to("/dev/null")
+    (run / ".hidden.json").write_text('"the secret"')
+    (run / ".git").mkdir()
+    (run / ".git" / "config").write_text("the secret")
+    (run / "shown.json").symlink_to(".hidden.json")
+    (run / "inside.json").symlink_to("results.json")
+    return store
+
+
+def leaks(answer: Answer) -> bool:
+    """Has something been shown that is not of a run?"""
+    return answer.status == 200 or any(secret in answer.body for secret in SECRETS)
+
+
+@pytest.mark.parametrize("target", ATTACKS)
+def test_no_path_leaves_the_store(traps: Path, target: str) -> None:
+    answer = ask(application(traps), target)
+    assert answer.status in (307, 400, 404), target
+    assert not leaks(answer)
+    assert str(traps).encode() not in answer.body
+    if answer.status == 307:
+        assert answer.headers["location"].removeprefix("http://localhost") in ("/store/", f"/runs/{RUN}/")
+
+
+def test_a_path_that_a_server_has_decoded_wrongly_is_no_way_in(traps: Path) -> None:
+    """What is on the wire counts, not what was made of it."""
+    app = application(traps)
+    assert leaks(ask(app, f"/store/{RUN}/report.html"))
+    assert not leaks(ask(app, "/store/%2e%2e/secret.json", path="/store/../secret.json"))
+    assert not leaks(ask(app, "/nowhere", path=f"/store/{RUN}/report.html"))
+
+
+def test_links_within_the_store_are_followed(traps: Path) -> None:
+    assert ask(application(traps), f"/store/{RUN}/inside.json").status == 200
+
+
+def trusting(store: Path, parts: Sequence[str]) -> Path | None:
+    """As somebody would write it at first."""
+    path = store.joinpath(*parts)
+    return path if path.exists() else None
+
+
+def by_text(store: Path, parts: Sequence[str]) -> Path | None:
+    """Looks at the text of the path, follows links, and takes a name that begins alike for a folder."""
+    path = Path(os.path.normpath(store.joinpath(*parts)))
+    return path.resolve() if str(path).startswith(str(store)) and path.exists() else None
+
+
+def shows_hidden(store: Path, parts: Sequence[str]) -> Path | None:
+    """Forgets to look at the name that a link leads to."""
+    path = Path(os.path.realpath(store.joinpath(*parts)))
+    return path if path.is_relative_to(store.resolve()) and path.exists() else None
+
+
+@pytest.mark.parametrize("mutant", [trusting, by_text, shows_hidden])
+def test_the_attacks_find_a_resolver_that_lets_one_through(
+    traps: Path, monkeypatch: pytest.MonkeyPatch, mutant: Any
+) -> None:
+    monkeypatch.setattr(files, "resolve", mutant)
+    monkeypatch.setattr(files, "open_file", lambda store, parts: _open(mutant(store, parts)))
+    app = application(traps)
+    assert any(leaks(ask(app, target)) for target in ATTACKS)
+
+
+def _open(path: Path | None) -> Any:
+    return path.open("rb") if path is not None and path.is_file() else None
+
+
+def test_the_attacks_find_names_that_are_not_looked_at(traps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "plain", lambda name: name not in ("", ".", ".."))
+    assert any(leaks(ask(application(traps), target)) for target in ATTACKS)
+
+
+def test_a_folder_that_becomes_a_link_between_look_and_opening_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stores.add(tmp_path / "store", 0)
+    found = files.resolve(tmp_path / "store", (*RUN.split("/"), "results.json"))
+    assert found is not None
+    run.rename(tmp_path / "moved")
+    run.symlink_to("/etc")
+    (tmp_path / "moved" / "passwd").write_text("")
+    monkeypatch.setattr(files, "resolve", lambda store, parts: run / "passwd")
+    assert files.open_file(tmp_path / "store", ("x", "y")) is None
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"])
+def test_only_reading_is_answered(app: Guard, method: str) -> None:
+    for target in ("/", f"/store/{RUN}/report.html", "/nowhere", "/store/../x"):
+        answer = ask(app, target, method)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200), ("LOCALHOST:8080", 200), ("127.0.0.1", 200), ("127.0.0.1:8080", 200), ("[::1]", 200),
+        ("[::1]:8080", 200), ("harness.example:80", 200), ("evil.example", 400), ("localhost.evil.example", 400),
+        ("127.0.0.1.evil.example", 400), ("evil.example:8080", 400), ("", 400), ("localhost:x", 400), ("[::1", 400),
+        ("[::1]evil", 400), ("localhost,evil.example", 400), ("localhost@evil.example", 400), ("::1", 400),
+        ("192.168.1.5", 400), ("0.0.0.0", 400),
+    ],
+)  # fmt: skip
+def test_only_names_of_ours_are_answered(store: Path, host: str, status: int) -> None:
+    assert ask(application(store, ["harness.example"]), "/", headers={"host": host}).status == status
+
+
+def test_no_name_and_two_names_are_refused(app: Guard) -> None:
+    for headers in ([], [(b"host", b"localhost"), (b"host", b"localhost")]):
+        assert _ask_with(app, headers).status == 400
+
+
+def _ask_with(app: Guard, headers: list[tuple[bytes, bytes]]) -> Answer:
+    async def replaced(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "headers": headers}, receive, send)
+
+    return ask(replaced, "/")
+
+
+def test_a_server_on_all_addresses_is_asked_by_address_and_by_no_foreign_name(store: Path) -> None:
+    app = application(store, ["0.0.0.0"])
+    for host, status in (("192.168.1.5:8080", 200), ("[fe80::1]:8080", 200), ("localhost", 200), ("evil.example", 400)):
+        assert ask(app, "/", headers={"host": host}).status == status
+
+
+def test_every_answer_has_the_headers(app: Guard, store: Path) -> None:
+    for target in ("/", "/nowhere", "/store/../x", "/?page=x", f"/store/{RUN}/report.html", f"/store/{RUN}/plan.toml",
+                   f"/runs/{RUN}.zip", f"/runs/{RUN}/", f"/runs/{RUN}", "/trends", "/comparisons/"):  # fmt: skip
+        headers = ask(app, target).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["cache-control"] in ("no-store", "no-cache")
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "base-uri 'none'" in policy
+    assert "no-store" in ask(app, "/", "POST").headers["cache-control"]
+
+
+def test_no_script_runs_but_those_of_reports_as_strangers(tmp_path: Path) -> None:
+    run = stores.add(tmp_path, 0)
+    (run / "x.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>")
+    (run / "x.exe").write_text("?")
+    (run / "X.HTML").write_text("?")
+    policies = {}
+    for name in ("report.html", "X.HTML", "x.svg", "results.json", "x.exe", "history.jsonl"):
+        answer = ask(application(tmp_path), f"/store/{RUN}/{name}")
+        policies[name] = answer.headers["content-security-policy"]
+        assert "attachment" in answer.headers.get("content-disposition", "") or name != "x.exe"
+        assert (answer.headers["content-type"] == "application/octet-stream") == (name == "x.exe")
+    for name in ("report.html", "X.HTML"):
+        assert "sandbox allow-scripts " in policies.pop(name)
+    for policy in policies.values():
+        assert "script-src" not in policy
+        assert policy.endswith("sandbox")
+
+
+def test_an_error_of_ours_is_a_plain_page(app: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.serve.query.Query.apply", lambda *_: 1 / 0)
+    sent = []
+
+    async def caught(scope: Any, receive: Any, send: Any) -> None:
+        async def keep(message: Any) -> None:
+            sent.append(message)
+            await send(message)
+
+        with pytest.raises(ZeroDivisionError):  # it is raised again for the server to print
+            await app(scope, receive, keep)
+
+    answer = ask(caught, "/")
+    assert answer.status == 500
+    assert b"Traceback" not in answer.body
+    assert b".py" not in answer.body
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_nothing_in_the_store_is_changed(tmp_path: Path) -> None:
+    stores.damaged(tmp_path / "store")
+    (tmp_path / "store" / "results.db").write_bytes(b"")
+    before = _state(tmp_path)
+    app = application(tmp_path / "store")
+    for target in (
+        "/",
+        "/trends",
+        "/comparisons/",
+        "/sweeps/",
+        *(f"/runs/redlock/{stores.name(0)}{end}" for end in ("/", ".zip")),
+    ):
+        ask(app, target)
+    assert _state(tmp_path) == before
+    ask(application(tmp_path / "none"), "/")
+    assert not (tmp_path / "none").exists()
+
+
+def _state(folder: Path) -> list[tuple[str, int, int]]:
+    paths = [Path(where, name) for where, folders, names in os.walk(folder) for name in (*folders, *names)]
+    return sorted((str(path), os.lstat(path).st_mtime_ns, os.lstat(path).st_size) for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("header", "name"), [("a:1", "a"), ("A", "a"), ("[::1]:2", "::1"), ("a:", "a"), ("a:1:2", ""), ("[a", ""), ("", "")]
+)
+def test_the_name_in_a_host_header(header: str, name: str) -> None:
+    assert host_name(header) == name
