@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -63,8 +64,8 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
     return page.render(
         "comparison.html",
         {
-            "seconds": plots.seconds, "rate": answer.figure, "percent": words.percent, "list": answer.listed,
-            "said": property_said, "since": partial(since, view.claimed), "values": _values,
+            "seconds": plots.seconds, "rate": answer.figure, "percent": words.percent,
+            "since": partial(since, view.claimed),
         },
         view=view,
         headline=answer.headline(view),
@@ -84,6 +85,8 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         exceeded=[(lock, one) for lock in view.locks for one in lock.properties if one.exceeded],
         plots={plot.name: plot for plot in plots.draw(view, pictures)},
         by_cost=plots.by_cost(view),
+        said=property_said,
+        values=_values,
         worst=lambda lock: plots.worst_availability(lock, view.faults),
         recoveries=recoveries(view),
         slowest=max((lock.recovery.seconds or 0.0 for lock in view.locks), default=0.0),
@@ -144,15 +147,23 @@ def property_said(one: PropertyView) -> tuple[str, str]:
 
 
 def since(claimed: Sequence[str], measure: MeasureView) -> str:
-    """Why a measurement differs from the claimed order: the first two that are the other way round."""
+    """How a measurement stands to the claimed order; where it differs, the pair that is the furthest the other way."""
     known = [family for family in claimed if family in measure.order]
     wrong = [(a, b) for a, b in combinations(known, 2) if measure.order.index(a) > measure.order.index(b)]
-    if measure.agrees or not wrong:
-        return "agrees" if measure.agrees else "differs"
-    first, second = wrong[0]
+    if measure.agrees:
+        alike = "; ".join(answer.listed(pair) for pair in wrong)
+        return f"agrees ({alike} are alike)" if wrong else "agrees"
+    if not wrong:
+        return "differs"
+    first, second = max(wrong, key=lambda pair: _apart(measure.values[pair[0]], measure.values[pair[1]]))
     told = f"{second} ({plots.value_of(measure, second)}) comes before {first} ({plots.value_of(measure, first)})"
-    more = f", and {len(wrong) - 1} more pair{'s' * (len(wrong) > 2)} the other way round" if wrong[1:] else ""
+    more = f", and {_many(wrong[1:], 'more pair')} the other way round" if wrong[1:] else ""
     return f"differs, since {told}{more}"
+
+
+def _apart(one: float, other: float) -> float:
+    low, high = sorted((one, other))
+    return high / low if low > 0 else inf
 
 
 def _values(measure: MeasureView) -> list[tuple[str, str, str]]:

@@ -18,7 +18,8 @@ RULES: Final = (
     "If double work is only waste, it may have had two holders, but it must have been available in every run.",
     "An unknown cell rules a lock out; a column that was not run does not, and is named.",
     "Of those left, the cheapest is the one with the shortest median acquire while nobody else wants the lock; "
-    "where two are alike to two figures, the one that is granted more often while several want it.",
+    "where two are alike to two figures, the sounder one, and then the one that is granted more often while several "
+    "want it.",
 )
 """How an answer is found, for a reader who doubts it."""
 
@@ -42,10 +43,11 @@ CASES: Final = (
     _Case("waste", "Double work is only a waste", ("safe", "fenced", "unsafe"), "to be had"),
 )
 PROVISOS: Final = {
-    "fenced": "{who} had two holders under {where}, and its fencing token stopped the late one.",
-    "unsafe": "{who} was unsafe under {where}.",
-    "not-run": "{who} was not run under {where}.",
+    "fenced": "had two holders under {where}, and the fencing token stopped the late one.",
+    "unsafe": "{was} unsafe under {where}.",
+    "not-run": "{was} not run under {where}.",
 }
+"""What to know before using a lock, by the state of its cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +84,19 @@ def broken(lock: LockView) -> str:
 
 def headline(view: ComparisonView) -> str:
     """How many locks stayed safe, with or without the fence."""
-    fit, among = answers(view)[0].fit, under_all(view)
+    fit = answers(view)[0].fit
+    where = under_all(view, fit)
     if not view.locks:
         return "No lock was compared"
     if len(view.locks) == 1:
-        return f"{view.locks[0].name} {'stayed' if fit else 'did not stay'} safe {among}"
-    if not fit:
-        return f"None of {len(view.locks)} locks stayed safe {among}"
-    return f"{len(fit)} of {len(view.locks)} locks stayed safe {among}"
+        return f"{view.locks[0].name} {'stayed' if fit else 'did not stay'} safe {where}"
+    return f"{len(fit) or 'None'} of {len(view.locks)} locks stayed safe {where}"
 
 
-def under_all(view: ComparisonView) -> str:
-    """``under all 6 faults``."""
+def under_all(view: ComparisonView, locks: Sequence[LockView] = ()) -> str:
+    """``under all 6 faults``, or, where one of ``locks`` was not run under all, ``under every fault they met``."""
+    if any(lock.under("not-run") for lock in locks):
+        return f"under every fault {'they' if len(locks) > 1 else 'it'} met"
     match view.faults:
         case []:
             return "without any fault"
@@ -166,15 +169,15 @@ def _against(lock: LockView, case: _Case) -> list[CellView]:
 
 
 def _alike(one: LockView, other: LockView) -> bool:
-    return _price(one)[:2] == _price(other)[:2]
+    return _price(one)[:-1] == _price(other)[:-1]
 
 
-def _price(lock: LockView) -> tuple[float, float, str]:
+def _price(lock: LockView) -> tuple[float, list[int], float, str]:
     """The less, the cheaper; what was not measured comes last."""
     alone, contended = lock.costs.get("alone"), lock.costs.get("contended")
     acquire = alone.acquire_p50 if alone else None
     rate = contended.rate if contended else None
-    return (inf if acquire is None else _rough(acquire), -_rough(rate or 0.0), lock.name)
+    return (inf if acquire is None else _rough(acquire), lock.worst, -_rough(rate or 0.0), lock.name)
 
 
 def _rough(value: float) -> float:
@@ -182,33 +185,42 @@ def _rough(value: float) -> float:
 
 
 def _reason(view: ComparisonView, case: _Case, fit: Sequence[LockView], best: Sequence[LockView]) -> str:
+    where = under_all(view, fit)
     if len(fit) == 1:
-        return f"The only one that was {case.was} {under_all(view)}."
+        return f"The only one that was {case.was} {where}."
     alike = "" if len(best) == 1 else f", {listed([lock.name for lock in best])} alike"
-    return f"The cheapest of {len(fit)} that were {case.was} {under_all(view)}{alike}."
+    return f"The cheapest of {len(fit)} that were {case.was} {where}{alike}."
 
 
 def _provisos(best: Sequence[LockView]) -> list[str]:
     """What to know before using the first choice."""
-    return [
-        told.format(who="It" if len(best) == 1 else lock.name, where=listed([cell.nemesis for cell in cells]))
-        for lock in best
-        for state, told in PROVISOS.items()
-        if (cells := lock.under(state))
-    ]
+    told = []
+    for state, text in PROVISOS.items():
+        places: dict[str, list[str]] = {}
+        for lock in best:
+            places.setdefault(listed([cell.nemesis for cell in lock.under(state)]), []).append(lock.name)
+        told += [_proviso(text, names, where, len(best)) for where, names in places.items() if where]
+    return told
+
+
+def _proviso(text: str, names: Sequence[str], where: str, best: int) -> str:
+    whole = len(names) == best
+    who = listed(names) if not whole else "It" if best == 1 else "Each"
+    return f"{who} {text.format(was='was' if whole or len(names) == 1 else 'were', where=where)}"
 
 
 def _none(case: _Case, candidates: Sequence[LockView]) -> str:
     if not candidates:
         return "None: not one that ran is sound without faults."
-    nearest = min(candidates, key=lambda lock: (_distance(_against(lock, case)), _price(lock)))
+    known = [lock for lock in candidates if {cell.state for cell in _against(lock, case)} != {"unknown"}]
+    nearest = min(known or candidates, key=lambda lock: (_distance(_against(lock, case)), _price(lock)))
     what = listed([f"{cell.word} under {cell.nemesis}" for cell in _against(nearest, case)])
     return f"None was {case.was.rstrip(',')} throughout. The nearest is {nearest.name}: {what}."
 
 
 def _distance(cells: Sequence[CellView]) -> tuple[int, int]:
-    """Two holders weigh more than a lock that is not to be had."""
-    return sum(cell.state in ("unsafe", "fenced") for cell in cells), len(cells)
+    """Two holders, or that nobody can tell, weigh more than a lock that is not to be had."""
+    return sum(cell.state != "unavailable" for cell in cells), len(cells)
 
 
 def _undecided(candidates: Sequence[LockView], case: _Case) -> list[str]:

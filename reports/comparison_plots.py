@@ -6,6 +6,7 @@ Drawn as those of a run are (:mod:`reports.plots`): same document, same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
@@ -15,12 +16,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, PercentFormatter
 
 from reports import plots, words
 from reports.comparison_answer import figure as rounded
 from reports.comparison_view import ComparisonView, CostView, LockView, MeasureView
-from reports.plots import COLOURS, INK, MIDDLE, STYLE, Plot
+from reports.plots import COLOURS, INK, MIDDLE, STYLE
 
 LOOKS: Final[dict[str, dict[str, Any]]] = {
     "alone": {"color": COLOURS["ok"], "marker": "o", "facecolor": COLOURS["ok"], "dash": "-", "shift": -0.16},
@@ -36,13 +37,22 @@ LINES: Final = (
 """A family's colour, mark and dash in the ranking."""
 
 
-def draw(view: ComparisonView, folder: Path | None = None) -> list[Plot]:
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture for the page: ``svg`` to inline, ``text`` says the same in words."""
+
+    name: str
+    text: str
+    svg: str
+
+
+def draw(view: ComparisonView, folder: Path | None = None) -> list[Picture]:
     """The pictures that ``view`` has figures for; written to ``folder`` as well, if one is given."""
     found = []
     if view.costs("alone") or view.costs("contended"):
-        found.append(_made(_costs(by_cost(view)), folder, "costs", "What a lock costs", costs_text(view)))
+        found.append(_made(_costs(by_cost(view)), folder, "costs", costs_text(view)))
     if view.claimed and view.measures:
-        found.append(_made(_ranking(view), folder, "ranking", "The ranking, claimed and measured", ranking_text(view)))
+        found.append(_made(_ranking(view), folder, "ranking", ranking_text(view)))
     return found
 
 
@@ -89,9 +99,9 @@ def value_of(measure: MeasureView, family: str) -> str:
     return f"{rounded(measure.values[family])} {measure.unit}".strip()
 
 
-def _made(figure: Figure, folder: Path | None, name: str, title: str, text: str) -> Plot:
+def _made(figure: Figure, folder: Path | None, name: str, text: str) -> Picture:
     with mpl.rc_context(STYLE):
-        return Plot(name, title, text, plots.inline(plots.save(figure, folder, name), name))
+        return Picture(name, text, plots.inline(plots.save(figure, folder, name), name))
 
 
 def _costs(locks: Sequence[LockView]) -> Figure:
@@ -110,12 +120,20 @@ def _costs(locks: Sequence[LockView]) -> Figure:
             axes.grid(visible=True, axis="x")
             axes.tick_params(axis="y", length=0)
             paint(axes, locks)
+            _ticks(axes)
         took.set_yticks(range(len(locks)), [lock.name for lock in locks])
         took.set_ylim(len(locks) - 0.4, -0.6)
         handles, labels = took.get_legend_handles_labels()
         if handles:
             figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=8.5, columnspacing=1.4)
         return figure
+
+
+def _ticks(axes: Axes) -> None:
+    """More of them where a logarithmic axis spans little: one a decade may be none at all."""
+    low, high = axes.get_xlim()
+    if axes.get_xscale() == "log" and high < 50 * low:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
 
 
 def _took(axes: Axes, locks: Sequence[LockView]) -> None:

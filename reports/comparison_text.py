@@ -43,7 +43,7 @@ def markdown(view: ComparisonView) -> str:
         " · ".join(f"{SIGNS[state]} {state.replace('-', ' ')}: {told}" for state, told in STATES.items()),
         _costs(view),
         "Times are virtual: round trips and waiting, not a server's own speed." * view.virtual,
-        f"`{view.command.replace('`', '')}`" if view.command else "",
+        f"`{' '.join(view.command.replace('`', '').split())}`" if view.command else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -88,10 +88,10 @@ def _cost_row(lock: LockView, view: ComparisonView) -> list[str]:
     worst = worst_availability(lock, view.faults)
     return [
         _plain(lock.name),
-        seconds(alone and alone.acquire_p50),
-        seconds(alone and alone.acquire_p99),
-        answer.figure(alone and alone.rate),
-        answer.figure(contended and contended.rate),
+        seconds(alone.acquire_p50 if alone else None),
+        seconds(alone.acquire_p99 if alone else None),
+        answer.figure(alone.rate if alone else None),
+        answer.figure(contended.rate if contended else None),
         f"{words.percent(worst.availability)} ({_plain(worst.name)})" if worst else "–",
         "never" if lock.recovery.never else seconds(lock.recovery.seconds),
     ]

@@ -134,6 +134,11 @@ class LockView:
     costs: dict[str, CostView]
     recovery: RecoveryView
 
+    @property
+    def worst(self) -> list[int]:
+        """How many cells are in the worst state, then in the next one: the less, the sounder."""
+        return [len(self.under(state)) for state in WORST_FIRST]
+
     def under(self, *states: str) -> list[CellView]:
         """The cells in one of ``states``."""
         return [cell for cell in self.cells if cell.state in states]
@@ -168,8 +173,11 @@ class ComparisonView:
     nemeses: tuple[NemesisView, ...]
     locks: tuple[LockView, ...]
     left_out: Pairs
+    cost_settings: str
     claimed: tuple[str, ...]
     source: str
+    chosen: str
+    """Which lock stands for each service."""
     measures: tuple[MeasureView, ...]
 
     @property
@@ -209,15 +217,17 @@ def read(document: Node) -> ComparisonView:
         nemeses=nemeses,
         locks=tuple(_lock(node, nemeses) for node in document.nodes("locks")),
         left_out=_left_out(document),
+        cost_settings=document.text("cost_settings"),
         claimed=ranking.texts("claimed"),
         source=ranking.text("source"),
+        chosen=ranking.text("why_these", "the best lock of each service"),
         measures=tuple(_measure(node) for node in ranking.nodes("measures")),
     )
 
 
 def sound_first(locks: Sequence[LockView]) -> list[LockView]:
     """The locks by how many cells are in the worst state, then in the next one; the soundest first."""
-    return sorted(locks, key=lambda lock: ([len(lock.under(state)) for state in WORST_FIRST], lock.family, lock.name))
+    return sorted(locks, key=lambda lock: (lock.worst, lock.family, lock.name))
 
 
 def _nemesis(node: Node) -> NemesisView:
@@ -305,7 +315,7 @@ def _measure(node: Node) -> MeasureView:
 
 def _left_out(document: Node) -> Pairs:
     """Locks that were asked for and are in no row, and why."""
-    return tuple((_name(node), node.text("why")) for node in document.nodes("left_out"))
+    return tuple((node.text("lock"), node.text("why")) for node in document.nodes("left_out"))
 
 
 def _name(node: Node) -> str:

@@ -137,7 +137,7 @@ def sample() -> Json:
     )  # fmt: skip
     role = {"etcd": "leader-loss", "zookeeper": "leader-loss"}
     found["nemeses"][5] |= {"settings": "ttl 10 s, holds of 4 s", "role": role}
-    found["left_out"] = [{"name": "hazelcast-fenced", "why": "it runs in containers only"}]
+    found["left_out"] = [{"lock": "hazelcast-fenced", "why": "it runs in containers only"}]
     return found
 
 

@@ -1,0 +1,159 @@
+"""Which lock to use: each rule that the page states, from comparisons of a few locks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reports import comparison_answer as answer
+from reports.comparison_view import ComparisonView, read
+from reports.document import Node
+from tests.reports.comparisons import FAULTS, cell, document, lock
+
+HARM_FENCED, HARM, WASTE = range(3)
+TWO = ("client-pause", "kill")
+
+
+def view(*locks: dict[str, Any], faults: tuple[str, ...] = TWO, **changed: Any) -> ComparisonView:
+    return read(Node(document(*locks, faults=faults, **changed), "comparison.json"))
+
+
+def two(
+    name: str, states: str, p50: float | None = 0.001, rate: float | None = 100.0, **changed: Any
+) -> dict[str, Any]:
+    """A lock under the faults of :data:`TWO`."""
+    return lock(name, states, p50, rate, 2.0, TWO, **changed)
+
+
+def best(*locks: dict[str, Any]) -> list[list[str]]:
+    return [[one.name for one in found.best] for found in answer.answers(view(*locks))]
+
+
+def said(which: int, *locks: dict[str, Any]) -> str:
+    return answer.answers(view(*locks))[which].said
+
+
+@pytest.mark.parametrize(
+    ("states", "fits"),
+    [
+        ("ss", [True, True, True]),
+        ("fs", [True, False, True]),
+        ("us", [False, False, True]),
+        ("as", [False, False, False]),
+        ("?s", [False, False, False]),
+        ("-s", [True, True, True]),
+        ("--", [False, False, False]),
+    ],
+)
+def test_what_each_state_rules_out(states: str, fits: list[bool]) -> None:
+    assert [bool(names) for names in best(two("one", states))] == fits
+
+
+def test_the_cheapest_of_those_left_is_named_first() -> None:
+    dear, cheap, unsafe = two("dear", "fs", 0.002), two("cheap", "fs", 0.001), two("unsafe", "us", 0.0005)
+    assert best(dear, cheap, unsafe) == [["cheap"], [], ["unsafe"]]
+    (harm, _, waste) = answer.answers(view(dear, cheap, unsafe))
+    assert [one.name for one in harm.others] == ["dear"]
+    assert [one.name for one in waste.others] == ["cheap", "dear"]
+    assert harm.price == "1 ms an acquire, 100 grants a second with 5 clients, free again 2 s after its holder's death"
+
+
+def test_of_those_alike_the_sounder_wins_then_the_one_granted_more_often_and_else_both_do() -> None:
+    quick, slow = two("quick", "ss", 0.001004, 300.0), two("slow", "ss", 0.001, 200.0)
+    assert best(slow, quick)[HARM] == ["quick"]
+    assert best(slow, two("fenced", "fs", 0.001, 900.0))[HARM_FENCED] == ["slow"]
+    twin = two("twin", "ss", 0.001001, 301.0)
+    assert best(twin, quick)[HARM] == ["quick", "twin"]
+    assert "quick and twin alike" in said(HARM, twin, quick)
+
+
+def test_what_was_not_measured_comes_last() -> None:
+    assert best(two("a", "ss", None), two("b", "ss", 1.0))[HARM] == ["b"]
+    assert best(two("a", "ss", None, None, costs=[]))[HARM] == ["a"]
+    assert answer.answers(view(two("a", "ss", costs=[], recovery={})))[HARM].price == ""
+
+
+def test_a_lock_that_is_broken_without_faults_is_never_named() -> None:
+    faults = ("none", "kill")
+    seen = lock("seen", "us", faults=faults)
+    told = lock("told", "ss", faults=faults, safety="X")
+    sound = lock("sound", "ss", faults=faults)
+    found = view(seen, told, sound, faults=faults)
+    assert [answer.broken(one) for one in found.locks] == [
+        seen["cells"]["none"]["why"], "broken even without faults, by its own description", "",
+    ]  # fmt: skip
+    assert {one.name for an_answer in answer.answers(found) for one in an_answer.fit} == {"sound"}
+    assert answer.headline(found) == "1 of 3 locks stayed safe under kill"
+    alone = answer.answers(view(told, seen, faults=faults))
+    assert [one.said for one in alone] == ["None: not one that ran is sound without faults."] * 3
+
+
+def test_where_none_fits_the_nearest_is_named_and_two_holders_weigh_most() -> None:
+    twice, once, late = two("twice", "uu", 0.0001), two("once", "us", 0.0002), two("late", "aa", 0.1)
+    assert (
+        said(HARM, twice, once) == "None was safe by itself throughout. The nearest is once: unsafe under client-pause."
+    )
+    assert "The nearest is late: unavailable under client-pause and unavailable under kill." in said(HARM, once, late)
+    assert best(twice, once, late) == [[], [], ["twice"]]
+    assert "The nearest is twice" in said(HARM, twice, two("unknown", "??"))
+
+
+def test_one_run_in_which_it_was_not_to_be_had_is_enough_to_rule_a_lock_out() -> None:
+    mixed = two("mixed", "us")
+    mixed["cells"]["client-pause"] = cell(
+        "mixed", "client-pause", "unsafe", runs=3, counts={"unsafe": 2, "unavailable": 1}
+    )
+    assert best(mixed)[WASTE] == []
+    mixed["cells"]["client-pause"]["counts"] = {"unsafe": 3}
+    assert best(mixed)[WASTE] == ["mixed"]
+
+
+def test_what_to_know_before_using_it_is_said() -> None:
+    fenced = said(HARM_FENCED, two("one", "fs"))
+    assert "It had two holders under client-pause, and the fencing token stopped the late one." in fenced
+    assert "It was unsafe under client-pause and kill." in said(WASTE, two("one", "uu"))
+    twins = two("one", "us"), two("other", "su"), two("third", "us")
+    assert said(WASTE, *twins[:2]).endswith("one was unsafe under client-pause. other was unsafe under kill.")
+    assert "one and third were unsafe under client-pause. other was unsafe under kill." in said(WASTE, *twins)
+    assert said(WASTE, *twins[::2]).endswith("one and third alike. Each was unsafe under client-pause.")
+    met = "The only one that was safe by itself under every fault it met. It was not run under kill."
+    assert said(HARM, two("one", "s-")) == met
+    assert said(HARM, two("one", "ss"), two("other", "us")) == "The only one that was safe by itself under both faults."
+
+
+def test_locks_of_which_only_unknown_cells_speak_against_are_undecided() -> None:
+    told = said(HARM, two("sure", "ss"), two("maybe", "?s"), two("perhaps", "??"), two("bad", "?u"))
+    assert told.endswith("Undecided, since a cell is unknown: maybe and perhaps.")
+    assert "Undecided" not in said(HARM, two("sure", "ss"), two("bad", "?u"))
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        (("none",), "without any fault"),
+        (("none", "kill"), "under kill"),
+        (TWO, "under both faults"),
+        (tuple(FAULTS), "under all 6 faults"),
+    ],
+)
+def test_faults_are_counted_without_the_column_that_has_none(faults: tuple[str, ...], told: str) -> None:
+    assert answer.under_all(view(faults=faults)) == told
+
+
+def test_the_headline_counts_those_that_stayed_safe() -> None:
+    safe, fenced, unsafe = two("a", "ss"), two("b", "fs"), two("c", "us")
+    assert answer.headline(view(safe, fenced, unsafe)) == "2 of 3 locks stayed safe under both faults"
+    assert answer.headline(view(unsafe, unsafe)) == "None of 2 locks stayed safe under both faults"
+    assert answer.headline(view(unsafe)) == "c did not stay safe under both faults"
+    assert answer.headline(view(fenced)) == "b stayed safe under both faults"
+    assert answer.headline(view()) == "No lock was compared"
+    assert answer.headline(view(two("d", "s-"), safe)) == "2 of 2 locks stayed safe under every fault they met"
+    assert answer.headline(view(two("d", "s-"), unsafe)) == "1 of 2 locks stayed safe under every fault it met"
+
+
+def test_the_short_table_has_the_first_of_each_situation_once() -> None:
+    found = answer.answers(view(*(two(f"lock-{i}", "ss", i / 1000) for i in range(1, 6)), two("waste", "us", 0.0001)))
+    rows = [(one.name, uses) for one, uses in answer.shortlist(found, most=2)]
+    every = ["harm, tokens checked", "harm", "waste"]
+    assert rows == [("lock-1", every), ("lock-2", every), ("waste", ["waste"])]

@@ -1,0 +1,145 @@
+"""The page of a comparison in a real browser, from a file, with no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from reports import comparison
+from tests.reports import axe, comparisons
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the sample, in a store with a run that it links to."""
+    store = tmp_path_factory.mktemp("store")
+    run = store / comparisons.run_of("redlock").removeprefix("../../")
+    run.mkdir(parents=True)
+    (run / "report.html").write_text("<title>the run</title>")
+    found = comparisons.sample()
+    found["locks"][0]["cells"]["kill"] |= {"runs": 5, "counts": {"safe": 3}}
+    return comparison.write(comparisons.write(store / "comparisons" / "20261121T200000Z", found))
+
+
+@pytest.fixture
+def opened(browser: Browser, written: Path) -> Iterator[Open]:
+    """``opened(width=..., scheme=...)`` is the page; it asks for nothing and complains of nothing."""
+    requests: list[str] = []
+    complaints: list[str] = []
+    contexts: list[BrowserContext] = []
+
+    def open_page(width: int = 1280, scheme: str = "light", anchor: str = "") -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(written.as_uri() + anchor)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [url for url in requests if not url.startswith(written.as_uri())] == []
+    assert complaints == []
+
+
+def shown(page: Page) -> list[str]:
+    return page.locator("#row-table tr:visible .name").all_inner_texts()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_it_opens_with_the_answer_and_nothing_overflows(opened: Open, width: int) -> None:
+    page = opened(width=width)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    pick = page.locator(".pick").first.bounding_box()
+    assert pick is not None
+    assert pick["y"] < 450
+    assert page.locator(".answers .card").count() == 3
+
+
+def test_the_matrix_scrolls_in_itself_with_names_and_faults_in_place(opened: Open) -> None:
+    page = opened(width=400)
+    page.set_viewport_size({"width": 400, "height": 500})
+    region = page.locator(".matrix")
+    region.evaluate("(e) => e.scrollTo(300, 200)")
+    assert region.evaluate("(e) => [e.scrollLeft > 200, e.scrollTop > 150]") == [True, True]
+    at = region.evaluate(
+        """(e) => { const box = e.getBoundingClientRect(), name = e.querySelector('tbody th').getBoundingClientRect(),
+        head = e.querySelector('thead th:last-child').getBoundingClientRect();
+        return [name.left - box.left, head.top - box.top]; }"""
+    )
+    assert all(abs(distance) < 3 for distance in at)
+
+
+def test_the_head_of_the_matrix_stays_on_a_wide_screen(opened: Open) -> None:
+    page = opened()
+    page.set_viewport_size({"width": 1280, "height": 400})
+    page.locator("#row-table tr").last.scroll_into_view_if_needed()
+    head = page.locator(".matrix thead th").first.bounding_box()
+    assert head is not None
+    assert head["y"] == pytest.approx(0, abs=1)
+
+
+def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
+    page = opened()
+    assert len(shown(page)) == 12
+    page.fill("#filter-text", "REDIS setn")
+    assert shown(page) == ["redis-setnx"]
+    assert page.locator("#filter-shown").inner_text() == "1 of 12 rows"
+    page.fill("#filter-text", "")
+    page.select_option("#filter-state", "not-run")
+    assert shown(page) == ["mysql-for-update", "mysql-ttl", "memcached-add"]
+
+
+def test_a_cell_leads_to_its_run(opened: Open, written: Path) -> None:
+    page = opened()
+    cell = page.locator("#row-table tr", has=page.get_by_text("redlock", exact=True)).locator("td a").first
+    wanted = written.parent / comparisons.run_of("redlock") / "report.html"
+    assert cell.evaluate("(a) => a.href") == wanted.resolve().as_uri()
+
+
+def test_what_was_seen_is_told_beside_the_cell_for_mouse_and_keyboard(opened: Open) -> None:
+    page = opened()
+    tip, cells = page.locator(".tip"), page.locator("#row-table td a")
+    assert tip.is_hidden()
+    cells.nth(0).hover()
+    assert tip.inner_text() == comparisons.WHY["fenced"]
+    page.mouse.move(2, 2)
+    assert tip.is_hidden()
+    cells.nth(0).focus()
+    page.keyboard.press("Tab")
+    assert tip.inner_text() == comparisons.WHY["safe"]
+    page.keyboard.press("Escape")
+    assert tip.is_hidden()
+
+
+def test_a_locks_name_unfolds_what_was_seen_of_it(opened: Open) -> None:
+    page = opened()
+    command = page.get_by_text("harness run redis-fenced --nemesis kill --cluster sim --seed 0")
+    assert command.is_hidden()
+    page.locator(".pick a").first.press("Enter")
+    page.wait_for_function("location.hash !== ''")
+    assert command.is_visible()
+    assert opened(anchor="#why-5-3").get_by_text(comparisons.WHY["not-run"]).first.is_visible()
+
+
+def test_tables_that_scroll_can_be_reached_by_keyboard(opened: Open) -> None:
+    page = opened(width=400)
+    stuck = page.evaluate(
+        """[...document.querySelectorAll('.scroll, .plot')].filter((e) => e.tabIndex < 0)
+        .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.className)"""
+    )
+    assert stuck == []
+
+
+def test_no_serious_accessibility_fault(browser: Browser, written: Path) -> None:
+    assert axe.in_every_look(browser, written.as_uri()) == []
