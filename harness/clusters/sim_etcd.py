@@ -48,22 +48,35 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
 
 class _Eye:
     """Looks at one member's copy: under ``KEY/`` the oldest key holds the lock (etcd's own mutex), else ``/locks/KEY``
-    does (python-etcd3's lock). A store is looked through once a revision."""
+    does (python-etcd3's lock). What was found is looked for again when a key of that lock has changed."""
 
     def __init__(self, server: EtcdServer, programs: dict[str, EtcdServer]) -> None:
         self._server = server
         self._programs = programs
-        self._seen: dict[str, tuple[Store, int, Sight | None, int]] = {}
-        """By key: the store, its revision, what was found there, and the lease."""
+        self._store = server.member.store
+        self._revision = 0
+        self._seen: dict[str, tuple[Sight | None, int]] = {}
+        """By key what was found in the store as of that revision, and its lease."""
 
     def look(self, key: str) -> Sight | None:
         store = self._server.member.store
-        seen = self._seen.get(key)
-        if seen is None or seen[0] is not store or seen[1] != store.revision:
-            seen = self._seen[key] = (store, store.revision, *self._find(store, key))
-        _, _, sight, lease = seen
+        if store is not self._store or store.revision != self._revision:
+            self._forget(store)
+        if key not in self._seen:
+            self._seen[key] = self._find(store, key)
+        sight, lease = self._seen[key]
         left = self._server.member.lessor.left(lease) if lease else None
         return sight if sight is None or left is None else Sight(sight.owner, left, sight.client)
+
+    def _forget(self, store: Store) -> None:
+        """What may be another now: all of another store."""
+        if store is not self._store or store.compact_revision > self._revision:
+            self._seen.clear()
+        else:
+            for change in store.since(self._revision + 1):
+                name = change.key.decode(errors="replace").removeprefix("/locks/").partition("/")[0]
+                self._seen.pop(name, None)
+        self._store, self._revision = store, store.revision
 
     def _find(self, store: Store, key: str) -> tuple[Sight | None, int]:
         queue = store.range(f"{key}/".encode(), f"{key}0".encode())  # "0" comes after "/"

@@ -29,7 +29,7 @@ class KeyWatch:
         self._tell = tell
         self._clients = clients
         self._lapses = lapses
-        self._last: dict[tuple[str, str], KeyState] = {}
+        self._last: dict[str, dict[str, KeyState]] = {}
         """What was told last, by server and key."""
         self._ends: list[tuple[int, int, KeyState]] = []
         """When keys end, by what was told of them: a heap, with numbers to keep it from comparing states."""
@@ -37,40 +37,45 @@ class KeyWatch:
 
     def add(self, host: Host, look: Look) -> None:
         """Watch a server. Before anything is told of it, it answers and has nothing."""
-        places = [(host.name, key) for key in self._keys]
-        self._last.update({place: KeyState(0, *place) for place in places})
+        name, kernel = host.name, host.kernel
+        last = self._last[name] = {key: KeyState(0, name, key) for key in self._keys}
 
         def changed(peer: str | None) -> None:
-            now = host.kernel.now
+            now = kernel.now
             if self._ends and self._ends[0][0] <= now:
                 self.lapse(now)
-            for place in places:
-                before = self._last[place]
-                if not host.alive:
-                    if before.answers:
-                        self._say(KeyState(now, *place, answers=False))
-                    continue
-                sight = look(place[1])
+            if not host.alive:
+                self._silent(now, last)
+                return
+            for key, before in last.items():
+                sight = look(key)
+                if sight is None and before.owner is None and before.answers:
+                    continue  # so it is nearly always where there are many keys
                 if _is_news(before, now, sight):
-                    self._say(self._state(now, place, sight, peer))
+                    self._say(self._state(now, before, sight, peer))
 
         host.on_change = changed
+
+    def _silent(self, now: int, last: dict[str, KeyState]) -> None:
+        for before in last.values():
+            if before.answers:
+                self._say(KeyState(now, before.host, before.key, answers=False))
 
     def lapse(self, now: int) -> None:
         """Tell of the keys whose time is over by now."""
         while self._ends and self._ends[0][0] <= now:
             at, _, over = heappop(self._ends)
-            if self._last[over.host, over.key] is over:
+            if self._last[over.host][over.key] is over:
                 self._say(KeyState(at, over.host, over.key))
 
-    def _state(self, now: int, place: tuple[str, str], sight: Sight | None, peer: str | None) -> KeyState:
+    def _state(self, now: int, before: KeyState, sight: Sight | None, peer: str | None) -> KeyState:
         by = peer if peer in self._clients else None
         if sight is None:
-            return KeyState(now, *place, by=by)
-        return KeyState(now, *place, sight.owner, sight.left, sight.client or by)
+            return KeyState(now, before.host, before.key, by=by)
+        return KeyState(now, before.host, before.key, sight.owner, sight.left, sight.client or by)
 
     def _say(self, state: KeyState) -> None:
-        self._last[state.host, state.key] = state
+        self._last[state.host][state.key] = state
         self._tell(state)
         if self._lapses and state.left is not None:
             self._told += 1
