@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness.history import History, HistoryError
+from harness.history.lock_keys import KEYS, KeyState, read_keys
 from reports import words
 from reports.document import Node, ReportError, plain, read_object
 
@@ -115,6 +116,8 @@ class RunView:
     versions: Pairs
     logs: tuple[LogView, ...]
     history: History
+    keys: tuple[KeyState, ...]
+    """What servers had under the locks' keys; empty where nobody looked."""
 
     @property
     def evidence(self) -> list[EvidenceView]:
@@ -165,6 +168,7 @@ def load(folder: Path) -> RunView:
         versions=results.flat("versions"),
         logs=_logs(folder / "logs"),
         history=history,
+        keys=_key_states(folder / KEYS),
     )
 
 
@@ -188,6 +192,13 @@ def load_history(folder: Path) -> tuple[History, str]:
     if not cut:
         return history, ""
     return history, f"the history is cut off at line {len(history) + 1:,}; what was recorded before it is shown"
+
+
+def _key_states(path: Path) -> tuple[KeyState, ...]:
+    try:
+        return tuple(read_keys(path))
+    except HistoryError as error:
+        raise ReportError(str(error)) from error
 
 
 def _how_it_stopped(history: History) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from markupsafe import Markup
 
-from reports import model, page, plots, timeline, words
+from reports import model, page, plots, timeline, timeline_text, words
 from reports.model import ReportError, RunView
 
 __all__ = ["ReportError", "render", "write"]
 
-SCRIPTS: Final = ("data.js", "layout.js", "draw.js", "draw_faults.js", "hover.js", "interact.js")
+SCRIPTS: Final = (
+    "data.js", "layout.js", "draw.js", "draw_faults.js", "draw_servers.js", "draw_tokens.js", "hover.js", "interact.js",
+    "start.js",
+)  # fmt: skip
 SHOWN: Final = 20
 """The pieces of evidence of one checker that the page shows; the others are in results.json."""
 WORDS: Final = {"valid": "Safe in this run", "invalid": "Violation found", "unknown": "Unknown"}
@@ -52,7 +54,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         safety=SAFETY.get(run.safety, ""),
         blame=BLAME,
         shown=SHOWN,
-        activity=timeline.activity(data),
+        **timeline_text.said(data),
         plots=plots.draw(run, pictures),
         data=embed(data),
         style=page.source("style.css"),
@@ -62,5 +64,6 @@ def render(run: RunView, pictures: Path | None = None) -> str:
 
 def embed(data: timeline.Data) -> Markup:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    return Markup(
+        timeline.encode(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    )

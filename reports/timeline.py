@@ -1,40 +1,31 @@
 """The timeline's data: columns of whole numbers that the page searches and draws, small enough for 100,000 calls.
 
-Times are microseconds since the first entry. Columns that only grow (``start``, ``invoked``) are differences.
+Times are microseconds since the first entry. Columns that only grow (``start``, ``invoked``, ``time``) are differences.
 ``reports/templates/js/data.js`` reads what this writes; the two change together.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Final
 
 from checkers.clocks import readings
 from harness.history import Call, History, HistoryError, Op
+from reports import fences
+from reports.columns import NONE, Names, columns, pack
 from reports.document import ReportError, compact
 from reports.holds import Hold, find_holds
 from reports.model import EvidenceView, FaultView, InvolvedView, RunView
+from reports.timeline_servers import ENDS, Stay, find_stays
 
 OUTCOMES: Final = {"ok": 0, "fail": 1, "info": 2}
-NONE: Final = -1
 MOST_LEVELS: Final = 3
 Data = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Names:
-    """Numbers texts in the order they are first seen; -1 is no text."""
-
-    texts: list[str] = field(default_factory=list)
-    codes: dict[str, int] = field(default_factory=dict)
-
-    def code(self, text: str | None) -> int:
-        if not text:
-            return NONE
-        if text not in self.codes:
-            self.codes[text] = len(self.texts)
-            self.texts.append(text)
-        return self.codes[text]
+"""What JSON can say, and columns of numbers."""
 
 
 @dataclass(slots=True)
@@ -53,27 +44,35 @@ class _Builder:
 
 
 def build(run: RunView) -> Data:
-    """What the page needs to draw ``run``."""
+    """What the page needs to draw ``run``: :func:`encode` makes it the text that ``showRun`` of the page reads."""
     history = run.history
     builder = _Builder(run, history.origin, _last(run))
     for client in run.clients:
         builder.lanes.code(client)
-    calls = _calls(builder, history)
-    holds = _holds(builder, find_holds(history))
-    violations = [_violation(builder, found) for found in run.evidence]
+        builder.texts.code(client)
+    calls, holds = _called(history), find_holds(history)
+    stays = find_stays(run.keys, calls, holds)
     return {
         "end": builder.us(builder.last),
         "recorded": builder.us(history.time[-1]) if len(history) else 0,
-        "calls": calls,
-        "holds": holds,
+        "calls": _calls(builder, calls),
+        "holds": _holds(builder, holds),
+        "keys": _keys(holds, stays),
+        "stays": _stays(builder, holds, stays),
+        "tokens": _tokens(builder, holds, calls),
         "faults": [_fault(builder, fault) for fault in run.faults],
         "offsets": clock_offsets(builder, history),
-        "violations": violations,
+        "violations": [_violation(builder, found) for found in run.evidence],
         "crashes": [[builder.lanes.code(op.node), builder.us(op.time)] for op in history.nemesis("crash") if op.node],
         "clients": builder.lanes.texts,
         "servers": list(run.servers),
         "texts": builder.texts.texts,
     }
+
+
+def encode(data: Data) -> str:
+    """What :func:`build` made, as JSON; columns are packed (``reports/columns.py``)."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=pack)
 
 
 def _last(run: RunView) -> int:
@@ -84,17 +83,18 @@ def _last(run: RunView) -> int:
     return max(run.history.time[-1], *(time for time in later if time is not None), run.history.origin)
 
 
-def _calls(builder: _Builder, history: History) -> Data:
-    columns: dict[str, list[int]] = {name: [] for name in _CALL_COLUMNS}
+def _called(history: History) -> list[Call]:
     try:
-        calls = history.calls()
+        return history.calls()
     except HistoryError as error:
         raise ReportError(f"history.jsonl: {error}") from error
+
+
+def _calls(builder: _Builder, calls: Sequence[Call]) -> Data:
+    history = builder.run.history
     base = history.wall[0] - history.time[0] if len(history) else 0
-    for call in calls:
-        for name, value in zip(_CALL_COLUMNS, _call(builder, call, base), strict=True):
-            columns[name].append(value)
-    return columns | {"start": differences(columns["start"]), "invoked": differences(columns["invoked"])}
+    rows = (_call(builder, call, base) for call in calls)
+    return dict(columns(_CALL_COLUMNS, rows, rising=("start", "invoked")))
 
 
 _CALL_COLUMNS: Final = (
@@ -127,14 +127,10 @@ def _value(op: Op) -> str | None:
     return None if op.value is None else compact(op.value)
 
 
-def _holds(builder: _Builder, holds: list[Hold]) -> Data:
-    columns: dict[str, list[int]] = {name: [] for name in _HOLD_COLUMNS}
+def _holds(builder: _Builder, holds: Sequence[Hold]) -> Data:
     busy: dict[str, list[int]] = {}
-    for hold in holds:
-        row = _hold(builder, hold, _level(busy.setdefault(hold.client, []), hold))
-        for name, value in zip(_HOLD_COLUMNS, row, strict=True):
-            columns[name].append(value)
-    return columns | {"start": differences(columns["start"]), "acquired": differences(columns["acquired"])}
+    rows = (_hold(builder, hold, _level(busy.setdefault(hold.client, []), hold)) for hold in holds)
+    return dict(columns(_HOLD_COLUMNS, rows, rising=("start", "acquired")))
 
 
 _HOLD_COLUMNS: Final = (
@@ -174,6 +170,61 @@ def _level(busy: list[int], hold: Hold) -> int:
     return min(len(busy), MOST_LEVELS) - 1
 
 
+def _keys(holds: Sequence[Hold], stays: Sequence[Stay]) -> list[str]:
+    """The locks' keys, the one that was held most often first: that one is shown until another is asked for."""
+    held = Counter(hold.key for hold in holds)
+    seen = dict.fromkeys([*held, *(stay.key for stay in stays)])
+    return sorted(seen, key=lambda key: -held[key])
+
+
+_STAY_COLUMNS: Final = ("lane", "start", "took", "until", "who", "ended", "renewed")
+
+
+def _stays(builder: _Builder, holds: Sequence[Hold], stays: Sequence[Stay]) -> Data:
+    keys = _keys(holds, stays)
+    lanes = {(host, key): i for i, (host, key) in enumerate(product(builder.run.servers, keys))}
+    rows = (_stay(builder, stay, lanes[stay.host, stay.key]) for stay in stays if (stay.host, stay.key) in lanes)
+    return dict(columns(_STAY_COLUMNS, rows, rising=("start",)))
+
+
+def _stay(builder: _Builder, stay: Stay, lane: int) -> tuple[int, ...]:
+    """One row; a lane is a server and a key, ``until`` counts from the start, ``who`` is -1 where nothing answered."""
+    start = builder.us(stay.start)
+    return (
+        lane,
+        start,
+        NONE if stay.end is None else builder.us(stay.end) - start,
+        NONE if stay.until is None else max(builder.us(stay.until) - start, 0),
+        NONE if stay.owner is None else builder.texts.code(stay.who),
+        ENDS.index(stay.ended),
+        stay.renewed,
+    )
+
+
+_GRANT_COLUMNS: Final = ("lane", "time", "key", "token")
+_ACCESS_COLUMNS: Final = ("lane", "time", "key", "token", "f", "verdict", "highest")
+
+
+def _tokens(builder: _Builder, holds: Sequence[Hold], calls: Sequence[Call]) -> Data | None:
+    """Which token each grant came with, and which ones the resource was shown; None if there were none."""
+    grants = [hold for hold in holds if hold.fence]
+    tokens = [hold.fence for hold in grants] + [token for call in calls if (token := fences.shown(call))]
+    if not tokens:
+        return None
+    on = fences.scale(tokens)
+    lane, code = builder.lanes.code, builder.texts.code
+    granted = ((lane(hold.client), builder.us(hold.start), code(hold.key), on.place(hold.fence)) for hold in grants)
+    shown = (
+        (lane(one.client), builder.us(one.time), code(one.key), one.token, code(one.f), one.verdict, one.highest)
+        for one in fences.accesses(calls, on)
+    )
+    return {
+        "grants": columns(_GRANT_COLUMNS, granted, rising=("time",)),
+        "shown": columns(_ACCESS_COLUMNS, shown, rising=("time",)),
+        "names": None if on.names is None else on.names.texts,
+    }
+
+
 def _fault(builder: _Builder, fault: FaultView) -> Data:
     return {
         "name": fault.fault,
@@ -194,6 +245,7 @@ def _violation(builder: _Builder, found: EvidenceView) -> Data:
         "sentence": found.sentence,
         "kind": found.kind,
         "checker": found.checker,
+        "key": found.key,
         "blame": found.blame,
         "involved": [_offender(builder, one) for one in found.involved if one.start is not None],
     }
@@ -218,33 +270,3 @@ def clock_offsets(builder: _Builder, history: History) -> dict[str, list[list[in
             if not told or told[-1][1] != value:
                 told.append([builder.us(op.time), value])
     return {host: told for host, told in sorted(steps.items()) if any(value for _, value in told)}
-
-
-def differences(values: list[int]) -> list[int]:
-    """Each value less the one before it: small numbers take few digits."""
-    return [value - before for before, value in zip([0, *values], values, strict=False)]
-
-
-@dataclass(slots=True)
-class Activity:
-    """What one client did, for readers of the page who do not see the canvas."""
-
-    client: str
-    holds: int = 0
-    longest: int = 0
-    """ns"""
-    outcomes: list[int] = field(default_factory=lambda: [0, 0, 0])
-
-
-def activity(data: Data) -> list[Activity]:
-    """One line a client, from the columns that :func:`build` made."""
-    told = [Activity(client) for client in data["clients"]]
-    holds, calls = data["holds"], data["calls"]
-    for lane, took in zip(holds["lane"], holds["took"], strict=True):
-        told[lane].holds += 1
-        told[lane].longest = max(told[lane].longest, took * 1000)
-    acquire = data["texts"].index("acquire") if "acquire" in data["texts"] else NONE
-    for lane, f, outcome in zip(calls["lane"], calls["f"], calls["outcome"], strict=True):
-        if f == acquire:
-            told[lane].outcomes[outcome] += 1
-    return told

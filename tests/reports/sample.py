@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.history import NEMESIS, History, Op
+from harness.history.lock_keys import KEYS, KeyState, KeyWriter
 
-KINDS: Final = ("violation", "valid", "unknown", "interrupted", "large")
+KINDS: Final = ("violation", "fenced", "valid", "unknown", "interrupted", "large")
 CLIENTS: Final = tuple(f"c{i}" for i in range(5))
 SERVERS: Final = tuple(f"n{i}" for i in range(1, 6))
+JUMPED: Final = ("n2", "n3", "n5")
+"""The servers whose clocks jump ahead far enough for a lease to end."""
 START_NS: Final = 5_000_000_000_000
 WALL_NS: Final = 1_795_233_600_000_000_000
 TTL: Final = 2.0
@@ -34,9 +37,11 @@ class Script:
     faults: list[Entry] = field(default_factory=list)
     overlaps: list[tuple[Entry, Entry]] = field(default_factory=list)
     holds: list[Entry] = field(default_factory=list)
+    states: list[KeyState] = field(default_factory=list)
+    looks: random.Random = field(default_factory=lambda: random.Random(8))
     process: dict[str, int] = field(default_factory=lambda: {c: i for i, c in enumerate(CLIENTS)})
-    arrival: int = 0
     fence: int = 0
+    fencing: str = "off"
 
     def add(self, at: float, process: int, kind: str, f: str, **rest: Any) -> Entry:
         entry = {"at": ns(at), "process": process, "type": kind, "f": f, **rest}
@@ -45,12 +50,32 @@ class Script:
 
     def history(self) -> History:
         """Sorted by time and numbered; each entry learns its ``index``."""
-        history = History()
+        history, resource = History(), Resource(self.fencing)
         for index, (time, _, entry) in enumerate(sorted(self.entries, key=lambda item: item[:2])):
             entry["index"] = index
-            fields = {name: value for name, value in entry.items() if name not in ("at", "index")}
+            resource.answer(entry)
+            fields = {name: value for name, value in entry.items() if name not in ("at", "index", "token")}
             history.append(Op(index=index, time=time, wall=time - START_NS + WALL_NS, **fields))
         return history
+
+
+@dataclass
+class Resource:
+    """Numbers the accesses that it accepts, in the order of time; fencing, it refuses tokens lower than one before."""
+
+    fencing: str
+    arrival: int = 0
+    highest: int = 0
+
+    def answer(self, entry: Entry) -> None:
+        if "token" not in entry:
+            return
+        if self.fencing == "on" and entry["token"] < self.highest:
+            entry |= {"type": "fail", "error": "stale fence", "value": None}
+            return
+        self.arrival += 1
+        self.highest = max(self.highest, entry["token"])
+        entry["value"]["arrival"] = self.arrival
 
 
 def ns(seconds: float) -> int:
@@ -64,6 +89,9 @@ def write(folder: Path, kind: str, operations: int = 100_000) -> Path:
     script = _script(kind, limit)
     history = script.history()
     history.save(folder / "history.jsonl")
+    with KeyWriter(folder / KEYS) as writer:
+        for state in sorted(script.states, key=lambda state: state.time):
+            writer.write(state)
     if kind == "interrupted":
         _cut(folder / "history.jsonl")
     _results(folder, kind, script, history, limit)
@@ -72,8 +100,8 @@ def write(folder: Path, kind: str, operations: int = 100_000) -> Path:
 
 
 def _script(kind: str, limit: float) -> Script:
-    script = Script(random.Random(7))
-    start = {"clients": CLIENTS, "servers": SERVERS, "discipline": "trusting", "fencing": "off", "ttl": TTL}
+    script = Script(random.Random(7), fencing="on" if kind == "fenced" else "off")
+    start = {"clients": CLIENTS, "servers": SERVERS, "discipline": "trusting", "fencing": script.fencing, "ttl": TTL}
     script.add(0, NEMESIS, "info", "start", value=start | {"hold": 0.1, "slack": 1.0, "workload": "mutex", "stock": {}})
     if kind != "unknown":
         _clock_faults(script, limit)
@@ -84,7 +112,7 @@ def _script(kind: str, limit: float) -> Script:
 
 
 def _clock_faults(script: Script, limit: float) -> None:
-    jumps = [(0.2, ["n2"], 1.0), (0.45, ["n2", "n3", "n5"], 12.0), (0.75, ["n4"], -3.0)]
+    jumps = [(0.2, ["n2"], 1.0), (0.45, [*JUMPED], 12.0), (0.75, ["n4"], -3.0)]
     for i, (share, hosts, jump) in enumerate(jumps):
         begun, until = share * limit, (share + 0.13) * limit
         offsets = {host: round(jump * SECOND) for host in hosts}
@@ -117,15 +145,17 @@ def _clients(script: Script, kind: str, limit: float) -> None:
     ready = {client: 0.05 + 0.01 * i for i, client in enumerate(CLIENTS)}
     quick = kind == "large"
     free, broken = 0.0, 0
-    bad = kind in ("violation", "large", "interrupted")
+    bad = kind in ("violation", "fenced", "large", "interrupted")
     while (client := min(ready, key=lambda c: (ready[c], c))) and max(ready[client], free) < limit - 2.5:
         now = max(ready[client], free)
         breaks = bad and broken < 3 and 0.46 * limit + broken < now < 0.58 * limit
         length = 1.2 + 0.2 * broken if breaks else (0.008 if quick else 0.1) * script.rng.uniform(0.8, 1.3)
         hold = _cycle(script, client, ready[client], now, length)
-        if broken and len(script.overlaps) < broken:
+        late = broken and len(script.overlaps) < broken
+        if late:
             script.overlaps.append((script.holds[-2], hold))
         free = hold["until"] - (0.45 if breaks else -0.001)
+        _keys(script, hold, now, JUMPED if late else SERVERS, free - 0.02 if breaks else None)
         broken += breaks
         ready[client] = hold["done"] + (0.004 if quick else 0.06) * script.rng.uniform(0.5, 2)
         _trouble(script, client, ready, limit, quick)
@@ -140,18 +170,29 @@ def _cycle(script: Script, client: str, asked: float, granted: float, length: fl
     invoked = script.add(asked, process, "invoke", "acquire", value={"timeout": 5.0}, **on)
     acquired = script.add(got, process, "ok", "acquire", value={"fence": fence, "valid_for": TTL - 0.03}, **on)
     value = rng.randrange(1000)
-    script.arrival += 2
     step = length / 10
-    script.add(got + step, process, "invoke", "read", value={"fence": fence}, **on)
-    script.add(got + 2 * step, process, "ok", "read", value={"value": value, "arrival": script.arrival - 1}, **on)
-    writes = script.add(until - 3 * step, process, "invoke", "write", value={"fence": fence, "value": value + 1}, **on)
-    wrote = script.add(until - 2 * step, process, "ok", "write", value={"arrival": script.arrival}, **on)
+    script.add(got + step / 2, process, "invoke", "read", value={"fence": fence}, **on)
+    script.add(got + step, process, "ok", "read", value={"value": value}, token=fence, **on)
+    writes = script.add(until - 2 * step, process, "invoke", "write", value={"fence": fence, "value": value + 1}, **on)
+    wrote = script.add(until - step, process, "ok", "write", value={}, token=fence, **on)
     released = script.add(until, process, "invoke", "release", **on)
     script.add(until + reach / 2, process, "ok", "release", **on)
     ends = {"until": until, "done": until + reach, "got": got, "fence": fence, "client": client, "process": process}
     entries = {"asked": invoked, "acquired": acquired, "released": released, "write": (writes, wrote)}
     script.holds.append(ends | entries)
     return script.holds[-1]
+
+
+def _keys(script: Script, hold: Entry, asked: float, servers: tuple[str, ...], lost: float | None) -> None:
+    """What servers had under k0 for a hold; those whose clock jumped ``lost`` it before its time."""
+    owner, client = f"{hold['fence']:08x}{hold['client']}", hold["client"]
+    for server in servers:
+        begun = asked + (hold["got"] - asked) * script.looks.random() * 0.9
+        script.states.append(KeyState(ns(begun), server, "k0", owner, int(TTL * SECOND), by=client))
+        gone = lost if server in JUMPED else None
+        back = hold["until"] + 0.0009 * script.looks.random()
+        end, by = (back, client) if gone is None else (gone, None)
+        script.states.append(KeyState(ns(end), server, "k0", by=by))
 
 
 def _trouble(script: Script, client: str, ready: dict[str, float], limit: float, quick: bool) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checkers.holds import holds as checked_holds
 from harness.history import History, Op
-from reports import holds, model, run_report, timeline, words
+from reports import holds, model, run_report, timeline, timeline_text, words
+from reports.columns import pack
 from reports.document import Node
 from reports.model import ReportError
+from reports.timeline_servers import ENDS
 from tests.reports import sample
 
 
@@ -191,14 +196,72 @@ def test_the_timeline_columns_say_what_the_history_says(folder: Path) -> None:
     assert sum(data["calls"]["invoked"]) == calls[-1].invoke.index
     assert sum(data["calls"]["start"]) == (calls[-1].invoke.time - run.history.origin) // 1000
     assert data["offsets"]["n3"][-2:] == [[13_502_000, 12_000_000], [17_400_000, 0]]
-    assert sum(line.outcomes[0] for line in timeline.activity(data)) == run.stats.whole("acquires_ok")
+    activity = timeline_text.said(data)["activity"]
+    assert sum(line.outcomes[0] for line in activity) == run.stats.whole("acquires_ok")
+    assert sum(line.holds for line in activity) == len(data["holds"]["lane"])
+
+
+def test_the_timeline_has_what_servers_had(folder: Path) -> None:
+    """Of the first overlap: c3's key goes from the three servers whose clocks jumped, and c1's comes in its place."""
+    run = model.load(folder)
+    data = timeline.build(run)
+    stays = {name: column.tolist() for name, column in data["stays"].items()}
+    start = list(accumulate(stays["start"]))
+    early = [i for i, ended in enumerate(stays["ended"]) if ENDS[ended] == "early"][:3]
+    assert sorted(data["servers"][stays["lane"][i]] for i in early) == ["n2", "n3", "n5"]
+    assert {data["texts"][stays["who"][i]] for i in early} == {"c3"}
+    assert {start[i] + stays["took"][i] for i in early} == {14_568_744}
+    assert all(stays["until"][i] == 2_000_000 for i in early)
+    after = [i for i, at in enumerate(start) if 14_568_744 < at < 14_600_000]
+    assert [data["texts"][stays["who"][i]] for i in after] == ["c1"] * 3
+
+
+def test_a_run_that_nobody_looked_at_has_no_keys(folder: Path) -> None:
+    (folder / "keys.jsonl").unlink()
+    data = timeline.build(model.load(folder))
+    assert len(data["stays"]["lane"]) == 0
+    assert timeline_text.said(data)["servers"] == []
+
+
+def test_a_damaged_file_of_keys_is_named(folder: Path) -> None:
+    (folder / "keys.jsonl").write_text('{"time": 1}\n{}\n')
+    with pytest.raises(ReportError, match=r"keys\.jsonl, line 1"):
+        model.load(folder)
+
+
+def test_the_tokens_say_which_writes_were_stale(tmp_path: Path, folder: Path) -> None:
+    accepted = timeline_text.said(timeline.build(model.load(folder)))["tokens"]
+    refused = timeline_text.said(timeline.build(model.load(sample.write(tmp_path / "f", "fenced"))))["tokens"]
+    assert (accepted.stale, accepted.refused) == (3, 0)
+    assert (refused.stale, refused.refused) == (0, 3)
+    assert accepted.granted == refused.granted > 200
+
+
+def test_a_lock_without_tokens_has_none(folder: Path) -> None:
+    grants = [entry(0, 1, "invoke", "acquire"), entry(1, 2, "ok", "acquire", value={"fence": None})]
+    History(grants).save(folder / "history.jsonl")
+    data = timeline.build(model.load(folder))
+    assert data["tokens"] is None
+    assert timeline_text.said(data)["tokens"] is None
+
+
+@pytest.mark.parametrize(
+    ("values", "letter", "bytes_each"),
+    [([], "b", 1), ([-128, 127], "b", 1), ([128], "h", 2), ([-40_000, 3], "i", 4), ([2**31], "d", 8)],
+)
+def test_columns_are_packed_as_small_as_they_fit(values: list[int], letter: str, bytes_each: int) -> None:
+    packed = pack(np.array(values, dtype=np.int64))
+    data = base64.b64decode(packed[1:])
+    assert (packed[0], len(data)) == (letter, bytes_each * len(values))
+    read = np.frombuffer(data, {"b": "<i1", "h": "<i2", "i": "<i4", "d": "<f8"}[letter])
+    assert read.tolist() == values
 
 
 def test_two_keys_at_once_have_a_row_each(folder: Path) -> None:
     asks = [entry(i, i, "invoke", "acquire", process=i, key=f"k{i}") for i in range(2)]
     grants = [entry(2 + i, 3, "ok", "acquire", process=i, key=f"k{i}", value=GRANT) for i in range(2)]
     History([*asks, *grants]).save(folder / "history.jsonl")
-    assert timeline.build(model.load(folder))["holds"]["level"] == [0, 1]
+    assert timeline.build(model.load(folder))["holds"]["level"].tolist() == [0, 1]
 
 
 def test_words() -> None:

@@ -2,6 +2,16 @@
 
 const OUTCOMES = ["ok", "fail", "info"];
 
+const ENDS = ["open", "given back", "ran out", "early", "removed", "no answer"];
+const SIZES = { b: Int8Array, h: Int16Array, i: Int32Array, d: Float64Array };
+
+// A column as reports/columns.py packs it: a letter for the size of its numbers, and their bytes in base64.
+function unpack(text) {
+  const bytes = atob(text.slice(1)), buffer = new Uint8Array(bytes.length);
+  for (let i = 0; i < buffer.length; i++) buffer[i] = bytes.charCodeAt(i);
+  return new SIZES[text[0]](buffer.buffer);
+}
+
 function sums(differences) {
   const values = new Float64Array(differences.length);
   let total = 0;
@@ -9,31 +19,53 @@ function sums(differences) {
   return values;
 }
 
-function readRun(text) {
-  const run = JSON.parse(text);
+function unpackTable(table, ...rising) {
+  for (const name of Object.keys(table)) table[name] = unpack(table[name]);
+  for (const name of rising) table[name] = sums(table[name]);
+}
+
+function readRun(run) {
   run.end = Math.max(run.end, 1);
-  run.calls.start = sums(run.calls.start);
-  run.calls.invoked = sums(run.calls.invoked);
-  run.holds.start = sums(run.holds.start);
-  run.holds.acquired = sums(run.holds.acquired);
+  unpackTable(run.calls, "start", "invoked");
+  unpackTable(run.holds, "start", "acquired");
+  unpackTable(run.stays, "start");
   const callsByLane = byLane(run.calls, run.recorded, run.clients.length);
   const holdsByLane = byLane(run.holds, run.recorded, run.clients.length);
   run.lanes = run.clients.map((name, i) => ({ name, calls: callsByLane[i], holds: holdsByLane[i] }));
+  run.stayLanes = byLane(run.stays, run.recorded, run.servers.length * run.keys.length);
+  run.acquire = run.texts.indexOf("acquire");
+  run.tone = run.texts.map((text) => run.clients.indexOf(text));
   run.texts[-1] = "";
-  run.manyKeys = new Set(run.holds.key).size > 1;
+  run.manyKeys = run.keys.length > 1;
   run.usualHold = run.holds.took.reduce((sum, took) => sum + Math.max(took, 0), 0) / Math.max(run.holds.took.length, 1);
+  if (run.tokens) readTokens(run);
   return run;
+}
+
+// Grants and accesses of each key by themselves, in the order of time.
+function readTokens(run) {
+  for (const name of ["grants", "shown"]) {
+    const table = run.tokens[name];
+    unpackTable(table, "time");
+    table.of = Object.fromEntries(run.keys.map((key) => [key, { rows: [], times: [] }]));
+    for (let i = 0; i < table.time.length; i++) {
+      const its = table.of[run.texts[table.key[i]]];
+      if (its) its.rows.push(i), its.times.push(table.time[i]);
+    }
+  }
 }
 
 // For each lane: the rows in order of their start, and for each row the latest end of it and all before it. That grows,
 // so the first row that reaches into a view is found by halving, however long an early row lasts.
 function byLane(columns, end, count) {
-  const lanes = Array.from({ length: count }, () => ({ rows: [], reach: [] }));
-  for (let i = 0; i < columns.start.length; i++) {
-    const lane = lanes[columns.lane[i]];
-    const last = lane.reach.length ? lane.reach[lane.reach.length - 1] : 0;
-    lane.rows.push(i);
-    lane.reach.push(Math.max(last, endOf(columns, i, end)));
+  const sizes = new Int32Array(count), rows = columns.start.length;
+  for (let i = 0; i < rows; i++) sizes[columns.lane[i]]++;
+  const lanes = Array.from(sizes, (size) => ({ rows: new Int32Array(size), reach: new Float64Array(size) }));
+  sizes.fill(0);
+  for (let i = 0; i < rows; i++) {
+    const lane = lanes[columns.lane[i]], at = sizes[columns.lane[i]]++;
+    lane.rows[at] = i;
+    lane.reach[at] = Math.max(at ? lane.reach[at - 1] : 0, endOf(columns, i, end));
   }
   return lanes;
 }

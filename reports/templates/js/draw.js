@@ -18,6 +18,7 @@ function draw(state) {
     drawViolations(state);
     drawFaultLabels(state);
     drawCrashes(state);
+    drawTokens(state);
     drawCut(state);
     drawPointer(state);
   });
@@ -53,7 +54,8 @@ function drawNames(state) {
   const { context, layout, colours, run } = state;
   const middles = [
     ...run.lanes.map((lane, i) => [lane.name, laneTop(layout, i) + 23]),
-    ...run.servers.map((name, i) => [name, layout.servers + i * SERVER_LANE + SERVER_LANE / 2]),
+    ...run.servers.map((name, i) => [name, serverTop(layout, i) + (layout.keyRow ? 12 : layout.clockRow / 2)]),
+    ...(run.tokens ? [["tokens", layout.tokens + 10]] : []),
   ];
   context.textAlign = "left";
   for (const [name, y] of middles) {
@@ -71,7 +73,7 @@ function drawClient(state, lane, index) {
   eachVisible(run.holds, lane.holds, view.from - state.longestLease, view.until, (row) => drawLease(state, row, index, levels));
   const thin = new Float32Array(Math.ceil(layout.width) + 1);
   eachVisible(run.holds, lane.holds, view.from, view.until, (row) => drawHold(state, row, index, levels, thin));
-  drawThin(state, index, thin);
+  drawThin(state, thin, barBox(layout, index, 0, 1), colours.hold);
   drawMarks(state, lane, index);
   const steps = run.offsets[lane.name];
   if (steps) drawOffset(state, steps, laneTop(layout, index) + CLIENT_LANE - 8, 6);
@@ -83,7 +85,7 @@ function drawWaits(state, lane, index) {
   let drawn = -Infinity;
   context.fillStyle = colours.wait;
   eachVisible(calls, lane.calls, view.from, view.until, (row) => {
-    if (run.texts[calls.f[row]] !== "acquire") return;
+    if (calls.f[row] !== run.acquire) return;
     const from = Math.max(xOf(state, calls.start[row]), drawn), until = xOf(state, endOf(calls, row, run.recorded));
     if (until - from < 0.5) return;
     context.fillRect(from, y, until - from, 1.5);
@@ -91,15 +93,20 @@ function drawWaits(state, lane, index) {
   });
 }
 
-// How long the lock said the lease would last: a ribbon behind the hold's foot, with a tick where it ends.
+// How long the lock said the lease would last: a ribbon behind the hold's foot, fainter once the hold is over, with a
+// tick where it ends.
 function drawLease(state, row, lane, levels) {
   const { context, run, colours } = state, { holds } = run;
   if (holds.lease[row] < 0) return;
   const start = xOf(state, holds.start[row]), end = xOf(state, holds.start[row] + holds.lease[row]);
-  if (!state.showLeases && xOf(state, endOf(holds, row, run.recorded)) - start < 24) return;
+  const over = Math.min(xOf(state, endOf(holds, row, run.recorded)), end);
+  if (!state.showLeases && over - start < 24) return;
   const box = barBox(state.layout, lane, holds.level[row], levels), foot = box.y + box.height;
   context.fillStyle = colours.lease;
-  context.fillRect(start, foot - 5, end - start, 4);
+  context.fillRect(start, foot - 5, over - start, 4);
+  context.globalAlpha = 0.6;
+  context.fillRect(over, foot - 4, end - over, 2);
+  context.globalAlpha = 1;
   context.fillStyle = colours.hold;
   context.fillRect(end - 1, foot - 8, 1.5, 10);
 }
@@ -161,10 +168,9 @@ function cover(thin, from, until) {
   if (until > column + 1 && column + 1 < thin.length) thin[column + 1] += until - column - 1;
 }
 
-// Holds thinner than a pixel: each column as dark as the share of its time that the lock was held.
-function drawThin(state, lane, thin) {
-  const { context, colours } = state, box = barBox(state.layout, lane, 0, 1);
-  context.fillStyle = colours.hold;
+// Bars thinner than a pixel: each column as dark as the share of its time that they cover.
+function drawThin({ context }, thin, box, colour) {
+  context.fillStyle = colour;
   for (let x = 0; x < thin.length; x++) {
     if (thin[x] === 0) continue;
     context.globalAlpha = Math.min(1, 0.2 + 0.8 * thin[x]);

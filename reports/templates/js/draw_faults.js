@@ -1,4 +1,4 @@
-// Draws what is not a client's own doing: faults, the servers' clocks, violations, the overview of the whole run.
+// Draws what is not a client's own doing: faults, violations, the overview of the whole run.
 
 function faultSpan(state, fault) {
   const from = xOf(state, fault.from), until = xOf(state, fault.until === null ? state.run.end : fault.until);
@@ -25,10 +25,10 @@ function drawHostBand(state, host, from, width) {
   const { context, layout, run, colours } = state;
   const server = run.servers.indexOf(host), client = run.clients.indexOf(host);
   if (server < 0 && client < 0) return;
-  const top = server >= 0 ? layout.servers + server * SERVER_LANE + 3 : laneTop(layout, client) + 2;
-  context.globalAlpha = 0.22;
+  const top = server >= 0 ? serverTop(layout, server) + 2 : laneTop(layout, client) + 2;
+  context.globalAlpha = 0.15;
   context.fillStyle = colours.fault;
-  context.fillRect(from, top, width, (server >= 0 ? SERVER_LANE : CLIENT_LANE) - 6);
+  context.fillRect(from, top, width, (server >= 0 ? layout.lane - 5 : CLIENT_LANE - 6));
   context.globalAlpha = 1;
 }
 
@@ -51,43 +51,6 @@ function shorten(context, text, room) {
   let end = text.length;
   while (end > 1 && context.measureText(text.slice(0, end) + "…").width > room) end--;
   return text.slice(0, end) + "…";
-}
-
-function drawServer(state, name, index) {
-  const { context, layout, run, colours } = state, top = layout.servers + index * SERVER_LANE;
-  context.fillStyle = colours.rule;
-  context.fillRect(layout.gutter, top + SERVER_LANE - 1, layout.right - layout.gutter, 1);
-  drawOffset(state, run.offsets[name] || [], top + SERVER_LANE / 2, 11);
-}
-
-// How far a host's wall clock is off, as a step line: up is ahead, down is behind, scaled to the largest of the run.
-function drawOffset(state, steps, middle, height) {
-  const { context, view, colours } = state;
-  const level = (offset) => middle - Math.sign(offset) * height * Math.sqrt(Math.abs(offset) / state.largestOffset);
-  context.strokeStyle = colours.clock;
-  context.lineWidth = 1.5;
-  context.beginPath();
-  context.moveTo(xOf(state, view.from), level(offsetAt(steps, view.from)));
-  for (const [at, offset] of steps) {
-    if (at < view.from || at > view.until) continue;
-    context.lineTo(xOf(state, at), level(offsetAt(steps, at - 1)));
-    context.lineTo(xOf(state, at), level(offset));
-  }
-  context.lineTo(xOf(state, view.until), level(offsetAt(steps, view.until)));
-  context.stroke();
-  labelOffsets(state, steps, level);
-}
-
-function labelOffsets(state, steps, level) {
-  const { context, layout, view, colours } = state;
-  context.fillStyle = colours.ink;
-  context.textAlign = "left";
-  const inside = steps.filter(([at]) => at > view.from && at < view.until);
-  const shown = [[view.from, offsetAt(steps, view.from)], ...inside];
-  shown.forEach(([at, offset], i) => {
-    const x = Math.max(xOf(state, at), layout.gutter), next = i + 1 < shown.length ? xOf(state, shown[i + 1][0]) : layout.right;
-    if (offset !== 0 && next - x > 44) context.fillText(signed(offset), x + 5, level(offset) + (offset > 0 ? 8 : -8));
-  });
 }
 
 // All outlines first, then the labels, the chosen violation's before the others: a label that has no room is left out.

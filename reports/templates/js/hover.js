@@ -6,8 +6,9 @@ function describe(state, x, y) {
   if (y < layout.top) return describeFaults(state, time, (fault, i) => layout.rows[i] === Math.floor((y - AXIS) / FAULT_ROW));
   const lane = Math.floor((y - layout.top) / CLIENT_LANE);
   if (lane < run.lanes.length) return describeClient(state, run.lanes[lane], time);
-  const server = Math.floor((y - layout.servers) / SERVER_LANE);
-  return server >= 0 && server < run.servers.length ? describeServer(state, run.servers[server], time) : null;
+  if (run.tokens && y >= layout.tokens) return describeToken(state, x, y);
+  const server = Math.floor((y - layout.servers) / layout.lane);
+  return server >= 0 && server < run.servers.length ? describeServer(state, server, time) : null;
 }
 
 function describeFaults(state, time, belongs) {
@@ -23,10 +24,67 @@ function faultLines(fault) {
   return [`${fault.name} on ${fault.hosts.join(", ")}: injected at ${seconds(fault.from)}, ${until}`, seen].filter(Boolean);
 }
 
-function describeServer(state, name, time) {
-  const clock = `wall clock of ${name}: ${signed(offsetAt(state.run.offsets[name] || [], time))}`;
+function describeServer(state, server, time) {
+  const { run } = state, name = run.servers[server];
+  const clock = `wall clock of ${name}: ${signed(offsetAt(run.offsets[name] || [], time))}`;
   const faults = describeFaults(state, time, (fault) => fault.hosts.includes(name));
-  return { title: `${name} at ${seconds(time)}`, lines: [clock, ...(faults ? faults.lines : [])] };
+  const lines = [...(state.layout.keyRow ? stayLines(state, server, time) : []), clock, ...(faults ? faults.lines : [])];
+  return { title: `${name} at ${seconds(time)}`, lines };
+}
+
+function stayLines(state, server, time) {
+  const { run, view, layout } = state, { stays } = run;
+  const reach = (view.until - view.from) / (layout.right - layout.gutter) * 4;
+  const row = nearest(stays, stayLane(state, server), time, reach, run.recorded);
+  if (row < 0) return [`has ${state.key} for nobody`];
+  const start = stays.start[row], end = start + stays.took[row], said = start + stays.until[row];
+  if (stays.who[row] < 0) return [`no answer from ${seconds(start)} ${stays.took[row] < 0 ? "on" : "to " + seconds(end)}`, ...silenceLines(state, row)];
+  const renewed = stays.renewed[row] ? `, renewed ${stays.renewed[row]} times` : "";
+  const lines = [`has ${state.key} for ${run.texts[stays.who[row]]} from ${seconds(start, 6)}${renewed}`];
+  if (stays.until[row] >= 0) lines.push(`to end by itself at ${seconds(said, 6)}, by its own clock`);
+  return [...lines, ...endLines(ENDS[stays.ended[row]], end, stays.until[row] < 0 ? null : said)];
+}
+
+function silenceLines(state, row) {
+  return ENDS[state.run.stays.ended[row]] === "early" ? [`came back without ${state.key}`] : [];
+}
+
+// What became of a key on a server, where said is when it was to end by itself.
+function endLines(ended, end, said) {
+  const early = said === null ? "though nobody had given it back" : `${span(said - end)} early, though nobody had given it back`;
+  const late = said !== null && end - said > STRAY ? `, ${span(end - said)} late` : "";
+  return {
+    "given back": [`given back at ${seconds(end, 6)}`],
+    "ran out": [`ran out at ${seconds(end, 6)}${late}`],
+    early: [`gone at ${seconds(end, 6)}, ${early}`],
+    removed: [`taken away at ${seconds(end, 6)} by somebody else's command`],
+    "no answer": [`no answer from ${seconds(end, 6)} on`],
+    open: [],
+  }[ended];
+}
+
+// The grant or access within a few pixels, or else the token that counts at that time.
+function describeToken(state, x, y) {
+  const { run } = state, { shown, grants } = run.tokens;
+  let best = null, nearest = 10;
+  for (const row of tokenRows(state, "shown")) {
+    const away = Math.hypot(xOf(state, shown.time[row]) - x, tokenY(state, shown.token[row]) - y) - (shown.verdict[row] === ACCEPTED ? 0 : 2);
+    if (away < nearest) [best, nearest] = [row, away];
+  }
+  if (best !== null) return shownLines(run, best);
+  const time = timeAt(state, x), its = run.tokens.grants.of[state.key];
+  const row = its ? its.rows[lowerBound(its.times, time + 1) - 1] : undefined;
+  if (row === undefined) return null;
+  const who = run.clients[grants.lane[row]];
+  return { title: `Token ${tokenText(run, grants.token[row])}`, lines: [`granted with ${state.key} to ${who} at ${seconds(grants.time[row], 6)}`] };
+}
+
+function shownLines(run, row) {
+  const { shown } = run.tokens, what = run.texts[shown.f[row]], higher = shown.highest[row];
+  const said = ["accepted", "accepted, though it was stale", "refused by the resource", "the answer was lost"][shown.verdict[row]];
+  const lines = [`${run.clients[shown.lane[row]]}'s ${what} at ${seconds(shown.time[row], 6)}: ${said}`];
+  if (higher > shown.token[row]) lines.push(`the highest token of another client by then: ${tokenText(run, higher)}`);
+  return { title: `Token ${tokenText(run, shown.token[row])}`, lines };
 }
 
 function describeClient(state, lane, time) {
@@ -64,7 +122,7 @@ function callLines(run, row) {
   const { calls, texts } = run, index = calls.invoked[row];
   const name = `${texts[calls.f[row]]} ${texts[calls.key[row]]}`.trim();
   const lines = [`#${index} process ${calls.process[row]} ${name} ${texts[calls.asked[row]]} at ${seconds(calls.start[row], 6)}`];
-  if (calls.took[row] < 0) return [...lines, "never returned: it may have happened"];
+  if (calls.took[row] < 0) return [...lines, run.live ? "has not returned yet" : "never returned: it may have happened"];
   const said = [texts[calls.got[row]], texts[calls.error[row]]].filter(Boolean).join(" ");
   lines.push(`#${index + calls.done[row]} ${OUTCOMES[calls.outcome[row]]} ${said} after ${span(calls.took[row])}`);
   if (calls.wall[row]) lines.push(`this client's wall clock: ${signed(calls.wall[row] * 1000)}`);

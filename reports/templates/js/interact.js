@@ -1,4 +1,10 @@
-// Zooming, moving, choosing a violation; and the start of it all.
+// Zooming, moving, choosing a violation; and the one way in:
+//
+//   showRun(data, { follow = false } = {})
+//
+// data is what timeline.encode of reports/timeline.py wrote, parsed; it is taken over and must not be used afterwards. The
+// first call shows the first violation, or else the whole run. Each later call shows a newer state of the run: at the
+// same times or, with follow, at its end, if the end was in view (the whole run stays the whole run).
 
 const NARROWEST = 20;  // µs
 
@@ -32,6 +38,7 @@ function showViolation(state, index) {
   if (!violations.length) return;
   state.chosen = (index + violations.length) % violations.length;
   const violation = violations[state.chosen], view = viewOfViolation(state.run, violation);
+  if (state.run.keys.includes(violation.key)) showKey(state, violation.key);
   setView(state, view.from, view.until);
   state.said.textContent = `${state.chosen + 1} of ${violations.length}: ${violation.sentence}`;
 }
@@ -63,10 +70,11 @@ function resize(state) {
 
 function readColours(state) {
   const style = getComputedStyle(document.documentElement), colours = {};
-  const names = ["bg", "panel", "ink", "muted", "rule", "hold", "on-hold", "critical", "lease", "wait", "fault", "clock", "bad", "on-bad", "fail", "info"];
-  for (const name of names) colours[name.replace(/-(.)/, (_, c) => c.toUpperCase())] = style.getPropertyValue("--" + name).trim();
+  const names = ["bg", "panel", "ink", "muted", "rule", "hold", "on-hold", "critical", "lease", "wait", "fault", "clock", "bad", "on-bad", "fail", "info", "stay", "gone", "token", "who-a", "who-b", "who-c", "who-d", "who-x", "on-who-a", "on-who-b", "on-who-c", "on-who-d", "on-who-x"];
+  for (const name of names) colours[name.replace(/-(.)/g, (_, c) => c.toUpperCase())] = style.getPropertyValue("--" + name).trim();
   state.colours = colours;
-  state.hatch = { bad: hatching(state, colours.bad, 0.55), expired: hatching(state, colours.panel, 0.75) };
+  state.tones = ["A", "B", "C", "D", "X"].map((one) => ({ fill: colours["who" + one], ink: colours["onWho" + one] }));
+  state.hatch = { bad: hatching(state, colours.bad, 0.55), expired: hatching(state, colours.panel, 0.75), silent: hatching(state, colours.muted, 0.5) };
 }
 
 function hatching(state, colour, alpha) {
@@ -170,6 +178,7 @@ function listen(state) {
   const buttons = { whole: showWhole, next: KEYS.n, previous: KEYS.p, closer: KEYS["+"], wider: KEYS["-"] };
   for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => buttons[button.dataset.do](state));
   for (const button of document.querySelectorAll("[data-violation]")) button.addEventListener("click", () => goTo(state, button));
+  state.keys.addEventListener("change", () => { showKey(state, state.keys.value); refresh(state); });
   new ResizeObserver(() => { resize(state); refresh(state); }).observe(canvas.parentElement);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(state); refresh(state); });
 }
@@ -181,18 +190,55 @@ function goTo(state, button) {
   state.canvas.focus({ preventScroll: true });
 }
 
-function start() {
-  const canvas = document.getElementById("timeline-canvas");
-  const run = readRun(document.getElementById("run-data").textContent);
-  const state = { canvas, run, context: canvas.getContext("2d"), fingers: new Map(), pointer: null, chosen: 0 };
-  for (const name of ["tip", "said", "shown"]) state[name] = document.getElementById("timeline-" + name);
+let shownRun = null;
+
+function showRun(data, { follow = false } = {}) {
+  const run = readRun(data), first = shownRun === null, before = shownRun?.run;
+  shownRun ??= newState();
+  const state = shownRun;
+  state.run = run;
   state.largestOffset = Math.max(1, ...Object.values(run.offsets).flat().map(([, offset]) => Math.abs(offset)));
   state.longestLease = run.holds.lease.reduce((most, lease) => Math.max(most, lease), 0);
-  readColours(state);
+  state.longestGhost = longestGhost(run.stays);
+  showKey(state, run.keys.includes(state.key) ? state.key : run.keys[0]);
+  state.layout = null;
   resize(state);
-  const overlap = run.violations.findIndex((violation) => violation.kind === "overlap");
-  if (run.violations.length) showViolation(state, Math.max(overlap, 0)); else showWhole(state);
-  listen(state);
+  if (first) listen(state);
+  if (first) showFirst(state); else keepView(state, before, follow);
 }
 
-start();
+function newState() {
+  const canvas = document.getElementById("timeline-canvas");
+  const state = { canvas, context: canvas.getContext("2d"), fingers: new Map(), pointer: null, chosen: 0 };
+  for (const name of ["tip", "said", "shown", "keys"]) state[name] = document.getElementById("timeline-" + name);
+  readColours(state);
+  return state;
+}
+
+// How long after it was gone a key was to have ended by itself, at most.
+function longestGhost(stays) {
+  let most = 0;
+  for (let i = 0; i < stays.took.length; i++) if (stays.took[i] >= 0) most = Math.max(most, stays.until[i] - stays.took[i]);
+  return most;
+}
+
+function showFirst(state) {
+  const overlap = state.run.violations.findIndex((violation) => violation.kind === "overlap");
+  if (state.run.violations.length) showViolation(state, Math.max(overlap, 0)); else showWhole(state);
+}
+
+function keepView(state, before, follow) {
+  const { view: { from, until }, run } = state, width = until - from;
+  if (follow && from <= 0 && until >= before.end) showWhole(state);
+  else if (follow && until >= before.end) setView(state, run.end * 1.02 - width, run.end * 1.02);
+  else setView(state, from, until);
+}
+
+// The key that the servers' lanes and the tokens are about.
+function showKey(state, key) {
+  state.key = key;
+  const { keys } = state, names = state.run.keys;
+  if (keys.length !== names.length) keys.replaceChildren(...names.map((name) => new Option(name)));
+  keys.value = key;
+  keys.parentElement.hidden = names.length < 2;
+}

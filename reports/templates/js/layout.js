@@ -1,6 +1,6 @@
 // Where things are on the canvas: rows from top to bottom, and time from left to right.
 
-const AXIS = 24, FAULT_ROW = 18, CLIENT_LANE = 46, SERVER_LANE = 34, OVERVIEW = 26, GAP = 10;
+const AXIS = 24, FAULT_ROW = 18, CLIENT_LANE = 46, KEY_ROW = 29, CLOCK_ROW = 30, TOKENS = 104, OVERVIEW = 26, GAP = 10;
 const MOST_FAULT_ROWS = 4;
 
 function layOut(run, width) {
@@ -8,9 +8,21 @@ function layOut(run, width) {
   const faultRows = assignRows(run.faults, run.end);
   const top = AXIS + faultRows.count * FAULT_ROW + (faultRows.count ? 6 : 0);
   const servers = top + run.lanes.length * CLIENT_LANE + GAP;
-  const bottom = servers + run.servers.length * SERVER_LANE;
+  const rows = serverRows(run), tokens = servers + run.servers.length * rows.lane + (run.tokens ? GAP : 0);
+  const bottom = tokens + (run.tokens ? TOKENS : 0);
   const height = bottom + GAP + OVERVIEW + 4;
-  return { width, height, gutter, right: width - 8, top, servers, bottom, overview: bottom + GAP, rows: faultRows.rows };
+  return { width, height, gutter, right: width - 8, top, servers, ...rows, tokens, bottom, overview: bottom + GAP, rows: faultRows.rows };
+}
+
+// A server's lane has a row for the key, if anybody looked, and one for its clock, if any was ever off.
+function serverRows(run) {
+  const looked = run.stays.lane.length > 0, off = run.servers.some((name) => run.offsets[name]);
+  const keyRow = looked ? KEY_ROW : 0, clockRow = off || !looked ? CLOCK_ROW : 0;
+  return { keyRow, clockRow, lane: keyRow + clockRow };
+}
+
+function serverTop(layout, server) {
+  return layout.servers + server * layout.lane;
 }
 
 // Faults that overlap in time get rows of their own for their labels, the first row that is free.

@@ -1,0 +1,138 @@
+// Draws the servers' lanes: for whom each server had the lock's key, and below it how far its clock was off.
+
+const STRAY = 50000;  // µs by which the end of a key may differ from what was said and still be as said
+const MOST_GHOSTS = 4;
+const EARLY = ENDS.indexOf("early"), REMOVED = ENDS.indexOf("removed");
+
+function drawServer(state, name, index) {
+  const { context, layout, run, colours } = state, top = serverTop(layout, index);
+  context.fillStyle = colours.rule;
+  context.fillRect(layout.gutter, top + layout.lane - 1, layout.right - layout.gutter, 1);
+  if (layout.keyRow) drawStays(state, stayLane(state, index), top);
+  if (layout.clockRow) drawOffset(state, run.offsets[name] || [], top + layout.keyRow + layout.clockRow / 2 - 1, 10);
+}
+
+function stayLane(state, server) {
+  return state.run.stayLanes[server * state.run.keys.length + state.run.keys.indexOf(state.key)];
+}
+
+function keyBox(top) {
+  return { y: top + 5, height: 15 };
+}
+
+// The loop that may go over a hundred thousand stays a frame: what is thinner than a pixel is only added up in it.
+function drawStays(state, lane, top) {
+  const { colours, run, view, layout } = state, { stays } = run, box = keyBox(top), gone = [];
+  const { start, took, ended } = stays, { rows, reach } = lane, thin = new Float32Array(Math.ceil(layout.width) + 1);
+  const scale = (layout.right - layout.gutter) / (view.until - view.from), left = layout.gutter - view.from * scale;
+  let marked = NaN;
+  for (let i = lowerBound(reach, view.from - state.longestGhost); i < rows.length; i++) {
+    const row = rows[i], begun = start[row];
+    if (begun > view.until) break;
+    const from = left + begun * scale, until = left + (took[row] < 0 ? run.recorded : begun + took[row]) * scale;
+    if (until - from < 1.5) cover(thin, from, until);
+    else if (until >= layout.gutter) drawStay(state, row, from, until, box);
+    if (ended[row] !== EARLY && ended[row] !== REMOVED || Math.round(until) === marked) continue;
+    gone.push([row, until]);
+    marked = Math.round(until);
+  }
+  drawThin(state, thin, box, colours.stay);
+  for (const [row, x] of gone) drawGone(state, row, x, box, gone.length);
+}
+
+function drawStay(state, row, from, until, box) {
+  const { context, run } = state, { stays } = run, width = until - from;
+  if (stays.who[row] < 0) return drawSilence(state, from, until, box);
+  const tone = toneOf(state, stays.who[row]);
+  context.fillStyle = tone.fill;
+  roundBar(context, from, box.y, width - (width > 4 ? 1 : 0), box.height);
+  drawTerm(state, row, from, until, box);
+  if (width > 14) drawWho(state, run.texts[stays.who[row]], tone.ink, from, until, box);
+}
+
+// A client's bars have the same tone everywhere, from four of one colour; the name on the bar is what says who it is.
+function toneOf(state, who) {
+  const client = state.run.tone[who], { tones } = state;
+  return tones[client < 0 ? tones.length - 1 : client % (tones.length - 1)];
+}
+
+function drawWho(state, name, ink, from, until, box) {
+  const { context, layout } = state, left = Math.max(from, layout.gutter) + 5;
+  if (Math.min(until, layout.right) - left < context.measureText(name).width + 3) return;
+  context.fillStyle = ink;
+  context.textAlign = "left";
+  context.fillText(name, left, box.y + box.height / 2 + 0.5);
+}
+
+// When the server said that the key would end: a ribbon below the bar with a tick, unless the key was given back.
+function drawTerm(state, row, from, until, box) {
+  const { context, run, colours } = state, { stays } = run, ended = stays.ended[row];
+  if (stays.until[row] < 0 || ENDS[ended] === "given back" || until - from < 3) return;
+  const end = xOf(state, stays.start[row] + stays.until[row]), foot = box.y + box.height;
+  context.fillStyle = colours.lease;
+  context.fillRect(from, foot + 1, Math.min(end, until) - from, 3);
+  if (ended !== EARLY && ended !== REMOVED) {
+    context.fillRect(until, foot + 1, Math.max(end - until, 0), 3);
+    context.fillStyle = colours.hold;
+    context.fillRect(end - 1, foot - 3, 1.5, 9);
+  }
+  if (stays.took[row] - stays.until[row] < STRAY) return;
+  context.fillStyle = state.hatch.expired;
+  context.fillRect(end, box.y, until - end, box.height);
+}
+
+// A key that went before its time: a notch where it went, and dashes to where the server had said that it would end. Of
+// many keys only a line each.
+function drawGone(state, row, x, box, many) {
+  const { context, run, colours, layout } = state, { stays } = run, foot = box.y + box.height;
+  context.fillStyle = colours.gone;
+  context.fillRect(x - 1, box.y - 3, 2, box.height + 7);
+  if (many > layout.width / 14) return;
+  context.beginPath();
+  context.moveTo(x - 4.5, box.y - 4);
+  context.lineTo(x + 4.5, box.y - 4);
+  context.lineTo(x, box.y + 3);
+  context.fill();
+  if (stays.until[row] < 0 || many > MOST_GHOSTS) return;
+  const end = xOf(state, stays.start[row] + stays.until[row]);
+  for (let dash = x + 3; dash < end - 1; dash += 7) context.fillRect(dash, foot + 2, Math.min(4, end - 1 - dash), 1.5);
+  context.fillRect(end - 1, foot - 2, 1.5, 8);
+}
+
+function drawSilence(state, from, until, box) {
+  const { context } = state;
+  context.fillStyle = state.hatch.silent;
+  context.fillRect(from, box.y, until - from, box.height);
+  drawWho(state, "no answer", state.colours.muted, from, until, box);
+}
+
+// How far a host's wall clock is off, as a step line: up is ahead, down is behind, scaled to the largest of the run.
+function drawOffset(state, steps, middle, height) {
+  const { context, view, colours } = state;
+  const level = (offset) => middle - Math.sign(offset) * height * Math.sqrt(Math.abs(offset) / state.largestOffset);
+  context.strokeStyle = colours.clock;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.moveTo(xOf(state, view.from), level(offsetAt(steps, view.from)));
+  for (const [at, offset] of steps) {
+    if (at < view.from || at > view.until) continue;
+    context.lineTo(xOf(state, at), level(offsetAt(steps, at - 1)));
+    context.lineTo(xOf(state, at), level(offset));
+  }
+  context.lineTo(xOf(state, view.until), level(offsetAt(steps, view.until)));
+  context.stroke();
+  labelOffsets(state, steps, level);
+}
+
+function labelOffsets(state, steps, level) {
+  const { context, layout, view, colours } = state;
+  context.fillStyle = colours.ink;
+  context.textAlign = "left";
+  const inside = steps.filter(([at]) => at > view.from && at < view.until);
+  const shown = [[view.from, offsetAt(steps, view.from)], ...inside];
+  shown.forEach(([at, offset], i) => {
+    const x = Math.max(xOf(state, at), layout.gutter), next = i + 1 < shown.length ? xOf(state, shown[i + 1][0]) : layout.right;
+    if (offset !== 0 && next - x > 44) context.fillText(signed(offset), x + 5, level(offset) + (offset > 0 ? 8 : -8));
+  });
+}
+

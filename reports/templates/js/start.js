@@ -1,0 +1,3 @@
+// The report's own run.
+
+showRun(JSON.parse(document.getElementById("run-data").textContent));

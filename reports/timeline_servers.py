@@ -1,0 +1,234 @@
+"""What each server had under the locks' keys, and for whom: the bars in the servers' lanes of the timeline.
+
+A :class:`Stay` is the time for which one server had a key for one owner. A server knows its owner by a value (a token,
+a session, a row); whose value that is, and why the stay ended, are made out from who sent what (where the states say
+it: on the simulator) and from what the clients did at that moment (the history).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from harness.history import Call
+from harness.history.lock_keys import KeyState
+from reports.holds import Hold
+
+Ended = Literal["open", "given back", "ran out", "early", "removed", "no answer"]
+ENDS: Final[tuple[Ended, ...]] = ("open", "given back", "ran out", "early", "removed", "no answer")
+SLACK: Final = 100_000_000
+"""ns by which a look at a real server may be late: it is looked at again and again, not all the time."""
+NEAR: Final = 16
+"""The grants before a moment among which its owner is looked for: more clients than that rarely hold one key."""
+EVER: Final = 2**62
+
+
+@dataclass(slots=True)
+class Stay:
+    """From ``start`` to ``end`` (ns, None: to the end of what is known) ``host`` had ``key`` for ``owner``.
+
+    ``client`` is whose value that is, empty if nobody can tell. ``until`` is when the server last said that it would
+    end by itself. Without an owner it is a time in which the server gave no answer.
+    """
+
+    host: str
+    key: str
+    owner: str | None
+    client: str
+    start: int
+    until: int | None = None
+    end: int | None = None
+    ended: Ended = "open"
+    renewed: int = 0
+    since: int = 0
+    """When its client had its value brought: before ``start`` on servers that only follow, or come back with it."""
+
+    @property
+    def who(self) -> str:
+        """The client or, unknown, its value made short."""
+        return self.client or shortened(self.owner or "")
+
+
+def shortened(value: str) -> str:
+    return value if len(value) <= 10 else value[:8] + "…"
+
+
+@dataclass(slots=True)
+class _Wanting:
+    """One client's call that may have put its value on servers, and how long the value may have been there."""
+
+    client: str
+    asked: int
+    done: int
+    until: int
+    granted: bool
+    claimed: str = ""
+    """The value that is known to be this call's."""
+
+
+@dataclass(slots=True)
+class _Deeds:
+    """What the clients did with one key, in the order of time."""
+
+    wants: list[_Wanting] = field(default_factory=list)
+    releases: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    releasing: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def sort(self) -> None:
+        self.wants.sort(key=lambda want: want.done)
+        for times in self.releasing.values():
+            times.sort()
+        self.releases = {client: [begun for begun, _ in times] for client, times in self.releasing.items()}
+
+    def owner(self, value: str, moment: int) -> str:
+        """Whose call brought ``value`` at ``moment``: the nearest grant that is not known to have brought another."""
+        at = bisect_left(self.wants, moment, key=lambda want: want.done)
+        around = self.wants[max(0, at - NEAR) : at + NEAR]
+        fits = [want for want in around if want.asked <= moment < want.until and want.claimed in ("", value)]
+        best = min(fits, key=lambda want: (not want.granted, abs(want.done - moment)), default=None)
+        if best is None:
+            return ""
+        best.claimed = value
+        return best.client
+
+    def gives_back(self, client: str, begun: int, moment: int) -> bool:
+        """Whether the client had asked, in that time, for its key to be taken away; of no client: whether any had."""
+        if not client:
+            return any(self.is_releasing(one, moment, SLACK) for one in self.releasing)
+        asked = self.releases.get(client, [])
+        if bisect_left(asked, begun) < bisect_right(asked, moment):
+            return True
+        return any(want.client == client for want in self._failing(moment))
+
+    def is_releasing(self, client: str, moment: int, slack: int = 0) -> bool:
+        """Whether a release of the client was under way, or had been in the ``slack`` ns before."""
+        at = bisect_right(self.releases.get(client, []), moment)
+        return at > 0 and moment <= self.releasing[client][at - 1][1] + slack
+
+    def is_acquiring(self, client: str, moment: int) -> bool:
+        """Whether an acquire of the client was under way, or had just been."""
+        at = bisect_left(self.wants, moment - SLACK, key=lambda want: want.done)
+        return any(want.client == client and want.asked <= moment for want in self.wants[at : at + NEAR])
+
+    def _failing(self, moment: int) -> Iterable[_Wanting]:
+        """An acquire that does not succeed takes back what it has written so far, just before it returns."""
+        at = bisect_left(self.wants, moment - SLACK, key=lambda want: want.done)
+        return (want for want in self.wants[at : at + NEAR] if not want.granted and want.asked <= moment)
+
+
+def _deeds(calls: Iterable[Call], holds: Iterable[Hold]) -> dict[str, _Deeds]:
+    ends = {hold.acquire_index: EVER if hold.end is None else hold.end for hold in holds}
+    found: defaultdict[str, _Deeds] = defaultdict(_Deeds)
+    for call in calls:
+        begun, done, deeds = call.invoke, call.done, found[call.invoke.key or ""]
+        client, back = begun.node or f"process {begun.process}", begun.time if done is None else done.time
+        end = EVER if call.outcome == "info" else back
+        if begun.f == "acquire":
+            granted = done is not None and call.outcome == "ok"
+            until = ends.get(done.index, end) if done is not None and granted else end
+            deeds.wants.append(_Wanting(client, begun.time, back, until, granted))
+        elif begun.f == "release":
+            deeds.releasing[client].append((begun.time, end))
+    for deeds in found.values():
+        deeds.sort()
+    return found
+
+
+@dataclass(slots=True)
+class _Brought:
+    """Who last brought a value, when, and when it was last said to end by itself."""
+
+    client: str
+    since: int
+    until: int | None = None
+
+
+@dataclass(slots=True)
+class _Finder:
+    """Walks over the states once, keeping the stay that is open by (server, key)."""
+
+    deeds: dict[str, _Deeds]
+    stays: list[Stay] = field(default_factory=list)
+    open: dict[tuple[str, str], Stay] = field(default_factory=dict)
+    brought: dict[tuple[str, str], _Brought] = field(default_factory=dict)
+    """By (key, value)."""
+
+    def step(self, state: KeyState) -> None:
+        slot = state.host, state.key
+        before = self.open.get(slot)
+        if before is not None and before.owner == state.owner and (state.owner is not None or not state.answers):
+            self._renew(before, state)
+            return
+        if before is not None:
+            self._end(before, state)
+            del self.open[slot]
+        if state.owner is not None or not state.answers:
+            self.open[slot] = self._begin(state, before)
+            self.stays.append(self.open[slot])
+
+    def _renew(self, stay: Stay, state: KeyState) -> None:
+        if state.owner is not None:
+            until = self._until(state, state.owner)
+            stay.renewed += until != stay.until
+            stay.until = until
+
+    def _until(self, state: KeyState, value: str) -> int | None:
+        if state.left is None:
+            return None
+        self.brought[state.key, value].until = state.time + state.left
+        return state.time + state.left
+
+    def _begin(self, state: KeyState, before: Stay | None) -> Stay:
+        if state.owner is None:
+            lost = before or Stay(state.host, state.key, None, "", state.time)
+            return Stay(state.host, state.key, None, lost.client, state.time, lost.until)
+        came = self._whose(state, state.owner, back=before is not None and before.owner is None)
+        until = self._until(state, state.owner)
+        return Stay(state.host, state.key, state.owner, came.client, state.time, until, since=came.since)
+
+    def _whose(self, state: KeyState, value: str, back: bool) -> _Brought:
+        """Who sent it; who brought this value elsewhere before; else who was getting the lock at that moment.
+
+        Who sends a release may thereby make the next one in a queue the owner: it is not the owner itself. A server
+        that was away and is ``back`` has what it had, and nobody brought it anew.
+        """
+        deeds, slot = self.deeds.get(state.key) or _Deeds(), (state.key, value)
+        known, client = self.brought.get(slot), state.by
+        if known is not None and (back or (client is None and not deeds.is_acquiring(known.client, state.time))):
+            return known
+        if client is None or deeds.is_releasing(client, state.time):
+            client = known.client if known is not None else deeds.owner(value, state.time)
+        until = None if known is None or (known.until or 0) < state.time else known.until
+        self.brought[slot] = _Brought(client, state.time, until)
+        return self.brought[slot]
+
+    def _end(self, stay: Stay, state: KeyState) -> None:
+        stay.end = state.time
+        if stay.owner is not None:
+            stay.ended = self._why(stay, state)
+        elif stay.until is not None and stay.until > state.time and state.owner is None:
+            stay.ended = "early"  # it came back without what it had
+
+    def _why(self, stay: Stay, state: KeyState) -> Ended:
+        if not state.answers:
+            return "no answer"
+        deeds, brought = self.deeds.get(stay.key) or _Deeds(), self.brought[stay.key, stay.owner or ""]
+        if (state.by is not None and state.by == stay.client) or deeds.gives_back(stay.client, stay.since, state.time):
+            return "given back"
+        until = stay.until or brought.until  # a follower goes by what its leader says
+        if until is not None and state.time >= until - SLACK // 2:
+            return "ran out"
+        return "early" if state.by is None else "removed"
+
+
+def find_stays(states: Sequence[KeyState], calls: Iterable[Call], holds: Iterable[Hold]) -> list[Stay]:
+    """All stays, in the order in which they began; times in ns as in the history."""
+    if not states:
+        return []
+    finder = _Finder(_deeds(calls, holds))
+    for state in sorted(states, key=lambda state: state.time):
+        finder.step(state)
+    return finder.stays

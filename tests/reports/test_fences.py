@@ -1,0 +1,66 @@
+"""What the resource made of the tokens that it was shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.history import Call, Op
+from reports import fences
+from reports.fences import ACCEPTED, REFUSED, STALE, UNKNOWN
+
+
+def access(client: str, token: Any, at: int, arrival: int | None = None, **rest: Any) -> Call:
+    f, outcome = rest.get("f", "write"), rest.get("outcome", "ok")
+    value = None if arrival is None else {"arrival": arrival}
+    begun = Op(at, at, 0, 0, "invoke", f, "k0", {"fence": token}, node=client)
+    if outcome is None:
+        return Call(begun, None)
+    return Call(begun, Op(at + 1, at + 1, 0, 0, outcome, f, "k0", value, rest.get("error"), client))
+
+
+def told(*calls: Call) -> list[tuple[str, int, int, int]]:
+    on = fences.scale([fences.shown(call) for call in calls])
+    return [(one.client, one.token, one.verdict, one.highest) for one in fences.accesses(calls, on)]
+
+
+def test_a_higher_token_of_another_client_makes_a_write_stale() -> None:
+    calls = access("c0", 1, 10, 1), access("c1", 2, 20, 2), access("c0", 1, 30, 3)
+    assert told(*calls) == [("c0", 1, ACCEPTED, -1), ("c1", 2, ACCEPTED, 1), ("c0", 1, STALE, 2)]
+
+
+def test_the_order_in_which_they_arrived_counts_and_not_that_of_the_answers() -> None:
+    assert [one[2] for one in told(access("c0", 1, 30, 1), access("c1", 2, 20, 2))] == [ACCEPTED, ACCEPTED]
+
+
+def test_a_client_may_go_on_with_its_own_lower_token() -> None:
+    assert [one[2] for one in told(access("c0", 2, 10, 1), access("c0", 1, 20, 2))] == [ACCEPTED, ACCEPTED]
+
+
+def test_what_was_refused_says_what_was_higher() -> None:
+    stale = access("c0", 1, 30, outcome="fail", error="stale fence")
+    assert told(access("c0", 1, 10, 1), access("c1", 7, 20, 2), stale)[-1] == ("c0", 1, REFUSED, 7)
+
+
+def test_what_was_refused_for_another_reason_is_left_out() -> None:
+    sold_out = access("c0", 1, 30, f="take", outcome="fail", error="sold out")
+    assert len(told(access("c1", 2, 10, 1), sold_out)) == 1
+
+
+def test_a_lost_answer() -> None:
+    lost = access("c0", 1, 30, outcome="info"), access("c0", 1, 40, outcome=None)
+    assert [one[2] for one in told(*lost)] == [UNKNOWN, UNKNOWN]
+
+
+def test_numbers_as_text_are_numbers() -> None:
+    assert [one[1:3] for one in told(access("c0", "12", 1, 1), access("c1", 9, 5, 2))] == [(12, ACCEPTED), (9, STALE)]
+
+
+def test_other_tokens_have_no_order_but_that_of_their_first_appearance() -> None:
+    calls = access("c0", "f00", 1, 1), access("c1", "a1", 5, 2), access("c0", "f00", 9, 3)
+    assert [one[1:3] for one in told(*calls)] == [(0, ACCEPTED), (1, ACCEPTED), (0, ACCEPTED)]
+    on = fences.scale(["f00", 7])
+    assert (on.place("f00"), on.place(7), on.names and on.names.texts) == (0, 1, ["f00", "7"])
+
+
+def test_accesses_without_a_token_are_none() -> None:
+    assert fences.accesses([access("c0", None, 1, 1)], fences.scale([])) == []

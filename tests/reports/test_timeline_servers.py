@@ -1,0 +1,145 @@
+"""Whose key a server has, and why it goes: each rule by a few states and calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.history import Call, Op
+from harness.history.lock_keys import KeyState
+from reports.holds import Hold
+from reports.timeline_servers import Stay, find_stays
+
+SECOND = 10**9
+
+
+def state(at: float, owner: str | None = None, **rest: Any) -> KeyState:
+    left = rest.pop("left", None)
+    ns = None if left is None else round(left * SECOND)
+    return KeyState(round(at * SECOND), rest.pop("host", "n1"), "k0", owner, ns, **rest)
+
+
+def call(client: str, f: str, asked: float, done: float | None = None, outcome: str = "ok") -> Call:
+    def op(at: float, kind: Any) -> Op:
+        return Op(round(at * 1000), round(at * SECOND), 0, 0, kind, f, "k0", node=client)
+
+    return Call(op(asked, "invoke"), None if done is None else op(done, outcome))
+
+
+def hold(client: str, start: float, end: float | None = None) -> Hold:
+    until = None if end is None else round(end * SECOND)
+    return Hold(client, 0, "k0", round(start * SECOND), "", round(start * 1000), until)
+
+
+def stays(states: list[KeyState], calls: list[Call] | None = None, holds: list[Hold] | None = None) -> list[Stay]:
+    return find_stays(states, calls or [], holds or [])
+
+
+def test_nothing_was_looked_at() -> None:
+    assert stays([], [call("c0", "acquire", 1, 2)]) == []
+
+
+def test_it_is_whose_message_brought_it() -> None:
+    (stay,) = stays([state(1.5, "a", by="c1")], [call("c0", "acquire", 1, 2)], [hold("c0", 2)])
+    assert (stay.client, stay.who, stay.start, stay.end, stay.ended) == ("c1", "c1", 1_500_000_000, None, "open")
+
+
+def test_it_is_whose_value_came_to_another_server_before() -> None:
+    found = stays([state(1, "a", by="c1"), state(1.1, "a", host="n2"), state(1.2, "b", host="n3", by="c0")])
+    assert [(stay.host, stay.client) for stay in found] == [("n1", "c1"), ("n2", "c1"), ("n3", "c0")]
+
+
+def test_a_value_that_many_use_is_the_last_ones_who_brought_it() -> None:
+    found = stays([state(1, "locked", by="c1"), state(2, by="c1"), state(3, "locked", by="c2")])
+    assert [stay.client for stay in found] == ["c1", "c2"]
+
+
+def test_where_nobody_can_tell_it_is_who_was_getting_the_lock() -> None:
+    """c1 has held it since 1 s, by value a; what appears at 2.01 s is that of c0, whose grant is nearest."""
+    calls = [call("c1", "acquire", 0.9, 1), call("c0", "acquire", 0, 2), call("c2", "acquire", 0, 5)]
+    holds = [hold("c1", 1, 3), hold("c0", 2, 4), hold("c2", 5)]
+    found = stays([state(1.02, "a"), state(2.01, "b", host="n2"), state(4.98, "c")], calls, holds)
+    assert [stay.client for stay in found] == ["c1", "c0", "c2"]
+
+
+def test_where_nobody_was_getting_it_it_is_the_value_made_short() -> None:
+    (stay,) = stays([state(9, "0123456789abcdef")], [call("c0", "acquire", 1, 2)], [hold("c0", 2, 3)])
+    assert (stay.client, stay.who) == ("", "01234567…")
+
+
+def test_who_releases_makes_the_next_in_the_queue_the_owner() -> None:
+    calls = [call("c1", "release", 2, 2.2), call("c2", "acquire", 1, 2.15)]
+    (stay,) = stays([state(2.1, "b", by="c1")], calls, [hold("c2", 2.15)])
+    assert stay.client == "c2"
+
+
+def test_its_client_gave_it_back() -> None:
+    (stay,) = stays([state(1, "a", by="c0", left=2), state(1.5, by="c0")])
+    assert (stay.end, stay.until, stay.ended) == (1_500_000_000, 3 * SECOND, "given back")
+
+
+def test_a_follower_gives_back_what_its_leader_was_asked_to() -> None:
+    calls = [call("c0", "acquire", 0, 1.1), call("c0", "release", 1.4, 1.6)]
+    (stay,) = stays([state(1, "a", by="c0"), state(1.45)], calls)
+    assert stay.ended == "given back"
+
+
+def test_an_acquire_that_fails_takes_back_what_it_wrote() -> None:
+    (stay,) = stays([state(1, "a", left=2), state(1.49)], [call("c0", "acquire", 0.9, 1.5, "fail")])
+    assert (stay.client, stay.ended) == ("c0", "given back")
+
+
+def test_it_ran_out_when_it_was_to() -> None:
+    (stay,) = stays([state(1, "a", by="c0", left=2), state(3.001)])
+    assert stay.ended == "ran out"
+
+
+@pytest.mark.parametrize(("by", "ended"), [(None, "early"), ("c1", "removed")])
+def test_it_went_before_its_time(by: str | None, ended: str) -> None:
+    """Nobody had asked for it; or somebody else than its client had."""
+    calls = [call("c0", "acquire", 0.5, 1.1), call("c0", "release", 2.5, 2.6)]
+    (stay,) = stays([state(1, "a", by="c0", left=2), state(1.5, by=by)], calls)
+    assert stay.ended == ended
+
+
+def test_it_went_though_it_had_no_end() -> None:
+    assert stays([state(1, "a", by="c0"), state(1.5)])[0].ended == "early"
+
+
+def test_a_follower_goes_by_the_end_that_its_leader_says() -> None:
+    leader, follower = state(1, "a", by="c0", left=2), state(1, "a", by="c0", host="n2")
+    found = stays([leader, follower, state(3), state(3.001, host="n2")])
+    assert [stay.ended for stay in found] == ["ran out", "ran out"]
+
+
+def test_a_renewed_key_ends_later() -> None:
+    (stay,) = stays([state(1, "a", by="c0", left=2), state(2, "a", by="c0", left=2), state(4)])
+    assert (stay.start, stay.until, stay.renewed, stay.ended) == (SECOND, 4 * SECOND, 1, "ran out")
+
+
+def test_another_owner_ends_a_stay() -> None:
+    one, two = stays([state(1, "a", by="c0", left=2), state(1.5, "b", by="c1", left=2)])
+    assert (one.ended, one.end, two.client, two.start) == ("removed", two.start, "c1", 1_500_000_000)
+
+
+def test_a_server_that_gives_no_answer() -> None:
+    looks = [state(1, "a", by="c0", left=5), state(2, answers=False), state(3, answers=False), state(4, "a", left=2)]
+    before, silence, after = stays(looks)
+    assert (before.ended, before.end) == ("no answer", 2 * SECOND)
+    assert (silence.owner, silence.start, silence.end, silence.ended) == (None, 2 * SECOND, 4 * SECOND, "open")
+    assert (after.client, after.start) == ("c0", 4 * SECOND)
+
+
+def test_a_server_that_comes_back_without_the_key() -> None:
+    _, silence = stays([state(1, "a", by="c0", left=5), state(2, answers=False), state(4)])
+    assert silence.ended == "early"
+    _, late = stays([state(1, "a", by="c0", left=5), state(2, answers=False), state(7)])
+    assert late.ended == "open"
+
+
+def test_a_server_that_comes_back_with_what_has_been_given_back_meanwhile() -> None:
+    """It catches up with its leader: nothing was lost."""
+    calls = [call("c0", "acquire", 0.5, 1.1), call("c0", "release", 2.5, 2.6), call("c0", "acquire", 3, 9)]
+    looks = [state(1, "a", by="c0", left=9), state(2, answers=False), state(4, "a"), state(4.1)]
+    assert [stay.ended for stay in stays(looks, calls)] == ["no answer", "open", "given back"]
