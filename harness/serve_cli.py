@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import socket
 import webbrowser
 from pathlib import Path
@@ -45,10 +47,10 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen()
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise EnvironmentLacking(
-            f"cannot listen on {host}, port {port}: {reason}; another may be free: --port 0 takes any that is"
-        ) from error
+        problem = f"cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}"
+        if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES):
+            raise EnvironmentLacking(f"{problem}; --port 0 takes one that can be had") from error
+        raise UsageError(problem) from error
     return listener
 
 
@@ -58,11 +60,16 @@ def _serve(store: Path, host: str, listener: socket.socket) -> None:
 
     from .serve.app import application
 
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what is cut off now is meant to be
+            await super().shutdown(sockets)
+
     config = uvicorn.Config(
         application(store, [host]), log_level="error", access_log=False, server_header=False, ws="none",
         lifespan="off", timeout_graceful_shutdown=0,
     )  # fmt: skip
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])
     except KeyboardInterrupt:
         return

@@ -28,6 +28,8 @@ LIVE: Final = importlib.util.find_spec("harness.serve.live") is not None and has
 )
 FRONTS: Final = ("comparison.html", "sweep.html", FRONT)
 """What a folder of the store shows, if it is no run's."""
+FOR_STRANGERS: Final = {"cross-origin-resource-policy": "cross-origin"}
+"""Browsers ask for an icon on behalf of stored pages, too, which are strangers here."""
 EMPTY: Final = {
     stores.COMPARISONS: ("Comparisons", "Which lock is safe under which fault, and what it costs.", "harness compare"),
     stores.SWEEPS: ("Sweeps", "How often a lock fails, by lease, hold and pause.",
@@ -53,6 +55,7 @@ class Site:
             *(Route(f"/{folder}/", self.all_studies, name=folder) for folder in self.studies),
             Route("/trends", self.all_nights),
             Route("/store/{path:path}", self.file),
+            Route("/favicon.ico", lambda _: Response(status_code=204, headers=FOR_STRANGERS)),
         ]
 
     def all_runs(self, request: Request) -> Response:

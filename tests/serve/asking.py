@@ -64,7 +64,7 @@ def served(store: Path) -> Iterator[str]:
     """The address of a real server that shows ``store``."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(
-            uvicorn.Config(application(store), log_level="error", lifespan="off", timeout_graceful_shutdown=0)
+            uvicorn.Config(application(store), log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

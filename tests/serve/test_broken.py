@@ -1,4 +1,4 @@
-"""A store in which everything is broken that can be: each run says what is wrong with it, and none takes others along."""
+"""A store in which everything is broken that can be: each run says what is wrong with it, none takes others along."""
 
 from __future__ import annotations
 

@@ -1,0 +1,168 @@
+"""The pages in a real browser, from a real server on the loopback."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from reports import run_report
+from tests.reports import axe, sample
+from tests.reports.conftest import browser  # noqa: F401 - a fixture
+from tests.serve import stores
+from tests.serve.asking import served
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]  # a second Chromium takes seconds to start
+PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=nothing+fits", f"/runs/redlock/{stores.name(0)}/", "/comparisons/",
+         "/sweeps/", "/trends", "/nowhere")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def base(store: Path) -> Iterator[str]:
+    with served(store) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser: Browser, base: str) -> Iterator[Page]:  # noqa: F811
+    """A page that asks nobody but this server, and complains of nothing."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=base)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on(
+        "request", lambda request: None if request.url.startswith((base, "data:")) else complaints.append(request.url)
+    )
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def shown(page: Page) -> int:
+    return page.locator("table.runs tbody tr").count()
+
+
+def query(page: Page) -> str:
+    return urlparse(page.url).query
+
+
+def test_a_choice_filters_at_once_and_the_address_can_be_passed_on(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("Verdict").select_option("Violation")
+    expect(page.locator(".found")).to_have_text(re.compile("1 to 83 of 83 runs that fit, 250 in the store"))
+    page.get_by_label("Lock", exact=True).select_option("redlock")
+    expect(page.locator(".found")).to_have_text(re.compile("1 to 16 of 16 runs"))
+    assert query(page) == "verdict=invalid&lock=redlock"
+    assert page.get_by_label("Lock", exact=True).input_value() == "redlock"
+    page.get_by_label("Text").fill("number 100.")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**text=*")
+
+
+def test_columns_sort_and_pages_turn(page: Page) -> None:
+    page.goto("/?cluster=sim")
+    assert shown(page) == 100
+    page.get_by_role("link", name="Next page").click()
+    page.wait_for_url("**page=2")
+    assert shown(page) == 25
+    page.get_by_role("link", name="Seed").click()
+    page.wait_for_url("**sort=seed")
+    assert query(page) == "cluster=sim&sort=seed"
+    assert page.locator("table.runs tbody tr").first.locator("td").nth(5).inner_text() == "0"
+    page.get_by_role("link", name="Seed").click()
+    page.wait_for_url("**sort=-seed")
+    assert page.locator("th[aria-sort=descending]").inner_text() == "Seed ↓"
+    page.get_by_label("Fault").select_option("none")
+    page.wait_for_url("**fault=none*")
+    assert "sort=-seed" in query(page)  # a filter leaves the order as it is
+    page.get_by_role("link", name="Show all").first.click()
+    page.wait_for_url("**/")
+    assert shown(page) == 100
+
+
+def test_days_filter(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("From (UTC)").fill("2026-11-02")
+    expect(page.locator("table.runs tbody tr")).to_have_count(44)
+    assert query(page) == "since=2026-11-02"
+
+
+def test_all_of_it_works_without_scripts(browser: Browser, base: str) -> None:  # noqa: F811
+    context = browser.new_context(base_url=base, java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/")
+    page.get_by_label("Verdict").select_option("Unknown")
+    page.get_by_role("button", name="Filter").click()
+    assert "verdict=unknown" in page.url
+    assert page.locator(".found").inner_text() == "1 to 83 of 83 runs that fit, 250 in the store"
+    context.close()
+
+
+def test_a_run_leads_to_its_report_whose_script_and_links_work(page: Page) -> None:
+    page.goto(f"/?text={stores.name(5)}")
+    page.locator("td.when a").click()
+    page.get_by_role("link", name="Open the report").click()
+    page.wait_for_url("**/report.html")
+    assert page.locator("#said").inner_text() == "its script ran"
+    page.locator("#other").click()
+    page.wait_for_url(f"**/store/redlock/{stores.name(0)}/report.html")
+
+
+def test_a_report_is_a_stranger_to_the_server(browser: Browser, base: str) -> None:  # noqa: F811
+    page = browser.new_page()
+    page.goto(f"{base}/store/redlock/{stores.name(0)}/report.html")
+    assert page.evaluate("origin") == "null"
+    assert page.evaluate("fetch('/').then(() => 'read', () => 'refused')") == "refused"
+    page.close()
+
+
+def test_a_real_report_works_as_from_a_file(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    run_report.write(sample.write(tmp_path / "redlock" / "20261121T040000Z-7", "violation"))
+    with served(tmp_path) as base:
+        page = browser.new_page()
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(f"{base}/store/redlock/20261121T040000Z-7/report.html")
+        assert page.locator("h1").inner_text() == "Violation found"
+        assert page.locator("canvas").first.evaluate("(c) => c.width * c.height") > 10_000
+        assert complaints == []
+        page.close()
+
+
+def test_the_zip_can_be_downloaded(page: Page, store: Path) -> None:
+    page.goto(f"/runs/redlock/{stores.name(0)}/")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download all files").click()
+    assert download.value.suggested_filename == f"redlock-{stores.name(0)}.zip"
+    with zipfile.ZipFile(io.BytesIO(Path(download.value.path()).read_bytes())) as archive:
+        assert len(archive.namelist()) == 4
+
+
+def test_a_stored_picture_runs_no_script(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    run = stores.add(tmp_path, 0)
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><text>seen</text><script>document.documentElement.id = "ran"</script></svg>'
+    (run / "x.svg").write_text(svg)
+    with served(tmp_path) as base:
+        page = browser.new_page()
+        page.goto(f"{base}/store/redlock/{run.name}/x.svg")
+        assert page.evaluate("[document.documentElement.tagName, document.documentElement.id]") == ["svg", ""]
+        page.close()
+
+
+@pytest.mark.parametrize("target", PAGES)
+def test_nothing_overflows_and_nobody_is_shut_out(browser: Browser, base: str, target: str) -> None:  # noqa: F811
+    assert axe.in_every_look(browser, base + target) == []
+    for width in (400, 1280):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(base + target)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("h1").count() == 1
+        page.close()
