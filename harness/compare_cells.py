@@ -25,6 +25,7 @@ LOCK_LEVEL: Final = frozenset({"mutual-exclusion", "ownership"})
 """Checkers of what a fence makes harmless: who held the lock beside whom."""
 AVAILABILITY: Final = frozenset({"liveness", "deadlock"})
 TOKENS: Final = frozenset({"token-fell", "token-repeated"})
+NEVER: Final = "The fault never struck: its moment did not come before the run was over."
 _SENTENCE: Final = re.compile(r"(?<=\.) (?=\S)")
 
 
@@ -41,20 +42,22 @@ class Seen:
 
 def seen(result: Result) -> Seen:
     """A run under a fault, judged."""
-    lapsed = lapse(result.plan, result.history)
-    state = state_of(result.verdicts, result.plan.fencing, lapsed=bool(lapsed))
+    plan, history = result.plan, result.history
+    lapsed = lapse(plan, history)
+    struck = not plan.faults or plan.faults[0].fault in {record.fault for record in fault_records(history)}
+    state = state_of(result.verdicts, plan.fencing, lapsed=bool(lapsed), struck=struck)
     tokens = result.verdicts["fencing"].evidence
     return Seen(
         state,
-        _why(result, state, lapsed),
+        _why(result, state, lapsed) if struck else NEVER,
         result.verdicts["mutual-exclusion"].valid is False,
         any(violation.kind in TOKENS for violation in tokens),
     )
 
 
-def state_of(verdicts: Mapping[str, Verdict], fencing: str, *, lapsed: bool = False) -> State:
-    """``lapsed``: did nobody get the lock any more, long after the last fault? Checkers of service that the fault
-    does not touch (fairness, reentrancy, try-lock) have no say."""
+def state_of(verdicts: Mapping[str, Verdict], fencing: str, *, lapsed: bool = False, struck: bool = True) -> State:
+    """``lapsed``: did nobody get the lock any more, long after the last fault? ``struck``: was there a fault at all?
+    Checkers of service that no fault is about (fairness, reentrancy, try-lock) have no say."""
     invalid = {name for name, verdict in verdicts.items() if verdict.valid is False}
     unknown = {name for name, verdict in verdicts.items() if verdict.valid is None}
     broken = invalid - SERVICE
@@ -63,7 +66,7 @@ def state_of(verdicts: Mapping[str, Verdict], fencing: str, *, lapsed: bool = Fa
         return "unsafe"
     if lapsed or invalid & AVAILABILITY:
         return "unavailable"
-    if unknown - (SERVICE - AVAILABILITY):
+    if unknown - (SERVICE - AVAILABILITY) or not struck:
         return "unknown"
     return "fenced" if broken else "safe"
 

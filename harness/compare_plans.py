@@ -170,7 +170,8 @@ def _not_here(info: LockInfo, cluster: str) -> str:
 
 def jobs(asked: Asked) -> list[Job]:
     """All there is to do; raises what stands in the way of any of it."""
-    asked.check()
+    for lock in asked.check().locks:
+        complete(_plan(asked, lock).check())
     return [job for lock in asked.locks for job in _of(asked, lock)]
 
 
@@ -200,7 +201,6 @@ def cell(asked: Asked, lock: str, nemesis: str) -> Job | str:
                 refused = refused or str(error)
                 continue
             return Job(lock, "cell", nemesis, _seeded(plan, asked.runs), fault)
-    complete(_plan(asked, lock))  # if the fault is not to blame, nor is it the cell's business
     return _why_not(lock, nemesis) or refused.partition(";")[0]
 
 

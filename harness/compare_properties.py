@@ -12,6 +12,7 @@ from lock_impls.base import LockInfo, Safety
 from .clusters.kinds import KINDS
 from .history import SECOND, History
 from .listing import SAFETY
+from .options import counted
 from .plan import Plan
 from .runs import Result
 from .story import fault_records
@@ -102,7 +103,7 @@ def outage(result: Result) -> tuple[bool | None, str]:
     if not granted:
         return False, f"nobody got it in the {(killed.healed_ns - killed.injected_ns) / SECOND:.0f} s without {gone}"
     late = (min(granted) - killed.injected_ns) / SECOND
-    return True, f"granted again {late:.2f} s after {gone} had been lost, and {len(granted)} times without it"
+    return True, f"granted again {late:.2f} s after {gone} had been lost, {counted(len(granted), 'grant')} without it"
 
 
 def no_single_point(usual: tuple[bool | None, str], others: Mapping[str, tuple[bool | None, str]], folder: str | None,

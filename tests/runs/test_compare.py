@@ -1,0 +1,373 @@
+"""Comparisons: what a run comes to, what a cell, a property and a cost are made of, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as with_
+
+from checkers.base import Verdict
+from harness import compare_cells as cells
+from harness.cli import main
+from harness.compare import exit_status
+from harness.compare_cells import WORST_FIRST, Seen, lapse, state_of
+from harness.compare_costs import availability, quantile
+from harness.compare_document import assembled, relative
+from harness.compare_plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
+from harness.compare_play import died
+from harness.compare_properties import claims, fence, mutual_exclusion, outage, recovery_s
+from harness.compare_ranking import CLAIMED, agrees, ranking
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.runs import Result
+from lock_impls import catalogue
+from tests.checkers.story import Story
+
+SAFE = dict.fromkeys(
+    ("deadlock", "fairness", "faults", "fencing", "liveness", "mutual-exclusion", "ownership", "reentrancy", "resource",
+     "try-lock"), True,
+)  # fmt: skip
+
+
+def verdicts(**changes: bool | None) -> Mapping[str, Verdict]:
+    said = {**SAFE, **{name.replace("_", "-"): valid for name, valid in changes.items()}}
+    return {name: Verdict(valid, name) for name, valid in said.items()}
+
+
+# What a run comes to.
+
+
+@pytest.mark.parametrize(
+    ("said", "fencing", "state"),
+    [
+        ({}, "off", "safe"),
+        ({"mutual_exclusion": False}, "off", "unsafe"),  # though nothing came of it this time
+        ({"mutual_exclusion": False}, "on", "fenced"),
+        ({"mutual_exclusion": False, "ownership": False}, "on", "fenced"),
+        ({"mutual_exclusion": False, "resource": False}, "on", "unsafe"),
+        ({"mutual_exclusion": False, "fencing": False}, "on", "unsafe"),
+        ({"resource": False}, "off", "unsafe"),
+        ({"ownership": False}, "off", "unsafe"),
+        ({"deadlock": False}, "off", "unavailable"),
+        ({"liveness": False}, "on", "unavailable"),
+        ({"liveness": False, "mutual_exclusion": False}, "on", "unavailable"),
+        ({"liveness": False, "mutual_exclusion": False}, "off", "unsafe"),
+        ({"faults": None}, "off", "unknown"),
+        ({"faults": None, "mutual_exclusion": False}, "off", "unsafe"),
+        ({"faults": None, "mutual_exclusion": False}, "on", "unknown"),
+        ({"faults": None, "deadlock": False}, "off", "unavailable"),
+        ({"mutual_exclusion": None}, "off", "unknown"),
+        ({"liveness": None}, "off", "unknown"),
+        ({"fairness": False}, "off", "safe"),  # promises that no fault is about
+        ({"reentrancy": None}, "off", "safe"),
+    ],
+)
+def test_a_run_comes_to_one_state(said: dict[str, bool | None], fencing: str, state: str) -> None:
+    assert state_of(verdicts(**said), fencing) == state
+
+
+def test_a_lock_that_is_never_granted_again_is_not_to_be_had() -> None:
+    assert state_of(verdicts(), "off", lapsed=True) == "unavailable"
+    assert state_of(verdicts(mutual_exclusion=False), "on", lapsed=True) == "unavailable"
+    assert state_of(verdicts(mutual_exclusion=False), "off", lapsed=True) == "unsafe"
+
+
+def test_a_fault_that_never_struck_proves_nothing() -> None:
+    assert state_of(verdicts(), "off", struck=False) == "unknown"
+    assert state_of(verdicts(mutual_exclusion=False), "on", struck=False) == "unknown"
+    assert state_of(verdicts(mutual_exclusion=False), "off", struck=False) == "unsafe"
+
+
+def story(last_asked: float = 29.0, granted_again: float | None = None, healed: float = 5.0) -> Story:
+    told = Story().acquire("c0", 1.0, 1.1).release("c0", 1.5).fault(0, "kill-amnesia", ["n1"], 5.0, healed)
+    if granted_again is not None:
+        told.acquire("c1", granted_again - 0.1, granted_again).release("c1", granted_again + 0.2)
+    return told.acquire("c2", last_asked, last_asked + 0.5, "info")
+
+
+def test_nobody_was_granted_it_to_the_end() -> None:
+    plan = Plan(lock="etcd-mutex", time_limit=30.0)
+    assert lapse(plan, story().told()) == (
+        "Nobody was granted the lock after 1.100 s, though clients asked for it to the end of 30 s."
+    )
+    assert lapse(plan, story(granted_again=28.0).told()) == ""  # who waits for less than some leases waits on
+    assert lapse(plan, story(last_asked=4.0).told()) == "", "nobody wanted it any more"
+    assert lapse(plan, story(healed=16.0).told()) == "", "what was sent at 16 s may still come at 27 s"
+
+
+def test_a_cell_shows_the_first_of_its_worst_runs() -> None:
+    runs = [Seen("safe", "all is well"), Seen("fenced", "late", two_holders=True), Seen("unknown", "not seen")]
+    plan = Plan(lock="redis-fenced", kind="redis-single", fencing="on", seed=2)
+    found = cells.cell(runs, plan, "client-pause", "harness run ...", "store/it")
+    assert (found["state"], found["why"], found["runs"], found["seed"]) == ("unknown", "not seen", 3, 2)
+    assert found["counts"] == {"unknown": 1, "fenced": 1, "safe": 1}
+    assert (found["two_holders"], found["tokens_fell"], found["run"]) == (True, False, "store/it")
+    for number, state in enumerate(WORST_FIRST):
+        mixed = [Seen(other, "") for other in (*reversed(WORST_FIRST[number:]), state)]
+        assert (mixed[cells.worst(mixed)].state, cells.worst(mixed)) == (state, len(mixed) - 2)
+
+
+def test_the_first_sentence_is_not_cut_at_a_number_or_a_host() -> None:
+    assert cells.first_sentence("c1 acquired k0 at 2.5 s. c0 was paused.") == "c1 acquired k0 at 2.5 s."
+    assert cells.first_sentence("No violation in 30 s") == "No violation in 30 s"
+
+
+# What is run.
+
+
+def test_failover_has_settings_of_its_own_and_the_rest_have_none() -> None:
+    assert list(SETTINGS) == ["failover"]
+    assert SETTINGS["failover"].told().startswith("ttl 10 s, holds of 4 s: ")
+    assert Settings().told() == "ttl 2 s, holds of 100 ms"
+
+
+ASKED = Asked(locks=("redis-token",), nemeses=("client-pause", "failover"), seed=7, runs=2)
+
+
+def test_a_cell_is_run_where_the_fault_means_something() -> None:
+    def of(lock: str, nemesis: str) -> tuple[str, str, float]:
+        found = cell(ASKED, lock, nemesis)
+        assert isinstance(found, Job), found
+        assert [plan.seed for plan in found.plans] == [7, 8]
+        return found.plans[0].kind, found.fault, found.plans[0].ttl
+
+    assert of("redis-token", "client-pause") == ("redis-single", "client-pause", 2.0)
+    assert of("redis-token", "failover") == ("redis-sentinel", "failover", 10.0)
+    assert of("mysql-ttl", "failover") == ("mysql-replicated", "failover", 10.0)
+    assert of("etcd-mutex", "failover") == ("etcd", "leader-loss", 10.0)
+    assert cell(ASKED, "memcached-token", "failover") == "nothing to lose it to: a memcached, and nobody to take over"
+    assert "memcached" not in str(cell(ASKED, "redis-token", "disk-stall"))
+    assert "disk-stall" in str(cell(ASKED, "redis-token", "disk-stall"))
+
+
+def test_the_fence_is_on_where_the_lock_has_one() -> None:
+    both = Asked(locks=("redis-token", "redis-fenced"), nemeses=("client-pause",))
+    fencing = {(job.lock, plan.fencing) for job in jobs(both) if job.part != "cost" for plan in job.plans}
+    assert fencing == {("redis-token", "off"), ("redis-fenced", "on")}
+
+
+def test_commands_say_what_differs_and_nothing_else() -> None:
+    found = cell(ASKED, "redis-fenced", "failover")
+    assert isinstance(found, Job)
+    assert command(found.plans[1], found.fault) == (
+        "harness run redis-fenced --cluster sim --nemesis failover --topology sentinel --fencing on --seed 8 --ttl 10s "
+        "--hold 4s"
+    )
+    alone = next(job for job in jobs(ASKED) if job.name == "alone").plans[0]
+    assert command(alone) == (
+        "harness run redis-token --cluster sim --clients 1 --seed 7 --hold 0.01s --time-limit 10s"
+    )
+
+
+def test_families_and_names_and_all() -> None:
+    assert chosen("memcached, etcd-mutex", "sim") == (("memcached-add", "memcached-token", "etcd-mutex"), ())
+    everything, left_out = chosen("all", "sim")
+    assert everything[0].startswith("redis")
+    assert len(everything) == len(set(everything)) > 25
+    assert dict(left_out)["hazelcast-fenced"].endswith("--cluster docker")
+    assert "chubby" in dict(chosen("all", "docker")[1])
+
+
+@pytest.mark.parametrize(
+    ("locks", "said"),
+    [
+        ("redis-tokn", "did you mean redis-token"),
+        ("rediss", "unknown lock or family 'rediss'"),
+        ("hazelcast", "none of the locks can be run on sim: hazelcast-fenced"),
+        ("no.such:Lock", "no.such"),
+    ],
+)
+def test_locks_that_nobody_has_are_refused(locks: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        chosen(locks, "sim")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"locks": ("redis-token", "redis-token")}, "redis-token is there more than once"),
+        ({"locks": ("hazelcast-fenced",)}, "--cluster docker"),
+        ({"nemeses": ("client-paus",)}, "did you mean client-pause"),
+        ({"nemeses": ("none", "none")}, "none is there more than once"),
+        ({"nemeses": ()}, "nemeses: expected a name"),
+        ({"clients": 1}, "clients must be at least 2"),
+        ({"runs": 0}, "runs must be at least 1"),
+        ({"cluster": "moon"}, "cluster must be one of"),
+        ({"time_limit": 0.0}, "time_limit must be more than 0"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        jobs(with_(ASKED, **changes))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--lanes", "0"], "lanes must be at least 1"),
+        (["--cluster", "moon"], "cluster must be one of auto, sim, docker"),
+        (["--cluster", "sim", "--time-limit", "soon"], "time-limit: expected a duration"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_leaves_nothing_behind(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--out", str(tmp_path / "store"), *arguments])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
+
+
+# What is said of it.
+
+
+def test_claims_are_those_of_the_catalogue() -> None:
+    def of(lock: str) -> list[bool | None]:
+        return [claim["claimed"] for claim in claims(catalogue.find(lock).info).values()]
+
+    assert of("redis-token") == [False, True, False, False, False]
+    assert of("mysql-unique") == [False, False, False, False, False]
+    assert of("zookeeper-sequential") == [True, True, False, True, True]
+    assert of("mysql-get-lock") == [None, True, True, False, False]
+
+
+def a_cell(state: str, **more: Any) -> dict[str, Any]:
+    return {"state": state, "two_holders": state == "fenced", "tokens_fell": False, "run": f"runs/{state}", **more}
+
+
+def test_mutual_exclusion_is_what_the_cells_show_with_the_fence_on() -> None:
+    info = catalogue.find("redis-fenced").info
+    found = mutual_exclusion(info, {"a": a_cell("safe"), "b": a_cell("fenced"), "c": a_cell("not-run", run=None)})
+    assert (found["measured"], found["run"]) == (True, "runs/fenced")
+    assert found["found"] == "two holders under b, and the fence refused the late one"
+    found = mutual_exclusion(info, {"a": a_cell("unsafe"), "b": a_cell("fenced"), "c": a_cell("unsafe")})
+    assert (found["measured"], found["run"]) == (False, "runs/unsafe")
+    assert found["found"].startswith("broken under a and c; two holders under b")
+    assert mutual_exclusion(info, {"a": a_cell("safe")})["found"] == "never two holders"
+    assert mutual_exclusion(info, {"a": a_cell("unknown"), "b": a_cell("not-run")})["measured"] is None
+
+
+def test_a_fence_must_grow_under_every_fault() -> None:
+    info = catalogue.find("redis-fenced").info
+    grew = Verdict(True, "in order", stats={"tokens": 12})
+    assert fence(info, grew, {"a": a_cell("safe")}, "runs/1")["found"] == "the tokens of 12 grants grew"
+    fell = fence(info, grew, {"a": a_cell("safe"), "b": a_cell("unsafe", tokens_fell=True)}, "runs/1")
+    assert (fell["measured"], fell["run"]) == (False, "runs/unsafe")
+    assert fence(info, Verdict(True, "", stats={"tokens": 0}), {}, "runs/1")["measured"] is False
+    assert fence(info, None, {}, None)["measured"] is None
+
+
+def test_recovery_is_from_the_death_to_the_next_grant() -> None:
+    told = Story().acquire("c0", 1.0, 1.1)
+    told.nemesis(1.2, "crash", "info", {"host": "c0"})
+    assert recovery_s(told.told()) is None
+    assert recovery_s(told.acquire("c1", 1.3, 3.45).told()) == 2.25
+    assert recovery_s(Story().acquire("c0", 1.0, 1.1).told()) is None
+
+
+def test_an_outage_is_judged_while_the_server_is_gone() -> None:
+    def of(told: Story) -> tuple[bool | None, str]:
+        return outage(Result(Plan(lock=""), told.told(), {}, Verdict(True, ""), {}, None))
+
+    gone = Story().acquire("c0", 1.0, 1.1).release("c0", 1.2).fault(0, "kill", ["n1"], 5.0, 26.0)
+    assert of(gone.acquire("c1", 25.0, 26.1)) == (False, "nobody got it in the 21 s without n1")
+    assert of(gone.acquire("c2", 6.0, 6.5)) == (
+        True, "granted again 1.50 s after n1 had been lost, 1 grant without it",
+    )  # fmt: skip
+    assert of(Story())[0] is None
+
+
+def test_quantiles_are_values_that_were_seen() -> None:
+    assert quantile([], 0.5) is None
+    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert quantile([float(number) for number in range(1, 101)], 0.99) == 99.0
+
+
+def test_availability_is_the_share_of_windows_with_a_grant() -> None:
+    told = (
+        Story().acquire("c0", 0.5, 0.6).acquire("c1", 0.7, 0.8).acquire("c2", 3.0, 3.2).acquire("c3", 3.3, 3.9, "fail")
+    )
+    assert availability(told.told(), 4.0, 1.0) == 0.5
+    assert availability(told.told(), 4.0, 2.0) == 1.0
+    assert availability(Story().told(), 4.0, 1.0) is None
+
+
+def costs(ms: float | None, rate: float | None) -> list[dict[str, Any]]:
+    half = None if ms is None else ms / 2000
+    names = {"acquire_p50_s": half, "release_p50_s": half, "acquires_per_second": rate}
+    return [{"name": "alone", **names}, {"name": "contended", **names}]
+
+
+def test_the_articles_order_is_held_against_what_was_measured() -> None:
+    locks = {"redis-token": costs(0.5, 80), "etcd-mutex": costs(1.5, 60), "mysql-unique": costs(0.4, 20)}
+    quick, many = ranking(locks)["measures"]
+    assert (quick["order"], quick["agrees"], quick["better"]) == (["mysql", "redis", "etcd"], False, "low")
+    assert (many["order"], many["agrees"], many["better"]) == (["redis", "etcd", "mysql"], True, "high")
+    assert quick["values"] == {"redis": 0.5, "etcd": 1.5, "mysql": 0.4}
+    assert quick["locks"]["redis"] == "redis-token"
+    assert ranking({"redis-token": costs(0.5, 80), "etcd-mutex": costs(None, None)})["measures"] == []
+    assert ranking({})["claimed"] == list(CLAIMED)
+
+
+def test_a_tie_contradicts_nobody() -> None:
+    assert agrees({"redis": 0.50, "etcd": 0.49}, low=True)
+    assert not agrees({"redis": 0.50, "etcd": 0.40}, low=True)
+    assert agrees({"redis": 100, "mysql": 104}, low=False)
+    assert not agrees({"redis": 100, "mysql": 120}, low=False)
+
+
+# The document.
+
+
+def test_what_was_not_played_is_not_run_and_a_process_that_died_leaves_an_unknown_cell() -> None:
+    played = {(job.lock, job.part, job.name): died(job) for job in jobs(ASKED) if job.name == "client-pause"}
+    document = assembled(ASKED, played)
+    found = document["locks"][0]["cells"]
+    assert {name: it["state"] for name, it in found.items()} == {"client-pause": "unknown", "failover": "not-run"}
+    assert "died" in found["client-pause"]["why"]
+    assert "interrupted" in found["failover"]["why"]
+    assert {it["measured"] for it in document["locks"][0]["properties"].values()} == {None}
+    assert [it["name"] for it in document["locks"][0]["costs"]] == ["alone", "contended", "client-pause"]
+    assert document["ranking"]["measures"] == []
+    assert exit_status({**document, "interrupted": True}) == exit_status({**document, "interrupted": False}) == 3
+
+
+def test_only_what_nobody_can_tell_is_no_success() -> None:
+    def of(*states: str, interrupted: bool = False) -> int:
+        found = {str(number): {"state": state} for number, state in enumerate(states)}
+        return exit_status({"interrupted": interrupted, "locks": [{"cells": found}]})
+
+    assert of("safe", "unsafe", "unavailable", "fenced", "not-run") == 0
+    assert of("safe", "unknown") == 3
+    assert of("safe", interrupted=True) == 3
+
+
+def test_quorums_have_their_leader_lost_instead() -> None:
+    both = Asked(locks=("redis-token", "etcd-mutex"), nemeses=("failover",))
+    played = {(job.lock, job.part, job.name): died(job) for job in jobs(both) if job.part == "cell"}
+    (column,) = assembled(both, played)["nemeses"]
+    assert column["role"] == {"etcd": "leader-loss"}
+    assert column["settings"] == SETTINGS["failover"].told()
+
+
+def test_folders_are_told_as_seen_from_the_document(tmp_path: Path) -> None:
+    document = {"locks": [{"run": str(tmp_path / "redlock" / "x")}, {"run": None, "why": "run"}]}
+    told = relative(document, tmp_path / "comparisons" / "y")
+    assert told == {"locks": [{"run": "../../redlock/x"}, {"run": None, "why": "run"}]}
+
+
+def test_the_usual_faults_are_six_and_their_job_is_one_a_cell() -> None:
+    assert len(NEMESES) == 6
+    found = jobs(Asked(locks=("redis-token", "memcached-add")))
+    assert sum(job.part == "cell" for job in found) == 11  # memcached has nobody to fail over to
+    assert sum(job.part == "property" for job in found) == 6
+    assert len({(job.lock, job.part, job.name) for job in found}) == len(found)
+    assert replace(found[0], name="x").where[:2] == ("redis-single", "0")
+    assert with_(ASKED, runs=1).check()
+    with pytest.raises(UsageError, match="runs must be"):
+        with_(ASKED, runs=0).check()

@@ -1,0 +1,138 @@
+"""Comparisons that are played: what the cells say, that their commands repeat them, and that workers change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from harness.compare import DOCUMENT, compare, exit_status
+from harness.compare_plans import Asked
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+ASKED = Asked(locks=("redis-fenced", "etcd-mutex"), nemeses=("client-pause", "failover"), runs=2, seed=3)
+WHEN = {"started_at", "seconds"}
+
+
+def played(tmp: Path, workers: int) -> tuple[dict[str, Any], Path]:
+    document, folder = compare(ASKED, store=tmp, command="harness compare", workers=workers)
+    assert json.loads((folder / DOCUMENT).read_text()) == json.loads(json.dumps(document))
+    return document, folder
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    return played(tmp_path_factory.mktemp("store"), 1)
+
+
+def untimed(document: dict[str, Any]) -> str:
+    """Without what is another one each time: when it was, and the names of folders, which say when."""
+    text = json.dumps({name: value for name, value in document.items() if name not in WHEN})
+    return re.sub(r"\d{8}T\d{6}Z-(\d+)(-\d+)?", r"when-\1", text)
+
+
+def test_workers_change_nothing(compared: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    assert untimed(played(tmp_path, 2)[0]) == untimed(compared[0])
+
+
+def test_what_the_matrix_says(compared: tuple[dict[str, Any], Path]) -> None:
+    document, _ = compared
+    states = {lock["name"]: {name: it["state"] for name, it in lock["cells"].items()} for lock in document["locks"]}
+    assert states == {
+        "redis-fenced": {"client-pause": "fenced", "failover": "unsafe"},
+        "etcd-mutex": {"client-pause": "fenced", "failover": "safe"},
+    }
+    redis, etcd = document["locks"]
+    assert redis["cells"]["failover"]["kind"] == "redis-sentinel"
+    assert etcd["cells"]["failover"]["fault"] == "leader-loss"
+    assert redis["cells"]["client-pause"]["counts"] == {"fenced": 2}
+    assert exit_status(document) == 0
+
+
+def test_properties_are_measured(compared: tuple[dict[str, Any], Path]) -> None:
+    redis, etcd = compared[0]["locks"]
+    of = {lock["name"]: {name: it["measured"] for name, it in lock["properties"].items()} for lock in (redis, etcd)}
+    assert of["redis-fenced"] == {
+        "mutual-exclusion": False, "released": True, "reentrant": False, "no-single-point": False, "fence": False,
+    }  # fmt: skip
+    assert of["etcd-mutex"] == {
+        "mutual-exclusion": True, "released": True, "reentrant": False, "no-single-point": True, "fence": True,
+    }  # fmt: skip
+    assert "redis-sentinel: granted again" in redis["properties"]["no-single-point"]["found"]
+    assert 1.9 < redis["recovery"]["seconds"] < 2.5
+
+
+def test_costs_are_those_of_the_round_trips(compared: tuple[dict[str, Any], Path]) -> None:
+    redis, etcd = ({cost["name"]: cost for cost in lock["costs"]} for lock in compared[0]["locks"])
+    assert list(redis) == ["alone", "contended", "client-pause", "failover"]
+    assert 0 < redis["alone"]["acquire_p50_s"] < etcd["alone"]["acquire_p50_s"] < 0.01
+    assert redis["alone"]["acquires_per_second"] < redis["contended"]["acquires_per_second"]
+    assert redis["alone"]["availability"] == 1.0
+    assert compared[0]["time"] == "virtual"
+
+
+def runs_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from [value["run"]] if value.get("run") else []
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from runs_of(part)
+
+
+def test_what_is_told_is_kept_with_its_report_and_nothing_else(compared: tuple[dict[str, Any], Path]) -> None:
+    document, folder = compared
+    named = {(folder / run).resolve() for run in runs_of(document)}
+    assert len(named) == 2 * (2 + 3 + 2)
+    assert all((run / "report.html").exists() for run in named)
+    store = folder.parent.parent
+    assert {path.parent.resolve() for path in store.glob("*/*/results.json")} == named
+
+
+def test_a_cells_command_repeats_its_run(
+    compared: tuple[dict[str, Any], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document, folder = compared
+    for lock in document["locks"]:
+        for cell in lock["cells"].values():
+            program, *arguments = shlex.split(cell["command"])
+            with pytest.raises(SystemExit):
+                main([*arguments, "--out", str(tmp_path), "--json"])
+            again, kept = (
+                json.loads(capsys.readouterr().out),
+                json.loads((folder / cell["run"] / "results.json").read_text()),
+            )
+            assert program == "harness"
+            assert again["checkers"] == kept["checkers"]
+            assert again["summary"].startswith(cell["why"])
+            assert kept["command"] == cell["command"]
+
+
+def test_a_comparison_that_is_interrupted_writes_what_it_has(tmp_path: Path) -> None:
+    command = [
+        *(sys.executable, "-m", "harness.cli", "compare", "--locks", "redis-token,redis-setnx,etcd-mutex"),
+        *("--cluster", "sim", "--workers", "2", "--out", str(tmp_path), "--json"),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not list(tmp_path.glob("redis-token/*/report.html")):
+        assert process.poll() is None, process.communicate()[1]
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert "Traceback" not in err
+    document = json.loads(out)
+    assert document["interrupted"]
+    states = [cell["state"] for lock in document["locks"] for cell in lock["cells"].values()]
+    assert "not-run" in states
+    assert list(tmp_path.glob("comparisons/*/comparison.html"))
