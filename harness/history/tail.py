@@ -1,0 +1,91 @@
+"""The end of a history that still grows: what was recorded last, and what of before is still going on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from . import NEMESIS, History, Op
+
+MOST: Final = 6_000
+"""Entries that are kept at most, however short the time in which they came."""
+
+
+class Tail:
+    """The entries of the last ``window_ns``, and those before that are needed to understand them: the start of the run,
+    invocations of calls that came back later, grants of holds that lasted longer, faults that were in force, and what
+    was last read of the clocks."""
+
+    def __init__(self, window_ns: int, most: int = MOST) -> None:
+        self.cut = False
+        """Has anything been left out?"""
+        self._window = window_ns
+        self._most = most
+        self._recent: deque[Op] = deque()
+        self._start: Op | None = None
+        self._clocks: Op | None = None
+        self._invoked: dict[int, Op] = {}
+        self._granted: dict[tuple[str | None, str | None], tuple[Op, ...]] = {}
+        self._injected: dict[int, list[Op]] = {}
+
+    def add(self, op: Op) -> None:
+        """The next entry; what becomes too old by it goes."""
+        self._recent.append(op)
+        while len(self._recent) > self._most or self._recent[0].time < op.time - self._window:
+            self.cut = True
+            self._leave(self._recent.popleft())
+
+    def history(self) -> tuple[History, list[int]]:
+        """The entries as a history, in the order of time and numbered from 0, and the numbers that they have in the
+        file."""
+        ops = sorted([*self._kept(), *self._recent], key=lambda op: (op.time, op.index))
+        return History(msgspec.structs.replace(op, index=i) for i, op in enumerate(ops)), [op.index for op in ops]
+
+    def _kept(self) -> Iterator[Op]:
+        """Those that are too old, and needed."""
+        grants = [op for pair in self._granted.values() for op in pair]
+        once: dict[int, Op] = {op.index: op for op in self._single()}
+        once.update((op.index, op) for op in (*grants, *self._invoked.values()))
+        yield from once.values()
+
+    def _single(self) -> Iterable[Op]:
+        yield from (op for op in (self._start, self._clocks) if op is not None)
+        for ops in self._injected.values():
+            yield from ops
+
+    def _leave(self, op: Op) -> None:
+        """An entry is too old: keep it if it is needed, and forget what was needed for its sake."""
+        if op.process == NEMESIS:
+            self._leave_nemesis(op)
+        elif op.type == "invoke":
+            self._invoked[op.process] = op
+        else:
+            self._leave_call(op, self._invoked.pop(op.process, None))
+
+    def _leave_call(self, done: Op, invoked: Op | None) -> None:
+        slot = (done.key, done.node)
+        if done.f == "acquire" and done.type == "ok" and invoked is not None:
+            self._granted[slot] = (invoked, done)
+        elif done.f == "release" or (done.f in ("check", "extend") and _lost(done)):
+            self._granted.pop(slot, None)
+
+    def _leave_nemesis(self, op: Op) -> None:
+        if op.f == "start":
+            self._start = op
+        elif op.f == "clocks":
+            self._clocks = op
+        elif op.f == "inject":
+            self._injected.setdefault(op.value["id"], []).append(op)
+        elif op.f == "heal" and op.type == "ok":
+            self._injected.pop(op.value["id"], None)
+        elif op.f == "crash":
+            gone = op.value["host"]
+            self._granted = {slot: pair for slot, pair in self._granted.items() if slot[1] != gone}
+
+
+def _lost(done: Op) -> bool:
+    value = done.value or {}
+    return done.type == "ok" and False in (value.get("valid"), value.get("extended"))

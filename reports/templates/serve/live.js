@@ -1,0 +1,136 @@
+// Asks each second how the run is, says it, and moves the timeline on; until it is over.
+
+const EVERY = 1000, AGAIN = 3000, LAST = 15e6;
+const live = { read: -1, mode: "last", view: null };
+const at = (id) => document.getElementById("live-" + id);
+const WORDS = { starting: "Starting", running: "Running now", checking: "Checking", interrupted: "Interrupted" };
+
+function text(id, value) {
+  if (at(id).textContent !== value) at(id).textContent = value;
+}
+
+async function ask() {
+  if (document.hidden) return setTimeout(ask, EVERY);
+  let told;
+  try {
+    const answer = await fetch(`data.json?from=${live.read}`);
+    if (answer.status === 404) return lost("The run is not in the store any more.");
+    if (!answer.ok) throw new Error(answer.status);
+    told = await answer.json();
+  } catch {
+    lost("harness serve does not answer: is it still running? What is shown is the last that was heard.");
+    return setTimeout(ask, AGAIN);
+  }
+  show(told);
+  const ended = told.state === "over" || told.state === "interrupted";
+  if (!ended || told.behind !== null) setTimeout(ask, told.behind === null ? EVERY : 0);
+}
+
+function lost(sentence) {
+  at("trouble").hidden = !sentence;
+  text("trouble", sentence);
+}
+
+function show(told) {
+  const { moment } = told;
+  lost(moment.trouble && `No more can be shown: ${moment.trouble}.`);
+  showState(told);
+  showTime(told);
+  showFigures(moment);
+  list("keys", [...moment.keys.map((key) => keyLine(key, moment)), ...more(moment)], "Nothing was asked for yet.");
+  list("faults", moment.faults.map((fault) => faultLine(fault, moment)), "None at this moment.");
+  at("cut").hidden = !moment.cut;
+  if (told.timeline) showTimeline(told.timeline);
+  live.read = told.read;
+}
+
+function showState({ state, said, verdict, behind }) {
+  const story = behind === null ? said : `Reading what was recorded before: ${Math.floor(behind * 100)} %.`;
+  const words = verdict ? verdict.summary : story;
+  at("story").hidden = !words;
+  text("story", words);
+  text("word", verdict ? verdict.word : WORDS[state]);
+  const ended = state === "over" || state === "interrupted";
+  at("links").hidden = !ended;
+  at("passed").hidden = at("now").hidden = ended;
+  const look = verdict ? verdict.judgement : state === "interrupted" ? "interrupted" : "running";
+  at("box").className = "verdict " + look;
+  const icon = document.getElementById("icon-" + (look === "interrupted" ? "broken" : look));
+  if (icon && live.icon !== look) at("icon").replaceChildren(icon.content.cloneNode(true));
+  live.icon = look;
+  document.title = `${at("word").textContent}${at("lock").textContent} · harness`;
+}
+
+function showTime({ state, moment }) {
+  const limit = at("bar").hasAttribute("data-limit") ? at("bar").max : null;
+  const passed = limit === null ? moment.elapsed : Math.min(moment.elapsed, limit);
+  if (limit !== null || state === "over") at("bar").value = limit === null ? 1 : passed;
+  text("time", `${passed.toFixed(1)}${limit === null ? "" : " of " + limit} s`);
+}
+
+function showFigures(moment) {
+  for (const name of ["granted", "refused", "unknown"]) text(name, moment[name].toLocaleString("en"));
+  text("rate", moment.calls_per_second.toFixed(moment.calls_per_second < 9.95 ? 1 : 0));
+  for (const name of ["p50", "p99"]) text(name, moment[name] === null ? "–" : span(Math.round(moment[name] * 1e6)));
+}
+
+function list(id, lines, none) {
+  const empty = Object.assign(document.createElement("li"), { className: "muted", textContent: none });
+  at(id).replaceChildren(...(lines.length ? lines : [empty]));
+}
+
+function line(...parts) {
+  const item = document.createElement("li");
+  item.append(...parts);
+  return item;
+}
+
+function part(name, words, look = "") {
+  return Object.assign(document.createElement(name), { textContent: words, className: look });
+}
+
+function age(moment, since) {
+  return span(Math.round((moment.elapsed - since) * 1e6));
+}
+
+function keyLine({ key, holders }, moment) {
+  if (!holders.length) return line(part("strong", key), " nobody");
+  const who = holders.map(([client, since]) => `${client} for ${age(moment, since)}`).join(" and ");
+  if (holders.length === 1) return line(part("strong", key), ` ${who}`);
+  return line(part("strong", key), part("span", ` ${holders.length} at once: ${who}`, "bad"));
+}
+
+function more({ more_keys: count }) {
+  return count ? [line(part("span", `and ${count} more keys`, "muted"))] : [];
+}
+
+function faultLine(fault, moment) {
+  const where = fault.hosts.length ? ` on ${fault.hosts.join(", ")}` : "";
+  const seen = fault.seen === null ? "not looked at yet" : fault.seen ? "seen" : "NOT seen to take effect";
+  const since = `${age(moment, fault.since)} ago`;
+  return line(part("strong", fault.fault), `${where}, ${since}`, part("small", [seen, fault.observed].filter(Boolean).join(": ")));
+}
+
+// Whoever has moved or zoomed looks at something: the end is followed again when it is asked for, or was in view.
+function showTimeline(data) {
+  const view = shownRun?.view;
+  if (live.view && (view.from !== live.view.from || view.until !== live.view.until)) live.mode = "free";
+  showRun(data, { follow: true });
+  const { run, keys } = shownRun;
+  for (const item of document.querySelectorAll("[data-tokens]")) item.hidden = !run.tokens;
+  keys.parentElement.hidden ||= !run.tokens;
+  follow();
+}
+
+function follow() {
+  const { run } = shownRun;
+  if (live.mode === "last") setView(shownRun, Math.max(run.end - LAST, 0), run.end + 0.02 * LAST);
+  live.view = { ...shownRun.view };
+  at("follow").setAttribute("aria-pressed", String(live.mode === "last"));
+}
+
+at("follow").addEventListener("click", () => {
+  live.mode = live.mode === "last" ? "free" : "last";
+  if (shownRun) follow();
+});
+ask();

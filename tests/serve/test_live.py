@@ -1,0 +1,264 @@
+"""What is said of a run in progress: states, figures, and that it is read no further than it grows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.history import History, HistoryWriter
+from harness.history.tail import Tail
+from harness.serve import live as pages
+from harness.store import HISTORY, RESULTS
+from reports import live
+from reports.live import Live
+from tests.serve.asking import Answer, application, ask
+from tests.serve.writing import Recording, history_of, recorded
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    return Recording(tmp_path / "store")
+
+
+def data(recording: Recording, known: int = -1) -> dict[str, Any]:
+    answer = asked(recording, f"data.json?from={known}")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    told: dict[str, Any] = json.loads(answer.body)
+    return told
+
+
+def asked(recording: Recording, rest: str = "") -> Answer:
+    if not hasattr(recording, "app"):
+        recording.app = application(recording.folder.parent.parent)  # type: ignore[attr-defined]
+    return ask(recording.app, recording.address + rest)  # type: ignore[attr-defined]
+
+
+def old(*paths: Path) -> None:
+    for path in paths:
+        os.utime(path, (1, 1))
+
+
+def column(packed: str) -> list[int]:
+    kinds = {"b": "<i1", "h": "<i2", "i": "<i4", "d": "<f8"}
+    return [int(one) for one in np.frombuffer(base64.b64decode(packed[1:]), kinds[packed[0]])]
+
+
+def test_from_the_start_to_the_verdict(recording: Recording) -> None:
+    begun = data(recording)
+    assert (begun["state"], begun["timeline"], begun["moment"]["granted"]) == ("starting", None, 0)
+    recording.until(2.5)
+    early = data(recording)
+    recording.until(6.0)
+    later = data(recording, early["read"])
+    assert early["state"] == later["state"] == "running"
+    assert 0 < early["moment"]["granted"] < later["moment"]["granted"]
+    assert 2.0 < early["moment"]["elapsed"] <= 2.5 < later["moment"]["elapsed"] <= 6.0
+    assert early["timeline"]["end"] < later["timeline"]["end"]
+    assert later["verdict"] is None
+    recording.until(1e9)
+    recording.writer.close()
+    assert data(recording)["state"] == "checking"
+    recording.end()
+    over = data(recording)
+    assert over["state"] == "over"
+    assert over["verdict"]["judgement"] == "invalid"
+    assert over["verdict"]["summary"] == recording.result.document["summary"]
+    assert over["moment"]["granted"] == recording.result.document["stats"]["acquires_ok"]
+
+
+def test_who_holds_what_and_which_fault_is_in_force(recording: Recording) -> None:
+    """The two holders of the violation, while they hold; and the pause that made them so."""
+    [overlap, *_] = recording.result.verdicts["mutual-exclusion"].evidence
+    recording.until((overlap.from_ns - recording.ops[0].time) / 1e9)
+    moment = data(recording)["moment"]
+    [key] = moment["keys"]
+    assert {client for client, _ in key["holders"]} == {hold["client"] for hold in overlap.involved}
+    [fault] = moment["faults"]
+    assert (fault["fault"], fault["seen"]) == ("client-pause", True)
+    assert fault["observed"]
+    assert moment["p50"] is not None
+    assert moment["p50"] <= moment["p99"] < 10
+    assert moment["calls_per_second"] > 1
+
+
+def test_nothing_new_is_said_in_a_few_bytes(recording: Recording) -> None:
+    recording.until(4.0)
+    first = data(recording)
+    again = asked(recording, f"data.json?from={first['read']}")
+    assert json.loads(again.body)["timeline"] is None
+    assert len(again.body) < 1000
+    assert data(recording, 5)["timeline"] == first["timeline"], "another page gets the same"
+
+
+def test_a_run_that_was_killed_says_so(recording: Recording) -> None:
+    recording.until(4.0)
+    recording.writer.close()
+    assert data(recording)["state"] == "running", "it may just be opened again"
+    old(recording.folder / HISTORY)
+    told = data(recording)
+    assert told["state"] == "interrupted"
+    assert "interrupted or killed" in told["said"]
+    recording.until(0)
+    with (recording.folder / HISTORY).open("ab") as file:
+        file.write(b'{"index": 9, "ti')
+    assert data(recording)["moment"]["trouble"] == "", "half a line is waited for"
+
+
+def test_one_that_was_killed_while_it_was_checked_says_so(recording: Recording) -> None:
+    recording.until(1e9)
+    recording.writer.close()
+    old(recording.folder / HISTORY)
+    assert data(recording)["state"] == "interrupted"
+
+
+def test_the_page_says_what_the_run_was_asked_to_do(recording: Recording) -> None:
+    page = asked(recording)
+    assert page.status == 200
+    for words in ("redis-token", "client-pause", "of 8 s", "script-src 'sha256-"):
+        assert words in page.text + page.headers["content-security-policy"]
+    (recording.folder / "plan.toml").write_text("lock = [")
+    assert "client-pause" not in asked(recording).text
+
+
+@pytest.mark.parametrize("rest", ["data.json?from=x", "data.json?from=" + "9" * 40, "data.json?from=٣"])
+def test_a_wrong_number_is_refused(rest: str, recording: Recording) -> None:
+    assert asked(recording, rest.replace("٣", "%D9%A3")).status == 400
+
+
+@pytest.mark.parametrize("address", ["nowhere/run", "sweeps/20261121T210000Z-redis-token", "latest/plan.toml", "a/.."])
+@pytest.mark.parametrize("rest", ["", "data.json"])
+def test_there_is_no_other_run(address: str, rest: str, recording: Recording) -> None:
+    asked(recording)
+    answer = ask(recording.app, f"/live/{address}/{rest}")  # type: ignore[attr-defined]
+    assert answer.status in (400, 404)
+
+
+def test_only_the_last_few_runs_are_kept(tmp_path: Path) -> None:
+    watching = pages.Watching(tmp_path)
+    for number in range(3 * pages.KEPT):
+        watching._of("lock", f"{number}")
+    assert len(watching._watched) == pages.KEPT
+    assert watching._of("lock", f"{3 * pages.KEPT - 1}") is watching._of("lock", f"{3 * pages.KEPT - 1}")
+
+
+# The history as it grows.
+
+
+def lines(history: History, path: Path) -> bytes:
+    history.save(path)
+    return path.read_bytes()
+
+
+def test_it_does_not_matter_in_which_pieces_it_is_read(tmp_path: Path) -> None:
+    text = lines(recorded().history, tmp_path / HISTORY)
+    whole, pieces = Live(), Live()
+    whole.take(BytesIO(text))
+    for end in (1, 10, 999, 1000, 20_000, 20_000, len(text) - 3, len(text)):
+        pieces.take(BytesIO(text[:end]))
+    assert pieces.moment() == whole.moment()
+    assert pieces.timeline() == whole.timeline()
+    assert pieces.read == len(text)
+
+
+def test_a_file_that_became_shorter_is_read_anew(tmp_path: Path) -> None:
+    text = lines(recorded().history, tmp_path / HISTORY)
+    one, other = Live(), Live()
+    one.take(BytesIO(text))
+    for reader in (one, other):
+        reader.take(BytesIO(text[: text.index(b"\n", 5000) + 1]))
+    assert one.moment() == other.moment()
+
+
+@pytest.mark.parametrize("line", [b"garbage", b'{"index":1}', b"\xff\xfe"])
+def test_what_is_no_history_is_said_and_stops_nothing(line: bytes, recording: Recording) -> None:
+    recording.until(3.0)
+    granted = sum(op.f == "acquire" and op.type == "ok" for op in recording.ops[: recording.written])
+    with (recording.folder / HISTORY).open("ab") as file:
+        file.write(line + b"\n")
+    for _ in range(2):
+        told = data(recording)
+        assert "cannot be understood" in told["moment"]["trouble"]
+        assert (told["behind"], told["moment"]["granted"]) == (None, granted)
+
+
+@pytest.mark.parametrize("value", ['"value":3', '"x":1', '"value":{"id":[]}'])
+@pytest.mark.parametrize("f", ["start", "inject", "heal", "stop", "crash"])
+def test_entries_that_nobody_writes_are_no_fault_of_ours(f: str, value: str) -> None:
+    reader = Live()
+    line = f'{{"index":0,"time":1,"wall":1,"process":-1,"type":"ok","f":"{f}",{value}}}\n'
+    reader.take(BytesIO(line.encode()))
+    assert reader.timeline() == "null" or not reader.trouble
+    assert reader.moment().granted == 0
+
+
+def test_a_long_run_is_read_in_parts_and_drawn_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = lines(history_of(130, 10), tmp_path / HISTORY)
+    monkeypatch.setattr(live, "AT_ONCE", len(text) // 3)
+    reader = Live()
+    parts = 0
+    while reader.take(BytesIO(text)):
+        parts += 1
+    assert parts == 4
+    drawn = json.loads(reader.timeline())
+    starts = np.cumsum(column(drawn["calls"]["start"]))
+    assert reader.moment().granted == 1300
+    assert reader.moment().cut
+    assert starts[1] > 69e6, "what is older than a minute is not drawn"
+    assert drawn["end"] > 129e6
+    # Entry numbers are those of the file, and every call that came back is whole.
+    invoked, done = np.cumsum(column(drawn["calls"]["invoked"])), np.array(column(drawn["calls"]["done"]))
+    numbers = text.splitlines()
+    for index, later in zip(invoked[::97], done[::97], strict=True):
+        first, second = json.loads(numbers[index]), json.loads(numbers[index + later])
+        assert (first["type"], second["type"]) == ("invoke", "ok")
+        assert (first["f"], first["process"]) == (second["f"], second["process"])
+
+
+def test_what_lasts_longer_than_what_is_kept_stays(recording: Recording) -> None:
+    """A fault in force, a hold and a call that began before what is kept, and the settings."""
+    tail = Tail(500_000_000)
+    pause = next(i for i, op in enumerate(recording.ops) if op.f == "inject" and op.type == "ok")
+    until = recording.ops[pause].time + 1_500_000_000
+    for op in recording.ops:
+        if op.time <= until:
+            tail.add(op)
+    history, numbers = tail.history()
+    assert history.f[0] == "start"
+    assert [op.type for op in history.nemesis("inject")] == ["invoke", "ok"]
+    assert numbers == sorted(numbers)
+    holder = recording.ops[pause].value["hosts"][0]
+    grants = [call for call in history.calls("acquire") if call.invoke.node == holder and call.outcome == "ok"]
+    assert len(grants) == 1, "that of the client that is paused"
+    waiting = [call for call in history.calls("acquire") if call.done is None]
+    assert {call.invoke.node for call in waiting} <= {"c0", "c1", "c2"}
+
+
+def test_as_many_as_there_may_be(tmp_path: Path) -> None:
+    tail = Tail(10**15, most=100)
+    for op in history_of(30, 10):
+        tail.add(op)
+    history, _ = tail.history()
+    assert len(history) <= 100 + 2 * 2 + 2
+    assert tail.cut
+
+
+def test_a_rewritten_history_is_the_same_run(recording: Recording) -> None:
+    """Clients on containers are heard a little out of order: in the end the file is written again, in order."""
+    recording.until(1e9)
+    before = data(recording)["moment"]
+    recording.writer.close()
+    with HistoryWriter(recording.folder / HISTORY) as writer:
+        writer.write(recording.ops[0])
+        assert data(recording)["moment"]["granted"] == 0
+        for op in recording.ops[1:]:
+            writer.write(op)
+        assert data(recording)["moment"] == before
+        assert data(recording)["state"] == "checking"
+    assert not (recording.folder / RESULTS).exists()

@@ -1,0 +1,136 @@
+"""The page of a run in progress in a real browser, while the run goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.reports import axe
+from tests.reports.conftest import browser  # noqa: F401 - a fixture
+from tests.serve.asking import served
+from tests.serve.writing import Recording, at_its_pace
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    return Recording(tmp_path / "store")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[str]:
+    with served(tmp_path / "store") as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser: Browser, base: str) -> Iterator[Page]:  # noqa: F811
+    """A page that asks nobody but this server, and complains of nothing."""
+    context = browser.new_context(viewport={"width": 1000, "height": 900}, base_url=base)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("request", lambda asked: None if asked.url.startswith((base, "data:")) else complaints.append(asked.url))
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def number(page: Page, name: str) -> float:
+    return float(page.locator(f"#live-{name}").inner_text().replace(",", "").split()[0])
+
+
+def view(page: Page) -> tuple[float, float]:
+    canvas = page.locator("#timeline-canvas")
+    return tuple(float(canvas.get_attribute(f"data-{end}") or 0) for end in ("from", "until"))  # type: ignore[return-value]
+
+
+def test_counts_grow_the_timeline_moves_and_there_is_a_verdict(recording: Recording, page: Page, base: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    with at_its_pace(recording):
+        page.goto(base + recording.address)
+        expect(page.locator("#live-word")).to_have_text("Running now")
+        expect(page.locator("#timeline-canvas[data-until]")).to_be_visible()
+        granted, elapsed, end = number(page, "granted"), number(page, "time"), view(page)[1]
+        page.wait_for_timeout(2500)
+        assert number(page, "granted") >= granted
+        assert number(page, "time") > elapsed + 1
+        assert view(page)[1] > end + 1e6
+        expect(page.locator("#live-faults")).to_contain_text("client-pause")
+        expect(page.locator("#live-word")).to_have_text("Violation found", timeout=15_000)
+    expect(page.locator("#live-story")).to_contain_text("while")
+    expect(page.locator("#live-granted")).to_have_text(str(recording.result.document["stats"]["acquires_ok"]))
+    assert page.title().startswith("Violation found: redis-token")
+    link = page.get_by_role("link", name="Open the run and its report")
+    expect(link).to_be_visible()
+    polls = len(asked)
+    page.wait_for_timeout(1500)
+    assert len(asked) == polls, "nobody asks about what is over"
+    assert 5 < polls < 20, "once a second"
+    link.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Violation found")
+
+
+def test_whoever_moves_away_is_left_alone_until_they_ask(browser: Browser, recording: Recording, base: str) -> None:  # noqa: F811
+    """And another page that looks at the same run goes on following it."""
+    pages = [browser.new_page(viewport={"width": 1000, "height": 900}) for _ in range(2)]
+    recording.until(3.0)
+    for page in pages:
+        page.goto(base + recording.address)
+        expect(page.locator("#timeline-canvas[data-until]")).to_be_visible()
+    first, second = pages
+    follow = first.get_by_role("button", name="Follow the last 15 s")
+    expect(follow).to_have_attribute("aria-pressed", "true")
+    first.locator("#timeline-canvas").focus()
+    for key in ("ArrowUp", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowLeft"):
+        first.keyboard.press(key)
+    first.wait_for_timeout(200)
+    looked_at, followed = view(first), view(second)
+    recording.until(6.0)
+    expect(second.locator("#live-time")).to_contain_text("5.9 of 8 s", timeout=5000)
+    expect(first.locator("#live-time")).to_contain_text("5.9 of 8 s", timeout=5000)
+    second.wait_for_timeout(100)
+    assert view(first) == looked_at
+    assert view(second)[1] > followed[1] + 2e6
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    follow.click()
+    first.wait_for_timeout(200)
+    assert view(first) == view(second)
+    for page in pages:
+        page.close()
+
+
+def test_a_killed_run_and_a_server_that_is_gone_say_so(browser: Browser, recording: Recording, tmp_path: Path) -> None:  # noqa: F811
+    page = browser.new_page()
+    recording.until(3.0)
+    with served(tmp_path / "store") as base:
+        page.goto(base + recording.address)
+        expect(page.locator("#live-word")).to_have_text("Running now")
+    expect(page.locator("#live-trouble")).to_contain_text("does not answer", timeout=5000)
+    recording.writer.close()
+    with served(tmp_path / "store") as base:
+        page.goto(base + recording.address)
+        expect(page.locator("#live-word")).to_have_text("Interrupted", timeout=8000)
+        expect(page.get_by_role("link", name="Open the run and its report")).to_be_visible()
+    page.close()
+
+
+def test_nobody_is_kept_out(browser: Browser, recording: Recording, base: str) -> None:  # noqa: F811
+    recording.until(3.0)
+    address = base + recording.address
+    assert axe.in_every_look(browser, address) == []
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(address)
+    expect(page.locator("#timeline-canvas[data-until]")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.close()
+    recording.end()
+    time.sleep(0.1)
+    assert axe.in_every_look(browser, address) == []

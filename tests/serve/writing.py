@@ -1,0 +1,97 @@
+"""Runs that are being recorded while somebody looks: a history that is written at its own pace, as a run does it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from harness.history import History, HistoryWriter, Op
+from harness.plan import FaultSpec, Plan, dump
+from harness.runs import Result, run
+from harness.store import HISTORY, PLAN, write_results
+
+PLAN_OF_TESTS = Plan(
+    lock="redis-token", faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), time_limit=8.0, clients=3
+)
+
+
+@cache
+def recorded(plan: Plan = PLAN_OF_TESTS) -> Result:
+    """A run that is over; its history is what is written again."""
+    return run(plan)
+
+
+class Recording:
+    """A run's folder with what is known of it while it lasts. Write entries; then :meth:`end` or just close it."""
+
+    def __init__(self, store: Path, name: str = "20261121T200000Z-0", result: Result | None = None) -> None:
+        self.result = result or recorded()
+        self.folder = store / self.result.plan.lock / name
+        self.folder.mkdir(parents=True)
+        (self.folder / PLAN).write_text(dump(self.result.plan))
+        self.writer = HistoryWriter(self.folder / HISTORY)
+        self.ops: Sequence[Op] = list(self.result.history)
+        self.written = 0
+
+    @property
+    def address(self) -> str:
+        return f"/live/{self.folder.parent.name}/{self.folder.name}/"
+
+    def until(self, seconds: float) -> None:
+        """Write what happened in the first ``seconds``."""
+        origin = self.ops[0].time
+        while self.written < len(self.ops) and self.ops[self.written].time <= origin + seconds * 1e9:
+            self.writer.write(self.ops[self.written])
+            self.written += 1
+
+    def end(self) -> None:
+        """What is left, and the results."""
+        self.until(float("inf"))
+        self.writer.close()
+        write_results(self.folder, self.result.document)
+
+
+@contextmanager
+def at_its_pace(recording: Recording, began: float = 0.0, speed: float = 1.0) -> Iterator[None]:
+    """Write ``recording`` in a thread, from ``began`` seconds of it on, ``speed`` times as quickly as it happened."""
+    ended = threading.Event()
+    first = time.monotonic()
+
+    def write() -> None:
+        while recording.written < len(recording.ops) and not ended.wait(0.02):
+            recording.until(began + (time.monotonic() - first) * speed)
+        if not ended.is_set():
+            recording.end()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        recording.writer.close()
+
+
+def history_of(seconds: int, rate: int) -> History:
+    """A run of so many seconds with ``rate`` sections a second, of two clients and two keys, one after the other."""
+    history = History()
+    start = {"clients": ["c0", "c1"], "servers": ["n1"], "discipline": "trusting", "ttl": 2.0, "hold": 0.1}
+
+    def add(time: int, process: int, type_: str, f: str, value: object = None) -> None:
+        node, key = (None, None) if process < 0 else (f"c{process}", f"k{process}")
+        history.append(Op(len(history), time, time, process, type_, f, key, value, None, node))  # type: ignore[arg-type]
+
+    add(1, -1, "info", "start", start)
+    step = 1_000_000_000 // rate
+    for number in range(seconds * rate):
+        at, who = 1 + number * step, number % 2
+        add(at, who, "invoke", "acquire", {"timeout": 2.0})
+        add(at + step // 4, who, "ok", "acquire", {"fence": number, "valid_for": 2.0})
+        add(at + step // 2, who, "invoke", "release")
+        add(at + step // 2 + step // 4, who, "ok", "release")
+    return history
