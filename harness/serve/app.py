@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,16 +15,13 @@ from starlette.routing import BaseRoute, Route
 
 from .. import store as stores
 from ..errors import HarnessError
-from . import files, pages, sending, zipped
+from . import files, live, pages, sending, zipped
 from .guard import Guard
 from .index import Index, Unreadable, read_results
 from .query import PAGE, BadQuery, Choices, Query
 from .studies import Studies
 from .trends_page import FRONT, TrendsPage
 
-LIVE: Final = importlib.util.find_spec("harness.serve.live") is not None and hasattr(
-    importlib.import_module("harness.serve.live"), "routes"
-)
 FRONTS: Final = ("comparison.html", "sweep.html", FRONT)
 """What a folder of the store shows, if it is no run's."""
 FOR_STRANGERS: Final = {"cross-origin-resource-policy": "cross-origin"}
@@ -107,7 +103,7 @@ class Site:
             replay=shlex.join(["harness", "replay", str(self.store / lock / name)]) if stores.PLAN in names else "",
             again=shlex.join(["harness", "report", str(self.store / lock / name)]),
             zip=pages.zip_url(lock, name),
-            live=pages.live_url(lock, name) if LIVE else "",
+            live=pages.live_url(lock, name),
         )
 
     def zip(self, request: Request) -> Response:
@@ -177,16 +173,9 @@ def _history(store: Path, lock: str, run: str) -> str:
 
 def application(store: Path, hosts: Iterable[str] = ()) -> Guard:
     """What shows ``store`` to whoever asks for it by ``localhost``, a loopback address, or one of ``hosts``."""
-    routes = [*_live_routes(store), *Site(store).routes()]
+    routes = [*live.routes(store), *Site(store).routes()]
     handlers: dict[Any, Any] = {HTTPException: _http_problem, Exception: _own_problem}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts)
-
-
-def _live_routes(store: Path) -> list[BaseRoute]:
-    if not LIVE:
-        return []
-    routes: list[BaseRoute] = importlib.import_module("harness.serve.live").routes(store)
-    return routes
 
 
 def _http_problem(_: Request, error: Exception) -> Response:

@@ -15,10 +15,11 @@ import pytest
 from harness.history import History, HistoryWriter
 from harness.history.tail import Tail
 from harness.serve import live as pages
+from harness.serve.app import application
 from harness.store import HISTORY, RESULTS
 from reports import live
 from reports.live import Live
-from tests.serve.asking import Answer, application, ask
+from tests.serve.asking import Answer, ask
 from tests.serve.writing import Recording, history_of, recorded
 
 
