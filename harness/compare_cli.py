@@ -59,13 +59,13 @@ def compare_command(
     for name, value, least in (("runs", runs, 0), ("workers", workers, 0), ("lanes", lanes, 1)):
         if value < least:
             raise UsageError(f"{name} must be at least {least}, got {value}")
-    backend, why = _backend(cluster)
-    wanted, left_out = chosen(locks, backend)
+    chosen_cluster, why = backend(cluster)
+    wanted, left_out = chosen(locks, chosen_cluster)
     asked = Asked(
         locks=wanted,
         nemeses=tuple(name.strip() for name in nemeses.split(",") if name.strip()),
-        cluster=backend,
-        runs=runs or RUNS[backend],
+        cluster=chosen_cluster,
+        runs=runs or RUNS[chosen_cluster],
         seed=seed,
         clients=clients,
         time_limit=duration("time-limit", time_limit),
@@ -75,13 +75,13 @@ def compare_command(
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({why})" if why else ""
     faults = counted(len(asked.nemeses), "fault")
-    console.print(f"cluster: {backend}{because}; {counted(len(wanted), 'lock')}, {faults}", soft_wrap=True)
+    console.print(f"cluster: {chosen_cluster}{because}; {counted(len(wanted), 'lock')}, {faults}", soft_wrap=True)
     document, page = _compared(asked, out, workers or None, lanes, console)
     printed(lambda: _tell(document, page, json=json, quiet=quiet))
     raise typer.Exit(exit_status(document))
 
 
-def _backend(cluster: str) -> tuple[str, str]:
+def backend(cluster: str) -> tuple[str, str]:
     """The cluster on which all of it is run, and why this one."""
     if cluster not in (AUTO, *BACKENDS):
         raise UsageError(f"cluster must be one of {', '.join([AUTO, *BACKENDS])}, got {cluster!r}")
@@ -152,18 +152,17 @@ def _tell(document: Document, page: Path, *, json: bool, quiet: bool) -> None:
     if not quiet:
         if not console.is_terminal:
             console.width = WIDE
-        _tell_matrix(document, console)
+        tell_matrix(document, console)
     console.print(str(page) if quiet else f"page: {page}", soft_wrap=True, markup=False)
     if not quiet:
         for other in (page.with_suffix(suffix) for suffix in (".md", ".csv")):
             console.print(f"      {other}", soft_wrap=True, markup=False)
 
 
-def _tell_matrix(document: Document, console: Console) -> None:
+def tell_matrix(document: Document, console: Console) -> None:
     table = _matrix(document, words=True)
-    if console.measure(table).maximum > console.width:
-        table = _matrix(document, words=False)
-    console.print(table)
+    wanted = console.measure(table, options=console.options.update(width=2 * WIDE)).maximum
+    console.print(table if wanted <= console.width else _matrix(document, words=False))
     states = Counter(cell["state"] for lock in document["locks"] for cell in lock["cells"].values())
     console.print()
     for state, (sign, colour, meaning) in SIGNS.items():
@@ -178,10 +177,12 @@ def _tell_matrix(document: Document, console: Console) -> None:
 
 
 def _matrix(document: Document, *, words: bool) -> Table:
+    """A line a lock; where there is no room for words, signs, and what they mean is said below."""
     table = Table(box=None, pad_edge=False)
     table.add_column("lock", no_wrap=True)
     for nemesis in document["nemeses"]:
-        table.add_column(nemesis["name"], no_wrap=words)
+        name = nemesis["name"]
+        table.add_column(name if words else name.replace("-", "-\n"), no_wrap=words)
     for lock in document["locks"]:
         table.add_row(escape(lock["name"]), *(_sign(cell["state"], words=words) for cell in lock["cells"].values()))
     return table

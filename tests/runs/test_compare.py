@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +11,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as with_
+from rich.console import Console
 
 from checkers.base import Verdict
 from harness import compare_cells as cells
+from harness import compare_cli
 from harness.cli import main
 from harness.compare import exit_status
 from harness.compare_cells import WORST_FIRST, Seen, lapse, state_of
+from harness.compare_cli import tell_matrix
 from harness.compare_costs import availability, quantile
 from harness.compare_document import assembled, relative
 from harness.compare_plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
@@ -345,6 +350,31 @@ def test_only_what_nobody_can_tell_is_no_success() -> None:
     assert of("safe", "unsafe", "unavailable", "fenced", "not-run") == 0
     assert of("safe", "unknown") == 3
     assert of("safe", interrupted=True) == 3
+
+
+@pytest.mark.parametrize(("width", "cells"), [(120, ["? unknown", "? unknown"]), (30, ["?", "?"])])
+def test_a_narrow_terminal_has_signs_and_a_wide_one_words(width: int, cells: list[str]) -> None:
+    played = {(job.lock, job.part, job.name): died(job) for job in jobs(ASKED)}
+    console = Console(width=width, file=io.StringIO())
+    tell_matrix({**assembled(ASKED, played), "interrupted": False}, console)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    (line,) = [line for line in said.splitlines() if line.startswith("redis-token")]
+    assert re.split(r"\s{2,}", line.strip()) == ["redis-token", *cells]
+    assert "? unknown: nobody can tell (2)" in said
+    assert "…" not in said
+
+
+def test_without_an_engine_there_are_no_real_servers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compare_cli, "no_engine", lambda: "no Docker engine here")
+    assert compare_cli.backend("auto") == ("sim", "no Docker engine here")
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--cluster", "docker"])
+    assert ended.value.code == 4
+    assert "--cluster sim needs none" in capsys.readouterr().err
+    monkeypatch.setattr(compare_cli, "no_engine", lambda: "")
+    assert compare_cli.backend("auto")[0] == "docker"
 
 
 def test_quorums_have_their_leader_lost_instead() -> None:
