@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from reports import model, page, plots, timeline, timeline_text, words
+from reports import measures, model, page, run_plots, timeline, timeline_text, words
 from reports.model import ReportError, RunView
 
 __all__ = ["ReportError", "render", "write"]
@@ -45,9 +45,10 @@ def write(run_folder: Path) -> Path:
 def render(run: RunView, pictures: Path | None = None) -> str:
     """The page; the plots are saved as files into ``pictures`` too, if given."""
     data = timeline.build(run)
+    measured = measures.measure(run.history)
     return page.render(
         "report.html",
-        {"at": partial(words.at, origin=run.history.origin), "span": words.span},
+        {"at": partial(words.at, origin=run.history.origin), "span": words.span, "told": words.stats},
         run=run,
         word=WORDS[run.judgement],
         checker_words=CHECKER_WORDS,
@@ -55,9 +56,11 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         blame=BLAME,
         shown=SHOWN,
         **timeline_text.said(data),
-        plots=plots.draw(run, pictures),
+        measured=measured,
+        figures=measures.figures(measured),
+        plots=run_plots.draw(run, measured, pictures),
         data=embed(data),
-        style=page.source("style.css"),
+        style=page.source("style.css") + page.source("run.css"),
         script=Markup("\n").join(page.source(f"js/{name}") for name in SCRIPTS),
     )
 

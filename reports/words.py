@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from reports.document import plain
@@ -42,6 +43,16 @@ def _seen(name: str, value: Any) -> str:
     if any(isinstance(inner, dict) for inner in value.values()):
         return observed(value)
     return plain(value)
+
+
+def stats(pairs: Iterable[tuple[str, str]]) -> str:
+    """What a checker counted: ``releases 230, longest wait 2.001286 s``; not its violations, which are shown."""
+    told = [
+        f"{name.removesuffix('_s').replace('_', ' ')} {value}{' s' if name.endswith('_s') else ''}"
+        for name, value in pairs
+        if value and name != "violations"
+    ]
+    return ", ".join(told)
 
 
 def count(value: float | None) -> str:

@@ -37,7 +37,8 @@ def trend(folder: Path) -> Path:
 
 def swept(folder: Path) -> Path:
     grid = Grid(ttl=(0.5, 3.0), hold=(0.2,), pause=(0.0, 1.5), every=2.0, seeds=1)
-    return sweep_report.write(sweep(Plan(lock="redis-token", clients=3, time_limit=6.0), grid, workers=1), folder)
+    found = sweep(Plan(lock="redis-token", clients=3, time_limit=6.0), grid, workers=1)
+    return sweep_report.write({**found, "started_at": "2026-11-21T02:00:00Z", "command": "harness sweep"}, folder)
 
 
 def linearized(folder: Path) -> Path:
