@@ -7,7 +7,7 @@ import http.client
 import json
 from typing import Any, Final
 
-from ..history.lock_keys import Sight
+from ..history.lock_keys import Sight, owner_text
 from .docker_keys import Blind
 from .docker_kinds import ASK
 
@@ -51,4 +51,4 @@ def _bytes(text: str) -> str:
 
 
 def _text(encoded: str) -> str:
-    return base64.b64decode(encoded).decode(errors="replace")
+    return owner_text(base64.b64decode(encoded))

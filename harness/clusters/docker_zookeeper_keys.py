@@ -9,7 +9,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
-from ..history.lock_keys import Sight
+from ..history.lock_keys import Sight, owner_text
 from .docker_keys import Blind
 from .docker_kinds import ASK
 
@@ -48,7 +48,7 @@ class ZooKeeperEye:
             raise Blind from error
         if stat.ephemeralOwner:
             return Sight(f"session {stat.ephemeralOwner:x}")
-        return Sight(data.decode(errors="replace")) if data else None
+        return Sight(owner_text(data)) if data else None
 
     def _ask(self, answer: Any) -> Any:
         return answer.get(timeout=ASK)
