@@ -65,7 +65,7 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         "comparison.html",
         {
             "seconds": plots.seconds, "rate": answer.figure, "percent": words.percent,
-            "since": partial(since, view.claimed),
+            "place": answer.place, "since": partial(since, view.claimed),
         },
         view=view,
         headline=answer.headline(view),

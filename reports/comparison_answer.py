@@ -18,10 +18,12 @@ RULES: Final = (
     "If double work is only waste, it may have had two holders, but it must have been available in every run.",
     "An unknown cell rules a lock out; a column that was not run does not, and is named.",
     "Of those left, the cheapest is the one with the shortest median acquire while nobody else wants the lock; "
-    "where two are alike to two figures, the sounder one, and then the one that is granted more often while several "
-    "want it.",
+    "where two are alike to two figures, the one with more cells safe or fenced, then with more of them safe, and then "
+    "the one that is granted more often while several want it.",
 )
 """How an answer is found, for a reader who doubts it."""
+NAMED: Final = 5
+"""As many locks are named as undecided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def broken(lock: LockView) -> str:
     """Why this lock is never to be used; empty if there is no such reason."""
     for cell in lock.cells:
         if cell.nemesis == FAULT_FREE and cell.state == "unsafe":
-            return cell.why or "unsafe although nothing was injected"
+            return f"unsafe although nothing was injected{f': {cell.why}' if cell.why else ''}"
     return "broken even without faults, by its own description" if lock.safety == "X" else ""
 
 
@@ -130,6 +132,11 @@ def cost_words(lock: LockView, view: ComparisonView) -> str:
     return ", ".join(parts)
 
 
+def place(nemesis: str) -> str:
+    """A column's name for a reader."""
+    return "no fault" if nemesis == FAULT_FREE else nemesis
+
+
 def figure(value: float | None) -> str:
     """A rate with three figures, thousands apart; a dash for none."""
     return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
@@ -172,12 +179,13 @@ def _alike(one: LockView, other: LockView) -> bool:
     return _price(one)[:-1] == _price(other)[:-1]
 
 
-def _price(lock: LockView) -> tuple[float, list[int], float, str]:
+def _price(lock: LockView) -> tuple[float, int, int, float, str]:
     """The less, the cheaper; what was not measured comes last."""
     alone, contended = lock.costs.get("alone"), lock.costs.get("contended")
     acquire = alone.acquire_p50 if alone else None
     rate = contended.rate if contended else None
-    return (inf if acquire is None else _rough(acquire), lock.worst, -_rough(rate or 0.0), lock.name)
+    safe, fenced = len(lock.under("safe")), len(lock.under("fenced"))
+    return (inf if acquire is None else _rough(acquire), -safe - fenced, -safe, -_rough(rate or 0.0), lock.name)
 
 
 def _rough(value: float) -> float:
@@ -198,7 +206,7 @@ def _provisos(best: Sequence[LockView]) -> list[str]:
     for state, text in PROVISOS.items():
         places: dict[str, list[str]] = {}
         for lock in best:
-            places.setdefault(listed([cell.nemesis for cell in lock.under(state)]), []).append(lock.name)
+            places.setdefault(listed([place(cell.nemesis) for cell in lock.under(state)]), []).append(lock.name)
         told += [_proviso(text, names, where, len(best)) for where, names in places.items() if where]
     return told
 
@@ -214,7 +222,7 @@ def _none(case: _Case, candidates: Sequence[LockView]) -> str:
         return "None: not one that ran is sound without faults."
     known = [lock for lock in candidates if {cell.state for cell in _against(lock, case)} != {"unknown"}]
     nearest = min(known or candidates, key=lambda lock: (_distance(_against(lock, case)), _price(lock)))
-    what = listed([f"{cell.word} under {cell.nemesis}" for cell in _against(nearest, case)])
+    what = listed([f"{cell.word} under {place(cell.nemesis)}" for cell in _against(nearest, case)])
     return f"None was {case.was.rstrip(',')} throughout. The nearest is {nearest.name}: {what}."
 
 
@@ -230,4 +238,5 @@ def _undecided(candidates: Sequence[LockView], case: _Case) -> list[str]:
         for lock in candidates
         if (cells := _against(lock, case)) and all(cell.state == "unknown" for cell in cells)
     ]
-    return [f"Undecided, since a cell is unknown: {listed(names)}."] if names else []
+    told = names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"]
+    return [f"Undecided, since a cell is unknown: {listed(told)}."] if names else []

@@ -35,6 +35,8 @@ LINES: Final = (
     (MIDDLE, "D", (0, (5, 1.5, 1, 1.5))),
 )
 """A family's colour, mark and dash in the ranking."""
+LONGEST: Final = 26
+"""Letters of a lock's name beside its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def _costs(locks: Sequence[LockView]) -> Figure:
         for axes, paint, title in (
             (took, _took, "an acquire, median to 99 %"),
             (rate, _rate, "grants a second"),
-            (there, _there, "granted, under faults"),
+            (there, _there, "share granted"),
         ):
             axes.patch.set_alpha(0)
             axes.set_title(title, fontsize=9.5, loc="left")
@@ -121,12 +123,17 @@ def _costs(locks: Sequence[LockView]) -> Figure:
             axes.tick_params(axis="y", length=0)
             paint(axes, locks)
             _ticks(axes)
-        took.set_yticks(range(len(locks)), [lock.name for lock in locks])
+        took.set_yticks(range(len(locks)), [_short(lock.name) for lock in locks], parse_math=False)
         took.set_ylim(len(locks) - 0.4, -0.6)
         handles, labels = took.get_legend_handles_labels()
         if handles:
             figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=8.5, columnspacing=1.4)
         return figure
+
+
+def _short(name: str) -> str:
+    """The end of a long name: of ``package.module:Class``, the class."""
+    return name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}"
 
 
 def _ticks(axes: Axes) -> None:

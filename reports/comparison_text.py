@@ -70,7 +70,7 @@ def _never(view: ComparisonView) -> str:
 
 
 def _matrix(view: ComparisonView) -> str:
-    head = ["lock", *(_plain(nemesis.name) for nemesis in view.nemeses)]
+    head = ["lock", *(_plain(answer.place(nemesis.name)) for nemesis in view.nemeses)]
     rows = [
         [_plain(lock.name), *(f"{SIGNS[cell.state]} {cell.word} {cell.share}".rstrip() for cell in lock.cells)]
         for lock in sound_first(view.locks)

@@ -134,11 +134,6 @@ class LockView:
     costs: dict[str, CostView]
     recovery: RecoveryView
 
-    @property
-    def worst(self) -> list[int]:
-        """How many cells are in the worst state, then in the next one: the less, the sounder."""
-        return [len(self.under(state)) for state in WORST_FIRST]
-
     def under(self, *states: str) -> list[CellView]:
         """The cells in one of ``states``."""
         return [cell for cell in self.cells if cell.state in states]
@@ -227,7 +222,7 @@ def read(document: Node) -> ComparisonView:
 
 def sound_first(locks: Sequence[LockView]) -> list[LockView]:
     """The locks by how many cells are in the worst state, then in the next one; the soundest first."""
-    return sorted(locks, key=lambda lock: (lock.worst, lock.family, lock.name))
+    return sorted(locks, key=lambda lock: ([len(lock.under(state)) for state in WORST_FIRST], lock.family, lock.name))
 
 
 def _nemesis(node: Node) -> NemesisView:

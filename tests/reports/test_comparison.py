@@ -40,7 +40,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache
 def hostile() -> ComparisonView:
     """A comparison in which every text that others wrote is to be escaped."""
-    one = lock(EVIL, "su", faults=("kill", EVIL), title=EVIL, algorithm=EVIL, source=EVIL, family=EVIL)
+    one = lock(EVIL, "su", faults=("kill", EVIL), title=EVIL, algorithm=EVIL, source=EVIL, family=EVIL, costs=[])
     for name in ("kill", EVIL):
         one["cells"][name] |= {"why": EVIL, "command": EVIL, "fault": EVIL, "run": f"../{EVIL}"}
     one["properties"]["fence"] |= {"measured": False, "found": EVIL, "claim": EVIL}
@@ -174,9 +174,9 @@ def test_a_ranking_agrees_or_says_what_is_the_other_way_round() -> None:
 
 
 def test_recoveries_are_sorted_and_never_is_not_the_same_as_not_measured() -> None:
-    never, unknown = bare("never", "s" * 6, recovers=None), bare("unknown", "s" * 6, recovery={"seconds": None})
+    never, unknown = bare("never", "s" * 6, recovers=None), bare("mute", "s" * 6, recovery={"seconds": None})
     view = undrawn(unknown, never, bare("late", "s" * 6, recovers=9.0), bare("soon", "s" * 6, recovers=1.0))
-    assert [one.name for one in comparison.recoveries(view)] == ["soon", "late", "never", "unknown"]
+    assert [one.name for one in comparison.recoveries(view)] == ["soon", "late", "never", "mute"]
     words = Page(comparison.render(view)).words
     assert "never" in words
     assert "not measured" in words
@@ -222,6 +222,7 @@ def test_what_others_wrote_is_escaped() -> None:
     assert "&lt;b&gt;&#34;two&#34;" in text
     links = [unquote(link) for link in Page(text).values("href") if link.startswith("..")]
     assert f"../{EVIL}/report.html" in links
+    assert not [link for link in Page(text).values("href") if re.search(r"[^\w%./#~-]", link)]
 
 
 def test_hostile_text_breaks_no_table_of_the_markdown() -> None:
@@ -300,3 +301,15 @@ def test_a_malformed_document_is_told_by_its_place(found: dict[str, Any], told: 
 def test_a_folder_without_a_document_is_told(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"comparison\.json: cannot read it"):
         comparison.write(tmp_path)
+
+
+def test_the_pictures_name_every_lock_and_value(written: Path) -> None:
+    costs, ranking = ((written / f"{name}.svg").read_text() for name in ("costs", "ranking"))
+    assert all(f">{one['name']}</text>" in costs for one in comparisons.sample()["locks"])
+    assert all(f">{told}</text>" in ranking for told in ("claimed", "mysql", "mysql  0.81 ms", "etcd  212 /s"))
+    assert ">…ckage.module:ClassOfALock</text>" in _drawn("my.long.package.module:ClassOfALock")
+
+
+def _drawn(name: str) -> str:
+    view = viewed(document(lock(name, "s", faults=("kill",)), faults=("kill",), ranking={}))
+    return comparison.render(view)

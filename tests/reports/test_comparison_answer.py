@@ -63,6 +63,7 @@ def test_of_those_alike_the_sounder_wins_then_the_one_granted_more_often_and_els
     quick, slow = two("quick", "ss", 0.001004, 300.0), two("slow", "ss", 0.001, 200.0)
     assert best(slow, quick)[HARM] == ["quick"]
     assert best(slow, two("fenced", "fs", 0.001, 900.0))[HARM_FENCED] == ["slow"]
+    assert best(two("seldom", "u-", 0.001, 900.0), two("often", "uf", 0.001))[WASTE] == ["often"]
     twin = two("twin", "ss", 0.001001, 301.0)
     assert best(twin, quick)[HARM] == ["quick", "twin"]
     assert "quick and twin alike" in said(HARM, twin, quick)
@@ -81,7 +82,8 @@ def test_a_lock_that_is_broken_without_faults_is_never_named() -> None:
     sound = lock("sound", "ss", faults=faults)
     found = view(seen, told, sound, faults=faults)
     assert [answer.broken(one) for one in found.locks] == [
-        seen["cells"]["none"]["why"], "broken even without faults, by its own description", "",
+        f"unsafe although nothing was injected: {seen['cells']['none']['why']}",
+        "broken even without faults, by its own description", "",
     ]  # fmt: skip
     assert {one.name for an_answer in answer.answers(found) for one in an_answer.fit} == {"sound"}
     assert answer.headline(found) == "1 of 3 locks stayed safe under kill"
@@ -125,6 +127,8 @@ def test_what_to_know_before_using_it_is_said() -> None:
 def test_locks_of_which_only_unknown_cells_speak_against_are_undecided() -> None:
     told = said(HARM, two("sure", "ss"), two("maybe", "?s"), two("perhaps", "??"), two("bad", "?u"))
     assert told.endswith("Undecided, since a cell is unknown: maybe and perhaps.")
+    many = said(HARM, *(two(f"maybe-{i}", "?s") for i in range(9)))
+    assert "Undecided, since a cell is unknown: maybe-0, maybe-1, maybe-2, maybe-3 and 5 more." in many
     assert "Undecided" not in said(HARM, two("sure", "ss"), two("bad", "?u"))
 
 
