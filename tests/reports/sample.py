@@ -144,18 +144,18 @@ def _clients(script: Script, kind: str, limit: float) -> None:
     """One client after another holds k0; where ``kind`` breaks, some are granted it while another still holds it."""
     ready = {client: 0.05 + 0.01 * i for i, client in enumerate(CLIENTS)}
     quick = kind == "large"
-    free, broken = 0.0, 0
+    free, kept, broken = 0.0, 0.0, 0
     bad = kind in ("violation", "fenced", "large", "interrupted")
     while (client := min(ready, key=lambda c: (ready[c], c))) and max(ready[client], free) < limit - 2.5:
         now = max(ready[client], free)
         breaks = bad and broken < 3 and 0.46 * limit + broken < now < 0.58 * limit
         length = 1.2 + 0.2 * broken if breaks else (0.008 if quick else 0.1) * script.rng.uniform(0.8, 1.3)
         hold = _cycle(script, client, ready[client], now, length)
-        late = broken and len(script.overlaps) < broken
-        if late:
+        if broken and len(script.overlaps) < broken:
             script.overlaps.append((script.holds[-2], hold))
         free = hold["until"] - (0.45 if breaks else -0.001)
-        _keys(script, hold, now, JUMPED if late else SERVERS, free - 0.02 if breaks else None)
+        _keys(script, hold, now, JUMPED if now < kept else SERVERS, free - 0.02 if breaks else None)
+        kept = max(kept, hold["until"])
         broken += breaks
         ready[client] = hold["done"] + (0.004 if quick else 0.06) * script.rng.uniform(0.5, 2)
         _trouble(script, client, ready, limit, quick)

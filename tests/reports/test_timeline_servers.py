@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from harness.history import Call, Op
 from harness.history.lock_keys import KeyState
 from reports.holds import Hold
+from reports.page import TEMPLATES
 from reports.timeline_servers import Stay, find_stays
+from tests.reports.test_run_page import contrast
 
 SECOND = 10**9
 
@@ -143,3 +147,16 @@ def test_a_server_that_comes_back_with_what_has_been_given_back_meanwhile() -> N
     calls = [call("c0", "acquire", 0.5, 1.1), call("c0", "release", 2.5, 2.6), call("c0", "acquire", 3, 9)]
     looks = [state(1, "a", by="c0", left=9), state(2, answers=False), state(4, "a"), state(4.1)]
     assert [stay.ended for stay in stays(looks, calls)] == ["no answer", "open", "given back"]
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_names_on_the_bars_are_readable_and_the_tones_are_told_apart_without_colours(scheme: int) -> None:
+    """Tones beside each other differ in brightness: who sees no colours sees them."""
+    roots = re.findall(r":root \{(.*?)\}", (TEMPLATES / "style.css").read_text(), re.DOTALL)
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", roots[scheme]))
+    tones = [colours[f"who-{one}"] for one in "abcd"]
+    for one in "abcdx":
+        assert contrast(colours[f"on-who-{one}"], colours[f"who-{one}"]) >= 4.5, one
+    assert all(contrast(a, b) >= 1.45 for a, b in combinations(tones, 2))
+    for mark in ("gone", "token", "stay"):
+        assert contrast(colours[mark], colours["panel"]) >= 2.5, mark

@@ -1,6 +1,7 @@
 // Draws the visible part of the run, and only that: rows are found by halving, rows thinner than a pixel are merged.
 
 const FONT = "11px system-ui, sans-serif";
+const SHADES = 6;
 
 function draw(state) {
   const { context, layout, colours, run } = state;
@@ -168,13 +169,17 @@ function cover(thin, from, until) {
   if (until > column + 1 && column + 1 < thin.length) thin[column + 1] += until - column - 1;
 }
 
-// Bars thinner than a pixel: each column as dark as the share of its time that they cover.
+// Bars thinner than a pixel: each column as dark, in steps, as the share of its time that they cover; columns beside
+// each other that are as dark are painted at once.
 function drawThin({ context }, thin, box, colour) {
+  const shade = (x) => Math.ceil(Math.min(1, thin[x]) * SHADES);
   context.fillStyle = colour;
-  for (let x = 0; x < thin.length; x++) {
-    if (thin[x] === 0) continue;
-    context.globalAlpha = Math.min(1, 0.2 + 0.8 * thin[x]);
-    context.fillRect(x, box.y, 1, box.height);
+  for (let x = 0, end; x < thin.length; x = end) {
+    const here = shade(x);
+    for (end = x + 1; end < thin.length && shade(end) === here; end++);
+    if (here === 0) continue;
+    context.globalAlpha = 0.2 + 0.8 * here / SHADES;
+    context.fillRect(x, box.y, end - x, box.height);
   }
   context.globalAlpha = 1;
 }

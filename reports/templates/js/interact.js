@@ -209,7 +209,7 @@ function showRun(data, { follow = false } = {}) {
 
 function newState() {
   const canvas = document.getElementById("timeline-canvas");
-  const state = { canvas, context: canvas.getContext("2d"), fingers: new Map(), pointer: null, chosen: 0 };
+  const state = { canvas, context: canvas.getContext("2d", { alpha: false }), fingers: new Map(), pointer: null, chosen: 0 };
   for (const name of ["tip", "said", "shown", "keys"]) state[name] = document.getElementById("timeline-" + name);
   readColours(state);
   return state;
