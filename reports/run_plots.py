@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from checkers import availability
 from checkers.availability import WINDOW, Recovery, Served
@@ -266,8 +266,9 @@ def _rates(axes: Axes, outcomes: dict[str, Timed], end: float) -> None:
         rates = np.histogram(some.done, bins=edges)[0] / (end / bins)
         axes.stairs(rates, edges, color=COLOURS[name], linewidth=1.5, linestyle=DASHES[name])
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(4 if "ok" in outcomes else 2))
-    _beside(axes, "granted" if "ok" in outcomes else "not")
+    axes.yaxis.set_major_locator(MaxNLocator(4 if "ok" in outcomes else 2, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,g}"))
+    _beside(axes, "granted" if "ok" in outcomes else "not\ngranted")
 
 
 def _worst_off(keys: Sequence[Served]) -> list[Served]:

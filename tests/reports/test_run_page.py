@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from checkers.base import Blame
-from reports import model, run_report
+from reports import model, run_report, words
 from reports.page import TEMPLATES
 from tests.reports import sample
 
@@ -117,6 +117,28 @@ def test_every_reference_has_a_target_and_every_id_is_one(page: Page) -> None:
     wanted = {one for value in page.values("aria-labelledby", "aria-describedby") for one in value.split()}
     wanted |= {value[1:] for tag, name, value in page.attributes if (tag, name) == ("a", "href")}
     assert wanted <= set(ids)
+
+
+def test_the_contents_come_first_for_the_keyboard_and_lead_to_every_section(reported: Reported) -> None:
+    text = reported("violation").read_text()
+    headings = re.findall(r'<h2 id="([^"]+)"', text)
+    links = re.findall(r'<a href="#([^"]+)"', text[: text.index("</header>")])
+    assert links == headings
+    assert headings[:3] == ["timeline", "checkers", "faults"]
+    assert not re.search(r"<(button|summary|input)|tabindex", text[: text.index("<a href")])
+
+
+def test_checkers_with_something_to_say_come_before_those_that_found_nothing(reported: Reported) -> None:
+    text = reported("violation").read_text()
+    said = re.findall(r'<h3 id="checker-\d+">([^<]+)</h3>', text)
+    assert said == ["mutual-exclusion", "resource", "fairness"]
+    silent = text[text.index('<table class="silent">') :]
+    assert re.findall(r'<th scope="row">([^<]+)</th>', silent[: silent.index("</table>")]) == ["ownership"]
+
+
+def test_what_checkers_counted_is_told_in_words() -> None:
+    counted = [("releases", "230"), ("longest_wait_s", "2.5"), ("recovery_s", ""), ("violations", "3")]
+    assert words.stats(counted) == "releases 230, longest wait 2.5 s"
 
 
 def test_captions(reported: Reported) -> None:
