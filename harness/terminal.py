@@ -24,8 +24,8 @@ from .store import REPORT
 
 WORDS: Final = {True: ("VALID", "green"), False: ("VIOLATION", "red"), None: ("UNKNOWN", "yellow")}
 SIGNS: Final = {True: "✓", False: "✗", None: "?"}
-LABELS: Final = {"violated": "bold red", "unknown": "bold yellow", "holds": "green"}
-"""How the labels look that say what checkers say; the others are dim."""
+LABELS: Final = {"violated": "bold red", "unknown": "bold yellow", "cut short": "bold yellow", "holds": "green"}
+"""How the labels look that say what to make of a run; the others are dim."""
 WIDEST: Final = 100
 """Columns of a panel: lines that are longer are hard to read."""
 Row = tuple[str, Sequence[str]]
@@ -84,13 +84,16 @@ def print_verdict(console: Console, title: str, valid: bool | None, story: str, 
 
 
 def _rows(result: Result) -> Iterator[Row]:
-    verdicts, summary = result.verdicts, result.document["summary"]
+    verdicts, document = result.verdicts, result.document
+    summary = document["summary"]
+    if result.interrupted:
+        yield "cut short", [f"interrupted after {document['stats']['seconds']:.1f} of {result.plan.time_limit:g} s"]
     invalid = [_found(name, v, result.history.origin, summary) for name, v in verdicts.items() if v.valid is False]
     if invalid:
         yield "violated", invalid
     for label, names in _others(verdicts).items():
         yield label, [", ".join(names)]
-    yield "faults", list(_faults(result.document["faults"])) or ["none were asked for"]
+    yield "faults", list(_faults(document["faults"])) or ["none were asked for"]
     yield "figures", [_figures(result)]
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -118,8 +119,22 @@ def test_a_killed_run_and_a_server_that_is_gone_say_so(browser: Browser, recordi
     with served(tmp_path / "store") as base:
         page.goto(base + recording.address)
         expect(page.locator("#live-word")).to_have_text("Interrupted", timeout=8000)
-        expect(page.get_by_role("link", name="Open the run and its report")).to_be_visible()
+        expect(page.get_by_role("link", name="Open the run", exact=True)).to_be_visible()
     page.close()
+
+
+def test_two_holders_stand_out(recording: Recording, page: Page, base: str) -> None:
+    """Once they have held it together for so long that it cannot be for a release that was not heard of yet."""
+    [overlap, *_] = recording.result.verdicts["mutual-exclusion"].evidence
+    begin = (overlap.from_ns - recording.ops[0].time) / 1e9
+    recording.until(begin)
+    page.goto(base + recording.address)
+    expect(page.locator("#live-keys")).to_contain_text(" and ")
+    expect(page.locator("#live-keys .bad")).to_have_count(0)
+    held = {hold["client"] for hold in overlap.involved}
+    later = next(op for op in recording.ops if op.time > overlap.from_ns and op.f == "acquire" and op.node not in held)
+    recording.writer.write(msgspec.structs.replace(later, time=overlap.from_ns + 300_000_000))
+    expect(page.locator("#live-keys .bad")).to_contain_text("2 at once", timeout=5000)
 
 
 def test_nobody_is_kept_out(browser: Browser, recording: Recording, base: str) -> None:  # noqa: F811

@@ -1,6 +1,8 @@
 // Asks each second how the run is, says it, and moves the timeline on; until it is over.
 
 const EVERY = 1000, AGAIN = 3000, LAST = 15e6;
+// Clients on containers are heard one after the other: for so many seconds a release may not have been heard of yet.
+const UNHEARD = 0.2;
 const live = { read: -1, mode: "last", view: null };
 const at = (id) => document.getElementById("live-" + id);
 const WORDS = { starting: "Starting", running: "Running now", checking: "Checking", interrupted: "Interrupted" };
@@ -52,6 +54,7 @@ function showState({ state, said, verdict, behind }) {
   text("word", verdict ? verdict.word : WORDS[state]);
   const ended = state === "over" || state === "interrupted";
   at("links").hidden = !ended;
+  at("link").textContent = verdict ? "Open the run and its report" : "Open the run";
   at("passed").hidden = at("now").hidden = ended;
   const look = verdict ? verdict.judgement : state === "interrupted" ? "interrupted" : "running";
   at("box").className = "verdict " + look;
@@ -90,13 +93,15 @@ function part(name, words, look = "") {
 }
 
 function age(moment, since) {
-  return span(Math.round((moment.elapsed - since) * 1e6));
+  const passed = Math.round((moment.elapsed - since) * 1e6);
+  return passed < 1000 ? "less than 1 ms" : span(passed);
 }
 
 function keyLine({ key, holders }, moment) {
   if (!holders.length) return line(part("strong", key), " nobody");
   const who = holders.map(([client, since]) => `${client} for ${age(moment, since)}`).join(" and ");
-  if (holders.length === 1) return line(part("strong", key), ` ${who}`);
+  const together = moment.elapsed - Math.max(...holders.map(([, since]) => since));
+  if (holders.length === 1 || together < UNHEARD) return line(part("strong", key), ` ${who}`);
   return line(part("strong", key), part("span", ` ${holders.length} at once: ${who}`, "bad"));
 }
 
