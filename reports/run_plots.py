@@ -147,7 +147,7 @@ def _over_time(axes: Sequence[Axes], bands: Sequence[Band], end: float) -> None:
     """One time for all: its labels below the last, the names of faults above the first where there is room."""
     for one in axes:
         for begun, healed, _ in bands:
-            one.axvspan(begun, max(healed, begun + end / 1000), color=FAULT, alpha=0.22, linewidth=0)
+            one.axvspan(begun, max(healed, begun + end / 1000), color=FAULT, alpha=0.22, linewidth=0, zorder=0)
         one.set_xlim(0, end)
         one.tick_params(axis="x", labelbottom=one is axes[-1], length=3 if one is axes[-1] else 0)
     for begun, name in _names(bands, end):
@@ -266,7 +266,7 @@ def _rates(axes: Axes, outcomes: dict[str, Timed], end: float) -> None:
         rates = np.histogram(some.done, bins=edges)[0] / (end / bins)
         axes.stairs(rates, edges, color=COLOURS[name], linewidth=1.5, linestyle=DASHES[name])
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(4 if "ok" in outcomes else 2, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(5 if "ok" in outcomes else 2, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,g}"))
     _beside(axes, "granted" if "ok" in outcomes else "not\ngranted")
 
