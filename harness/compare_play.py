@@ -6,7 +6,10 @@ seeds are not, unless they happened on containers, where nothing happens a secon
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -42,9 +45,21 @@ def play(store: Path, asked_by: str, job: Job, open_cluster: Any) -> Outcome:
     """Play the runs of a job (a function of :mod:`harness.lanes`); ``asked_by`` is the comparison's command."""
     options = {} if open_cluster is None else {"open_cluster": open_cluster}
     player = _Runs(store, asked_by, job, options)
-    if job.part == "cell":
-        return _cell(player)
-    return _cost(player) if job.part == "cost" else _PROPERTIES[job.name](player)
+    with _unlogged():
+        if job.part == "cell":
+            return _cell(player)
+        return _cost(player) if job.part == "cost" else _PROPERTIES[job.name](player)
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """What clients log of servers that are gone is in their histories, too, and here it would bury everything else."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class _Runs:

@@ -9,6 +9,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -129,6 +130,7 @@ class _Lane(Generic[Job, Outcome]):
 
 def _work(line: Any, play: Play[Job, Outcome]) -> None:
     """In the process: ends when the other end is closed, or its process gone."""
+    sys.stdout = sys.stderr  # what a lock prints must not get between the lines of a document
     with contextlib.suppress(KeyboardInterrupt, EOFError, OSError), _Player(play) as player:
         while True:
             line.send(player.play(line.recv()))

@@ -23,7 +23,7 @@ from harness.compare_cli import tell_matrix
 from harness.compare_costs import availability, quantile
 from harness.compare_document import assembled, relative
 from harness.compare_plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
-from harness.compare_play import died
+from harness.compare_play import Outcome, died
 from harness.compare_properties import claims, fence, mutual_exclusion, outage, recovery_s
 from harness.compare_ranking import CLAIMED, agrees, ranking
 from harness.errors import UsageError
@@ -241,6 +241,11 @@ def test_claims_are_those_of_the_catalogue() -> None:
     assert of("mysql-get-lock") == [None, True, True, False, False]
 
 
+def dead(asked: Asked) -> dict[tuple[str, str, str], Outcome]:
+    """Of every job that its process has died."""
+    return {(job.lock, job.part, job.name): died(job) for job in jobs(asked)}
+
+
 def a_cell(state: str, **more: Any) -> dict[str, Any]:
     return {"state": state, "two_holders": state == "fenced", "tokens_fell": False, "run": f"runs/{state}", **more}
 
@@ -330,7 +335,7 @@ def test_a_tie_contradicts_nobody() -> None:
 
 
 def test_what_was_not_played_is_not_run_and_a_process_that_died_leaves_an_unknown_cell() -> None:
-    played = {(job.lock, job.part, job.name): died(job) for job in jobs(ASKED) if job.name == "client-pause"}
+    played = {what: outcome for what, outcome in dead(ASKED).items() if what[-1] == "client-pause"}
     document = assembled(ASKED, played)
     found = document["locks"][0]["cells"]
     assert {name: it["state"] for name, it in found.items()} == {"client-pause": "unknown", "failover": "not-run"}
@@ -354,9 +359,8 @@ def test_only_what_nobody_can_tell_is_no_success() -> None:
 
 @pytest.mark.parametrize(("width", "cells"), [(120, ["? unknown", "? unknown"]), (30, ["?", "?"])])
 def test_a_narrow_terminal_has_signs_and_a_wide_one_words(width: int, cells: list[str]) -> None:
-    played = {(job.lock, job.part, job.name): died(job) for job in jobs(ASKED)}
     console = Console(width=width, file=io.StringIO())
-    tell_matrix({**assembled(ASKED, played), "interrupted": False}, console)
+    tell_matrix({**assembled(ASKED, dead(ASKED)), "interrupted": False}, console)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     (line,) = [line for line in said.splitlines() if line.startswith("redis-token")]
     assert re.split(r"\s{2,}", line.strip()) == ["redis-token", *cells]
@@ -379,8 +383,7 @@ def test_without_an_engine_there_are_no_real_servers(
 
 def test_quorums_have_their_leader_lost_instead() -> None:
     both = Asked(locks=("redis-token", "etcd-mutex"), nemeses=("failover",))
-    played = {(job.lock, job.part, job.name): died(job) for job in jobs(both) if job.part == "cell"}
-    (column,) = assembled(both, played)["nemeses"]
+    (column,) = assembled(both, dead(both))["nemeses"]
     assert column["role"] == {"etcd": "leader-loss"}
     assert column["settings"] == SETTINGS["failover"].told()
 
