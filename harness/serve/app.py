@@ -17,7 +17,7 @@ from .. import store as stores
 from ..errors import HarnessError
 from . import files, live, pages, sending, zipped
 from .guard import Guard
-from .index import Index, Unreadable, read_results
+from .index import Index, Run, Unreadable, read_results
 from .query import PAGE, BadQuery, Choices, Query
 from .studies import Studies
 from .trends_page import FRONT, TrendsPage
@@ -41,6 +41,7 @@ class Site:
         self.index = Index(store)
         self.studies = {folder: Studies(store, folder) for folder in EMPTY}
         self.trends = TrendsPage(store)
+        self._known: tuple[list[Run], Choices] = ([], Choices([], [], []))
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -68,7 +69,7 @@ class Site:
             here="runs",
             script=pages.script_of("serve/runs.js"),
             query=query,
-            choices=Choices.of(runs),
+            choices=self._choices(runs),
             shown=found[first : first + PAGE],
             first=first,
             found=len(found),
@@ -76,6 +77,14 @@ class Site:
             last_page=max(1, -(-len(found) // PAGE)),
             fill=self._command("harness run redlock --nemesis clock-skew"),
         )
+
+    def _choices(self, runs: list[Run]) -> Choices:
+        """Those of these runs; the index gives the same list until something has changed."""
+        known, choices = self._known
+        if known is not runs:
+            choices = Choices.of(runs)
+            self._known = runs, choices
+        return choices
 
     def run(self, request: Request) -> Response:
         """One run: what came out, and its files."""

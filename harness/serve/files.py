@@ -8,6 +8,7 @@ opened name by name from there, so that it cannot become something else in betwe
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ LONGEST: Final = 4096
 """Bytes of a path; no file system has longer ones."""
 NO_LOCKS: Final = frozenset({stores.SWEEPS, stores.COMPARISONS, stores.LATEST})
 """Names in the store that are no lock's folder."""
+_PLAIN: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*").fullmatch
 TEXT: Final = "text/plain; charset=utf-8"
 KINDS: Final = {
     ".html": "text/html; charset=utf-8", ".json": "application/json", ".svg": "image/svg+xml", ".png": "image/png",
@@ -50,7 +52,7 @@ def parts_of(raw: bytes) -> tuple[str, ...] | None:
 
 def plain(name: str) -> bool:
     """Is this the name of one thing in a folder, and not of a hidden one?"""
-    return bool(name) and not name.startswith(".") and not any(c in "/\\" or c < " " or c == "\x7f" for c in name)
+    return _PLAIN(name) is not None
 
 
 def resolve(store: Path, parts: Sequence[str]) -> Path | None:

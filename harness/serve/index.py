@@ -6,6 +6,7 @@ Nothing that lies in a store can stop the rest from being shown: a run that cann
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import sys
@@ -125,16 +126,24 @@ class Index:
         self.store = store
         self._seen: dict[tuple[str, str], tuple[_Stamp, Run]] = {}
         self._runs: list[Run] = []
-        self._looked = -FRESH_S
+        self._looked = -math.inf
         self._one_at_a_time = threading.Lock()
 
     def runs(self) -> list[Run]:
-        """All runs, as the store has them now or had them half a second ago; the newest first. Not to be changed."""
-        with self._one_at_a_time:
-            if time.monotonic() - self._looked >= FRESH_S:
-                self._look()
-                self._looked = time.monotonic()
-            return self._runs
+        """All runs, as the store has them now or had them a moment ago; the newest first. Not to be changed; another
+        list when anything has changed."""
+        # Who comes while somebody else is looking gets what was there before, if anything was.
+        if self._stale() and self._one_at_a_time.acquire(blocking=self._looked < 0):
+            try:
+                if self._stale():
+                    self._look()
+                    self._looked = time.monotonic()
+            finally:
+                self._one_at_a_time.release()
+        return self._runs
+
+    def _stale(self) -> bool:
+        return time.monotonic() - self._looked >= FRESH_S
 
     def run(self, lock: str, name: str) -> Run | None:
         """One run as it is at this moment; None if there is no such folder, or no run in it."""
@@ -147,10 +156,10 @@ class Index:
         for place, path in _run_folders(self.store):
             stamp = _stamp(path)
             known = self._seen.get(place)
+            if known is None and not _may_be_run(Path(path)):
+                continue
             if known is None or known[0] != stamp:
                 changed = True
-                if known is None and not _may_be_run(Path(path)):
-                    continue
                 known = (stamp, _read(place, Path(path), stamp))
             seen[place] = known
         if changed or len(seen) != len(self._seen):
@@ -180,9 +189,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _stamp(folder: str) -> _Stamp:
     """Changes when the row of this run has to be read again."""
-    with suppress(OSError):
+    try:
         results = os.lstat(f"{folder}/{stores.RESULTS}")
-        return results.st_mtime_ns, results.st_size, results.st_ino
+    except OSError:
+        return _stamp_without(folder)
+    return results.st_mtime_ns, results.st_size, results.st_ino
+
+
+def _stamp_without(folder: str) -> _Stamp:
     with suppress(OSError):
         return "no results", os.lstat(folder).st_mtime_ns, files.recording(Path(folder))
     return ("gone",)

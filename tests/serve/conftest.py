@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.serve.app import application
 from harness.serve.guard import Guard
 from tests.serve import stores
-from tests.serve.asking import application
 
 
 @pytest.fixture(scope="session")

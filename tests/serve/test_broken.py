@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.serve.app import application
 from harness.serve.guard import Guard
 from harness.serve.index import Index, Run
 from tests.serve import stores
-from tests.serve.asking import application, ask
+from tests.serve.asking import ask
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_a_run_cut_short_is_told_how_to_get_its_report(broken: tuple[Guard, dict
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_results_cut_or_changed_anywhere(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes of a results file replaced, left out or cut: the pages are shown, and the other run with them."""

@@ -19,8 +19,8 @@ from tests.serve import stores
 from tests.serve.asking import served
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]  # a second Chromium takes seconds to start
-PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=nothing+fits", f"/runs/redlock/{stores.name(0)}/", "/comparisons/",
-         "/sweeps/", "/trends", "/nowhere")  # fmt: skip
+RUN = f"/runs/redlock/{stores.name(0)}/"
+PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=no+fit", RUN, "/comparisons/", "/sweeps/", "/trends", "/no")
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +148,8 @@ def test_the_zip_can_be_downloaded(page: Page, store: Path) -> None:
 
 def test_a_stored_picture_runs_no_script(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
     run = stores.add(tmp_path, 0)
-    svg = '<svg xmlns="http://www.w3.org/2000/svg"><text>seen</text><script>document.documentElement.id = "ran"</script></svg>'
-    (run / "x.svg").write_text(svg)
+    script = "<script>document.documentElement.id = 'ran'</script>"
+    (run / "x.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg"><text>seen</text>{script}</svg>')
     with served(tmp_path) as base:
         page = browser.new_page()
         page.goto(f"{base}/store/redlock/{run.name}/x.svg")

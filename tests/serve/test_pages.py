@@ -13,11 +13,12 @@ import pytest
 
 from harness import results_db
 from harness.history import HistoryWriter
+from harness.serve.app import application
 from harness.serve.guard import Guard
 from harness.serve.index import Index
 from tests.reports import nights
 from tests.serve import stores
-from tests.serve.asking import Answer, application, ask
+from tests.serve.asking import Answer, ask
 
 FIRST = f"/runs/redlock/{stores.name(0)}/"
 
@@ -199,7 +200,9 @@ def test_a_run_appears_changes_and_goes_without_a_restart(tmp_path: Path, monkey
     (folder / "results.json").unlink()
     with HistoryWriter(folder / "history.jsonl"):
         assert '<tr class="running">' in ask(app, "/").text
-        assert "It is being recorded at this moment" in ask(app, FIRST).text
+        page = ask(app, FIRST).text
+        assert "It is being recorded at this moment" in page
+        assert f'href="/live/redlock/{stores.name(0)}/"' in page
     assert '<tr class="broken">' in ask(app, "/").text
     (folder / "results.json").write_text(results)
     assert '<tr class="valid">' in ask(app, "/").text

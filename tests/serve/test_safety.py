@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from harness.serve import files
+from harness.serve.app import application
 from harness.serve.guard import Guard, host_name
 from tests.serve import stores
-from tests.serve.asking import Answer, application, ask
+from tests.serve.asking import Answer, ask
 
 RUN = f"redlock/{stores.name(0)}"
 SECRETS = (b"root:", b"the secret", b"SQLite")
