@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -46,11 +47,15 @@ class Site:
     def routes(self) -> list[BaseRoute]:
         return [
             Route("/", self.all_runs),
-            Route("/runs/", lambda _: RedirectResponse("/")),
+            *(Route(f"/runs{end}", lambda _: RedirectResponse("/")) for end in ("", "/")),
             Route("/runs/{lock}/{run}.zip", self.zip),
             Route("/runs/{lock}/{run}/", self.run),
             *(Route(f"/{folder}/", self.all_studies, name=folder) for folder in self.studies),
-            Route("/trends", self.all_nights),
+            *(Route(f"/trends{end}", self.all_nights) for end in ("", "/")),
+            *(
+                Route(path, _with_slash)
+                for path in ("/runs/{lock}/{run}", "/live/{lock}/{run}", *map("/{}".format, EMPTY))
+            ),
             Route("/store/{path:path}", self.file),
             Route("/favicon.ico", lambda _: Response(status_code=204, headers=FOR_STRANGERS)),
         ]
@@ -180,11 +185,17 @@ def _history(store: Path, lock: str, run: str) -> str:
         )
 
 
+def _with_slash(request: Request) -> Response:
+    return RedirectResponse(f"{quote(request.scope['raw_path'], safe='/%')}/")
+
+
 def application(store: Path, hosts: Iterable[str] = ()) -> Guard:
     """What shows ``store`` to whoever asks for it by ``localhost``, a loopback address, or one of ``hosts``."""
     routes = [*live.routes(store), *Site(store).routes()]
     handlers: dict[Any, Any] = {HTTPException: _http_problem, Exception: _own_problem}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # it cannot do so for names that are not UTF-8
+    return Guard(app, hosts)
 
 
 def _http_problem(_: Request, error: Exception) -> Response:

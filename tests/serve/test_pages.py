@@ -125,6 +125,9 @@ def test_folders_lead_to_the_page_that_shows_them(app: Guard) -> None:
         ("/store/latest/", FIRST),
         ("/store/comparisons/20261121T200000Z/", "/store/comparisons/20261121T200000Z/comparison.html"),
         ("/runs/", "/"),
+        ("/runs", "/"),
+        (FIRST[:-1], FIRST),
+        ("/comparisons", "/comparisons/"),
     ):
         answer = ask(app, target)
         assert (answer.status, answer.headers["location"]) == (307, page)
