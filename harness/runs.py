@@ -141,7 +141,9 @@ def run(
     """
     plan = complete(plan.check())
     telling = None if progress is None else Telling(progress)
-    cluster = open_cluster(plan, _nobody if telling is None else telling.cluster)
+    report = _nobody if telling is None else telling.cluster
+    report(f"{plan.kind} on {plan.cluster}")
+    cluster = open_cluster(plan, report)
     started = datetime.now(UTC)
     folder = None if store is None else new_run(store, plan.lock, plan.seed, started)
     if folder is not None:

@@ -98,7 +98,7 @@ def result(told: list[tuple[float, str]], tmp_path_factory: pytest.TempPathFacto
 def test_a_run_tells_its_phases_and_what_is_going_on(result: Result, told: list[tuple[float, str]]) -> None:
     assert result.valid is False
     phases = [text.partition(": ")[0] for _, text in told]
-    assert list(dict.fromkeys(phases)) == ["running", "checking"]
+    assert list(dict.fromkeys(phases)) == ["starting", "running", "checking"]
     assert set(phases) <= set(PHASES)
     fractions = [fraction for fraction, _ in told]
     assert fractions == sorted(fractions)
