@@ -23,7 +23,7 @@ class Display:
     def __init__(self, title: str) -> None:
         self._title = title
         self._fraction = 0.0
-        self._phase = self._more = ""
+        self._phase, self._more = PHASES[0], ""
         self._began = time.monotonic()
 
     def tell(self, fraction: float, text: str) -> None:

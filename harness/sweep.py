@@ -215,9 +215,9 @@ class _Told:
     def tell(self, fraction: float = 0.0, text: str = "") -> None:
         """``fraction`` and ``text`` are those of the run that is going on."""
         if self._progress is not None:
-            more = f": {text}" if text else ""
+            more = f" · {text.partition(': ')[2]}" if text else ""
             done = (self._count + max(0.0, min(1.0, fraction))) / self._asked
-            self._progress(done, f"{self._count} of {self._asked} runs{more}")
+            self._progress(done, f"running: {self._count} of {self._asked} runs{more}")
 
 
 def _one_by_one(jobs: Sequence[tuple[int, Plan]], runs_in: Path | None, told: _Told) -> bool:
