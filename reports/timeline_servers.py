@@ -83,21 +83,33 @@ class _Deeds:
             times.sort()
         self.releases = {client: [begun for begun, _ in times] for client, times in self.releasing.items()}
 
-    def owner(self, value: str, moment: int) -> str:
-        """Whose call brought ``value`` at ``moment``: the nearest grant that is not known to have brought another."""
+    def owner(self, value: str, moment: int, gone: int) -> str:
+        """Whose call brought ``value`` to a server, which had it from ``moment`` to ``gone``.
+
+        The nearest grant in that time that is not known to have brought another; else the only client that was trying.
+        """
         at = bisect_left(self.wants, moment, key=lambda want: want.done)
         around = self.wants[max(0, at - NEAR) : at + NEAR]
-        fits = [want for want in around if want.asked <= moment < want.until and want.claimed in ("", value)]
-        best = min(fits, key=lambda want: (not want.granted, abs(want.done - moment)), default=None)
-        if best is None:
-            return ""
-        best.claimed = value
-        return best.client
+        fits = (want for want in around if want.granted and want.asked <= moment < want.until and want.done <= gone)
+        free = (want for want in fits if want.claimed in ("", value))
+        best = min(free, key=lambda want: abs(want.done - moment), default=None)
+        if best is not None:
+            best.claimed = value
+            return best.client
+        trying = self.trying(moment, gone)
+        return trying.pop() if len(trying) == 1 else ""
+
+    def trying(self, begun: int, gone: int) -> set[str]:
+        """The clients that wanted the lock all that time: each may have written its value and taken it back."""
+        at = bisect_left(self.wants, gone - SLACK, key=lambda want: want.done)
+        wants = (want for want in self.wants[at : at + 2 * NEAR] if not want.granted or want.done >= gone)
+        return {want.client for want in wants if want.asked <= begun}
 
     def gives_back(self, client: str, begun: int, moment: int) -> bool:
-        """Whether the client had asked, in that time, for its key to be taken away; of no client: whether any had."""
+        """Whether the client had asked, in that time, for its key to be taken away; of no client: may any have?"""
         if not client:
-            return any(self.is_releasing(one, moment, SLACK) for one in self.releasing)
+            releasing = any(self.is_releasing(one, moment, SLACK) for one in self.releasing)
+            return releasing or bool(self.trying(begun, moment))
         asked = self.releases.get(client, [])
         if bisect_left(asked, begun) < bisect_right(asked, moment):
             return True
@@ -151,12 +163,15 @@ class _Finder:
     """Walks over the states once, keeping the stay that is open by (server, key)."""
 
     deeds: dict[str, _Deeds]
+    told: bool
+    """Do the states say who sent what?"""
     stays: list[Stay] = field(default_factory=list)
     open: dict[tuple[str, str], Stay] = field(default_factory=dict)
     brought: dict[tuple[str, str], _Brought] = field(default_factory=dict)
     """By (key, value)."""
 
-    def step(self, state: KeyState) -> None:
+    def step(self, state: KeyState, gone: int) -> None:
+        """``gone`` is when the server will have no such owner any more."""
         slot = state.host, state.key
         before = self.open.get(slot)
         if before is not None and before.owner == state.owner and (state.owner is not None or not state.answers):
@@ -166,7 +181,7 @@ class _Finder:
             self._end(before, state)
             del self.open[slot]
         if state.owner is not None or not state.answers:
-            self.open[slot] = self._begin(state, before)
+            self.open[slot] = self._begin(state, before, gone)
             self.stays.append(self.open[slot])
 
     def _renew(self, stay: Stay, state: KeyState) -> None:
@@ -181,15 +196,15 @@ class _Finder:
         self.brought[state.key, value].until = state.time + state.left
         return state.time + state.left
 
-    def _begin(self, state: KeyState, before: Stay | None) -> Stay:
+    def _begin(self, state: KeyState, before: Stay | None, gone: int) -> Stay:
         if state.owner is None:
             lost = before or Stay(state.host, state.key, None, "", state.time)
             return Stay(state.host, state.key, None, lost.client, state.time, lost.until)
-        came = self._whose(state, state.owner, back=before is not None and before.owner is None)
+        came = self._whose(state, state.owner, gone, back=before is not None and before.owner is None)
         until = self._until(state, state.owner)
         return Stay(state.host, state.key, state.owner, came.client, state.time, until, since=came.since)
 
-    def _whose(self, state: KeyState, value: str, back: bool) -> _Brought:
+    def _whose(self, state: KeyState, value: str, gone: int, back: bool) -> _Brought:
         """Who sent it; who brought this value elsewhere before; else who was getting the lock at that moment.
 
         Who sends a release may thereby make the next one in a queue the owner: it is not the owner itself. A server
@@ -200,7 +215,7 @@ class _Finder:
         if known is not None and (back or (client is None and not deeds.is_acquiring(known.client, state.time))):
             return known
         if client is None or deeds.is_releasing(client, state.time):
-            client = known.client if known is not None else deeds.owner(value, state.time)
+            client = known.client if known is not None else deeds.owner(value, state.time, gone)
         until = None if known is None or (known.until or 0) < state.time else known.until
         self.brought[slot] = _Brought(client, state.time, until)
         return self.brought[slot]
@@ -218,17 +233,33 @@ class _Finder:
         deeds, brought = self.deeds.get(stay.key) or _Deeds(), self.brought[stay.key, stay.owner or ""]
         if (state.by is not None and state.by == stay.client) or deeds.gives_back(stay.client, stay.since, state.time):
             return "given back"
+        if not self.told and stay.client in deeds.trying(stay.start, state.time):
+            return "given back"
         until = stay.until or brought.until  # a follower goes by what its leader says
         if until is not None and state.time >= until - SLACK // 2:
             return "ran out"
-        return "early" if state.by is None else "removed"
+        return "early" if state.by is None or state.owner is not None else "removed"  # who comes after need not be why
 
 
 def find_stays(states: Sequence[KeyState], calls: Iterable[Call], holds: Iterable[Hold]) -> list[Stay]:
     """All stays, in the order in which they began; times in ns as in the history."""
     if not states:
         return []
-    finder = _Finder(_deeds(calls, holds))
-    for state in sorted(states, key=lambda state: state.time):
-        finder.step(state)
+    ordered = sorted(states, key=lambda state: state.time)
+    finder = _Finder(_deeds(calls, holds), told=any(state.by is not None for state in states))
+    for state, gone in zip(ordered, _gone(ordered), strict=True):
+        finder.step(state, gone)
     return finder.stays
+
+
+def _gone(ordered: Sequence[KeyState]) -> list[int]:
+    """For each state, when its server had another owner, or none, or gave no answer."""
+    found: list[int] = []
+    after: dict[tuple[str, str], tuple[KeyState, int]] = {}
+    for state in reversed(ordered):
+        later, gone = after.get((state.host, state.key), (None, EVER))
+        if later is not None and later.owner != state.owner:
+            gone = later.time
+        found.append(gone)
+        after[state.host, state.key] = state, gone
+    return found[::-1]

@@ -85,7 +85,8 @@ def _custody(data: Data) -> list[Custody]:
 def _lengths(data: Data) -> Column:
     """How long each stay lasted, µs; to the end of what was recorded where nothing ended it."""
     stays = data["stays"]
-    took, start = stays["took"].copy(), stays["start"].cumsum()
+    took: Column = stays["took"].copy()
+    start = stays["start"].cumsum()
     took[took < 0] = (data["recorded"] - start)[took < 0].clip(0)
     return took
 

@@ -232,8 +232,19 @@ def test_pointing_at_a_servers_key_says_whose_it_is_and_how_it_went(opened: Open
     assert "has k0 for c3 from 13.8" in jumped
     assert "gone at 14.568744 s, 1.27 s early, though nobody had given it back" in jumped
     assert "wall clock of n2: +12 s" in jumped
+    assert "clock: n2 +12 s, n3 +12 s, n5 +12 s" in jumped
     assert "given back at" in hover_server(page, 0, 14.4)
     assert "has k0 for c1 from 14.5" in hover_server(page, 1, 14.65)
+
+
+def test_pointing_at_a_client_says_what_was_seen_of_its_fault(opened: Open) -> None:
+    page = opened("unknown")
+    view(page)
+    where = "() => ({ x: xOf(shownRun, 28e6), y: laneTop(shownRun.layout, 4) + 40 })"
+    page.locator(CANVAS).hover(position=page.evaluate(where))
+    said = page.locator("#timeline-tip").inner_text()
+    assert "client-pause on c4: injected at 27.600 s" in said
+    assert "not observed to take effect" in said
 
 
 def test_pointing_at_a_stale_write_says_what_was_higher(opened: Open) -> None:

@@ -72,6 +72,21 @@ def test_where_nobody_was_getting_it_it_is_the_value_made_short() -> None:
     assert (stay.client, stay.who) == ("", "01234567…")
 
 
+def test_where_several_were_trying_it_may_be_anybodys() -> None:
+    """A value that went before either of them was granted the lock; of one that is trying alone it is that one's."""
+    calls = [call("c0", "acquire", 0, 3), call("c1", "acquire", 0.5, 4)]
+    (anybodys,) = stays([state(1, "abc"), state(1.2)], calls, [hold("c0", 3)])
+    assert (anybodys.client, anybodys.who, anybodys.ended) == ("", "abc", "given back")
+    (alone,) = stays([state(1, "abc"), state(1.2)], calls[:1], [hold("c0", 3)])
+    assert (alone.client, alone.ended) == ("c0", "given back")
+
+
+def test_where_nobody_can_tell_a_key_that_goes_during_the_hold_goes_early() -> None:
+    calls = [call("c0", "acquire", 0.9, 1), call("c1", "acquire", 0.95, 4)]
+    (stay,) = stays([state(1.01, "a", left=2), state(1.05)], calls, [hold("c0", 1, 1.1), hold("c1", 4)])
+    assert (stay.client, stay.ended) == ("c0", "early")
+
+
 def test_who_releases_makes_the_next_in_the_queue_the_owner() -> None:
     calls = [call("c1", "release", 2, 2.2), call("c2", "acquire", 1, 2.15)]
     (stay,) = stays([state(2.1, "b", by="c1")], calls, [hold("c2", 2.15)])
@@ -123,8 +138,9 @@ def test_a_renewed_key_ends_later() -> None:
 
 
 def test_another_owner_ends_a_stay() -> None:
+    """Whether it drove the one before it out, or found the place empty, is not to be seen."""
     one, two = stays([state(1, "a", by="c0", left=2), state(1.5, "b", by="c1", left=2)])
-    assert (one.ended, one.end, two.client, two.start) == ("removed", two.start, "c1", 1_500_000_000)
+    assert (one.ended, one.end, two.client, two.start) == ("early", two.start, "c1", 1_500_000_000)
 
 
 def test_a_server_that_gives_no_answer() -> None:

@@ -1,4 +1,5 @@
-// What lies under the pointer, in words: the operation with its entries, the hold, the fault or the clock.
+// What lies under the pointer, in words: the operation with its entries, the hold, the fault and what was seen of it, what a
+// server has and its clock, the token.
 
 function describe(state, x, y) {
   const { layout, run } = state, time = timeAt(state, x);
@@ -92,7 +93,8 @@ function describeClient(state, lane, time) {
   const reach = (view.until - view.from) / (layout.right - layout.gutter) * 4;
   const hold = nearest(run.holds, lane.holds, time, reach, run.recorded);
   const call = nearest(run.calls, lane.calls, time, reach, run.recorded);
-  const lines = [...(hold < 0 ? [] : holdLines(run, hold)), ...(call < 0 ? [] : callLines(run, call))];
+  const faults = describeFaults(state, time, (fault) => fault.hosts.includes(lane.name));
+  const lines = [...(hold < 0 ? [] : holdLines(run, hold)), ...(call < 0 ? [] : callLines(run, call)), ...(faults ? faults.lines : [])];
   return lines.length ? { title: `${lane.name} at ${seconds(time)}`, lines } : null;
 }
 
