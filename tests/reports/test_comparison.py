@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from reports import comparison, comparison_answer, comparison_text
+from reports import comparison, comparison_answer, comparison_plots, comparison_text
 from reports.comparison_view import STATES, ComparisonView, read, sound_first
 from reports.document import Node, ReportError
 from tests.reports import comparisons
@@ -307,9 +307,4 @@ def test_the_pictures_name_every_lock_and_value(written: Path) -> None:
     costs, ranking = ((written / f"{name}.svg").read_text() for name in ("costs", "ranking"))
     assert all(f">{one['name']}</text>" in costs for one in comparisons.sample()["locks"])
     assert all(f">{told}</text>" in ranking for told in ("claimed", "mysql", "mysql  0.81 ms", "etcd  212 /s"))
-    assert ">…ckage.module:ClassOfALock</text>" in _drawn("my.long.package.module:ClassOfALock")
-
-
-def _drawn(name: str) -> str:
-    view = viewed(document(lock(name, "s", faults=("kill",)), faults=("kill",), ranking={}))
-    return comparison.render(view)
+    assert comparison_plots._short("my.long.package.module:ClassOfALock") == "…ckage.module:ClassOfALock"
