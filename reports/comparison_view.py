@@ -15,7 +15,9 @@ FAULT_FREE: Final = "none"
 """The column in which nothing is injected."""
 STATES: Final = {
     "safe": "never two holders, and to be had whenever it should be",
-    "fenced": "two holders, and what they wrote to refused the late one by its fencing token (it grows with each grant)",
+    "fenced": (
+        "two holders, and what they wrote to refused the late one by its fencing token (it grows with each grant)"
+    ),
     "unsafe": "two holders, or what the lock protects was broken, and nothing stopped it",
     "unavailable": "not to be had when it should have been: never freed, or no grant long after the fault was over",
     "unknown": "nobody can tell: the fault was not seen to take effect, or nobody competed",
