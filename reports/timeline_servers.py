@@ -230,15 +230,21 @@ class _Finder:
     def _why(self, stay: Stay, state: KeyState) -> Ended:
         if not state.answers:
             return "no answer"
-        deeds, brought = self.deeds.get(stay.key) or _Deeds(), self.brought[stay.key, stay.owner or ""]
-        if (state.by is not None and state.by == stay.client) or deeds.gives_back(stay.client, stay.since, state.time):
+        until = stay.until or self.brought[stay.key, stay.owner or ""].until  # a follower goes by what its leader says
+        over = until is not None and state.time >= until - SLACK // 2
+        if over and state.by is None:
+            return "ran out"  # perhaps because its release never came here
+        if self._returned(stay, state):
             return "given back"
-        if not self.told and stay.client in deeds.trying(stay.start, state.time):
-            return "given back"
-        until = stay.until or brought.until  # a follower goes by what its leader says
-        if until is not None and state.time >= until - SLACK // 2:
+        if over:
             return "ran out"
         return "early" if state.by is None or state.owner is not None else "removed"  # who comes after need not be why
+
+    def _returned(self, stay: Stay, state: KeyState) -> bool:
+        deeds = self.deeds.get(stay.key) or _Deeds()
+        if (state.by is not None and state.by == stay.client) or deeds.gives_back(stay.client, stay.since, state.time):
+            return True
+        return not self.told and stay.client in deeds.trying(stay.start, state.time)
 
 
 def find_stays(states: Sequence[KeyState], calls: Iterable[Call], holds: Iterable[Hold]) -> list[Stay]:

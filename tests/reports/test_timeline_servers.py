@@ -114,6 +114,11 @@ def test_it_ran_out_when_it_was_to() -> None:
     assert stay.ended == "ran out"
 
 
+def test_it_ran_out_where_its_release_never_came() -> None:
+    (stay,) = stays([state(1, "a", by="c0", left=2), state(3)], [call("c0", "release", 1.4, 1.6)])
+    assert stay.ended == "ran out"
+
+
 @pytest.mark.parametrize(("by", "ended"), [(None, "early"), ("c1", "removed")])
 def test_it_went_before_its_time(by: str | None, ended: str) -> None:
     """Nobody had asked for it; or somebody else than its client had."""

@@ -33,11 +33,11 @@ function drawStays(state, lane, top) {
     if (until - from < 1.5) cover(thin, from, until);
     else if (until >= layout.gutter) drawStay(state, row, from, until, box);
     if (ended[row] !== EARLY && ended[row] !== REMOVED || Math.round(until) === marked) continue;
-    gone.push([row, until]);
+    gone.push([row, until, i + 1 < rows.length ? left + start[rows[i + 1]] * scale : layout.right]);
     marked = Math.round(until);
   }
   drawThin(state, thin, box, colours.stay);
-  for (const [row, x] of gone) drawGone(state, row, x, box, gone.length);
+  for (const [row, x, next] of gone) drawGone(state, row, x, box, gone.length, next);
 }
 
 function drawStay(state, row, from, until, box) {
@@ -81,9 +81,9 @@ function drawTerm(state, row, from, until, box) {
   context.fillRect(end, box.y, until - end, box.height);
 }
 
-// A key that went before its time: a notch where it went, and dashes to where the server had said that it would end. Of
-// many keys only a line each.
-function drawGone(state, row, x, box, many) {
+// A key that went before its time: a notch where it went, and dashes to where the server had said that it would end; of
+// many keys only a notch or a line each.
+function drawGone(state, row, x, box, many, next) {
   const { context, run, colours, layout } = state, { stays } = run, foot = box.y + box.height;
   context.fillStyle = colours.gone;
   context.fillRect(x - 1, box.y - 3, 2, box.height + 7);
@@ -93,10 +93,21 @@ function drawGone(state, row, x, box, many) {
   context.lineTo(x + 4.5, box.y - 4);
   context.lineTo(x, box.y + 3);
   context.fill();
-  if (stays.until[row] < 0 || many > MOST_GHOSTS) return;
+  if (many > MOST_GHOSTS) return;
+  nameGone(state, row, x, box, next);
+  if (stays.until[row] < 0) return;
   const end = xOf(state, stays.start[row] + stays.until[row]);
   for (let dash = x + 3; dash < end - 1; dash += 7) context.fillRect(dash, foot + 2, Math.min(4, end - 1 - dash), 1.5);
   context.fillRect(end - 1, foot - 2, 1.5, 8);
+}
+
+// Whose it was, beside the notch, where the bar was too short to say so.
+function nameGone(state, row, x, box, next) {
+  const { context, run, layout } = state, { stays } = run, name = run.texts[stays.who[row]];
+  const room = context.measureText(name).width + 10, short = x - Math.max(xOf(state, stays.start[row]), layout.gutter) < room;
+  if (!short || Math.min(next, layout.right) - x < room || x < layout.gutter) return;
+  context.textAlign = "left";
+  context.fillText(name, x + 6, box.y + box.height / 2 + 0.5);
 }
 
 function drawSilence(state, from, until, box) {
