@@ -113,7 +113,7 @@ def figures(run: Measures) -> list[Figure]:
     acquire = run.acquire
     if acquire is None:
         return []
-    granted, seconds = len(acquire.ok), f"{words.count(round(run.seconds, 1))} s"
+    granted, seconds = len(acquire.ok), words.span(round(run.seconds * SECOND))
     found = [Figure("Granted a second", f"{granted / run.seconds:,.3g}", f"{granted:,} in {seconds}")]
     if granted:
         middle = f"half of them within {words.span(acquire.ok.quantile(0.5))}"

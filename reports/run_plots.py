@@ -90,7 +90,8 @@ def service_text(run: Measures) -> str:
     assert run.acquire is not None
     counts = [f"{len(run.acquire.outcome(name)):,} {told}" for name, told in TOLD.items()]
     never = f", {run.acquire.open:,} without an answer" if run.acquire.open else ""
-    return f"{', '.join(counts)}{never}. {_available(run)}".strip()
+    some = f" Of {len(run.keys):,} keys those {MOST_KEYS} are drawn that were missed most."
+    return f"{', '.join(counts)}{never}. {_available(run)}{some * (len(run.keys) > MOST_KEYS)}".strip()
 
 
 def _available(run: Measures) -> str:

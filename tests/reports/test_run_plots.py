@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib import rc_context
 
-from checkers.availability import Recovery
+from checkers.availability import Recovery, Served
 from harness.history import History, Op
 from reports import measures, model, plots, run_plots, run_report
 from reports.measures import Measures, Operation, Timed
@@ -169,6 +170,25 @@ def test_faults_that_follow_each_other_at_once_are_one_band(folder: Path) -> Non
 )
 def test_a_scale_has_two_to_four_marks(low: float, high: float, marks: list[float]) -> None:
     assert run_plots._marks(low, high) == pytest.approx(marks)
+
+
+def test_of_many_keys_those_are_drawn_that_were_missed_most() -> None:
+    missed = [Served(f"k{i}", np.arange(40) >= i, np.arange(40) < i, None) for i in range(20)]
+    run = replace(measured(9), keys=tuple(missed))
+    svg = drawn(run_plots._service, run)
+    assert re.findall(r">(k\d+)<", svg) == [f"k{i}" for i in range(12, 20)]
+    assert run_plots.service_text(run).endswith("Of 20 keys those 8 are drawn that were missed most.")
+    assert "drawn" not in run_plots.service_text(replace(run, keys=run.keys[:8]))
+
+
+def test_the_strip_is_hatched_where_the_lock_was_not_to_be_had() -> None:
+    def strip(missed: bool) -> str:
+        one = Served("k0", np.arange(40) >= 20 * missed, np.arange(40) < 20 * missed, None)
+        return drawn(run_plots._service, replace(measured(9), keys=(one,)))
+
+    assert strip(missed=True).count("url(#one-h") == 2  # the strip and the legend
+    assert strip(missed=False).count("url(#one-h") == 1
+    assert run_plots._runs(np.array([True, True, False, True]), 0.9) == [(0.0, 0.5), (0.75, pytest.approx(0.15))]
 
 
 def test_the_sample_is_served_all_the_time() -> None:
