@@ -34,7 +34,8 @@ FILTERS: Final = (
 
 
 def make(store: Path, count: int) -> None:
-    """Runs whose results are as large as real ones."""
+    """Runs whose results are as large as real ones, and an hour old."""
+    then = time.time_ns() - 3_600_000_000_000
     for number in range(count):
         document = stores.results(number)
         document["checkers"]["mutual-exclusion"]["evidence"] = EVIDENCE
@@ -42,6 +43,7 @@ def make(store: Path, count: int) -> None:
         folder.mkdir(parents=True)
         (folder / "results.json").write_text(json.dumps(document))
         (folder / "history.jsonl").write_bytes(stores.OP)
+        os.utime(folder / "results.json", ns=(then, then))
 
 
 @contextmanager

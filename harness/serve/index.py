@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,9 @@ LARGEST: Final = 256 * 1024 * 1024
 """Bytes of a file that is read whole."""
 FRESH_S: Final = 0.5
 """The store is not looked at again within so much time."""
+SETTLED_NS: Final = 60_000_000_000
+TURNS: Final = 10
+"""Results that have not changed for so long are looked at every so many times only: with many runs, most have not."""
 STATES: Final = ("invalid", "unknown", "valid", "running", "broken")
 """Of a run: a violation was found, nobody can tell, none was found, it is being recorded, it has no verdict."""
 LONGEST: Final = 300
@@ -116,7 +119,16 @@ class Run:
 
 
 _decode: Final = msgspec.json.Decoder(Results).decode
-_Stamp = tuple[object, ...]
+
+
+class _Stamp(NamedTuple):
+    """Of a run's results, or of its folder if it has none (then nothing is ever settled: ``changed_ns`` is infinite).
+    Another one means that the row has to be made again."""
+
+    changed_ns: float
+    content: int = 0
+    inode: int = 0
+    recording: bool = False
 
 
 class Index:
@@ -127,6 +139,7 @@ class Index:
         self._seen: dict[tuple[str, str], tuple[_Stamp, Run]] = {}
         self._runs: list[Run] = []
         self._looked = -math.inf
+        self._turn = 0
         self._one_at_a_time = threading.Lock()
 
     def runs(self) -> list[Run]:
@@ -153,14 +166,17 @@ class Index:
     def _look(self) -> None:
         seen: dict[tuple[str, str], tuple[_Stamp, Run]] = {}
         changed = False
-        for place, path in _run_folders(self.store):
-            stamp = _stamp(path)
+        settled = time.time_ns() - SETTLED_NS
+        self._turn += 1
+        for number, (place, path) in enumerate(_run_folders(self.store), self._turn):
             known = self._seen.get(place)
             if known is None and not _may_be_run(Path(path)):
                 continue
-            if known is None or known[0] != stamp:
-                changed = True
-                known = (stamp, _read(place, Path(path), stamp))
+            if known is None or not (number % TURNS and known[0].changed_ns < settled):
+                stamp = _stamp(path)
+                if known is None or known[0] != stamp:
+                    changed = True
+                    known = (stamp, _read(place, Path(path), stamp))
             seen[place] = known
         if changed or len(seen) != len(self._seen):
             self._runs = sorted((run for _, run in seen.values()), key=lambda run: (run.when, run.folder), reverse=True)
@@ -188,18 +204,17 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _stamp(folder: str) -> _Stamp:
-    """Changes when the row of this run has to be read again."""
     try:
         results = os.lstat(f"{folder}/{stores.RESULTS}")
     except OSError:
-        return _stamp_without(folder)
-    return results.st_mtime_ns, results.st_size, results.st_ino
+        return _stamp_without_results(folder)
+    return _Stamp(results.st_mtime_ns, results.st_size, results.st_ino)
 
 
-def _stamp_without(folder: str) -> _Stamp:
+def _stamp_without_results(folder: str) -> _Stamp:
     with suppress(OSError):
-        return "no results", os.lstat(folder).st_mtime_ns, files.recording(Path(folder))
-    return ("gone",)
+        return _Stamp(math.inf, os.lstat(folder).st_mtime_ns, recording=files.recording(Path(folder)))
+    return _Stamp(math.inf)
 
 
 def _may_be_run(path: Path) -> bool:
@@ -219,7 +234,7 @@ def _read(place: tuple[str, str], folder: Path, stamp: _Stamp) -> Run:
         return _from_plan(place, folder, "broken", str(problem))
     if results is not None:
         return _from_results(place, results)
-    if stamp[-1] is True:
+    if stamp.recording:
         return _from_plan(place, folder, "running", "")
     return _from_plan(place, folder, "broken", _why_without(folder))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import os
 import random
 import re
 import zipfile
@@ -15,7 +16,7 @@ from harness import results_db
 from harness.history import HistoryWriter
 from harness.serve.app import application
 from harness.serve.guard import Guard
-from harness.serve.index import Index
+from harness.serve.index import TURNS, Index
 from tests.reports import nights
 from tests.serve import stores
 from tests.serve.asking import Answer, ask
@@ -221,3 +222,18 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pyt
     assert len(index.runs()) == 3
     monkeypatch.setattr("harness.serve.index.read_results", None)
     assert len(index.runs()) == 3
+
+
+def test_old_results_that_change_after_all_are_read_again_before_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.serve.index.FRESH_S", 0.0)
+    index = Index(stores.fill(tmp_path, 3))
+    results = tmp_path / "redlock" / stores.name(0) / "results.json"
+    os.utime(results, ns=(0, 0))
+    assert index.run("redlock", stores.name(0)) == index.runs()[-1]
+    results.write_text(results.read_text().replace("k0", "another"))
+    os.utime(results, ns=(1, 1))
+    seen = [index.runs()[-1].sentence for _ in range(TURNS + 1)]
+    assert "k0" in seen[0]
+    assert "another" in seen[-1]
