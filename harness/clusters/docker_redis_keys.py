@@ -30,7 +30,6 @@ class RedisEye:
             socket_connect_timeout=ASK,
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
-            single_connection_client=True,
         )
         self._known: dict[str, tuple[int, str]] = {}
         """By key when it ends (monotonic ns) and whose it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections import deque
@@ -12,6 +13,7 @@ import pytest
 import redis
 
 from harness.clusters.docker_keys import Blind, KeyWatch
+from harness.clusters.docker_redis_keys import RedisEye
 from harness.completion import complete
 from harness.containers.gate import Gate
 from harness.history.lock_keys import KEYS, KeyState, Sight, read_keys
@@ -104,6 +106,15 @@ RUNS = {
     "zookeeper-herd": (),
     "chubby-zookeeper": (),
 }
+
+
+def test_a_redis_that_is_gone_when_it_is_first_looked_at_does_not_answer() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        eye = RedisEye(*taken.getsockname())
+        with pytest.raises(Blind):
+            eye.look("k0")
+        eye.close()
 
 
 @pytest.mark.docker
