@@ -43,7 +43,7 @@ def columns(names: Sequence[str], rows: Iterable[tuple[int, ...]], rising: Seque
 
 def pack(column: Column) -> str:
     """A letter for the size of the numbers (b, h, i: 1, 2, 4 bytes with a sign; d: a float of 8) and their bytes, in
-    base64: a sixth smaller than decimal digits, as quick to read, and typed arrays at once, which loops go over fast."""
+    base64: a sixth smaller than decimal digits, as quick to read, and typed arrays at once, quick to go over."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     fits = (one for one in _SIZES if np.iinfo(one[1]).min <= low and high <= np.iinfo(one[1]).max)
     letter, size = next(fits, ("d", np.dtype("<f8")))
