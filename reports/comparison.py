@@ -31,6 +31,8 @@ from reports.document import read_object
 NAME: Final = "comparison"
 WIDE: Final = 7
 """With more columns than this the matrix scrolls inside itself on any screen."""
+OTHERS: Final = 6
+"""As many locks are named behind the first choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         about=about(view),
         helped=helped(found),
         answers=found,
+        most=OTHERS,
         never=[(lock, why) for lock in view.locks if (why := answer.broken(lock))],
         shortlist=answer.shortlist(found),
         rules=answer.RULES,

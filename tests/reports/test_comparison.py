@@ -70,6 +70,11 @@ def table_of(markdown: str, number: int) -> list[list[str]]:
     return rows
 
 
+def paragraphs(text: str, kind: str) -> list[str]:
+    """What stands in the paragraphs of that class."""
+    return [re.sub("<.*?>", "", words) for words in re.findall(rf'class="{kind}">(.*?)</p>', text)]
+
+
 def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -79,8 +84,7 @@ def test_all_is_written_and_the_answer_comes_first(written: Path) -> None:
     page = Page((written / "comparison.html").read_text())
     assert page.words[0] == "4 of 12 locks stayed safe under all 6 faults"
     assert page.headings[:2] == ["h1", "h2"]
-    picks = re.findall(r'class="pick">(.*?)</p>', (written / "comparison.html").read_text())
-    assert [re.sub("<.*?>", "", pick) for pick in picks] == ["redis-fenced", "no lock", "redis-token"]
+    assert paragraphs((written / "comparison.html").read_text(), "pick") == ["redis-fenced", "no lock", "redis-token"]
     assert "broken even without faults, by its own description" in " ".join(page.words)
 
 
@@ -121,6 +125,16 @@ def test_a_cell_says_in_how_many_runs_it_was_seen_if_not_in_all() -> None:
     assert [each.share for each in view.locks[0].cells] == ["2 of 5", ""]
     assert "In 2 of 5 runs." in comparison.render(view)
     assert "| one | ❌ unsafe 2 of 5 | ✅ safe |" in comparison_text.markdown(view)
+
+
+def test_of_many_that_are_alike_or_come_next_a_few_are_named() -> None:
+    alike = comparison.render(undrawn(*(bare(f"lock-{i}", "s" * 6) for i in range(9))))
+    assert paragraphs(alike, "pick") == ["lock-0 or lock-1 or lock-2 or 6 more"] * 3
+    dearer = (bare(f"lock-{i}", "sssss-") for i in range(8))
+    text = comparison.render(undrawn(bare("first", "ssssss"), *dearer))
+    assert paragraphs(text, "pick") == ["first"] * 3
+    also = "Also: lock-0, lock-1, lock-2, lock-3, lock-4, lock-5 and 2 more"
+    assert paragraphs(text, "small muted also") == [also] * 3
 
 
 def test_a_lock_that_the_end_came_before_is_not_run() -> None:

@@ -23,7 +23,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.mkdir(parents=True)
     (run / "report.html").write_text("<title>the run</title>")
     found = comparisons.sample()
-    found["locks"][0]["cells"]["kill"] |= {"runs": 5, "counts": {"safe": 3}}
+    found["locks"][2]["cells"]["kill"] |= {"runs": 15, "counts": {"unavailable": 13}}
     return comparison.write(comparisons.write(store / "comparisons" / "20261121T200000Z", found))
 
 
@@ -87,6 +87,13 @@ def test_the_head_of_the_matrix_stays_on_a_wide_screen(opened: Open) -> None:
     head = page.locator(".matrix thead th").first.bounding_box()
     assert head is not None
     assert head["y"] == pytest.approx(0, abs=1)
+
+
+def test_what_a_cell_says_stays_in_it(opened: Open) -> None:
+    page = opened()
+    assert page.get_by_text("13 of 15", exact=True).is_visible()
+    wide = "[...document.querySelectorAll('.matrix td')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert page.evaluate(wide) == 0
 
 
 def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
