@@ -1,5 +1,6 @@
 """Real Redis servers for the tests that compare the simulator with the real thing: on the loopback (a machine without
-redis-server fails them: ``.ci/setup`` installs it), and in containers where ``-m docker`` asks for them."""
+redis-server fails them: ``.ci/setup`` installs it), and in containers where ``-m docker`` asks for them.
+And one Chromium for all tests of pages."""
 
 from __future__ import annotations
 
@@ -11,10 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.clusters.docker import Clients, DockerCluster
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Address = tuple[str, int]
 Servers = tuple[Address, ...]
@@ -105,3 +110,15 @@ def real_sentinel() -> Iterator[Servers]:
     """Three sentinels that watch a primary with two replicas, in containers."""
     with _in_containers("redis-sentinel") as sentinels:
         yield sentinels
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One for all: there cannot be two in one process."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        path = os.environ.get("HARNESS_CHROMIUM", "/usr/bin/chromium")
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -36,12 +34,3 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def folder(tmp_path: Path) -> Path:
     """A run folder with a violation, to be damaged."""
     return sample.write(tmp_path, "violation")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        path = os.environ.get("HARNESS_CHROMIUM", "/usr/bin/chromium")
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()

@@ -7,6 +7,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,8 @@ def ask(
         "headers": [(name.lower().encode(), value.encode("latin-1"))
                     for name, value in ({"host": "localhost"} | dict(headers or {})).items()],
     }  # fmt: skip
-    asyncio.run(app(asked | scope, receive, send))  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as apart:  # the loop of a browser may be running in this thread
+        apart.submit(lambda: asyncio.run(app(asked | scope, receive, send))).result()  # type: ignore[arg-type]
     pieces = [message.get("body", b"") for message in sent[1:]]
     told = {name.decode().lower(): value.decode("latin-1") for name, value in sent[0]["headers"]}
     return Answer(sent[0]["status"], told, b"".join(pieces), max(map(len, pieces), default=0))

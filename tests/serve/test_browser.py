@@ -14,11 +14,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from reports import run_report
 from tests.reports import axe, sample
-from tests.reports.conftest import browser  # noqa: F401 - a fixture
 from tests.serve import stores
 from tests.serve.asking import served
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]  # a second Chromium takes seconds to start
+pytestmark = pytest.mark.browser
 RUN = f"/runs/redlock/{stores.name(0)}/"
 PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=no+fit", RUN, "/comparisons/", "/sweeps/", "/trends", "/no")
 
@@ -30,7 +29,7 @@ def base(store: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(browser: Browser, base: str) -> Iterator[Page]:  # noqa: F811
+def page(browser: Browser, base: str) -> Iterator[Page]:
     """A page that asks nobody but this server, and complains of nothing."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=base)
     opened = context.new_page()
@@ -66,6 +65,7 @@ def test_a_choice_filters_at_once_and_the_address_can_be_passed_on(page: Page) -
     page.wait_for_url("**text=*")
 
 
+@pytest.mark.slow
 def test_columns_sort_and_pages_turn(page: Page) -> None:
     page.goto("/?cluster=sim")
     assert shown(page) == 100
@@ -87,6 +87,7 @@ def test_columns_sort_and_pages_turn(page: Page) -> None:
     assert shown(page) == 100
 
 
+@pytest.mark.slow
 def test_days_filter(page: Page) -> None:
     page.goto("/")
     page.get_by_label("From (UTC)").fill("2026-11-02")
@@ -94,7 +95,8 @@ def test_days_filter(page: Page) -> None:
     assert query(page) == "since=2026-11-02"
 
 
-def test_all_of_it_works_without_scripts(browser: Browser, base: str) -> None:  # noqa: F811
+@pytest.mark.slow
+def test_all_of_it_works_without_scripts(browser: Browser, base: str) -> None:
     context = browser.new_context(base_url=base, java_script_enabled=False)
     page = context.new_page()
     page.goto("/")
@@ -105,6 +107,7 @@ def test_all_of_it_works_without_scripts(browser: Browser, base: str) -> None:  
     context.close()
 
 
+@pytest.mark.slow
 def test_a_run_leads_to_its_report_whose_script_and_links_work(page: Page) -> None:
     page.goto(f"/?text={stores.name(5)}")
     page.locator("td.when a").click()
@@ -115,7 +118,8 @@ def test_a_run_leads_to_its_report_whose_script_and_links_work(page: Page) -> No
     page.wait_for_url(f"**/store/redlock/{stores.name(0)}/report.html")
 
 
-def test_a_report_is_a_stranger_to_the_server(browser: Browser, base: str) -> None:  # noqa: F811
+@pytest.mark.slow
+def test_a_report_is_a_stranger_to_the_server(browser: Browser, base: str) -> None:
     page = browser.new_page()
     page.goto(f"{base}/store/redlock/{stores.name(0)}/report.html")
     assert page.evaluate("origin") == "null"
@@ -123,7 +127,8 @@ def test_a_report_is_a_stranger_to_the_server(browser: Browser, base: str) -> No
     page.close()
 
 
-def test_a_real_report_works_as_from_a_file(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+@pytest.mark.slow
+def test_a_real_report_works_as_from_a_file(browser: Browser, tmp_path: Path) -> None:
     run_report.write(sample.write(tmp_path / "redlock" / "20261121T040000Z-7", "violation"))
     with served(tmp_path) as base:
         page = browser.new_page()
@@ -137,6 +142,7 @@ def test_a_real_report_works_as_from_a_file(browser: Browser, tmp_path: Path) ->
         page.close()
 
 
+@pytest.mark.slow
 def test_the_zip_can_be_downloaded(page: Page, store: Path) -> None:
     page.goto(f"/runs/redlock/{stores.name(0)}/")
     with page.expect_download() as download:
@@ -146,7 +152,8 @@ def test_the_zip_can_be_downloaded(page: Page, store: Path) -> None:
         assert len(archive.namelist()) == 4
 
 
-def test_a_stored_picture_runs_no_script(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+@pytest.mark.slow
+def test_a_stored_picture_runs_no_script(browser: Browser, tmp_path: Path) -> None:
     run = stores.add(tmp_path, 0)
     script = "<script>document.documentElement.id = 'ran'</script>"
     (run / "x.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg"><text>seen</text>{script}</svg>')
@@ -157,8 +164,9 @@ def test_a_stored_picture_runs_no_script(browser: Browser, tmp_path: Path) -> No
         page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", PAGES)
-def test_nothing_overflows_and_nobody_is_shut_out(browser: Browser, base: str, target: str) -> None:  # noqa: F811
+def test_nothing_overflows_and_nobody_is_shut_out(browser: Browser, base: str, target: str) -> None:
     assert axe.in_every_look(browser, base + target) == []
     for width in (400, 1280):
         page = browser.new_page(viewport={"width": width, "height": 900})

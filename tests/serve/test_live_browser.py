@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.reports import axe
-from tests.reports.conftest import browser  # noqa: F401 - a fixture
 from tests.serve.asking import served
 from tests.serve.writing import Recording, at_its_pace
 
@@ -30,7 +29,7 @@ def base(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(browser: Browser, base: str) -> Iterator[Page]:  # noqa: F811
+def page(browser: Browser, base: str) -> Iterator[Page]:
     """A page that asks nobody but this server, and complains of nothing."""
     context = browser.new_context(viewport={"width": 1000, "height": 900}, base_url=base)
     opened = context.new_page()
@@ -79,7 +78,7 @@ def test_counts_grow_the_timeline_moves_and_there_is_a_verdict(recording: Record
     expect(page.get_by_role("heading", level=1)).to_have_text("Violation found")
 
 
-def test_whoever_moves_away_is_left_alone_until_they_ask(browser: Browser, recording: Recording, base: str) -> None:  # noqa: F811
+def test_whoever_moves_away_is_left_alone_until_they_ask(browser: Browser, recording: Recording, base: str) -> None:
     """And another page that looks at the same run goes on following it."""
     pages = [browser.new_page(viewport={"width": 1000, "height": 900}) for _ in range(2)]
     recording.until(3.0)
@@ -108,7 +107,7 @@ def test_whoever_moves_away_is_left_alone_until_they_ask(browser: Browser, recor
         page.close()
 
 
-def test_a_killed_run_and_a_server_that_is_gone_say_so(browser: Browser, recording: Recording, tmp_path: Path) -> None:  # noqa: F811
+def test_a_killed_run_and_a_server_that_is_gone_say_so(browser: Browser, recording: Recording, tmp_path: Path) -> None:
     page = browser.new_page()
     recording.until(3.0)
     with served(tmp_path / "store") as base:
@@ -137,7 +136,7 @@ def test_two_holders_stand_out(recording: Recording, page: Page, base: str) -> N
     expect(page.locator("#live-keys .bad")).to_contain_text("2 at once", timeout=5000)
 
 
-def test_nobody_is_kept_out(browser: Browser, recording: Recording, base: str) -> None:  # noqa: F811
+def test_nobody_is_kept_out(browser: Browser, recording: Recording, base: str) -> None:
     recording.until(3.0)
     address = base + recording.address
     assert axe.in_every_look(browser, address) == []
