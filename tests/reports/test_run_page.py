@@ -124,7 +124,7 @@ def test_the_contents_come_first_for_the_keyboard_and_lead_to_every_section(repo
     headings = re.findall(r'<h2 id="([^"]+)"', text)
     links = re.findall(r'<a href="#([^"]+)"', text[: text.index("</header>")])
     assert links == headings
-    assert headings[:3] == ["timeline", "checkers", "faults"]
+    assert headings[:4] == ["timeline", "figures", "checkers", "faults"]
     assert not re.search(r"<(button|summary|input)|tabindex", text[: text.index("<a href")])
 
 
