@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -47,6 +47,7 @@ ATTACKS = [
     f"/store/{RUN}/relative.json",
     f"/store/{RUN}/away/passwd",
     f"/store/{RUN}/above/secret.json",
+    f"/store/{RUN}/beside/secret.json",
     f"/store/{RUN}/loop",
     f"/store/{RUN}/pipe.json",
     f"/store/{RUN}/null.json",
@@ -100,6 +101,7 @@ def traps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "relative.json").symlink_to("../../../secret.json")
     (run / "away").symlink_to("/etc")
     (run / "above").symlink_to("../../..")
+    (run / "beside").symlink_to("../../../store-of-others")
     (run / "loop").symlink_to("loop")
     (run.parent / "away").symlink_to("/etc")
     (store / "away").symlink_to("/")
@@ -177,17 +179,26 @@ def test_the_attacks_find_names_that_are_not_looked_at(traps: Path, monkeypatch:
     assert any(leaks(ask(application(traps), target)) for target in ATTACKS)
 
 
-def test_a_folder_that_becomes_a_link_between_look_and_opening_is_not_followed(
+def test_what_becomes_a_link_between_look_and_opening_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stores.add(tmp_path / "store", 0)
-    found = files.resolve(tmp_path / "store", (*RUN.split("/"), "results.json"))
-    assert found is not None
+    (run / "passwd").write_text("")
+    monkeypatch.setattr(files, "resolve", lambda store, parts: run / "passwd")  # as it was found to be
+    assert _closed(files.open_file(tmp_path / "store", ("x", "y")))
+    (run / "passwd").unlink()
+    (run / "passwd").symlink_to("/etc/passwd")
+    assert files.open_file(tmp_path / "store", ("x", "y")) is None
     run.rename(tmp_path / "moved")
     run.symlink_to("/etc")
-    (tmp_path / "moved" / "passwd").write_text("")
-    monkeypatch.setattr(files, "resolve", lambda store, parts: run / "passwd")
     assert files.open_file(tmp_path / "store", ("x", "y")) is None
+
+
+def _closed(file: BinaryIO | None) -> bool:
+    """Was it opened?"""
+    if file is not None:
+        file.close()
+    return file is not None
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"])
