@@ -97,7 +97,7 @@ def lapse(plan: Plan, history: History) -> str:
 
 def _why(result: Result, state: State, lapsed: str) -> str:
     if state == "unknown":
-        return next(iter(result.document["unknown_because"]))
+        return str(result.document["unknown_because"][0])
     if state == "unavailable" and lapsed:
         return lapsed
     return first_sentence(result.document["summary"])

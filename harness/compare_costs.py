@@ -4,15 +4,14 @@ the time it is to be had."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from checkers import availability
+
 from .history import SECOND, Call, History
 from .runs import Result
-
-SHORTEST_WINDOW: Final = 1.0
-"""Seconds in which a lock that is to be had is granted to somebody; longer where sections are."""
 
 
 def cost(name: str, result: Result, folder: str | None) -> dict[str, Any]:
@@ -26,7 +25,7 @@ def cost(name: str, result: Result, folder: str | None) -> dict[str, Any]:
         "acquire_p50_s": quantile(acquires, 0.5),
         "acquire_p99_s": quantile(acquires, 0.99),
         "release_p50_s": quantile(releases, 0.5),
-        "availability": availability(history, plan.time_limit, max(SHORTEST_WINDOW, 2 * plan.hold)),
+        "availability": _availability(history),
         "run": folder,
     }
 
@@ -46,13 +45,7 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     return round(float(np.quantile(values, share, method="inverted_cdf")), 9) if values else None
 
 
-def availability(history: History, seconds: float, window: float) -> float | None:
-    """The share of the run's windows of so many seconds in which somebody was granted a lock; None if nobody asked."""
-    calls = history.calls("acquire")
-    if not calls:
-        return None
-    granted = {
-        int((call.done.time - history.origin) / SECOND / window) for call in calls if call.done and call.outcome == "ok"
-    }
-    whole = max(1, int(seconds / window))
-    return round(len({number for number in granted if number < whole}) / whole, 6)
+def _availability(history: History) -> float | None:
+    stretches = availability.stretches_of(history)
+    found = None if stretches is None else availability.share(availability.served(stretches))
+    return None if found is None else round(found, 6)

@@ -32,7 +32,7 @@ STANDS_IN: Final = {"failover": "leader-loss"}
 FAULT_FREE: Final = "none"
 DEFAULTS: Final = Plan(lock="")
 COST_HOLD: Final = 0.01
-"""Seconds of work under the lock where its costs are measured: short, so that the lock is what takes time."""
+"""Seconds of work under the lock where its costs are measured, and none between: so the lock is what takes time."""
 COST_LIMIT: Final = 10.0
 OUTAGE_AT: Final = 5.0
 """Seconds after which one server is gone for good, to see whether the lock can do without it."""
@@ -239,7 +239,7 @@ def _properties(asked: Asked, lock: str) -> Iterator[Job]:
 
 def _costs(asked: Asked, lock: str) -> Iterator[Job]:
     plan = msgspec.structs.replace(
-        _plan(asked, lock), hold=COST_HOLD, time_limit=min(COST_LIMIT, asked.time_limit), fencing="off"
+        _plan(asked, lock), hold=COST_HOLD, rest=0.0, time_limit=min(COST_LIMIT, asked.time_limit), fencing="off"
     )
     yield Job(lock, "cost", "alone", (msgspec.structs.replace(plan, clients=1),))
     yield Job(lock, "cost", "contended", (plan,))

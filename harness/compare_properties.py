@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from checkers import availability
 from checkers.base import Verdict
 from lock_impls.base import LockInfo, Safety
 
-from .clusters.kinds import KINDS
 from .history import SECOND, History
 from .listing import SAFETY
 from .options import counted
@@ -28,12 +28,11 @@ NOT_SEEN: Final[Found] = {"measured": None, "found": "not measured", "run": None
 
 def claims(info: LockInfo) -> dict[str, Found]:
     """What a lock says of itself, by property."""
-    several = KINDS[info.kinds[0]].nodes > 1
     said: dict[str, tuple[bool | None, str]] = {
         "mutual-exclusion": (EXCLUDES[info.safety], SAFETY[info.safety]),
         "released": (info.on_death != "nothing" if info.on_death else None, _on_death(info.on_death)),
         "reentrant": (info.reentrant, "its holder may take it again" if info.reentrant else "not promised"),
-        "no-single-point": (several if info.outage else None, info.outage or "not said"),
+        "no-single-point": (info.no_single_point if info.outage else None, info.outage or "not said"),
         "fence": (info.fence, "a token that grows with every grant" if info.fence else "none"),
     }
     return {name: {"claimed": claimed, "claim": words} for name, (claimed, words) in said.items()}
@@ -70,11 +69,10 @@ def no_recovery(why: str) -> Found:
 
 
 def recovery_s(history: History) -> float | None:
-    """Seconds from the first crash of a client to the next grant; None if there was neither or no other."""
-    died = [op.time for op in history.nemesis("crash")]
-    granted = [call.done.time for call in history.calls("acquire") if call.done is not None and call.outcome == "ok"]
-    after = [time for time in granted if died and time > died[0]]
-    return round((min(after) - died[0]) / SECOND, 6) if after else None
+    """Seconds from the death of the first holder that died to the next grant of its key; None if there was neither."""
+    stretches = availability.stretches_of(history)
+    deaths = [one for one in availability.recoveries(stretches) if one.key] if stretches is not None else []
+    return round(deaths[0].ns / SECOND, 6) if deaths and deaths[0].ns is not None else None
 
 
 def _crashed_at(history: History) -> float:

@@ -39,6 +39,7 @@ class ChubbyLock:
         options={"lease": None, "lock_delay": None, "grace": None},
         on_death="the end of the session's lease, and then the lock-delay",
         outage="another replica is elected and takes sessions and locks over; a majority must keep its data",
+        no_single_point=True,
         failures=(
             Failure(
                 "ttl-pause-write",

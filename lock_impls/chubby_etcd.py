@@ -49,6 +49,7 @@ class ChubbyLock(EtcdMutex):
         options={"grace": GRACE_S, "lock_delay": LOCK_DELAY_S},
         on_death=f"{ON_DEATH}, and the lock-delay",
         outage=OUTAGE,
+        no_single_point=True,
         overtime=OVERTIME_S + LOCK_DELAY_S,
         failures=(*failures("chubby-etcd"), hung_holder("chubby-etcd")),
     )

@@ -76,6 +76,7 @@ class ChubbyLock(ZooKeeperLock):
         options={"grace": GRACE_S, "lock_delay": LOCK_DELAY_S},
         on_death="its session's end, the ttl (2 to 20 ticks) after its last heartbeat, and lock_delay more",
         outage=OUTAGE,
+        no_single_point=True,
         overtime=LOCK_DELAY_S,
         failures=(pausing("chubby-zookeeper"),),
     )

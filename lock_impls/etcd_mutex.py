@@ -69,6 +69,7 @@ class EtcdMutex:
         queue=True,
         on_death=ON_DEATH,
         outage=OUTAGE,
+        no_single_point=True,
         overtime=OVERTIME_S,
         failures=(*failures("etcd-mutex"), hung_holder("etcd-mutex")),
     )

@@ -33,6 +33,7 @@ class UnsafeMutex(EtcdMutex):
         options={"keep_alive": False},
         on_death=ON_DEATH,
         outage=OUTAGE,
+        no_single_point=True,
         overtime=OVERTIME_S,
         failures=(
             Failure(

@@ -83,6 +83,7 @@ class FencedLock:
         on_death="the session's time-to-live (5 s here) after its last heartbeat",
         overtime=4.0,  # a session lives that long, whatever the ttl
         outage="kept by the majority; two of three members lost are a CP group lost",
+        no_single_point=True,
         failures=(
             Failure(
                 "hz-lock",

@@ -21,7 +21,7 @@ import redis
 
 from lock_impls.base import Failure, Grant, Indeterminate, LockInfo
 from lock_impls.redis_client import COMPARE_AND_DELETE, Client, RedisLock
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, overrun
+from lock_impls.redis_failures import EXPIRES, overrun
 
 
 class WaitLock(RedisLock):
@@ -34,7 +34,7 @@ class WaitLock(RedisLock):
         kinds=("redis-sentinel",),
         options={"numreplicas": 2, "wait_s": 0.1},
         on_death=EXPIRES,
-        outage=ONE_PRIMARY,
+        outage="nobody gets it while any server is gone: it waits for all replicas, unless told to wait for fewer",
         failures=(
             Failure(
                 "ttl-pause-write",

@@ -45,6 +45,7 @@ class Redlock:
         kinds=("redis-independent",),
         on_death=EXPIRES,
         outage="nothing: it needs a majority of the servers",
+        no_single_point=True,
         failures=(
             Failure(
                 "ttl-pause-write",

@@ -40,6 +40,7 @@ class EphemeralLock(ZooKeeperLock):
         fence=True,
         on_death=DEATH,
         outage=OUTAGE,
+        no_single_point=True,
         failures=(pausing("zookeeper-ephemeral"),),
     )
 

@@ -29,6 +29,7 @@ class HerdLock(EphemeralLock):
         fence=True,
         on_death=DEATH,
         outage=OUTAGE,
+        no_single_point=True,
         failures=(pausing("zookeeper-herd"),),
     )
 

@@ -56,6 +56,7 @@ class SequentialLock(ZooKeeperLock):
         options={"fence": "czxid", "check": "server"},
         on_death=DEATH,
         outage=OUTAGE,
+        no_single_point=True,
         failures=(pausing("zookeeper-sequential"),),
     )
 

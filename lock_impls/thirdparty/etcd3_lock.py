@@ -37,6 +37,7 @@ class Etcd3Lock:
         kinds=KINDS,
         on_death="the lease: it ends after the ttl",
         outage=f"{OUTAGE}; a client whose own member is lost goes to another after an error",
+        no_single_point=True,
         overtime=OVERTIME_S,
         failures=(
             Failure("ttl-overrun", "the work takes longer than the ttl", "harness run etcd3-lock --hold 3.5s"),

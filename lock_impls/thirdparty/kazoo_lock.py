@@ -36,6 +36,7 @@ class KazooLock:
         queue=True,
         on_death=DEATH,
         outage=OUTAGE,
+        no_single_point=True,
         failures=(
             pausing("kazoo-lock"),
             Failure(

@@ -2,8 +2,11 @@
 
 Its documentation promises the algorithm of redlock on several masters. It has no acquire and release of its own: this
 adapter calls ``lock(resource, ttl)``, which tries three times, and ``unlock``. What is left of the ttl it works out of
-two readings of the *wall* clock (``time.time()``), where the algorithm asks for one that does not jump. It swallows
-errors of servers, so that what it says is taken at its word.
+two readings of the *wall* clock (``time.time()``), where the algorithm asks for one that does not jump.
+
+A majority is not enough for it: if any server raised, ``lock`` raises ``MultipleRedlockException`` although the others
+granted, and leaves the key on them until the ttl is over. With one server gone nobody gets the lock, against what the
+documentation promises (``harness compare --locks redlock-py`` shows it).
 
 Source: redlock/__init__.py.
 
@@ -32,6 +35,7 @@ class RedlockPy:
         kinds=("redis-independent",),
         on_death=EXPIRES,
         outage="nothing: it needs a majority of the servers",
+        no_single_point=True,
         failures=(
             Failure(
                 "ttl-pause-write",

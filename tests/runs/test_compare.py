@@ -20,7 +20,7 @@ from harness.cli import main
 from harness.compare import exit_status
 from harness.compare_cells import WORST_FIRST, Seen, lapse, state_of
 from harness.compare_cli import tell_matrix
-from harness.compare_costs import availability, quantile
+from harness.compare_costs import quantile
 from harness.compare_document import assembled, relative
 from harness.compare_plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
 from harness.compare_play import Outcome, died
@@ -296,15 +296,6 @@ def test_quantiles_are_values_that_were_seen() -> None:
     assert quantile([], 0.5) is None
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert quantile([float(number) for number in range(1, 101)], 0.99) == 99.0
-
-
-def test_availability_is_the_share_of_windows_with_a_grant() -> None:
-    told = (
-        Story().acquire("c0", 0.5, 0.6).acquire("c1", 0.7, 0.8).acquire("c2", 3.0, 3.2).acquire("c3", 3.3, 3.9, "fail")
-    )
-    assert availability(told.told(), 4.0, 1.0) == 0.5
-    assert availability(told.told(), 4.0, 2.0) == 1.0
-    assert availability(Story().told(), 4.0, 1.0) is None
 
 
 def costs(ms: float | None, rate: float | None) -> list[dict[str, Any]]:
