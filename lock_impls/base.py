@@ -79,9 +79,10 @@ class LockInfo:
     ``kinds`` are the cluster kinds the lock can run on, the first is the default; ``safety`` is a :data:`Safety` tag;
     ``options`` are the constructor's own parameters with their defaults, on top of key and ttl. ``on_death`` says what
     frees the lock when its holder dies (``"nothing"``, or what and when), ``outage`` what becomes of it when one server
-    is lost (``no_single_point``: it can be had all the same), and ``failures`` are those that a command can show. ``overtime`` is by how many seconds a lease may outlast
-    its ttl, where servers count in whole seconds, or others wait after a loss (a lock-delay): a lock that is still
-    taken then is not late. ``queue`` says that it serves those who wait in the order in which they asked.
+    is lost (``no_single_point``: it can be had all the same), and ``failures`` are those that a command can show.
+    ``overtime`` is by how many seconds a lease may outlast its ttl, where servers count in whole seconds, or others
+    wait after a loss (a lock-delay): a lock that is still taken then is not late. ``queue`` says that it serves those
+    who wait in the order in which they asked.
     """
 
     name: str
