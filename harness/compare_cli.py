@@ -16,8 +16,8 @@ from rich.table import Table
 
 from .cli_runs import AUTO
 from .compare import DOCUMENT, Watch, compare, exit_status
-from .compare_plans import DEFAULTS, NEMESES, Asked, Job, chosen, jobs
-from .compare_play import Document, Outcome
+from .compare.plans import DEFAULTS, NEMESES, Asked, Job, chosen, jobs
+from .compare.play import Document, Outcome
 from .completion import BACKENDS, no_engine
 from .errors import EnvironmentLacking, UsageError
 from .nightly import LANES

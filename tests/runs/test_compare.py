@@ -14,18 +14,17 @@ from msgspec.structs import replace as with_
 from rich.console import Console
 
 from checkers.base import Verdict
-from harness import compare_cells as cells
 from harness import compare_cli
 from harness.cli import main
-from harness.compare import exit_status
-from harness.compare_cells import WORST_FIRST, Seen, lapse, state_of
+from harness.compare import cells, exit_status
+from harness.compare.cells import WORST_FIRST, Seen, lapse, state_of
+from harness.compare.costs import quantile
+from harness.compare.document import assembled, relative
+from harness.compare.plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
+from harness.compare.play import Outcome, died
+from harness.compare.properties import claims, fence, mutual_exclusion, outage, recovery_s
+from harness.compare.ranking import CLAIMED, agrees, ranking
 from harness.compare_cli import tell_matrix
-from harness.compare_costs import quantile
-from harness.compare_document import assembled, relative
-from harness.compare_plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
-from harness.compare_play import Outcome, died
-from harness.compare_properties import claims, fence, mutual_exclusion, outage, recovery_s
-from harness.compare_ranking import CLAIMED, agrees, ranking
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.runs import Result

@@ -7,16 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import compare_cells as cells
-from . import compare_costs as costs
-from . import compare_plans as plans
-from . import compare_properties as properties
-from .client_program import find_lock
-from .compare_plans import Asked
-from .compare_play import Document, Outcome
-from .compare_ranking import ranking
-from .fault_specs import fault_class
-from .runs import versions
+from ..client_program import find_lock
+from ..fault_specs import fault_class
+from ..runs import versions
+from . import cells, costs, plans, properties
+from .plans import Asked
+from .play import Document, Outcome
+from .ranking import ranking
 
 STOPPED: Final = "the comparison was interrupted before it was run"
 Outcomes = Mapping[tuple[str, str, str], Outcome]

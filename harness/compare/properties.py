@@ -10,12 +10,12 @@ from checkers import availability
 from checkers.base import Verdict
 from lock_impls.base import LockInfo, Safety
 
-from .history import SECOND, History
-from .listing import SAFETY
-from .options import counted
-from .plan import Plan
-from .runs import Result
-from .story import fault_records
+from ..history import SECOND, History
+from ..listing import SAFETY
+from ..options import counted
+from ..plan import Plan
+from ..runs import Result
+from ..story import fault_records
 
 Found = dict[str, Any]
 """``measured`` (True, False, or None: nobody can tell), ``found`` (words), ``run`` (folder, or None)."""

@@ -16,14 +16,11 @@ from typing import Any, Final
 
 from checkers.base import Verdict
 
-from . import compare_cells as cells
-from . import compare_costs as costs
-from . import compare_plans as plans
-from . import compare_properties as properties
-from .compare_plans import Job
-from .plan import Plan
-from .reported import reported
-from .runs import Result, run
+from ..plan import Plan
+from ..reported import reported
+from ..runs import Result, run
+from . import cells, costs, plans, properties
+from .plans import Job
 
 BROKE: Final = "the process that ran it has died"
 Document = dict[str, Any]

@@ -10,8 +10,8 @@ import numpy as np
 
 from checkers import availability
 
-from .history import SECOND, Call, History
-from .runs import Result
+from ..history import SECOND, Call, History
+from ..runs import Result
 
 
 def cost(name: str, result: Result, folder: str | None) -> dict[str, Any]:

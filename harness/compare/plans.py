@@ -17,12 +17,12 @@ import msgspec
 from lock_impls import catalogue
 from lock_impls.base import LockInfo
 
-from .client_program import find_lock
-from .clusters.kinds import KINDS
-from .completion import complete
-from .errors import UsageError, unknown_name
-from .fault_specs import default_specs, fault_class, needs
-from .plan import BACKENDS, FaultSpec, Plan
+from ..client_program import find_lock
+from ..clusters.kinds import KINDS
+from ..completion import complete
+from ..errors import UsageError, unknown_name
+from ..fault_specs import default_specs, fault_class, needs
+from ..plan import BACKENDS, FaultSpec, Plan
 
 NEMESES: Final = ("client-pause", "client-crash", "clock-jump", "kill-amnesia", "partition-node", "failover")
 """Those of an ordinary comparison: one of each way in which a client, a clock, a server's data, the network and the

@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 
 from checkers.base import Verdict
 
-from .history import SECOND, History
-from .plan import Plan
-from .runs import Result
-from .story import fault_records
-from .sweep import SERVICE
+from ..history import SECOND, History
+from ..plan import Plan
+from ..runs import Result
+from ..story import fault_records
+from ..sweep import SERVICE
 
 State = Literal["unsafe", "unavailable", "unknown", "fenced", "safe", "not-run"]
 WORST_FIRST: Final[tuple[State, ...]] = ("unsafe", "unavailable", "unknown", "fenced", "safe")

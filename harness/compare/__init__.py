@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
-from .compare_document import assembled, relative
-from .compare_plans import Asked, Job, jobs
-from .compare_play import Document, Outcome, died, play
-from .errors import UNKNOWN, VALID
-from .lanes import shared_out, terminable
-from .nightly import LANES
-from .store import new_comparison
+from ..errors import UNKNOWN, VALID
+from ..lanes import shared_out, terminable
+from ..nightly import LANES
+from ..store import new_comparison
+from .document import assembled, relative
+from .plans import Asked, Job, jobs
+from .play import Document, Outcome, died, play
 
 SCHEMA: Final = 1
 DOCUMENT: Final = "comparison.json"
