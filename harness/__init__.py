@@ -1,6 +1,6 @@
 """Tells you whether your distributed lock is safe.
 
-``from harness import run, Plan, Lock, Grant``; see the README for ten lines that test a lock of your own. The names are
+``from harness import run, check, compare, Plan, Lock, Grant``; see the README for ten lines that test a lock of your own. The names are
 imported on first use, so that the parts of the package can be used without all of it.
 """
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError
 
     from .checking import Report, check
+    from .comparing import compare
+    from .comparing.plans import Asked
     from .plan import FaultSpec, Plan
     from .runs import Result, run
 
@@ -21,12 +23,15 @@ _HOMES = {
     "Result": "harness.runs",
     "check": "harness.checking",
     "Report": "harness.checking",
+    "compare": "harness.comparing",
+    "Asked": "harness.comparing.plans",
     "Plan": "harness.plan",
     "FaultSpec": "harness.plan",
     **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "lock_impls.base"),
 }
 __all__ = [
-    "Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Report", "Result", "check", "run",
+    "Asked", "Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Report", "Result", "check",
+    "compare", "run",
 ]  # fmt: skip
 
 

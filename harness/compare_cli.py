@@ -15,9 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from .cli_runs import AUTO
-from .compare import DOCUMENT, Watch, compare, exit_status
-from .compare.plans import DEFAULTS, NEMESES, Asked, Job, chosen, jobs
-from .compare.play import Document, Outcome
+from .comparing import DOCUMENT, Watch, compare, exit_status
+from .comparing.plans import DEFAULTS, NEMESES, Asked, Job, chosen, jobs
+from .comparing.play import Document, Outcome
 from .completion import BACKENDS, no_engine
 from .errors import EnvironmentLacking, UsageError
 from .nightly import LANES

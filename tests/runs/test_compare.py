@@ -16,15 +16,15 @@ from rich.console import Console
 from checkers.base import Verdict
 from harness import compare_cli
 from harness.cli import main
-from harness.compare import cells, exit_status
-from harness.compare.cells import WORST_FIRST, Seen, lapse, state_of
-from harness.compare.costs import quantile
-from harness.compare.document import assembled, relative
-from harness.compare.plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
-from harness.compare.play import Outcome, died
-from harness.compare.properties import claims, fence, mutual_exclusion, outage, recovery_s
-from harness.compare.ranking import CLAIMED, agrees, ranking
 from harness.compare_cli import tell_matrix
+from harness.comparing import cells, exit_status
+from harness.comparing.cells import WORST_FIRST, Seen, lapse, state_of
+from harness.comparing.costs import quantile
+from harness.comparing.document import assembled, relative
+from harness.comparing.plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
+from harness.comparing.play import Outcome, died
+from harness.comparing.properties import claims, fence, mutual_exclusion, outage, recovery_s
+from harness.comparing.ranking import CLAIMED, agrees, ranking
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.runs import Result

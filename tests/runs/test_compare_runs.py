@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.compare import DOCUMENT, compare, exit_status
-from harness.compare.plans import Asked
+from harness.comparing import DOCUMENT, compare, exit_status
+from harness.comparing.plans import Asked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ASKED = Asked(locks=("redis-fenced", "etcd-mutex"), nemeses=("client-pause", "failover"), runs=2, seed=3)
