@@ -1,47 +1,126 @@
-"""Makes the pictures of the README from the program itself: ``python docs/make_pictures.py`` (needs Chromium)."""
+"""Makes the pictures of the README and the docs from the program itself (needs Chromium):
+
+``python docs/make_pictures.py [COMPARISON]``, where COMPARISON is the folder of a comparison; without one, all locks
+are compared on the simulator, which takes some minutes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import socket
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from playwright.sync_api import Browser, sync_playwright
 
 from harness import check
+from harness.comparing import DOCUMENT
 from harness.nemesis import default_specs
 from harness.plan import Plan
 from harness.runs import run
-from reports import linearization, run_report
+from reports import comparison, linearization, run_report
 
-HERE = Path(__file__).parent
-CHROMIUM = os.environ.get("HARNESS_CHROMIUM", "/usr/bin/chromium")
+HERE: Final = Path(__file__).parent
+CHROMIUM: Final = os.environ.get("HARNESS_CHROMIUM", "/usr/bin/chromium")
+SHOWN: Final = (
+    ("redlock", "clock-skew"), ("redlock", "none"), ("redis-token", "client-pause"), ("redis-fenced", "client-pause"),
+    ("redis-setnx", "client-crash"), ("zookeeper-sequential", "client-pause"), ("etcd-mutex", "leader-loss"),
+    ("mysql-for-update", "connection-reset"), ("memcached-token", "eviction"), ("redlock", "kill-amnesia"),
+)  # fmt: skip
+"""The runs of the store that ``serve.png`` shows."""
 
 
 def main() -> None:
-    """Write ``report.png``, the first screen of the report of the README's first command, and ``linearization.png``,
-    of a check of a run."""
-    with tempfile.TemporaryDirectory() as store, sync_playwright() as playwright:
+    """Write ``report.png`` (the first screen of the report of the README's first command), ``linearization.png`` (of a
+    check of a run), ``comparison.png``, ``matrix.png`` and ``serve.png``."""
+    given = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        store = Path(folder) / "store"
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        plan = Plan(lock="redlock", faults=tuple(default_specs("clock-skew", 2.0)))
-        result = run(plan, store=Path(store), command="harness run redlock --nemesis clock-skew")
-        assert result.folder is not None
-        _taken(browser, run_report.write(result.folder), "report.png", 1180)
-        plan = Plan(lock="redis-token", seed=1, clients=4, faults=tuple(default_specs("clock-jump", 2.0)))
-        result = run(plan, store=Path(store))
-        assert result.folder is not None
-        (picture, *_) = check(result.folder, "lease-mutex").checked.pictures
-        picture = replace(picture, file="store/latest/history.jsonl")
-        _taken(browser, linearization.write(picture, Path(store) / "why.html"), "linearization.png", 900)
+        _report(browser, store)
+        _linearization(browser, store)
+        _serve(browser, store)
+        _comparison(browser, store, given)
         browser.close()
 
 
-def _taken(browser: Browser, file: Path, name: str, height: int) -> None:
+def _report(browser: Browser, store: Path) -> None:
+    plan = Plan(lock="redlock", faults=tuple(default_specs("clock-skew", 2.0)))
+    result = run(plan, store=store, command="harness run redlock --nemesis clock-skew")
+    assert result.folder is not None
+    _taken(browser, run_report.write(result.folder).as_uri(), "report.png", 1120)
+
+
+def _linearization(browser: Browser, store: Path) -> None:
+    plan = Plan(lock="redis-token", seed=1, clients=4, faults=tuple(default_specs("clock-jump", 2.0)))
+    result = run(plan, store=store)
+    assert result.folder is not None
+    (picture, *_) = check(result.folder, "lease-mutex").checked.pictures
+    picture = replace(picture, file="store/latest/history.jsonl")
+    _taken(browser, linearization.write(picture, store / "why.html").as_uri(), "linearization.png", 900)
+
+
+def _serve(browser: Browser, store: Path) -> None:
+    for lock, nemesis in SHOWN:
+        plan = Plan(lock=lock, fencing="on" if lock == "redis-fenced" else "off")
+        run(Plan(lock=lock, fencing=plan.fencing, faults=tuple(default_specs(nemesis, plan.ttl))), store=store)
+    with _served(store) as address:
+        _taken(browser, address, "serve.png", 900)
+
+
+def _comparison(browser: Browser, store: Path, given: Path | None) -> None:
+    """Of a copy: what others keep stays as it is."""
+    if given is None:
+        harness = [sys.executable, "-m", "harness.cli", "compare", "--cluster", "sim", "--out", str(store)]
+        subprocess.run(harness, check=False)
+        (given,) = (store / "comparisons").iterdir()
+    copy = store / "compared"
+    copy.mkdir()
+    shutil.copy(given / DOCUMENT, copy)
+    page = comparison.write(copy).as_uri()
+    _taken(browser, page, "comparison.png", 1340)
+    _taken(browser, page, "matrix.png", 900, ".matrix")
+
+
+@contextlib.contextmanager
+def _served(store: Path) -> Iterator[str]:
+    """``harness serve`` on this store, and its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "harness.cli", "serve", "--store", str(store), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _await(port)
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.terminate()
+
+
+def _await(port: int) -> None:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"harness serve does not answer on port {port}")
+
+
+def _taken(browser: Browser, address: str, name: str, height: int, part: str = "") -> None:
     page = browser.new_page(viewport={"width": 1240, "height": height}, device_scale_factor=1.5)
-    page.goto(file.as_uri())
+    page.goto(address)
     page.wait_for_timeout(500)
-    page.screenshot(path=HERE / name)
+    if part:
+        page.locator(part).first.screenshot(path=HERE / name)
+    else:
+        page.screenshot(path=HERE / name)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Tells you whether your distributed lock is safe.
 
-``from harness import run, check, compare, Plan, Lock, Grant``; see the README for ten lines that test a lock of your own. The names are
-imported on first use, so that the parts of the package can be used without all of it.
+``from harness import run, check, compare, Plan, Lock, Grant``; see the README for ten lines that test a lock of your
+own. The names are imported on first use, so that the parts of the package can be used without all of it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _HOMES = {
     **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "lock_impls.base"),
 }
 __all__ = [
-    "Asked", "Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Report", "Result", "check",
-    "compare", "run",
+    "Asked", "Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Report", "Result",
+    "check", "compare", "run",
 ]  # fmt: skip
 
 
