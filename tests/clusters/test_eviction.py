@@ -126,6 +126,7 @@ def flooded_run(lock: str, seed: int, time_limit: float = 30.0) -> Result:
     return run(Plan(lock=lock, seed=seed, time_limit=time_limit, faults=tuple(default_specs("eviction", 2.0))))
 
 
+@pytest.mark.slow
 def test_a_lock_of_one_key_is_broken_in_most_seeds() -> None:
     broken = [seed for seed in SEEDS if flooded_run("redis-token", seed).verdicts["mutual-exclusion"].valid is False]
     assert len(broken) >= 0.9 * len(SEEDS)

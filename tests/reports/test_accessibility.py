@@ -45,6 +45,7 @@ def linearized(folder: Path) -> Path:
     return linearization.write(double_hold(), folder / "linearization.html")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_violation(browser: Browser, reported: Callable[[str], Path]) -> None:
     page = browser.new_page()
     page.goto(reported("violation").as_uri())

@@ -146,6 +146,7 @@ def test_captions(reported: Reported) -> None:
     assert text.count("<table") == text.count("<caption") > 5
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     made = [run_report.write(sample.write(tmp_path / str(i), "violation")).parent for i in range(2)]
     pictures = [f"{name}.{end}" for name in ("latency", "rate", "recovery") for end in ("svg", "png")]

@@ -67,6 +67,7 @@ def test_same_bytes_in_two_processes(case: tuple[str, str, str], tmp_path: Path)
     assert first.count(b"\n") > 100
 
 
+@pytest.mark.slow
 def test_the_seed_matters(tmp_path: Path) -> None:
     first = in_another_process(CASES[0], "1", tmp_path / "a")
     assert first != in_another_process(CASES[0], "1", tmp_path / "b", seed=4)

@@ -46,6 +46,8 @@ KINDS: dict[str, tuple[Model, list[Doing]]] = {
     "rw": (ReadWriteLock(), MODES),
     "lease": (LeaseMutex(), LEASES),
 }
+SLOW = ("fenced", "reentrant-fenced")
+"""They have the most histories."""
 MORE: dict[str, list[Doing]] = {
     "fenced": [*TOKENS, ("acquire", None, {"fence": None}), ("acquire", None, {"fence": 3})],
     "reentrant-fenced": [*TOKENS, ("acquire", None, {"fence": None}), ("acquire", None, {"fence": 3})],
@@ -85,7 +87,9 @@ def held(every: Iterable[Calls], model: Model, asked: Model | None = None) -> tu
     return count, wrong, undecided
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in KINDS]
+)
 def test_small_histories(kind: str) -> None:
     """Some of all histories of two clients with two calls each; ``test_all_small_histories`` has the others."""
     model, doings = KINDS[kind]
