@@ -49,7 +49,7 @@ def seen(result: Result) -> Seen:
     tokens = result.verdicts["fencing"].evidence
     return Seen(
         state,
-        _why(result, state, lapsed) if struck else NEVER,
+        _why(result, state, lapsed, struck=struck),
         result.verdicts["mutual-exclusion"].valid is False,
         any(violation.kind in TOKENS for violation in tokens),
     )
@@ -59,16 +59,20 @@ def state_of(verdicts: Mapping[str, Verdict], fencing: str, *, lapsed: bool = Fa
     """``lapsed``: did nobody get the lock any more, long after the last fault? ``struck``: was there a fault at all?
     Checkers of service that no fault is about (fairness, reentrancy, try-lock) have no say."""
     invalid = {name for name, verdict in verdicts.items() if verdict.valid is False}
-    unknown = {name for name, verdict in verdicts.items() if verdict.valid is None}
     broken = invalid - SERVICE
     stopped = fencing == "on" and broken <= LOCK_LEVEL
     if broken and not stopped:
         return "unsafe"
     if lapsed or invalid & AVAILABILITY:
         return "unavailable"
-    if unknown - (SERVICE - AVAILABILITY) or not struck:
+    if _undecided(verdicts) or not struck:
         return "unknown"
     return "fenced" if broken else "safe"
+
+
+def _undecided(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """The checkers that cannot tell, of those that have a say."""
+    return [name for name, it in verdicts.items() if it.valid is None and name not in SERVICE - AVAILABILITY]
 
 
 def lapse(plan: Plan, history: History) -> str:
@@ -95,11 +99,15 @@ def lapse(plan: Plan, history: History) -> str:
     return f"Nobody was granted the lock {since}, though clients asked for it to the end of {plan.time_limit:g} s."
 
 
-def _why(result: Result, state: State, lapsed: str) -> str:
+def _why(result: Result, state: State, lapsed: str, *, struck: bool) -> str:
+    """What made the state; a run may have shown other things, too."""
+    verdicts = result.verdicts
     if state == "unknown":
-        return str(result.document["unknown_because"][0])
-    if state == "unavailable" and lapsed:
-        return lapsed
+        name = next(iter(_undecided(verdicts)), "")
+        return f"{name}: {verdicts[name].explanation}" if struck else NEVER
+    if state == "unavailable":
+        late = (verdicts[name].explanation for name in ("deadlock", "liveness") if verdicts[name].valid is False)
+        return lapsed or next(late)
     return first_sentence(result.document["summary"])
 
 

@@ -92,8 +92,10 @@ class _Runs:
             return None
 
     def command(self, plan: Plan) -> str:
-        """What repeats a run; a server that is gone for good only the comparison itself can ask for."""
-        return self._asked_by if self.job.name == "no-single-point" else plans.command(plan, self.job.fault)
+        """What repeats a run; only the comparison itself can ask for a server that is gone for good, and for clients
+        that do not rest."""
+        alone = self.job.part == "cost" or self.job.name == "no-single-point"
+        return self._asked_by if alone else plans.command(plan, self.job.fault)
 
 
 def _cell(runs: _Runs) -> Outcome:

@@ -49,14 +49,18 @@ def _on_death(frees: str) -> str:
 
 def released(result: Result, folder: str | None) -> tuple[Found, Found]:
     """Of a run in which a holder dies: the property, and the time to recover."""
-    late = recovery_s(result.history)
-    verdict = result.verdicts["deadlock"]
+    late, died = recovery_s(result.history), _died_at(result.history)
+    verdict, plan = result.verdicts["deadlock"], result.plan
+    if died is None:
+        return {**NOT_SEEN, "found": "no holder died", "run": folder}, no_recovery("no holder died")
+    left = plan.time_limit - died
     if late is None:
-        left = result.plan.time_limit - _crashed_at(result.history)
         words = f"not granted again in the {left:.1f} s that were left after its holder had died"
     else:
-        words = f"granted again {late:.2f} s after its holder had died (ttl {result.plan.ttl:g} s)"
+        words = f"granted again {late:.2f} s after its holder had died (ttl {plan.ttl:g} s)"
     measured = None if verdict.valid is None else verdict.valid and late is not None
+    if late is None and verdict.valid is not False and left < plan.ttl + plan.slack:  # it was not due yet
+        return {"measured": None, "found": words, "run": folder}, no_recovery(words)
     return (
         {"measured": measured, "found": words, "run": folder},
         {"seconds": late, "found": words, "run": folder},
@@ -70,13 +74,19 @@ def no_recovery(why: str) -> Found:
 
 def recovery_s(history: History) -> float | None:
     """Seconds from the death of the first holder that died to the next grant of its key; None if there was neither."""
+    death = _death(history)
+    return None if death is None or death.ns is None else round(death.ns / SECOND, 6)
+
+
+def _died_at(history: History) -> float | None:
+    death = _death(history)
+    return None if death is None else (death.since_ns - history.origin) / SECOND
+
+
+def _death(history: History) -> availability.Recovery | None:
+    """The first death of a holder, and what followed."""
     stretches = availability.stretches_of(history)
-    deaths = [one for one in availability.recoveries(stretches) if one.key] if stretches is not None else []
-    return round(deaths[0].ns / SECOND, 6) if deaths and deaths[0].ns is not None else None
-
-
-def _crashed_at(history: History) -> float:
-    return next(((op.time - history.origin) / SECOND for op in history.nemesis("crash")), 0.0)
+    return next((one for one in availability.recoveries(stretches) if one.key), None) if stretches is not None else None
 
 
 def reentrant(verdict: Verdict, folder: str | None) -> Found:

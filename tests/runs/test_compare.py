@@ -22,11 +22,11 @@ from harness.comparing.cells import WORST_FIRST, Seen, lapse, state_of
 from harness.comparing.costs import quantile
 from harness.comparing.document import assembled, relative
 from harness.comparing.plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
-from harness.comparing.play import Outcome, died
-from harness.comparing.properties import claims, fence, mutual_exclusion, outage, recovery_s
+from harness.comparing.play import Outcome, _Runs, died
+from harness.comparing.properties import claims, fence, mutual_exclusion, outage, recovery_s, released
 from harness.comparing.ranking import CLAIMED, agrees, ranking
 from harness.errors import UsageError
-from harness.plan import Plan
+from harness.plan import FaultSpec, Plan
 from harness.runs import Result
 from lock_impls import catalogue
 from tests.checkers.story import Story
@@ -101,6 +101,26 @@ def test_nobody_was_granted_it_to_the_end() -> None:
     assert lapse(plan, story(granted_again=28.0).told()) == ""  # who waits for less than some leases waits on
     assert lapse(plan, story(last_asked=4.0).told()) == "", "nobody wanted it any more"
     assert lapse(plan, story(healed=16.0).told()) == "", "what was sent at 16 s may still come at 27 s"
+
+
+@pytest.mark.parametrize(
+    ("said", "fencing", "struck", "why"),
+    [
+        ({"fairness": None, "faults": None}, "off", True, "faults: faults"),  # of fairness nobody asked
+        ({"faults": None}, "off", False, cells.NEVER),
+        ({"mutual_exclusion": False}, "off", False, "Two held it."),  # without any fault
+        ({"mutual_exclusion": False, "liveness": False}, "on", True, "liveness"),
+        ({"mutual_exclusion": False}, "on", True, "Two held it."),
+    ],
+)
+def test_a_cell_says_what_made_its_state(said: dict[str, bool | None], fencing: Any, struck: bool, why: str) -> None:
+    told = Story(ttl=2.0, slack=1.0, hold=0.5).acquire("c0", 1.0, 1.1).release("c0", 1.5)
+    if struck:
+        told.fault(0, "client-pause", ["c0"], 2.0, 3.0)
+    plan = Plan(lock="redis-fenced", fencing=fencing, faults=(FaultSpec("client-pause"),))
+    document = {"summary": "Two held it. c0 was paused."}
+    run = Result(plan, told.told(), dict(verdicts(**said)), Verdict(None, ""), document, None)
+    assert cells.seen(run).why == why
 
 
 def test_a_cell_shows_the_first_of_its_worst_runs() -> None:
@@ -277,6 +297,30 @@ def test_recovery_is_from_the_death_to_the_next_grant() -> None:
     assert recovery_s(told.told()) is None
     assert recovery_s(told.acquire("c1", 1.3, 3.45).told()) == 2.25
     assert recovery_s(Story().acquire("c0", 1.0, 1.1).told()) is None
+
+
+def test_a_holder_that_never_died_or_died_too_late_says_nothing_against_a_lock() -> None:
+    def of(told: Story, limit: float) -> tuple[bool | None, float | None, bool]:
+        found, recovery = released(
+            Result(Plan(lock="", time_limit=limit), told.told(), dict(verdicts()), Verdict(True, ""), {}, None), "run"
+        )
+        return found["measured"], recovery["seconds"], recovery["run"] is not None
+
+    told = Story().acquire("c0", 1.0, 1.1)
+    assert of(told, 30.0) == (None, None, False), "nobody died"
+    told.nemesis(1.2, "crash", "info", {"host": "c0"})
+    assert of(told, 4.0) == (None, None, False), "ttl and slack are not over yet"
+    assert of(told, 30.0) == (False, None, True)
+    assert of(told.acquire("c1", 1.3, 3.45), 4.0) == (True, 2.25, True)
+
+
+def test_only_the_comparison_repeats_what_no_other_command_can_ask_for(tmp_path: Path) -> None:
+    def of(part: str, name: str) -> str:
+        job = next(job for job in jobs(ASKED) if (job.part, job.name) == (part, name))
+        return _Runs(tmp_path, "harness compare", job, {}).command(job.plans[0])
+
+    assert of("cost", "contended") == of("property", "no-single-point") == "harness compare"
+    assert of("cell", "client-pause") == "harness run redis-token --cluster sim --nemesis client-pause --seed 7"
 
 
 def test_an_outage_is_judged_while_the_server_is_gone() -> None:
