@@ -90,7 +90,8 @@ def recoveries(stretches: Stretches) -> list[Recovery]:
 def _served(stretches: Stretches, key: int) -> Served:
     columns = stretches.columns
     wanted, held = _wanted(stretches, key), _held(stretches, key)
-    edges = np.append(np.arange(columns.origin, columns.end, WINDOW, dtype=np.int64), columns.end)
+    end = max(columns.end, columns.origin + 1)  # also a history of a single moment has a window
+    edges = np.append(np.arange(columns.origin, end, WINDOW, dtype=np.int64), end)
     width = np.diff(edges)
     granted = np.zeros(len(width), dtype=bool)
     grants = columns.rows(ACQUIRE, OK)

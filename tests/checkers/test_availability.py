@@ -93,3 +93,7 @@ def test_what_cannot_be_measured() -> None:
     assert availability.share([]) is None
     nothing = Served("k0", np.zeros(3, dtype=bool), np.zeros(3, dtype=bool), None)
     assert availability.share([nothing]) is None
+
+
+def test_a_history_of_one_moment_has_a_window() -> None:
+    assert strip(only(Story().acquire("c0", 0.0, 0.0))) == "#"
