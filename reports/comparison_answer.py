@@ -222,8 +222,13 @@ def _none(case: _Case, candidates: Sequence[LockView]) -> str:
         return "None: not one that ran is sound without faults."
     known = [lock for lock in candidates if {cell.state for cell in _against(lock, case)} != {"unknown"}]
     nearest = min(known or candidates, key=lambda lock: (_distance(_against(lock, case)), _price(lock)))
-    what = listed([f"{cell.word} under {place(cell.nemesis)}" for cell in _against(nearest, case)])
+    what = listed([f"{_fault_of(cell, case)} under {place(cell.nemesis)}" for cell in _against(nearest, case)])
     return f"None was {case.was.rstrip(',')} throughout. The nearest is {nearest.name}: {what}."
+
+
+def _fault_of(cell: CellView, case: _Case) -> str:
+    """What speaks against a lock: of a cell in a state that is allowed, that it was unavailable in some runs."""
+    return "unavailable" if cell.state in case.allowed else cell.word
 
 
 def _distance(cells: Sequence[CellView]) -> tuple[int, int]:

@@ -107,6 +107,7 @@ def test_one_run_in_which_it_was_not_to_be_had_is_enough_to_rule_a_lock_out() ->
         "mixed", "client-pause", "unsafe", runs=3, counts={"unsafe": 2, "unavailable": 1}
     )
     assert best(mixed)[WASTE] == []
+    assert said(WASTE, mixed).endswith("The nearest is mixed: unavailable under client-pause.")
     mixed["cells"]["client-pause"]["counts"] = {"unsafe": 3}
     assert best(mixed)[WASTE] == ["mixed"]
 
