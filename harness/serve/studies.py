@@ -91,7 +91,9 @@ class Studies:
         folder = files.resolve(self.store, (self.folder,))
         if folder is not None:
             with suppress(OSError), os.scandir(folder) as entries:
-                yield from [Path(entry) for entry in entries if files.plain(entry.name) and entry.is_dir()]
+                for entry in entries:
+                    if files.plain(entry.name) and entry.is_dir(follow_symlinks=False):
+                        yield Path(entry)
 
     def _study(self, folder: Path) -> Study:
         try:

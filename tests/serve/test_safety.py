@@ -105,6 +105,8 @@ def traps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "loop").symlink_to("loop")
     (run.parent / "away").symlink_to("/etc")
     (store / "away").symlink_to("/")
+    others = stores.study(home / "store-of-others", "comparisons", "20261122T200000Z", stores.COMPARISON)
+    (store / "comparisons" / "beside").symlink_to(others)
     os.mkfifo(run / "pipe.json")
     (run / "null.json").symlink_to("/dev/null")
     (run / ".hidden.json").write_text('"the secret"')
@@ -128,6 +130,12 @@ def test_no_path_leaves_the_store(traps: Path, target: str) -> None:
     assert str(traps).encode() not in answer.body
     if answer.status == 307:
         assert answer.headers["location"] == f"/runs/{RUN}/"
+
+
+def test_a_comparison_that_is_a_link_is_not_looked_into(traps: Path) -> None:
+    page = ask(application(traps), "/comparisons/")
+    assert page.text.count("2 locks under 1 fault") == 1
+    assert "beside" not in page.text
 
 
 def test_a_path_that_a_server_has_decoded_wrongly_is_no_way_in(traps: Path) -> None:
