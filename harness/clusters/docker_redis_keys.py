@@ -9,7 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ..history.lock_keys import Sight
+from ..history.lock_keys import Sight, owner_text
 from .docker_keys import STRAYS, Blind
 from .docker_kinds import ASK
 
@@ -29,7 +29,6 @@ class RedisEye:
             socket_timeout=ASK,
             socket_connect_timeout=ASK,
             retry=Retry(NoBackoff(), 0),
-            decode_responses=True,
         )
         self._known: dict[str, tuple[int, str]] = {}
         """By key when it ends (monotonic ns) and whose it is."""
@@ -66,8 +65,8 @@ class RedisEye:
             found: Any = self._client.get(key)
         except redis.ResponseError:
             fields: Any = self._client.hkeys(key)
-            return str(fields[0]) if fields else None
-        return None if found is None else str(found)
+            return owner_text(fields[0]) if fields else None
+        return None if found is None else owner_text(found)
 
     def close(self) -> None:
         self._client.close()

@@ -117,6 +117,24 @@ def test_a_redis_that_is_gone_when_it_is_first_looked_at_does_not_answer() -> No
         eye.close()
 
 
+def test_an_owner_that_is_no_text_is_seen_all_the_same() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_answers, args=(listener,), daemon=True).start()
+        eye = RedisEye(*listener.getsockname())
+        assert eye.look("k0") == Sight("ff00", 2000 * MS)
+        eye.close()
+
+
+def _answers(listener: socket.socket) -> None:
+    """A Redis that has a key of two bytes for two seconds more, and knows nothing else."""
+    connection, _ = listener.accept()
+    with connection:
+        while request := connection.recv(4096):
+            for command in request.split(b"*")[1:]:
+                known = {b"HELLO": b"%1\r\n$5\r\nproto\r\n:3\r\n", b"PTTL": b":2000\r\n", b"GET": b"$2\r\n\xff\x00\r\n"}
+                connection.sendall(next((it for name, it in known.items() if name in command), b"+OK\r\n"))
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize("lock", RUNS)
 def test_a_hold_is_seen_on_the_servers(lock: str, tmp_path: Path) -> None:
