@@ -169,6 +169,8 @@ class _Finder:
     open: dict[tuple[str, str], Stay] = field(default_factory=dict)
     brought: dict[tuple[str, str], _Brought] = field(default_factory=dict)
     """By (key, value)."""
+    had: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """By (server, key, value) the time at which the value was brought that the server had last."""
 
     def step(self, state: KeyState, gone: int) -> None:
         """``gone`` is when the server will have no such owner any more."""
@@ -201,6 +203,7 @@ class _Finder:
             lost = before or Stay(state.host, state.key, None, "", state.time)
             return Stay(state.host, state.key, None, lost.client, state.time, lost.until)
         came = self._whose(state, state.owner, gone, back=before is not None and before.owner is None)
+        self.had[state.host, state.key, state.owner] = came.since
         until = self._until(state, state.owner)
         return Stay(state.host, state.key, state.owner, came.client, state.time, until, since=came.since)
 
@@ -208,10 +211,13 @@ class _Finder:
         """Who sent it; who brought this value elsewhere before; else who was getting the lock at that moment.
 
         Who sends a release may thereby make the next one in a queue the owner: it is not the owner itself. A server
-        that was away and is ``back`` has what it had, and nobody brought it anew.
+        that was away and is ``back`` has what it had, and nobody brought it anew. Where nobody says who sent what, a
+        value that a server has had and lost was brought anew: some locks write the same for all.
         """
         deeds, slot = self.deeds.get(state.key) or _Deeds(), (state.key, value)
         known, client = self.brought.get(slot), state.by
+        if known is not None and not (self.told or back) and self.had.get((state.host, *slot)) == known.since:
+            known = None
         if known is not None and (back or (client is None and not deeds.is_acquiring(known.client, state.time))):
             return known
         if client is None or deeds.is_releasing(client, state.time):

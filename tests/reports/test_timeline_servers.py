@@ -72,6 +72,15 @@ def test_where_nobody_was_getting_it_it_is_the_value_made_short() -> None:
     assert (stay.client, stay.who) == ("", "01234567…")
 
 
+def test_a_value_that_all_use_comes_anew_where_it_has_been_and_gone() -> None:
+    """Nobody says who sent it: c0's key has run out while c0 stands still, and c1 has written the same."""
+    calls = [call("c0", "acquire", 0.9, 1), call("c1", "acquire", 1.1, 3.02), call("c0", "release", 6)]
+    holds = [hold("c0", 1, 6), hold("c1", 3.02)]
+    states = [state(1.01, "1", left=2), state(1.02, "1", host="n2"), state(3, None), state(3.03, "1", left=2)]
+    found = stays(states, calls, holds)
+    assert [(stay.host, stay.client) for stay in found] == [("n1", "c0"), ("n2", "c0"), ("n1", "c1")]
+
+
 def test_where_several_were_trying_it_may_be_anybodys() -> None:
     """A value that went before either of them was granted the lock; of one that is trying alone it is that one's."""
     calls = [call("c0", "acquire", 0, 3), call("c1", "acquire", 0.5, 4)]
