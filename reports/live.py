@@ -28,7 +28,7 @@ ROLLING_S: Final = 10
 KEYS_SHOWN: Final = 12
 AT_ONCE: Final = 8 << 20
 """Bytes that are read of a history at a time; whoever comes late to a long run sees it catch up."""
-_DAMAGED: Final = (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_DAMAGED: Final = (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,10 @@ class Live:
             self._begin()
         file.seek(self.read)
         text = file.read(AT_ONCE)
-        text = text[: text.rfind(b"\n") + 1]
+        whole = text.rfind(b"\n") + 1
+        if not whole and len(text) == AT_ONCE:
+            self.trouble = f"after {self.ongoing.calls:,} calls there is a line of more than {AT_ONCE:,} bytes"
+        text = text[:whole]
         if not text or self.trouble:
             return False
         self.read += len(text)

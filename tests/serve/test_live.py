@@ -177,7 +177,10 @@ def test_a_file_that_became_shorter_is_read_anew(tmp_path: Path) -> None:
     assert one.moment() == other.moment()
 
 
-@pytest.mark.parametrize("line", [b"garbage", b'{"index":1}', b"\xff\xfe"])
+DEEP = b'{"index":1,"time":1,"wall":1,"process":0,"type":"ok","f":"x","value":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize("line", [b"garbage", b'{"index":1}', b"\xff\xfe", DEEP])
 def test_what_is_no_history_is_said_and_stops_nothing(line: bytes, recording: Recording) -> None:
     recording.until(3.0)
     granted = sum(op.f == "acquire" and op.type == "ok" for op in recording.ops[: recording.written])
@@ -187,6 +190,15 @@ def test_what_is_no_history_is_said_and_stops_nothing(line: bytes, recording: Re
         told = data(recording)
         assert "cannot be understood" in told["moment"]["trouble"]
         assert (told["behind"], told["moment"]["granted"]) == (None, granted)
+
+
+def test_a_line_without_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = lines(recorded().history, tmp_path / HISTORY)
+    monkeypatch.setattr(live, "AT_ONCE", 8192)
+    reader, longer = Live(), text[: text.index(b"\n") + 1] + b"x" * 10_000
+    for _ in range(3):
+        reader.take(BytesIO(longer))
+    assert reader.moment().trouble == "after 0 calls there is a line of more than 8,192 bytes"
 
 
 @pytest.mark.parametrize("value", ['"value":3', '"x":1', '"value":{"id":[]}'])
