@@ -21,6 +21,8 @@ from .. import store as stores
 
 LONGEST: Final = 4096
 """Bytes of a path; no file system has longer ones."""
+DEEPEST: Final = 32
+"""Folders within each other that are looked into; runs have two."""
 NO_LOCKS: Final = frozenset({stores.SWEEPS, stores.COMPARISONS, stores.LATEST})
 """Names in the store that are no lock's folder."""
 _PLAIN: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*").fullmatch
@@ -137,6 +139,8 @@ def listing(folder: Path) -> list[Entry]:
 
 
 def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[Entry]:
+    if len(above) >= DEEPEST:
+        return
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):

@@ -132,6 +132,16 @@ def test_no_path_leaves_the_store(traps: Path, target: str) -> None:
         assert answer.headers["location"] == f"/runs/{RUN}/"
 
 
+def test_folders_without_end_are_looked_into_so_deep_only(tmp_path: Path) -> None:
+    deepest = stores.add(tmp_path, 0)
+    deepest.joinpath(*["d"] * 400).mkdir(parents=True)
+    (deepest / "d" / "logs.txt").write_text("near")
+    listed = [entry.parts for entry in files.listing(deepest)]
+    assert ("d", "logs.txt") in listed
+    deepest.joinpath(*["d"] * 300, "far.txt").write_text("far")
+    assert [entry.parts for entry in files.listing(deepest)] == listed
+
+
 def test_a_comparison_that_is_a_link_is_not_looked_into(traps: Path) -> None:
     page = ask(application(traps), "/comparisons/")
     assert page.text.count("2 locks under 1 fault") == 1
