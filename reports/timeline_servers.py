@@ -169,8 +169,8 @@ class _Finder:
     open: dict[tuple[str, str], Stay] = field(default_factory=dict)
     brought: dict[tuple[str, str], _Brought] = field(default_factory=dict)
     """By (key, value)."""
-    had: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    """By (server, key, value) the time at which the value was brought that the server had last."""
+    lost: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """By (server, key, value) when the server had the value last."""
 
     def step(self, state: KeyState, gone: int) -> None:
         """``gone`` is when the server will have no such owner any more."""
@@ -203,7 +203,6 @@ class _Finder:
             lost = before or Stay(state.host, state.key, None, "", state.time)
             return Stay(state.host, state.key, None, lost.client, state.time, lost.until)
         came = self._whose(state, state.owner, gone, back=before is not None and before.owner is None)
-        self.had[state.host, state.key, state.owner] = came.since
         until = self._until(state, state.owner)
         return Stay(state.host, state.key, state.owner, came.client, state.time, until, since=came.since)
 
@@ -216,7 +215,7 @@ class _Finder:
         """
         deeds, slot = self.deeds.get(state.key) or _Deeds(), (state.key, value)
         known, client = self.brought.get(slot), state.by
-        if known is not None and not (self.told or back) and self.had.get((state.host, *slot)) == known.since:
+        if known is not None and not (self.told or back) and known.since <= self.lost.get((state.host, *slot), -1):
             known = None
         if known is not None and (back or (client is None and not deeds.is_acquiring(known.client, state.time))):
             return known
@@ -229,6 +228,7 @@ class _Finder:
     def _end(self, stay: Stay, state: KeyState) -> None:
         stay.end = state.time
         if stay.owner is not None:
+            self.lost[stay.host, stay.key, stay.owner] = state.time
             stay.ended = self._why(stay, state)
         elif stay.until is not None and stay.until > state.time and state.owner is None:
             stay.ended = "early"  # it came back without what it had
