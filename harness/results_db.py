@@ -142,20 +142,24 @@ def _json(value: Any) -> str:
 def _read(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.exists():
         raise UsageError(f"{path}: no night is stored here: 'harness nightly' runs one and stores it")
-    with _opened(path, "rw") as connection:
+    with _opened(path, "ro") as connection:
         yield connection
 
 
 @contextmanager
-def _opened(path: Path, mode: Literal["rw", "rwc"]) -> Iterator[sqlite3.Connection]:
-    """A connection to a file of the newest version; whatever is wrong with the file is a UsageError."""
+def _opened(path: Path, mode: Literal["ro", "rwc"]) -> Iterator[sqlite3.Connection]:
+    """A connection to a file of the newest version; whatever is wrong with the file is a UsageError. Who only reads
+    changes nothing: an older file is brought up to date in memory."""
     address = f"{path.absolute().as_uri()}?mode={mode}"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=PATIENCE_S, isolation_level=None)) as connection:
-            connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA foreign_keys = ON")
-            _migrate(connection, path)
-            yield connection
+            if mode == "ro" and _is_older(connection, path):
+                with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+                    connection.backup(copy)
+                    yield _newest(copy, path)
+            else:
+                yield _newest(connection, path)
     except sqlite3.OperationalError as error:  # the file may be sound, but locked, read-only, or on a full disk
         raise UsageError(f"{path}: cannot use this database of results: {error}") from error
     except (sqlite3.Error, msgspec.MsgspecError) as error:
@@ -165,11 +169,19 @@ def _opened(path: Path, mode: Literal["rw", "rwc"]) -> Iterator[sqlite3.Connecti
         ) from error
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _newest(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    connection.row_factory = sqlite3.Row
+    if _is_older(connection, path):
+        _migrate(connection, path)
+    return connection
+
+
+def _is_older(connection: sqlite3.Connection, path: Path) -> bool:
     with _transaction(connection, "DEFERRED"):
-        version = _version(connection, path)
-    if version == len(MIGRATIONS):
-        return
+        return _version(connection, path) < len(MIGRATIONS)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     with _transaction(connection, "IMMEDIATE"):
         for statements in MIGRATIONS[_version(connection, path) :]:  # asked again: another process may have been here
             for statement in statements:

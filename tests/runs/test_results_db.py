@@ -198,9 +198,13 @@ def test_an_older_file_is_brought_up_to_date(db: Path, monkeypatch: pytest.Monke
     add(db, night(20, plain()))
     newer = (*results_db.MIGRATIONS, ("ALTER TABLE nights ADD COLUMN host TEXT", "UPDATE nights SET host = 'here'"))
     monkeypatch.setattr(results_db, "MIGRATIONS", newer)
+    before = db.read_bytes()
     assert [one.started_at for one in nights(db)] == ["2026-11-20T02:00:00Z"]
+    assert db.read_bytes() == before, "who only reads changes nothing"
+    add(db, night(21, plain()))
+    assert [one.started_at for one in nights(db)] == ["2026-11-20T02:00:00Z", "2026-11-21T02:00:00Z"]
     with closing(sqlite3.connect(db)) as connection:
-        assert connection.execute("SELECT host FROM nights").fetchall() == [("here",)]
+        assert connection.execute("SELECT host FROM nights").fetchall() == [("here",), (None,)]
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
     monkeypatch.undo()
     with pytest.raises(UsageError, match="newer harness"):
