@@ -160,7 +160,12 @@ def _opened(path: Path, mode: Literal["ro", "rwc"]) -> Iterator[sqlite3.Connecti
                     yield _newest(copy, path)
             else:
                 yield _newest(connection, path)
-    except sqlite3.OperationalError as error:  # the file may be sound, but locked, read-only, or on a full disk
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise UsageError(
+                f"{path}: a night was cut off while it was being stored; the next 'harness nightly' takes it back"
+            ) from error
+        # The file may be sound, but locked, read-only, or on a full disk
         raise UsageError(f"{path}: cannot use this database of results: {error}") from error
     except (sqlite3.Error, msgspec.MsgspecError) as error:
         raise UsageError(

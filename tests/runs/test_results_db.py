@@ -211,6 +211,29 @@ def test_an_older_file_is_brought_up_to_date(db: Path, monkeypatch: pytest.Monke
         add(db, night(21, plain()))
 
 
+CUT_OFF = """
+import os, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+for number in range(2000):
+    connection.execute("INSERT INTO nights VALUES (NULL, ?, 's', '[]', 1, 0, '{}')", ("x" * 500,))
+os._exit(0)
+"""
+
+
+def test_a_night_that_was_cut_off_is_taken_back_by_the_next(db: Path) -> None:
+    add(db, night(20, plain()))
+    subprocess.run([sys.executable, "-c", CUT_OFF, str(db)], check=True)
+    with pytest.raises(
+        UsageError, match="a night was cut off while it was being stored; the next 'harness nightly' takes it back"
+    ):
+        nights(db)
+    add(db, night(21, plain()))
+    assert len(nights(db)) == 2
+
+
 def test_a_migration_that_fails_leaves_the_file_as_it_was(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add(db, night(20, plain()))
     broken = (*results_db.MIGRATIONS, ("ALTER TABLE nights ADD COLUMN host TEXT", "UPDATE mornings SET host = 1"))
