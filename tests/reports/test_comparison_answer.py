@@ -64,6 +64,7 @@ def test_of_those_alike_the_sounder_wins_then_the_one_granted_more_often_and_els
     assert best(slow, quick)[HARM] == ["quick"]
     assert best(slow, two("fenced", "fs", 0.001, 900.0))[HARM_FENCED] == ["slow"]
     assert best(two("seldom", "u-", 0.001, 900.0), two("often", "uf", 0.001))[WASTE] == ["often"]
+    assert best(two("one-safe", "su", 0.001, 900.0), two("all-fenced", "ff", 0.001))[WASTE] == ["all-fenced"]
     twin = two("twin", "ss", 0.001001, 301.0)
     assert best(twin, quick)[HARM] == ["quick", "twin"]
     assert "quick and twin alike" in said(HARM, twin, quick)

@@ -39,6 +39,12 @@ def test_a_client_may_go_on_with_its_own_lower_token() -> None:
 def test_what_was_refused_says_what_was_higher() -> None:
     stale = access("c0", 1, 30, outcome="fail", error="stale fence")
     assert told(access("c0", 1, 10, 1), access("c1", 7, 20, 2), stale)[-1] == ("c0", 1, REFUSED, 7)
+    before = access("c1", 7, 20, 1), stale, access("c1", 9, 40, 2)
+    assert ("c0", 1, REFUSED, 7) in told(*before), "the 9 came later"
+
+
+def test_the_same_token_is_not_stale() -> None:
+    assert told(access("c0", 3, 10, 1), access("c1", 3, 20, 2))[-1] == ("c1", 3, ACCEPTED, 3)
 
 
 def test_what_was_refused_for_another_reason_is_left_out() -> None:

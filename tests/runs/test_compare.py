@@ -23,7 +23,7 @@ from harness.comparing.costs import quantile
 from harness.comparing.document import assembled, relative
 from harness.comparing.plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
 from harness.comparing.play import Outcome, _Runs, died
-from harness.comparing.properties import claims, fence, mutual_exclusion, outage, recovery_s, released
+from harness.comparing.properties import claims, fence, mutual_exclusion, outage, recovery_s, reentrant, released
 from harness.comparing.ranking import CLAIMED, agrees, ranking
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan
@@ -99,6 +99,7 @@ def test_nobody_was_granted_it_to_the_end() -> None:
         "Nobody was granted the lock after 1.100 s, though clients asked for it to the end of 30 s."
     )
     assert lapse(plan, story(granted_again=28.0).told()) == ""  # who waits for less than some leases waits on
+    assert lapse(plan, story(granted_again=25.0).told()) == "", "two leases and a hold are not over yet"
     assert lapse(plan, story(last_asked=4.0).told()) == "", "nobody wanted it any more"
     assert lapse(plan, story(healed=16.0).told()) == "", "what was sent at 16 s may still come at 27 s"
 
@@ -321,6 +322,16 @@ def test_only_the_comparison_repeats_what_no_other_command_can_ask_for(tmp_path:
 
     assert of("cost", "contended") == of("property", "no-single-point") == "harness compare"
     assert of("cell", "client-pause") == "harness run redis-token --cluster sim --nemesis client-pause --seed 7"
+
+
+def test_who_may_ask_again_and_is_refused_has_no_reentrant_lock() -> None:
+    def of(valid: bool | None, nested: int, granted: int) -> bool | None:
+        stats = {"nested": nested, "granted": granted}
+        return reentrant(Verdict(valid, "", stats=stats), None)["measured"]  # type: ignore[no-any-return]
+
+    assert [of(True, 3, 3), of(True, 3, 0), of(False, 3, 3), of(True, 0, 0), of(None, 3, 3)] == [
+        True, False, False, None, None,
+    ]  # fmt: skip
 
 
 def test_an_outage_is_judged_while_the_server_is_gone() -> None:

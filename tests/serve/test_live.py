@@ -19,6 +19,7 @@ from harness.serve.app import application
 from harness.store import HISTORY, RESULTS
 from reports import live
 from reports.live import Live
+from tests.checkers.story import Story
 from tests.serve.asking import Answer, ask
 from tests.serve.writing import Recording, history_of, recorded
 
@@ -232,6 +233,21 @@ def test_a_long_run_is_read_in_parts_and_drawn_at_its_end(tmp_path: Path, monkey
         first, second = json.loads(numbers[index]), json.loads(numbers[index + later])
         assert (first["type"], second["type"]) == ("invoke", "ok")
         assert (first["f"], first["process"]) == (second["f"], second["process"])
+
+
+def test_what_is_over_and_too_old_goes() -> None:
+    """A hold that was released, one whose client crashed, and a fault that was healed."""
+    told = Story().acquire("c0", 1.0, 1.1).release("c0", 1.5).acquire("c1", 2.0, 2.1).crash(2.5, "c1")
+    told.fault(0, "client-pause", ["c2"], 3.0, 4.0).acquire("c2", 30.0, 30.1)
+    tail = Tail(5_000_000_000)
+    for op in told.told():
+        tail.add(op)
+    history, _ = tail.history()
+    assert [(op.f, op.node) for op in history if op.f != "stop"] == [
+        ("start", None),
+        ("acquire", "c2"),
+        ("acquire", "c2"),
+    ]
 
 
 def test_what_lasts_longer_than_what_is_kept_stays(recording: Recording) -> None:
