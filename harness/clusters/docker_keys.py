@@ -65,11 +65,11 @@ class KeyWatch:
                 with self._gate.open():
                     eye = eye or open_eye()
                     sights = {key: eye.look(key) for key in self._keys}
-            except Blind:
-                self._close(eye)
-                eye, sights = None, None
             except Shut:
                 break
+            except Exception:  # noqa: BLE001 - Blind, or what a client library makes of a server that is going
+                self._close(eye)
+                eye, sights = None, None
             for key, before in last.items():
                 last[key] = self._told(before, sights)
         self._close(eye)

@@ -29,7 +29,7 @@ LONG_MS = 60
 class Script:
     """An eye that sees one thing after the other, and then the last for ever."""
 
-    def __init__(self, *sights: Sight | Blind | None) -> None:
+    def __init__(self, *sights: Sight | Exception | None) -> None:
         self.sights = deque(sights)
         self.seen = threading.Event()
         self.opened = 0
@@ -42,14 +42,14 @@ class Script:
         sight = self.sights.popleft() if len(self.sights) > 1 else self.sights[0]
         if len(self.sights) == 1:
             self.seen.set()
-        if isinstance(sight, Blind):
+        if isinstance(sight, Exception):
             raise sight
         return sight
 
     def close(self) -> None: ...
 
 
-def told(*sights: Sight | Blind | None) -> tuple[list[KeyState], Script]:
+def told(*sights: Sight | Exception | None) -> tuple[list[KeyState], Script]:
     states: list[KeyState] = []
     script = Script(*sights)
     watch = KeyWatch(["k0"], states.append, Gate())
@@ -89,7 +89,7 @@ def test_a_lease_that_runs_down_is_no_news_and_one_that_is_renewed_is() -> None:
 
 
 def test_a_server_that_does_not_answer_is_told_once_and_asked_anew() -> None:
-    states, script = told(Sight("a"), Blind(), Blind(), Sight("a"))
+    states, script = told(Sight("a"), Blind(), ValueError("half an answer"), Sight("a"))
     assert [(state.owner, state.answers) for state in states] == [("a", True), (None, False), ("a", True)]
     assert script.opened == 3
 
