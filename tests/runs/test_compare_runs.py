@@ -76,7 +76,7 @@ def test_costs_are_those_of_the_round_trips(compared: tuple[dict[str, Any], Path
     redis, etcd = ({cost["name"]: cost for cost in lock["costs"]} for lock in compared[0]["locks"])
     assert list(redis) == ["alone", "contended", "client-pause", "failover"]
     assert 0 < redis["alone"]["acquire_p50_s"] < etcd["alone"]["acquire_p50_s"] < 0.01
-    assert redis["alone"]["acquires_per_second"] < redis["contended"]["acquires_per_second"]
+    assert 80 < redis["alone"]["acquires_per_second"] <= redis["contended"]["acquires_per_second"], "nobody rests"
     assert redis["alone"]["availability"] == 1.0
     assert compared[0]["time"] == "virtual"
 
