@@ -158,4 +158,4 @@ def _clock(ruling: Ruling) -> str:
     gained = f"had gained {ruling.gained_ns / SECOND:.3f} s"
     if ruling.servers == 1:
         return f"by {ruling.host}'s clock, which {gained}"
-    return f"by {ruling.over} of {ruling.servers} servers' clocks ({ruling.host}'s {gained})"
+    return f"by {ruling.over} of {ruling.servers} servers' clocks ({ruling.host}'s, for one, {gained})"

@@ -109,5 +109,5 @@ def find_run(given: Path) -> Path:
     if not folder.is_dir():
         raise UsageError(f"{given}: there is no such run; expected the folder of a run, such as store/{LATEST}")
     if not (folder / HISTORY).exists():
-        raise UsageError(f"{folder}: not the folder of a run: it has no {HISTORY}")
+        raise UsageError(f"{given}: not the folder of a run, nor a file of one: no {HISTORY} there")
     return folder.resolve()

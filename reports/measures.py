@@ -119,7 +119,7 @@ def figures(run: Measures) -> list[Figure]:
         middle = f"half of them within {words.span(acquire.ok.quantile(0.5))}"
         found.append(Figure("Acquire, 99 % within", words.span(acquire.ok.quantile(0.99)), middle))
     if (share := availability.share(run.keys)) is not None:
-        found.append(Figure("Available", words.percent(share), "of the time that somebody wanted it"))
+        found.append(Figure("Available", words.percent(share), "of the quarter seconds in which somebody wanted it"))
     if (gap := availability.longest_gap(run.keys)) is not None:
         since = f"wanted, and nobody had it, from {words.at(gap[0], run.origin)}"
         found.append(Figure("Longest gap", words.span(gap[1] - gap[0]), since))

@@ -239,8 +239,8 @@ def test_the_sentences_say_whose_clock_and_when() -> None:
     )
     two = told(lambda story: story.jump(1.5, {"n2": 3.0, "n5": 1.2, "n4": 0.5}), 2.0, servers=5)
     assert sentence(two) == (
-        f"{begin}though by 2 of 5 servers' clocks (n2's had gained 3.000 s), c0's lease until 3.100 s had ended at "
-        "1.500 s"
+        f"{begin}though by 2 of 5 servers' clocks (n2's, for one, had gained 3.000 s), c0's lease until 3.100 s "
+        "had ended at 1.500 s"
     )
     assert sentence(no_lease(jump(1.5, 3.0), 2.0)) == (
         f"{begin}having a lock without a stated lease, though by n1's clock, which had gained 3.000 s, any was over at "

@@ -41,7 +41,7 @@ def test_a_run_is_found_by_folder_file_or_link(tmp_path: Path) -> None:
     (folder / "history.jsonl").write_text("")
     for given in (folder, folder / "history.jsonl", tmp_path / LATEST):
         assert find_run(given) == folder
-    with pytest.raises(UsageError, match=r"it has no history\.jsonl"):
+    with pytest.raises(UsageError, match=r"no history\.jsonl there"):
         find_run(tmp_path)
 
 
