@@ -333,6 +333,32 @@ def test_of_several_keys_one_is_chosen(opened: Open) -> None:
     assert chosen.input_value() == "k0"
 
 
+CLOSER = """() => Array.from({ length: 25 }, () => {
+  const pen = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+  const canvas = document.getElementById('timeline-canvas'), { layout } = shownRun;
+  canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: -400, clientX: layout.width / 2, cancelable: true }));
+  const took = [0, 1, 2].map(() => {
+    const begun = performance.now();
+    draw(shownRun);
+    pen.drawImage(canvas, 0, 0);
+    pen.getImageData(0, 0, 1, 1);
+    return performance.now() - begun;
+  });
+  return [shownRun.view.until - shownRun.view.from, Math.min(...took)];
+})"""
+
+
+@pytest.mark.slow
+def test_however_close_the_reader_looks_each_step_is_drawn_at_once(opened: Open) -> None:
+    """Of leases, keys, dashes and faults that reach millions of pixels out of view only what is in view is drawn."""
+    page = opened("violation")
+    view(page)
+    page.evaluate("setView(shownRun, 14.5e6, 14.7e6)")
+    steps = page.evaluate(CLOSER)
+    assert steps[-1][0] == pytest.approx(20), "the least view, in µs"
+    assert max(took for _, took in steps) < 50
+
+
 PAN = """([middle, width]) => new Promise((done) => {
   setView(shownRun, middle - width / 2, middle + width / 2);
   const canvas = document.getElementById('timeline-canvas'), frames = [];

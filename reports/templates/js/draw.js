@@ -10,7 +10,7 @@ function draw(state) {
   context.textBaseline = "middle";
   context.fillStyle = colours.panel;
   context.fillRect(0, 0, layout.width, layout.height);
-  state.showLeases = xOf(state, run.usualHold) - xOf(state, 0) > 7;
+  state.showLeases = run.usualHold / perPixel(state) > 7;
   drawAxis(state);
   clipped(state, 0, layout.bottom, () => {
     drawFaultBands(state);
@@ -39,8 +39,7 @@ function clipped(state, top, bottom, paint) {
 
 function drawAxis(state) {
   const { context, layout, view, colours } = state;
-  const perPixel = (view.until - view.from) / (layout.right - layout.gutter);
-  const step = tickStep(perPixel, 90), digits = Math.max(0, Math.ceil(6 - Math.log10(step)));
+  const step = tickStep(perPixel(state), 90), digits = Math.max(0, Math.ceil(6 - Math.log10(step)));
   context.textAlign = "center";
   for (let t = Math.ceil(view.from / step) * step; t <= view.until; t += step) {
     const x = Math.round(xOf(state, t)) + 0.5;

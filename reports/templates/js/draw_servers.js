@@ -29,11 +29,12 @@ function drawStays(state, lane, top) {
   for (let i = lowerBound(reach, view.from - state.longestGhost); i < rows.length; i++) {
     const row = rows[i], begun = start[row];
     if (begun > view.until) break;
-    const from = left + begun * scale, until = left + (took[row] < 0 ? run.recorded : begun + took[row]) * scale;
+    const from = kept(state, left + begun * scale);
+    const until = kept(state, left + (took[row] < 0 ? run.recorded : begun + took[row]) * scale);
     if (until - from < 1.5) cover(thin, from, until);
     else if (until >= layout.gutter) drawStay(state, row, from, until, box);
     if (ended[row] !== EARLY && ended[row] !== REMOVED || Math.round(until) === marked) continue;
-    gone.push([row, until, i + 1 < rows.length ? left + start[rows[i + 1]] * scale : layout.right]);
+    gone.push([row, until, i + 1 < rows.length ? kept(state, left + start[rows[i + 1]] * scale) : layout.right]);
     marked = Math.round(until);
   }
   drawThin(state, thin, box, colours.stay);

@@ -34,8 +34,8 @@ function describeServer(state, server, time) {
 }
 
 function stayLines(state, server, time) {
-  const { run, view, layout } = state, { stays } = run;
-  const reach = (view.until - view.from) / (layout.right - layout.gutter) * 4;
+  const { run } = state, { stays } = run;
+  const reach = perPixel(state) * 4;
   const row = nearest(stays, stayLane(state, server), time, reach, run.recorded);
   if (row < 0) return [`has ${state.key} for nobody`];
   const start = stays.start[row], end = start + stays.took[row], said = start + stays.until[row];
@@ -89,8 +89,8 @@ function shownLines(run, row) {
 }
 
 function describeClient(state, lane, time) {
-  const { run, view, layout } = state;
-  const reach = (view.until - view.from) / (layout.right - layout.gutter) * 4;
+  const { run } = state;
+  const reach = perPixel(state) * 4;
   const hold = nearest(run.holds, lane.holds, time, reach, run.recorded);
   const call = nearest(run.calls, lane.calls, time, reach, run.recorded);
   const faults = describeFaults(state, time, (fault) => fault.hosts.includes(lane.name));

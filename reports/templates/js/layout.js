@@ -2,6 +2,7 @@
 
 const AXIS = 24, FAULT_ROW = 18, CLIENT_LANE = 46, KEY_ROW = 29, CLOCK_ROW = 30, TOKENS = 104, OVERVIEW = 26, GAP = 10;
 const MOST_FAULT_ROWS = 4;
+const OUTSIDE = 400;  // px, more than the widest label beside a thing
 
 function layOut(run, width) {
   const gutter = width < 560 ? 40 : 64;
@@ -48,9 +49,15 @@ function barBox(layout, lane, level, levels) {
   return { y: laneTop(layout, lane) + 12 + level * height, height: levels > 1 ? height - 1 : height };
 }
 
+// Where a time is; what is far outside the view is put just so far outside that nothing of it shows. Close up, a run is
+// millions of pixels long, and whoever draws to where a thing really ends draws them all.
 function xOf(state, time) {
   const { layout, view } = state;
-  return layout.gutter + (time - view.from) / (view.until - view.from) * (layout.right - layout.gutter);
+  return kept(state, layout.gutter + (time - view.from) / (view.until - view.from) * (layout.right - layout.gutter));
+}
+
+function kept({ layout }, x) {
+  return Math.min(Math.max(x, -OUTSIDE), layout.width + OUTSIDE);
 }
 
 function timeAt(state, x) {
@@ -68,9 +75,14 @@ function overviewTime(state, x) {
   return (x - layout.gutter) / (layout.right - layout.gutter) * run.end;
 }
 
+// µs
+function perPixel({ layout, view }) {
+  return (view.until - view.from) / (layout.right - layout.gutter);
+}
+
 // Round distances between ticks: 1, 2 or 5 times a power of ten, about a hundred pixels apart.
-function tickStep(perPixel, apart) {
-  const rough = perPixel * apart, power = 10 ** Math.floor(Math.log10(rough));
+function tickStep(pixel, apart) {
+  const rough = pixel * apart, power = 10 ** Math.floor(Math.log10(rough));
   return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= rough);
 }
 
