@@ -131,9 +131,36 @@ class _Lane(Generic[Job, Outcome]):
 def _work(line: Any, play: Play[Job, Outcome]) -> None:
     """In the process: ends when the other end is closed, or its process gone."""
     sys.stdout = sys.stderr  # what a lock prints must not get between the lines of a document
+    ending = _Ending()
+    signal.signal(signal.SIGINT, ending.asked)
     with contextlib.suppress(KeyboardInterrupt, EOFError, OSError), _Player(play) as player:
         while True:
-            line.send(player.play(line.recv()))
+            with ending.now():
+                job = line.recv()
+            line.send(player.play(job))
+
+
+class _Ending:
+    """An interrupt of a lane's process: raised where it waits for a job, else kept until it does. Raised anywhere, it
+    might be in a callback of the interpreter, which says so and goes on. A run has a handler of its own."""
+
+    def __init__(self) -> None:
+        self._wanted = self._waiting = False
+
+    def asked(self, *_: Any) -> None:
+        self._wanted = True
+        if self._waiting:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def now(self) -> Iterator[None]:
+        self._waiting = True
+        try:
+            if self._wanted:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._waiting = False
 
 
 class _Player(contextlib.ExitStack, Generic[Job, Outcome]):
