@@ -54,7 +54,7 @@ def compare_command(
 ) -> None:
     """Compare locks: what each fault does to each, which properties they have, and what they cost.
 
-    Exit status 0 if every cell says something, whatever it says, and 3 if one is unknown or was not run.
+    Exit status 0 if every cell says something, whatever it says, and 3 if one is unknown.
     """
     for name, value, least in (("runs", runs, 0), ("workers", workers, 0), ("lanes", lanes, 1)):
         if value < least:
@@ -173,7 +173,9 @@ def tell_matrix(document: Document, console: Console) -> None:
     for left in document["left_out"]:
         console.print(f"left out: {left['lock']}: {left['why']}", soft_wrap=True, markup=False)
     if document["interrupted"]:
-        console.print("interrupted: not everything that was asked for has been run")
+        found = [cell for lock in document["locks"] for cell in lock["cells"].values()]
+        missed = sum(cell["state"] == "unknown" and not cell["runs"] for cell in found)
+        console.print(f"interrupted: {missed} of {counted(len(found), 'cell')} not reached", soft_wrap=True)
 
 
 def _matrix(document: Document, *, words: bool) -> Table:

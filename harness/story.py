@@ -104,15 +104,15 @@ def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict],
             why.setdefault(verdict.explanation, []).append(name)
     if why:
         reasons = "; ".join(f"{_names(names)}: {reason}" for reason, names in why.items())
-        return f"Nothing was proved. {reasons}.{_errors(history)}"
+        return f"Nothing was proved. {reasons}.{errors(history)}"
     count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
     struck = f"{count} struck and had the effect intended" if faults else "no fault was injected"
     unused = " The lock itself was not used: the workload takes none." if no_lock_taken(history) is not None else ""
     return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {struck}.{unused}"
 
 
-def _errors(history: History) -> str:
-    """What acquires mostly did instead of granting, if few granted."""
+def errors(history: History) -> str:
+    """What acquires mostly did instead of granting, if few granted: a sentence after a space, or nothing."""
     calls = history.calls("acquire")
     ends = ("never returned" if call.done is None else f"ended with {call.done.error}" for call in calls
             if call.done is None or call.done.error not in (None, "busy"))  # fmt: skip

@@ -78,8 +78,8 @@ def answers(view: ComparisonView) -> list[Answer]:
 
 def broken(lock: LockView) -> str:
     """Why this lock is never to be used; empty if there is no such reason."""
-    for cell in lock.cells:
-        if cell.nemesis == FAULT_FREE and cell.state == "unsafe":
+    for cell in (*(cell for cell in lock.cells if cell.nemesis == FAULT_FREE), lock.fault_free):
+        if cell.state == "unsafe":
             return f"unsafe although nothing was injected{f': {cell.why}' if cell.why else ''}"
     return "broken even without faults, by its own description" if lock.safety == "X" else ""
 
@@ -90,9 +90,20 @@ def headline(view: ComparisonView) -> str:
     where = under_all(view, fit)
     if not view.locks:
         return "No lock was compared"
+    if not all(lock.done for lock in view.locks):
+        return _so_far(view, len(fit), where)
     if len(view.locks) == 1:
         return f"{view.locks[0].name} {'stayed' if fit else 'did not stay'} safe {where}"
     return f"{len(fit) or 'None'} of {len(view.locks)} locks stayed safe {where}"
+
+
+def _so_far(view: ComparisonView, fit: int, where: str) -> str:
+    """The headline of a comparison that ended before every lock had been put to every test."""
+    done, of = sum(lock.done for lock in view.locks), len(view.locks)
+    if not done:
+        return f"Interrupted before {view.locks[0].name if of == 1 else f'any of {of} locks'} was run to the end"
+    stayed = f"{fit or 'none'} stayed" if done > 1 else "it stayed" if fit else "it did not stay"
+    return f"Interrupted: {done} of {of} locks {'was' if done == 1 else 'were'} run to the end; {stayed} safe {where}"
 
 
 def under_all(view: ComparisonView, locks: Sequence[LockView] = ()) -> str:
@@ -193,11 +204,11 @@ def _rough(value: float) -> float:
 
 
 def _reason(view: ComparisonView, case: _Case, fit: Sequence[LockView], best: Sequence[LockView]) -> str:
-    where = under_all(view, fit)
+    where, so_far = under_all(view, fit), "" if all(lock.done for lock in view.locks) else " run to the end"
     if len(fit) == 1:
-        return f"The only one that was {case.was} {where}."
+        return f"The only one{so_far} that was {case.was} {where}."
     alike = "" if len(best) == 1 else f", {listed([lock.name for lock in best])} alike"
-    return f"The cheapest of {len(fit)} that were {case.was} {where}{alike}."
+    return f"The cheapest of {len(fit)}{so_far} that were {case.was} {where}{alike}."
 
 
 def _provisos(best: Sequence[LockView]) -> list[str]:
@@ -220,10 +231,14 @@ def _proviso(text: str, names: Sequence[str], where: str, best: int) -> str:
 def _none(case: _Case, candidates: Sequence[LockView]) -> str:
     if not candidates:
         return "None: not one that ran is sound without faults."
-    known = [lock for lock in candidates if {cell.state for cell in _against(lock, case)} != {"unknown"}]
-    nearest = min(known or candidates, key=lambda lock: (_distance(_against(lock, case)), _price(lock)))
+    done = [lock for lock in candidates if lock.done]
+    if not done:
+        return "Nobody can tell: the comparison ended before a lock had been run to the end."
+    known = [lock for lock in done if {cell.state for cell in _against(lock, case)} != {"unknown"}]
+    nearest = min(known or done, key=lambda lock: (_distance(_against(lock, case)), _price(lock)))
+    none = "None" if len(done) == len(candidates) else "None of those run to the end"
     what = listed([f"{_fault_of(cell, case)} under {place(cell.nemesis)}" for cell in _against(nearest, case)])
-    return f"None was {case.was.rstrip(',')} throughout. The nearest is {nearest.name}: {what}."
+    return f"{none} was {case.was.rstrip(',')} throughout. The nearest is {nearest.name}: {what}."
 
 
 def _fault_of(cell: CellView, case: _Case) -> str:

@@ -20,7 +20,10 @@ STATES: Final = {
     ),
     "unsafe": "two holders, or what the lock protects was broken, and nothing stopped it",
     "unavailable": "not to be had when it should have been: never freed, or no grant long after the fault was over",
-    "unknown": "nobody can tell: the fault was not seen to take effect, or nobody competed",
+    "unknown": (
+        "nobody can tell: the fault was not seen to take effect, the lock was never granted, nobody competed, "
+        "or the comparison ended before"
+    ),
     "not-run": "this fault means nothing to the servers of this lock",
 }
 WORST_FIRST: Final = ("unsafe", "unavailable", "unknown", "fenced", "not-run")
@@ -63,6 +66,11 @@ class CellView:
     @property
     def word(self) -> str:
         return self.state.replace("-", " ")
+
+    @property
+    def reached(self) -> bool:
+        """Did the comparison get to it?"""
+        return self.state != "unknown" or self.runs > 0
 
     @property
     def share(self) -> str:
@@ -121,7 +129,7 @@ class RecoveryView:
 
 @dataclass(frozen=True, slots=True)
 class LockView:
-    """A row; ``cells`` in the order of the columns."""
+    """A row; ``cells`` in the order of the columns, ``fault_free`` is what the contended run without faults came to."""
 
     name: str
     title: str
@@ -132,9 +140,15 @@ class LockView:
     algorithm: str
     source: str
     cells: tuple[CellView, ...]
+    fault_free: CellView
     properties: tuple[PropertyView, ...]
     costs: dict[str, CostView]
     recovery: RecoveryView
+
+    @property
+    def done(self) -> bool:
+        """Was it put to every test before the comparison ended?"""
+        return all(cell.reached for cell in self.cells)
 
     def under(self, *states: str) -> list[CellView]:
         """The cells in one of ``states``."""
@@ -243,6 +257,7 @@ def _lock(node: Node, nemeses: tuple[NemesisView, ...]) -> LockView:
         algorithm=node.text("algorithm"),
         source=node.text("source"),
         cells=tuple(_cell(nemesis.name, cells) for nemesis in nemeses),
+        fault_free=_cell("fault_free", node),
         properties=tuple(_property(name, properties) for name in PROPERTIES),
         costs={cost.name: cost for cost in map(_cost, node.nodes("costs"))},
         recovery=_recovery(node.node("recovery")),
@@ -250,9 +265,9 @@ def _lock(node: Node, nemeses: tuple[NemesisView, ...]) -> LockView:
 
 
 def _cell(nemesis: str, cells: Node) -> CellView:
-    """A cell that is not there is one that was not run: the comparison was ended before."""
+    """A cell that is not there is unknown: the comparison was ended before."""
     node = cells.node(nemesis)
-    state = node.require("state") if node.data else "not-run"
+    state = node.require("state") if node.data else "unknown"
     if state not in STATES:
         raise ReportError(f"{node.place}.state: expected one of {', '.join(STATES)}, got {plain(state)}")
     counts = node.node("counts")

@@ -52,8 +52,8 @@ def compare(
     """Compare locks; the document, and the folder that has it as ``comparison.json``.
 
     ``workers`` processes play what is simulated (as many as there are processors; 1: none but this one), ``lanes`` what
-    is on containers. Raises UsageError before anything is run. An interrupt leaves out what has not been played, and
-    the document says so.
+    is on containers. Raises UsageError before anything is run. An interrupt leaves what has not been played
+    unknown, and the document says so.
     """
     todo, watch = jobs(asked), watch or Watch()
     watch.todo(len(todo))

@@ -13,19 +13,20 @@ from checkers.base import Verdict
 from ..history import SECOND, History
 from ..plan import Plan
 from ..runs import Result
-from ..story import fault_records
+from ..story import errors, fault_records
 from ..sweep import SERVICE
 
 State = Literal["unsafe", "unavailable", "unknown", "fenced", "safe", "not-run"]
 WORST_FIRST: Final[tuple[State, ...]] = ("unsafe", "unavailable", "unknown", "fenced", "safe")
 """``unsafe``: two holders, or a broken resource, and nothing stopped it · ``unavailable``: the lock was not to be had
 when it should have been · ``unknown``: nobody can tell · ``fenced``: two holders, and the resource refused the late
-one · ``safe``: neither."""
+one · ``safe``: neither. ``not-run`` is what can have no run: the fault means nothing on this cluster."""
 LOCK_LEVEL: Final = frozenset({"mutual-exclusion", "ownership"})
 """Checkers of what a fence makes harmless: who held the lock beside whom."""
 AVAILABILITY: Final = frozenset({"liveness", "deadlock"})
 TOKENS: Final = frozenset({"token-fell", "token-repeated"})
 NEVER: Final = "The fault never struck: its moment did not come before the run was over."
+NOBODY: Final = "Nobody was granted the lock at all."
 _SENTENCE: Final = re.compile(r"(?<=\.) (?=\S)")
 
 
@@ -46,6 +47,8 @@ def seen(result: Result) -> Seen:
     lapsed = lapse(plan, history)
     struck = not plan.faults or plan.faults[0].fault in {record.fault for record in fault_records(history)}
     state = state_of(result.verdicts, plan.fencing, lapsed=bool(lapsed), struck=struck)
+    if result.verdict.valid is None and not _granted(history):  # a lock that was never at work was put to no test
+        return Seen("unknown", errors(history).strip() or NOBODY)
     tokens = result.verdicts["fencing"].evidence
     return Seen(
         state,
@@ -83,8 +86,7 @@ def lapse(plan: Plan, history: History) -> str:
     them may still come to something, so ``deadlock`` and ``liveness`` accuse nobody. Whoever needs the lock waits all
     the same.
     """
-    acquires = history.calls("acquire")
-    granted = [call.done.time for call in acquires if call.done is not None and call.outcome == "ok"]
+    acquires, granted = history.calls("acquire"), _granted(history)
     # What was sent into a fault may come as late again as it was long.
     wakes = [2 * it.healed_ns - it.injected_ns for it in fault_records(history) if it.healed_ns is not None]
     last = max(granted, default=history.origin)
@@ -97,6 +99,12 @@ def lapse(plan: Plan, history: History) -> str:
         return ""
     since = f"after {(last - history.origin) / SECOND:.3f} s" if granted else "at all"
     return f"Nobody was granted the lock {since}, though clients asked for it to the end of {plan.time_limit:g} s."
+
+
+def _granted(history: History) -> list[int]:
+    """When."""
+    calls = history.calls("acquire")
+    return [call.done.time for call in calls if call.done is not None and call.outcome == "ok"]
 
 
 def _why(result: Result, state: State, lapsed: str, *, struck: bool) -> str:
@@ -140,9 +148,9 @@ def cell(runs: Sequence[Seen], plan: Plan, fault: str, command: str, folder: str
     }
 
 
-def not_run(why: str) -> dict[str, Any]:
-    """A cell for which nothing was run."""
+def not_run(why: str, state: State = "not-run") -> dict[str, Any]:
+    """A cell for which nothing was run, since nothing can be; or, as ``unknown``, since nobody got to it."""
     nothing = {"kind": None, "fault": None, "fencing": None, "run": None, "command": None, "seed": None}
     return {
-        "state": "not-run", "why": why, "runs": 0, "counts": {}, **nothing, "two_holders": False, "tokens_fell": False
+        "state": state, "why": why, "runs": 0, "counts": {}, **nothing, "two_holders": False, "tokens_fell": False
     }  # fmt: skip

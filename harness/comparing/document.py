@@ -15,14 +15,14 @@ from .plans import Asked
 from .play import Document, Outcome
 from .ranking import ranking
 
-STOPPED: Final = "the comparison was interrupted before it was run"
+STOPPED: Final = "the comparison was interrupted before this was done"
 Outcomes = Mapping[tuple[str, str, str], Outcome]
 """By lock, part and name of the job."""
 
 
 def assembled(asked: Asked, outcomes: Outcomes) -> Document:
     """The document but for when it was made, with folders as the store gave them; what has no outcome was not
-    played."""
+    played, and is unknown."""
     families = sorted({plans.family(find_lock(lock).info) for lock in asked.locks})
     locks = [_lock(asked, lock, outcomes) for lock in asked.locks]
     return {
@@ -68,6 +68,7 @@ def _lock(asked: Asked, lock: str, outcomes: Outcomes) -> Document:
         "algorithm": info.algorithm,
         "source": info.source,
         "cells": found,
+        "fault_free": contended.cell if contended and contended.cell else cells.not_run(STOPPED),
         "properties": {name: {**claim, **measured.get(name, properties.NOT_SEEN)} for name, claim in claims.items()},
         "costs": [*_costs_of(asked, lock, outcomes)],
         "recovery": dead.recovery if dead else properties.no_recovery("not measured"),
@@ -78,7 +79,7 @@ def _cell_of(asked: Asked, lock: str, name: str, outcome: Outcome | None) -> Doc
     if outcome is not None:
         return outcome.cell
     job = plans.cell(asked, lock, name)
-    return cells.not_run(job if isinstance(job, str) else STOPPED)
+    return cells.not_run(job) if isinstance(job, str) else cells.not_run(STOPPED, "unknown")
 
 
 def _costs_of(asked: Asked, lock: str, outcomes: Outcomes) -> Iterator[Document]:

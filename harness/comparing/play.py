@@ -29,7 +29,7 @@ Document = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a job, as plain data: ``cell``, ``cost``, ``property`` and ``recovery`` as in the document, as far
-    as the job is of that kind; folders are as the store gave them."""
+    as the job is of that kind (a cost run is judged, too: nothing was injected); folders are as the store gave them."""
 
     cell: Document = field(default_factory=dict)
     cost: Document = field(default_factory=dict)
@@ -118,7 +118,10 @@ def _cost(runs: _Runs) -> Outcome:
     result = runs.run(plan)
     if result is None:
         return Outcome(cost=costs.no_cost(runs.job.name, plan.clients))
-    return Outcome(cost=costs.cost(runs.job.name, result, runs.keep(result)), tokens=result.verdicts["fencing"])
+    folder = runs.keep(result)
+    cost, judged = costs.cost(runs.job.name, result, folder), [cells.seen(result)]
+    cell = cells.cell(judged, plan, runs.job.fault, runs.command(plan), folder)
+    return Outcome(cell=cell, cost=cost, tokens=result.verdicts["fencing"])
 
 
 def _released(runs: _Runs) -> Outcome:

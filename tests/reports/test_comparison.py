@@ -137,11 +137,11 @@ def test_of_many_that_are_alike_or_come_next_a_few_are_named() -> None:
     assert paragraphs(text, "small muted also") == [also] * 3
 
 
-def test_a_lock_that_the_end_came_before_is_not_run() -> None:
+def test_a_lock_that_the_end_came_before_is_unknown() -> None:
     one = bare("one", "ss", faults=("kill", "clock-jump"))
     del one["cells"]["clock-jump"]
     view = undrawn(one, faults=("kill", "clock-jump"), interrupted=True)
-    assert view.locks[0].cells[1].state == "not-run"
+    assert view.locks[0].cells[1].state == "unknown"
     assert "Interrupted." in Page(comparison.render(view)).words
     assert "**Interrupted:**" in comparison_text.markdown(view)
 
@@ -207,7 +207,7 @@ def test_virtual_times_are_called_so_and_real_ones_are_not() -> None:
 def test_one_lock_without_costs_ranking_or_claims_is_a_page_too() -> None:
     least = {"schema": 1, "nemeses": [{"name": "kill"}], "locks": [{"name": "one", "cells": {}}]}
     page = Page(comparison.render(viewed(least)))
-    assert page.words[0] == "one did not stay safe under kill"
+    assert page.words[0] == "Interrupted before one was run to the end"
     assert "No claim was seen to be broken." in page.words
     assert comparison.render(viewed({"schema": 1, "nemeses": [], "locks": []}))
 

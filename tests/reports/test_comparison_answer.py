@@ -92,6 +92,15 @@ def test_a_lock_that_is_broken_without_faults_is_never_named() -> None:
     assert [one.said for one in alone] == ["None: not one that ran is sound without faults."] * 3
 
 
+def test_a_lock_is_broken_that_was_unsafe_in_the_crowd_without_faults() -> None:
+    """The usual columns are all faults; what costs were measured of is the run without."""
+    seen = two("seen", "ss", 0.0001, fault_free=cell("seen", "none", "unsafe", 9))
+    sound = two("sound", "ss", 0.1, fault_free=cell("sound", "none", "safe", 9))
+    found = view(seen, sound)
+    assert [bool(answer.broken(one)) for one in found.locks] == [True, False]
+    assert {one.name for an_answer in answer.answers(found) for one in an_answer.fit} == {"sound"}
+
+
 def test_where_none_fits_the_nearest_is_named_and_two_holders_weigh_most() -> None:
     twice, once, late = two("twice", "uu", 0.0001), two("once", "us", 0.0002), two("late", "aa", 0.1)
     assert (
@@ -156,6 +165,46 @@ def test_the_headline_counts_those_that_stayed_safe() -> None:
     assert answer.headline(view()) == "No lock was compared"
     assert answer.headline(view(two("d", "s-"), safe)) == "2 of 2 locks stayed safe under every fault they met"
     assert answer.headline(view(two("d", "s-"), unsafe)) == "1 of 2 locks stayed safe under every fault it met"
+
+
+def missed(name: str, states: str) -> dict[str, Any]:
+    """A lock under :data:`TWO`, the last of which an interrupted comparison did not get to."""
+    made = two(name, states)
+    made["cells"]["kill"] |= {"state": "unknown", "runs": 0, "counts": {}, "run": None}
+    return made
+
+
+def test_an_interrupted_comparison_gives_no_verdict_on_what_it_did_not_get_to() -> None:
+    ran = "Interrupted: 1 of 2 locks was run to the end; it"
+    safe, unsafe, cut = two("a", "ss"), two("b", "us"), missed("c", "s?")
+    assert answer.headline(view(safe, cut)) == f"{ran} stayed safe under both faults"
+    assert answer.headline(view(unsafe, cut)) == f"{ran} did not stay safe under both faults"
+    assert answer.headline(view(safe, unsafe, cut)).endswith(
+        "3 locks were run to the end; 1 stayed safe under both faults"
+    )
+    assert answer.headline(view(unsafe, unsafe, cut)).endswith("; none stayed safe under both faults")
+    assert answer.headline(view(cut, cut)) == "Interrupted before any of 2 locks was run to the end"
+    assert answer.headline(view(cut)) == "Interrupted before c was run to the end"
+    undecided = "Undecided, since a cell is unknown: c."
+    assert said(HARM, safe, cut) == (
+        f"The only one run to the end that was safe by itself under both faults. {undecided}"
+    )
+    assert said(HARM, safe, two("d", "ss"), cut).startswith("The cheapest of 2 run to the end that were safe")
+    assert said(HARM, unsafe, cut) == (
+        "None of those run to the end was safe by itself throughout. The nearest is b: unsafe under client-pause. "
+        f"{undecided}"
+    )
+    assert (
+        said(HARM, cut) == f"Nobody can tell: the comparison ended before a lock had been run to the end. {undecided}"
+    )
+
+
+def test_a_cell_that_is_not_in_the_document_was_not_reached() -> None:
+    gone = two("a", "ss")
+    del gone["cells"]["kill"]
+    (lock_,) = view(gone).locks
+    assert [(cell_.state, cell_.reached) for cell_ in lock_.cells] == [("safe", True), ("unknown", False)]
+    assert not lock_.done
 
 
 def test_the_short_table_has_the_first_of_each_situation_once() -> None:

@@ -124,6 +124,21 @@ def test_a_cell_says_what_made_its_state(said: dict[str, bool | None], fencing: 
     assert cells.seen(run).why == why
 
 
+@pytest.mark.parametrize(("valid", "state"), [(None, "unknown"), (False, "unavailable")])
+def test_a_lock_that_was_never_granted_was_put_to_no_test(valid: bool | None, state: str) -> None:
+    told = Story(ttl=2.0, slack=1.0, hold=0.5)
+    for second in range(1, 30):
+        told.call(
+            "c0", "acquire", second, second + 0.1, "info", asked={"timeout": 1.0}, error="Indeterminate: ValueError"
+        )
+    run = Result(
+        Plan(lock="redis-token"), told.told(), dict(verdicts(liveness=valid)), Verdict(valid, ""), {"summary": ""}, None
+    )
+    found = cells.seen(run)
+    assert found.state == state
+    assert (found.why == "29 of 29 acquires ended with Indeterminate: ValueError.") == (valid is None)
+
+
 def test_a_cell_shows_the_first_of_its_worst_runs() -> None:
     runs = [Seen("safe", "all is well"), Seen("fenced", "late", two_holders=True), Seen("unknown", "not seen")]
     plan = Plan(lock="redis-fenced", kind="redis-single", fencing="on", seed=2)
@@ -379,12 +394,13 @@ def test_a_tie_contradicts_nobody() -> None:
 # The document.
 
 
-def test_what_was_not_played_is_not_run_and_a_process_that_died_leaves_an_unknown_cell() -> None:
+def test_what_was_not_played_and_what_a_process_died_of_are_unknown() -> None:
     played = {what: outcome for what, outcome in dead(ASKED).items() if what[-1] == "client-pause"}
     document = assembled(ASKED, played)
     found = document["locks"][0]["cells"]
-    assert {name: it["state"] for name, it in found.items()} == {"client-pause": "unknown", "failover": "not-run"}
+    assert {name: it["state"] for name, it in found.items()} == {"client-pause": "unknown", "failover": "unknown"}
     assert "died" in found["client-pause"]["why"]
+    assert [it["runs"] for it in found.values()] == [1, 0]
     assert "interrupted" in found["failover"]["why"]
     assert {it["measured"] for it in document["locks"][0]["properties"].values()} == {None}
     assert [it["name"] for it in document["locks"][0]["costs"]] == ["alone", "contended", "client-pause"]
@@ -411,6 +427,14 @@ def test_a_narrow_terminal_has_signs_and_a_wide_one_words(width: int, cells: lis
     assert re.split(r"\s{2,}", line.strip()) == ["redis-token", *cells]
     assert "? unknown: nobody can tell (2)" in said
     assert "…" not in said
+
+
+def test_a_terminal_says_how_many_cells_an_interrupted_comparison_did_not_get_to() -> None:
+    console = Console(width=120, file=io.StringIO())
+    tell_matrix({**assembled(ASKED, {}), "interrupted": True}, console)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "interrupted: 2 of 2 cells not reached" in said
+    assert "means nothing" not in said
 
 
 def test_without_an_engine_there_are_no_real_servers(

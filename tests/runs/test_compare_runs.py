@@ -45,6 +45,21 @@ def test_workers_change_nothing(compared: tuple[dict[str, Any], Path], tmp_path:
     assert untimed(played(tmp_path, 2)[0]) == untimed(compared[0])
 
 
+class Everybodys:
+    """Grants always, which is cheap."""
+
+    def acquire(self, timeout: float) -> bool:
+        return True
+
+    def release(self) -> None: ...
+
+
+def test_a_lock_that_grants_always_is_seen_to_be_broken_without_faults(tmp_path: Path) -> None:
+    asked = Asked(locks=(f"{__name__}:Everybodys", "redis-token"), nemeses=("client-crash",), runs=1)
+    document, _ = compare(asked, store=tmp_path, workers=1)
+    assert [lock["fault_free"]["state"] for lock in document["locks"]] == ["unsafe", "safe"]
+
+
 def test_what_the_matrix_says(compared: tuple[dict[str, Any], Path]) -> None:
     document, _ = compared
     states = {lock["name"]: {name: it["state"] for name, it in lock["cells"].items()} for lock in document["locks"]}
@@ -133,6 +148,9 @@ def test_a_comparison_that_is_interrupted_writes_what_it_has(tmp_path: Path) -> 
     assert "Traceback" not in err
     document = json.loads(out)
     assert document["interrupted"]
-    states = [cell["state"] for lock in document["locks"] for cell in lock["cells"].values()]
-    assert "not-run" in states
-    assert list(tmp_path.glob("comparisons/*/comparison.html"))
+    missed = [cell for cell in document["locks"][-1]["cells"].values() if not cell["runs"]]
+    assert missed
+    assert {(cell["state"], "interrupted" in cell["why"]) for cell in missed} == {("unknown", True)}
+    (page,) = tmp_path.glob("comparisons/*/comparison.md")
+    assert page.read_text().startswith("### Interrupted")
+    assert page.with_suffix(".html").exists()
