@@ -101,15 +101,18 @@ def outage(result: Result) -> tuple[bool | None, str]:
     killed = next((fault for fault in fault_records(result.history) if fault.seen), None)
     if killed is None or killed.healed_ns is None:
         return None, "the server was not seen to die"
+    # It is started again at the end of the faults, and seen to be back only later.
+    back = result.history.origin + round((result.plan.time_limit - result.plan.settle_time) * SECOND)
+    until = min(killed.healed_ns, back)
     acquires = [call for call in result.history.calls("acquire") if killed.injected_ns < call.invoke.time]
     granted = [
         call.done.time
         for call in acquires
-        if call.done is not None and call.outcome == "ok" and call.done.time < killed.healed_ns
+        if call.done is not None and call.outcome == "ok" and call.done.time < until
     ]
     gone = " and ".join(killed.hosts)
     if not granted:
-        return False, f"nobody got it in the {(killed.healed_ns - killed.injected_ns) / SECOND:.0f} s without {gone}"
+        return False, f"nobody got it in the {(until - killed.injected_ns) / SECOND:.0f} s without {gone}"
     late = (min(granted) - killed.injected_ns) / SECOND
     return True, f"granted again {late:.2f} s after {gone} had been lost, {counted(len(granted), 'grant')} without it"
 
