@@ -29,6 +29,8 @@ class Hold:
     believed_until: int | None = None
     access_from: int | None = None
     access_until: int | None = None
+    released: bool = False
+    """Did its client give it back?"""
     depth: int = 1
     """How often it was acquired: a nested acquire takes one more release."""
 
@@ -75,6 +77,7 @@ class _Finder:
         if f == "release" and kind == "invoke":
             hold.depth -= 1
             if hold.depth == 0:
+                hold.released = True
                 self._end(slot, time)
         elif f in ACCESSES:
             hold.access_from = time if hold.access_from is None else hold.access_from

@@ -118,6 +118,8 @@ class RunView:
     history: History
     keys: tuple[KeyState, ...]
     """What servers had under the locks' keys; empty where nobody looked."""
+    keys_trouble: str = ""
+    """Why those are not all; empty if they are."""
 
     @property
     def evidence(self) -> list[EvidenceView]:
@@ -140,6 +142,7 @@ def load(folder: Path) -> RunView:
     results = read_object(folder / "results.json")
     _check_schema(results)
     history, cut = load_history(folder)
+    keys, keys_trouble = read_keys(folder / KEYS)
     cluster = results.node("cluster")
     valid = results.truth("valid")
     return RunView(
@@ -168,7 +171,8 @@ def load(folder: Path) -> RunView:
         versions=results.flat("versions"),
         logs=_logs(folder / "logs"),
         history=history,
-        keys=_key_states(folder / KEYS),
+        keys=tuple(keys),
+        keys_trouble=keys_trouble,
     )
 
 
@@ -192,13 +196,6 @@ def load_history(folder: Path) -> tuple[History, str]:
     if not cut:
         return history, ""
     return history, f"the history is cut off at line {len(history) + 1:,}; what was recorded before it is shown"
-
-
-def _key_states(path: Path) -> tuple[KeyState, ...]:
-    try:
-        return tuple(read_keys(path))
-    except HistoryError as error:
-        raise ReportError(str(error)) from error
 
 
 def _how_it_stopped(history: History) -> str:

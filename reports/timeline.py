@@ -20,7 +20,7 @@ from reports.columns import NONE, Names, columns, pack
 from reports.document import ReportError, compact
 from reports.holds import Hold, find_holds
 from reports.model import EvidenceView, FaultView, InvolvedView, RunView
-from reports.timeline_servers import ENDS, Stay, find_stays
+from reports.timeline_servers import ENDS, Stay, end_record, find_stays, known_until
 
 OUTCOMES: Final = {"ok": 0, "fail": 1, "info": 2}
 MOST_LEVELS: Final = 3
@@ -51,10 +51,16 @@ def build(run: RunView) -> Data:
         builder.lanes.code(client)
         builder.texts.code(client)
     calls, holds = _called(history), find_holds(history)
+    recorded = history.time[-1] if len(history) else history.origin
+    known = known_until(run.keys, holds, recorded, whole=not run.keys_trouble and bool(history.nemesis("stop")))
     stays = find_stays(run.keys, calls, holds)
+    if known < recorded:
+        stays = end_record(stays, known, product(run.servers, _keys(holds, stays)))
     return {
         "end": builder.us(builder.last),
-        "recorded": builder.us(history.time[-1]) if len(history) else 0,
+        "recorded": builder.us(recorded),
+        "known": builder.us(known),
+        "told": any(state.by is not None for state in run.keys),
         "calls": _calls(builder, calls),
         "holds": _holds(builder, holds),
         "keys": _keys(holds, stays),
@@ -134,7 +140,7 @@ def _holds(builder: _Builder, holds: Sequence[Hold]) -> Data:
 
 
 _HOLD_COLUMNS: Final = (
-    "lane", "level", "start", "took", "lease", "from", "until", "key", "fence", "acquired",
+    "lane", "level", "start", "took", "lease", "from", "until", "key", "fence", "acquired", "released",
 )  # fmt: skip
 
 
@@ -156,6 +162,7 @@ def _hold(builder: _Builder, hold: Hold, level: int) -> tuple[int, ...]:
         builder.texts.code(hold.key),
         builder.texts.code(hold.fence),
         hold.acquire_index,
+        int(hold.released),
     )
 
 
@@ -177,7 +184,7 @@ def _keys(holds: Sequence[Hold], stays: Sequence[Stay]) -> list[str]:
     return sorted(seen, key=lambda key: -held[key])
 
 
-_STAY_COLUMNS: Final = ("lane", "start", "took", "until", "who", "ended", "renewed")
+_STAY_COLUMNS: Final = ("lane", "start", "took", "until", "who", "ended", "renewed", "moved")
 
 
 def _stays(builder: _Builder, holds: Sequence[Hold], stays: Sequence[Stay]) -> Data:
@@ -198,6 +205,7 @@ def _stay(builder: _Builder, stay: Stay, lane: int) -> tuple[int, ...]:
         NONE if stay.owner is None else builder.texts.code(stay.who),
         ENDS.index(stay.ended),
         stay.renewed,
+        stay.moved,
     )
 
 

@@ -17,10 +17,12 @@ from harness.history import Call
 from harness.history.lock_keys import KeyState
 from reports.holds import Hold
 
-Ended = Literal["open", "given back", "ran out", "early", "removed", "no answer"]
-ENDS: Final[tuple[Ended, ...]] = ("open", "given back", "ran out", "early", "removed", "no answer")
+Ended = Literal["open", "given back", "ran out", "early", "removed", "no answer", "not recorded"]
+ENDS: Final[tuple[Ended, ...]] = ("open", "given back", "ran out", "early", "removed", "no answer", "not recorded")
 SLACK: Final = 100_000_000
 """ns by which a look at a real server may be late: it is looked at again and again, not all the time."""
+LATEST: Final = 1_000_000_000
+"""ns after a grant by which some server's state must have been seen to change."""
 NEAR: Final = 16
 """The grants before a moment among which its owner is looked for: more clients than that rarely hold one key."""
 EVER: Final = 2**62
@@ -31,7 +33,7 @@ class Stay:
     """From ``start`` to ``end`` (ns, None: to the end of what is known) ``host`` had ``key`` for ``owner``.
 
     ``client`` is whose value that is, empty if nobody can tell. ``until`` is when the server last said that it would
-    end by itself. Without an owner it is a time in which the server gave no answer.
+    end by itself. Without an owner it is a time in which the server gave no answer, or of which nothing was recorded.
     """
 
     host: str
@@ -43,6 +45,9 @@ class Stay:
     end: int | None = None
     ended: Ended = "open"
     renewed: int = 0
+    """How often its own client moved its end."""
+    moved: int = 0
+    """How often its end moved otherwise: with the server's clock or, where nobody says who sent what, by a renewal."""
     since: int = 0
     """When its client had its value brought: before ``start`` on servers that only follow, or come back with it."""
 
@@ -189,7 +194,9 @@ class _Finder:
     def _renew(self, stay: Stay, state: KeyState) -> None:
         if state.owner is not None:
             until = self._until(state, state.owner)
-            stay.renewed += until != stay.until
+            own = state.by is not None and state.by == stay.client
+            stay.renewed += own and until != stay.until
+            stay.moved += not own and until != stay.until
             stay.until = until
 
     def _until(self, state: KeyState, value: str) -> int | None:
@@ -262,6 +269,23 @@ def find_stays(states: Sequence[KeyState], calls: Iterable[Call], holds: Iterabl
     for state, gone in zip(ordered, _gone(ordered), strict=True):
         finder.step(state, gone)
     return finder.stays
+
+
+def known_until(states: Sequence[KeyState], holds: Sequence[Hold], last: int, whole: bool) -> int:
+    """To when (ns) it is known what servers had, of a history that ends at ``last``. Only changes are recorded: of a
+    run that was not recorded as a ``whole``, or whose later grants changed nothing anywhere, it is the last one."""
+    told = max((state.time for state in states), default=last)
+    missed = any(hold.start > told + LATEST for hold in holds)
+    return min(told, last) if missed or not whole else last
+
+
+def end_record(stays: list[Stay], known: int, lanes: Iterable[tuple[str, str]]) -> list[Stay]:
+    """The same, where nothing was recorded after ``known``: nobody knows what servers had then in their (host, key)."""
+    for stay in stays:
+        if stay.end is None:
+            stay.end = max(known, stay.start)
+            stay.ended = "open" if stay.owner is None else "not recorded"
+    return stays + [Stay(host, key, None, "", known, ended="not recorded") for host, key in lanes]
 
 
 def _gone(ordered: Sequence[KeyState]) -> list[int]:

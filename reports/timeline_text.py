@@ -12,6 +12,7 @@ from reports.timeline_servers import ENDS
 
 _GONE: Final = frozenset({ENDS.index("early"), ENDS.index("removed")})
 _RAN_OUT: Final = ENDS.index("ran out")
+_UNRECORDED: Final = ENDS.index("not recorded")
 
 
 @dataclass(slots=True)
@@ -51,7 +52,9 @@ class Shown:
 def said(data: Data) -> dict[str, Any]:
     """What the template says beside the canvas, from what ``timeline.build`` made of a run."""
     clocks = bool(data["offsets"])
-    return {"activity": _activity(data), "servers": _custody(data), "tokens": _shown(data), "clocks": clocks}
+    known = data["known"] * 1000 if data["known"] < data["recorded"] else None
+    told = {"activity": _activity(data), "servers": _custody(data), "tokens": _shown(data)}
+    return {**told, "clocks": clocks, "known_until": known}
 
 
 def _activity(data: Data) -> list[Activity]:
@@ -92,7 +95,8 @@ def _lengths(data: Data) -> Column:
 
 
 def _of(server: str, stays: dict[str, Column], took: Column, its: Any) -> Custody:
-    held, silent, ended = its & (stays["who"] >= 0), its & (stays["who"] < 0), stays["ended"]
+    held, ended = its & (stays["who"] >= 0), stays["ended"]
+    silent = its & (stays["who"] < 0) & (ended != _UNRECORDED)
     return Custody(
         server,
         stays=int(held.sum()),

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
 import msgspec
 
-from . import HistoryError
-
 KEYS: Final = "keys.jsonl"
+Ns = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -45,11 +44,11 @@ class KeyState(msgspec.Struct, frozen=True, omit_defaults=True):
     moment a server was down or gave no answer: nobody knows what it has.
     """
 
-    time: int
+    time: Ns
     host: str
     key: str
     owner: str | None = None
-    left: int | None = None
+    left: Ns | None = None
     by: str | None = None
     answers: bool = True
 
@@ -77,20 +76,20 @@ class KeyWriter:
         self._file.close()
 
 
-def read_keys(path: Path) -> list[KeyState]:
-    """The states of a run, none if none were recorded; a last line that was cut off is left out. Raises
-    :class:`HistoryError` naming the line that is no such state."""
-    decoder = msgspec.json.Decoder(KeyState)
-    states: list[KeyState] = []
+def read_keys(path: Path) -> tuple[list[KeyState], str]:
+    """The states of a run, none if none were recorded, and why they are not all: empty, or what is wrong with the file
+    from the first line on that is no state (a run that was killed leaves half of one)."""
     try:
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     except OSError as error:
-        raise HistoryError(f"{path}: cannot read it: {error}") from error
+        return [], f"{path.name} cannot be read: {error.strerror}"
+    decoder = msgspec.json.Decoder(KeyState)
+    states: list[KeyState] = []
     for number, line in enumerate(lines, 1):
         try:
             states.append(decoder.decode(line))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
-                break
-            raise HistoryError(f"{path}, line {number}: expected a key's state as a JSON object: {error}") from error
-    return states
+                return states, f"{path.name} is cut off at line {number:,}"
+            return states, f"{path.name}, line {number:,}: expected a key's state as a JSON object: {error}"
+    return states, ""

@@ -142,7 +142,7 @@ def test_a_hold_is_seen_on_the_servers(lock: str, tmp_path: Path) -> None:
     plan = Plan(lock=lock, cluster="docker", clients=3, time_limit=4.0, faults=RUNS[lock])
     result = run(complete(plan), store=tmp_path)
     assert result.folder is not None
-    states = read_keys(result.folder / KEYS)
+    states, _ = read_keys(result.folder / KEYS)
     servers = result.document["cluster"]["servers"]
     holds = [hold for hold in find_holds(result.history) if hold.end and hold.end - hold.start > LONG_MS * MS]
     assert len(holds) > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 from itertools import accumulate
 from pathlib import Path
@@ -223,10 +224,59 @@ def test_a_run_that_nobody_looked_at_has_no_keys(folder: Path) -> None:
     assert timeline_text.said(data)["servers"] == []
 
 
-def test_a_damaged_file_of_keys_is_named(folder: Path) -> None:
-    (folder / "keys.jsonl").write_text('{"time": 1}\n{}\n')
-    with pytest.raises(ReportError, match=r"keys\.jsonl, line 1"):
-        model.load(folder)
+def shorten_keys(folder: Path, lines: int, then: bytes) -> float:
+    """Keep so many lines of a run's keys, and ``then``; gives when (s) the last of them was seen."""
+    path = folder / "keys.jsonl"
+    kept = path.read_bytes().splitlines(keepends=True)[:lines]
+    path.write_bytes(b"".join(kept) + then)
+    return (json.loads(kept[-1])["time"] - sample.START_NS) / 1e9 if kept else 0.0
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        (b'{"time":50014', ": keys.jsonl is cut off at line 801"),
+        (b"{}\n{}\n", ": keys.jsonl, line 801: expected a key"),
+        (b"\xff\n\x00", ": keys.jsonl, line 801: expected a key"),
+        (b"", "."),
+    ],
+)
+def test_what_was_not_recorded_of_the_keys_is_said(folder: Path, then: bytes, why: str) -> None:
+    """After the last known state no lane says that a server had something, or that it had nothing."""
+    known = shorten_keys(folder, 800, then)
+    run = model.load(folder)
+    data = timeline.build(run)
+    stays = {name: column.tolist() for name, column in data["stays"].items()}
+    assert f"was not recorded after {known:.3f} s{why}" in html.unescape(run_report.render(run))
+    assert data["known"] == round(known * 1e6)
+    unknown = [i for i, who in enumerate(stays["who"]) if who < 0]
+    assert [(stays["lane"][i], ENDS[stays["ended"][i]], stays["took"][i]) for i in unknown] == [
+        (lane, "not recorded", -1) for lane in range(5)
+    ]
+    start = list(accumulate(stays["start"]))
+    assert {start[i] for i in unknown} == {data["known"]}
+    assert all(took >= 0 for i, took in enumerate(stays["took"]) if i not in unknown)
+    assert all(server.silent == 0 for server in timeline_text.said(data)["servers"])
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "was not recorded."),
+        (b"", "was not recorded."),
+        (b"nonsense\n", "is not known: keys.jsonl, line 1: expected a key"),
+        (b"{", "is not known: keys.jsonl is cut off at line 1."),
+    ],
+)
+def test_a_run_without_keys_says_that_nothing_is_known(folder: Path, content: bytes | None, expected: str) -> None:
+    path = folder / "keys.jsonl"
+    path.unlink() if content is None else path.write_bytes(content)
+    page = html.unescape(run_report.render(model.load(folder)))
+    assert f"What servers had under the lock's key {expected}" in page
+
+
+def test_keys_that_are_whole_need_no_word(folder: Path) -> None:
+    assert "What servers had under the lock's key was" not in html.unescape(run_report.render(model.load(folder)))
 
 
 def test_the_tokens_say_which_writes_were_stale(tmp_path: Path, folder: Path) -> None:

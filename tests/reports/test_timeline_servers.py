@@ -12,7 +12,7 @@ from harness.history import Call, Op
 from harness.history.lock_keys import KeyState
 from reports.holds import Hold
 from reports.page import TEMPLATES
-from reports.timeline_servers import Stay, find_stays
+from reports.timeline_servers import Stay, find_stays, known_until
 from tests.reports.test_run_page import contrast
 
 SECOND = 10**9
@@ -149,6 +149,23 @@ def test_a_follower_goes_by_the_end_that_its_leader_says() -> None:
 def test_a_renewed_key_ends_later() -> None:
     (stay,) = stays([state(1, "a", by="c0", left=2), state(2, "a", by="c0", left=2), state(4)])
     assert (stay.start, stay.until, stay.renewed, stay.ended) == (SECOND, 4 * SECOND, 1, "ran out")
+
+
+def test_an_end_that_moves_without_its_client_was_not_renewed() -> None:
+    """The clock of a simulated server jumps; of a real one nobody says whether it was the clock or its client."""
+    (jumped,) = stays([state(1, "a", by="c0", left=2), state(2, "a", left=9), state(3, "a", by="c0", left=9)])
+    assert (jumped.renewed, jumped.moved, jumped.until) == (1, 1, 12 * SECOND)
+    (real,) = stays([state(1, "a", left=2), state(2, "a", left=2)])
+    assert (real.renewed, real.moved) == (0, 1)
+
+
+def test_a_grant_that_no_server_knows_of_shows_that_the_record_ends() -> None:
+    states = [state(1, "a", by="c0", left=2)]
+    late = [hold("c0", 1.1, 4), hold("c1", 4.5)]
+    assert known_until(states, late, 9 * SECOND, whole=True) == SECOND
+    assert known_until(states, late[:1], 9 * SECOND, whole=True) == 9 * SECOND
+    assert known_until(states, late[:1], 9 * SECOND, whole=False) == SECOND
+    assert known_until([], late, 9 * SECOND, whole=True) == 9 * SECOND
 
 
 def test_another_owner_ends_a_stay() -> None:

@@ -2,7 +2,7 @@
 
 const OUTCOMES = ["ok", "fail", "info"];
 
-const ENDS = ["open", "given back", "ran out", "early", "removed", "no answer"];
+const ENDS = ["open", "given back", "ran out", "early", "removed", "no answer", "not recorded"];
 const SIZES = { b: Int8Array, h: Int16Array, i: Int32Array, d: Float64Array };
 
 // A column as reports/columns.py packs it: a letter for the size of its numbers, and their bytes in base64.

@@ -93,8 +93,8 @@ function drawWaits(state, lane, index) {
   });
 }
 
-// How long the lock said the lease would last: a ribbon behind the hold's foot, fainter once the hold is over, with a
-// tick where it ends.
+// How long the lock said the lease would last: a ribbon behind the hold's foot to a tick where it ends, fainter once the
+// client has died or no longer believes; who has released it has none any more.
 function drawLease(state, row, lane, levels) {
   const { context, run, colours } = state, { holds } = run;
   if (holds.lease[row] < 0) return;
@@ -104,6 +104,7 @@ function drawLease(state, row, lane, levels) {
   const box = barBox(state.layout, lane, holds.level[row], levels), foot = box.y + box.height;
   context.fillStyle = colours.lease;
   context.fillRect(start, foot - 5, over - start, 4);
+  if (holds.released[row] && over < end) return;
   context.globalAlpha = 0.6;
   context.fillRect(over, foot - 4, end - over, 2);
   context.globalAlpha = 1;

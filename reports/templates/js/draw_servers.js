@@ -2,7 +2,7 @@
 
 const STRAY = 50000;  // µs by which the end of a key may differ from what was said and still be as said
 const MOST_GHOSTS = 4;
-const EARLY = ENDS.indexOf("early"), REMOVED = ENDS.indexOf("removed");
+const EARLY = ENDS.indexOf("early"), REMOVED = ENDS.indexOf("removed"), UNRECORDED = ENDS.indexOf("not recorded");
 
 function drawServer(state, name, index) {
   const { context, layout, run, colours } = state, top = serverTop(layout, index);
@@ -29,25 +29,26 @@ function drawStays(state, lane, top) {
   for (let i = lowerBound(reach, view.from - state.longestGhost); i < rows.length; i++) {
     const row = rows[i], begun = start[row];
     if (begun > view.until) break;
-    const from = kept(state, left + begun * scale);
-    const until = kept(state, left + (took[row] < 0 ? run.recorded : begun + took[row]) * scale);
+    const over = left + (took[row] < 0 ? run.recorded : begun + took[row]) * scale;
+    const from = kept(state, left + begun * scale), until = kept(state, over);
+    const next = i + 1 < rows.length ? kept(state, left + start[rows[i + 1]] * scale) : kept(state, Infinity);
     if (until - from < 1.5) cover(thin, from, until);
-    else if (until >= layout.gutter) drawStay(state, row, from, until, box);
-    if (ended[row] !== EARLY && ended[row] !== REMOVED || Math.round(until) === marked) continue;
-    gone.push([row, until, i + 1 < rows.length ? kept(state, left + start[rows[i + 1]] * scale) : layout.right]);
-    marked = Math.round(until);
+    else drawStay(state, row, from, until, box, next);
+    if (next < layout.gutter || ended[row] !== EARLY && ended[row] !== REMOVED || Math.round(over) === marked) continue;
+    gone.push([row, until, next]);
+    marked = Math.round(over);
   }
   drawThin(state, thin, box, colours.stay);
   for (const [row, x, next] of gone) drawGone(state, row, x, box, gone.length, next);
 }
 
-function drawStay(state, row, from, until, box) {
+function drawStay(state, row, from, until, box, next) {
   const { context, run } = state, { stays } = run, width = until - from;
-  if (stays.who[row] < 0) return drawSilence(state, from, until, box);
+  if (stays.who[row] < 0) return drawSilence(state, row, from, until, box);
   const tone = toneOf(state, stays.who[row]);
   context.fillStyle = tone.fill;
   roundBar(context, from, box.y, width - (width > 4 ? 1 : 0), box.height);
-  drawTerm(state, row, from, until, box);
+  drawTerm(state, row, from, until, box, next);
   if (width > 14) drawWho(state, run.texts[stays.who[row]], tone.ink, from, until, box);
 }
 
@@ -65,25 +66,26 @@ function drawWho(state, name, ink, from, until, box) {
   context.fillText(name, left, box.y + box.height / 2 + 0.5);
 }
 
-// When the server said that the key would end: a ribbon below the bar with a tick, unless the key was given back.
-function drawTerm(state, row, from, until, box) {
+// When the server said that the key would end: a ribbon below the bar with a tick, unless the key was given back. It ends
+// where the next bar begins: below that one it would be taken for that one's own.
+function drawTerm(state, row, from, until, box, next) {
   const { context, run, colours } = state, { stays } = run, ended = stays.ended[row];
   if (stays.until[row] < 0 || ENDS[ended] === "given back" || until - from < 3) return;
   const end = xOf(state, stays.start[row] + stays.until[row]), foot = box.y + box.height;
   context.fillStyle = colours.lease;
   context.fillRect(from, foot + 1, Math.min(end, until) - from, 3);
   if (ended !== EARLY && ended !== REMOVED) {
-    context.fillRect(until, foot + 1, Math.max(end - until, 0), 3);
+    context.fillRect(until, foot + 1, Math.max(Math.min(end, next) - until, 0), 3);
     context.fillStyle = colours.hold;
-    context.fillRect(end - 1, foot - 3, 1.5, 9);
+    if (end <= next) context.fillRect(end - 1, foot - 3, 1.5, 9);
   }
   if (stays.took[row] - stays.until[row] < STRAY) return;
   context.fillStyle = state.hatch.expired;
   context.fillRect(end, box.y, until - end, box.height);
 }
 
-// A key that went before its time: a notch where it went, and dashes to where the server had said that it would end; of
-// many keys only a notch or a line each.
+// A key that went before its time: a notch where it went, and dashes to where the server had said that it would end, or to
+// the next bar; of many keys only a notch or a line each.
 function drawGone(state, row, x, box, many, next) {
   const { context, run, colours, layout } = state, { stays } = run, foot = box.y + box.height;
   context.fillStyle = colours.gone;
@@ -97,9 +99,9 @@ function drawGone(state, row, x, box, many, next) {
   if (many > MOST_GHOSTS) return;
   nameGone(state, row, x, box, next);
   if (stays.until[row] < 0) return;
-  const end = xOf(state, stays.start[row] + stays.until[row]);
+  const said = xOf(state, stays.start[row] + stays.until[row]), end = Math.min(said, next);
   for (let dash = x + 3; dash < end - 1; dash += 7) context.fillRect(dash, foot + 2, Math.min(4, end - 1 - dash), 1.5);
-  context.fillRect(end - 1, foot - 2, 1.5, 8);
+  if (said <= next) context.fillRect(said - 1, foot - 2, 1.5, 8);
 }
 
 // Whose it was, beside the notch, where the bar was too short to say so.
@@ -111,11 +113,11 @@ function nameGone(state, row, x, box, next) {
   context.fillText(name, x + 6, box.y + box.height / 2 + 0.5);
 }
 
-function drawSilence(state, from, until, box) {
-  const { context } = state;
+function drawSilence(state, row, from, until, box) {
+  const { context, run } = state, said = run.stays.ended[row] === UNRECORDED ? "not recorded" : "no answer";
   context.fillStyle = state.hatch.silent;
   context.fillRect(from, box.y, until - from, box.height);
-  drawWho(state, "no answer", state.colours.muted, from, until, box);
+  drawWho(state, said, state.colours.muted, from, until, box);
 }
 
 // How far a host's wall clock is off, as a step line: up is ahead, down is behind, scaled to the largest of the run.

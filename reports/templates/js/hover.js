@@ -39,11 +39,22 @@ function stayLines(state, server, time) {
   const row = nearest(stays, stayLane(state, server), time, reach, run.recorded);
   if (row < 0) return [`has ${state.key} for nobody`];
   const start = stays.start[row], end = start + stays.took[row], said = start + stays.until[row];
+  if (stays.who[row] < 0 && stays.ended[row] === UNRECORDED) return [`what it has was not recorded after ${seconds(start, 6)}`];
   if (stays.who[row] < 0) return [`no answer from ${seconds(start)} ${stays.took[row] < 0 ? "on" : "to " + seconds(end)}`, ...silenceLines(state, row)];
-  const renewed = stays.renewed[row] ? `, renewed ${stays.renewed[row]} times` : "";
+  const renewed = stays.renewed[row] ? `, renewed ${times(stays.renewed[row])}` : "";
   const lines = [`has ${state.key} for ${run.texts[stays.who[row]]} from ${seconds(start, 6)}${renewed}`];
+  if (stays.moved[row]) lines.push(movedLine(run, run.servers[server], stays.moved[row]));
   if (stays.until[row] >= 0) lines.push(`to end by itself at ${seconds(said, 6)}, by its own clock`);
   return [...lines, ...endLines(ENDS[stays.ended[row]], end, stays.until[row] < 0 ? null : said)];
+}
+
+function times(count) {
+  return count === 1 ? "once" : count + " times";
+}
+
+// Where somebody says who sent what, and it was not its client, a server's clock that jumps takes the ends along.
+function movedLine(run, name, count) {
+  return run.told && run.offsets[name] ? `its end was moved ${times(count)} by the clock` : `its end moved ${times(count)}`;
 }
 
 function silenceLines(state, row) {
@@ -60,6 +71,7 @@ function endLines(ended, end, said) {
     early: [`gone at ${seconds(end, 6)}, ${early}`],
     removed: [`taken away at ${seconds(end, 6)} by somebody else's command`],
     "no answer": [`no answer from ${seconds(end, 6)} on`],
+    "not recorded": [`what became of it after ${seconds(end, 6)} was not recorded`],
     open: [],
   }[ended];
 }
