@@ -263,7 +263,7 @@ def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dic
         "lock_safety": info.safety,
         "seed": plan.seed,
         "cluster": {"backend": plan.cluster, "kind": plan.kind, **_hosts(history)},
-        "plan": {**{f: getattr(plan, f) for f in _SHOWN}, "faults": msgspec.to_builtins(plan.faults)},
+        "plan": {**_titled(plan), **{f: getattr(plan, f) for f in _SHOWN}, "faults": msgspec.to_builtins(plan.faults)},
         "checkers": {name: verdict.to_json() for name, verdict in verdicts.items()},
         "faults": [msgspec.to_builtins(fault) for fault in story.fault_records(history)],
         "fencing_note": story.fencing_note(plan, history, info.fence),
@@ -279,6 +279,11 @@ def _as_expected(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> 
     judgement = judge(plan.expect, verdicts, history.origin)
     told = {"title": plan.title, "source": plan.source, "about": plan.about}
     return {"scenario": {**told, "expect": msgspec.to_builtins(plan.expect), **asdict(judgement)}}
+
+
+def _titled(plan: Plan) -> dict[str, str]:
+    """What the run is for, where its plan says so: of scenarios, and of what a comparison asks beside its cells."""
+    return {"title": plan.title} if plan.title else {}
 
 
 _SHOWN: Final = (

@@ -30,7 +30,8 @@ def serve_command(
     listener = _listen(host, port)
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listener.getsockname()[1]}/"
-    typer.echo(f"{store} is shown at {address} (Ctrl-C ends it)")
+    missing = "" if store.exists() else "; there is no such folder yet"
+    typer.echo(f"{store} is shown at {address} (Ctrl-C ends it){missing}")
     if host not in LOOPBACK:
         typer.echo(f"harness: anybody who reaches {host} can read this store: there is no password", err=True)
     if open_browser:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace as with_
 
 from lock_impls import catalogue
 from lock_impls.base import LockInfo
@@ -59,6 +60,14 @@ SETTINGS: Final = {
 }
 """By nemesis; all others have the usual ones."""
 Part = Literal["cell", "property", "cost"]
+PROBES: Final[dict[str, tuple[Part, str]]] = {
+    "released": ("property", "Is it freed when its holder dies?"),
+    "reentrant": ("property", "May its holder take it again?"),
+    "no-single-point": ("property", "Can it do without one server?"),
+    "alone": ("cost", "What does it cost one client alone?"),
+    "contended": ("cost", "What does it cost while several want it?"),
+}
+"""What is asked beside the cells, by the name of its job."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,9 +201,7 @@ def cell(asked: Asked, lock: str, nemesis: str) -> Job | str:
     for fault in (nemesis, *([STANDS_IN[nemesis]] if nemesis in STANDS_IN else [])):
         specs = tuple(default_specs(fault, settings.ttl))
         for kind in find_lock(lock).info.kinds:
-            plan = msgspec.structs.replace(
-                _plan(asked, lock), kind=kind, ttl=settings.ttl, hold=settings.hold, faults=specs
-            )
+            plan = with_(_plan(asked, lock), kind=kind, ttl=settings.ttl, hold=settings.hold, faults=specs)
             try:
                 complete(plan.check())
             except UsageError as error:
@@ -224,25 +231,31 @@ def _plan(asked: Asked, lock: str) -> Plan:
 
 
 def _seeded(plan: Plan, runs: int) -> tuple[Plan, ...]:
-    return tuple(msgspec.structs.replace(plan, seed=plan.seed + number) for number in range(runs))
+    return tuple(with_(plan, seed=plan.seed + number) for number in range(runs))
 
 
 def _properties(asked: Asked, lock: str) -> Iterator[Job]:
     plan = _plan(asked, lock)
-    crash = msgspec.structs.replace(plan, faults=tuple(default_specs("client-crash", plan.ttl)))
-    yield Job(lock, "property", "released", (crash,), "client-crash")
-    yield Job(lock, "property", "reentrant", (msgspec.structs.replace(plan, workload="reentrant"),))
-    gone = msgspec.structs.replace(plan, faults=(FaultSpec("kill", at=OUTAGE_AT, params={"target": "primary"}),))
-    on_each = tuple(msgspec.structs.replace(gone, kind=kind) for kind in find_lock(lock).info.kinds)
-    yield Job(lock, "property", "no-single-point", on_each, "kill")
+    yield _probe(lock, "released", "client-crash", with_(plan, faults=tuple(default_specs("client-crash", plan.ttl))))
+    yield _probe(lock, "reentrant", FAULT_FREE, with_(plan, workload="reentrant"))
+    gone = with_(plan, faults=(FaultSpec("kill", at=OUTAGE_AT, params={"target": "primary"}),))
+    on_each = (with_(gone, kind=kind) for kind in find_lock(lock).info.kinds)
+    yield _probe(lock, "no-single-point", "kill", *on_each)
 
 
 def _costs(asked: Asked, lock: str) -> Iterator[Job]:
-    plan = msgspec.structs.replace(
+    plan = with_(
         _plan(asked, lock), hold=COST_HOLD, rest=0.0, time_limit=min(COST_LIMIT, asked.time_limit), fencing="off"
     )
-    yield Job(lock, "cost", "alone", (msgspec.structs.replace(plan, clients=1),))
-    yield Job(lock, "cost", "contended", (plan,))
+    yield _probe(lock, "alone", FAULT_FREE, with_(plan, clients=1))
+    yield _probe(lock, "contended", FAULT_FREE, plan)
+
+
+def _probe(lock: str, name: str, fault: str, *some: Plan) -> Job:
+    """Runs that are no cell; each says what it is for, since a failure there is an answer and no surprise."""
+    part, question = PROBES[name]
+    titled = tuple(with_(plan, title=f"{question} (asked by a comparison)") for plan in some)
+    return Job(lock, part, name, titled, fault)
 
 
 def command(plan: Plan, nemesis: str = FAULT_FREE) -> str:

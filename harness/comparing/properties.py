@@ -106,9 +106,7 @@ def outage(result: Result) -> tuple[bool | None, str]:
     until = min(killed.healed_ns, back)
     acquires = [call for call in result.history.calls("acquire") if killed.injected_ns < call.invoke.time]
     granted = [
-        call.done.time
-        for call in acquires
-        if call.done is not None and call.outcome == "ok" and call.done.time < until
+        call.done.time for call in acquires if call.done is not None and call.outcome == "ok" and call.done.time < until
     ]
     gone = " and ".join(killed.hosts)
     if not granted:

@@ -37,6 +37,7 @@ STATES: Final = ("invalid", "unknown", "valid", "running", "broken")
 """Of a run: a violation was found, nobody can tell, none was found, it is being recorded, it has no verdict."""
 LONGEST: Final = 300
 """Characters of a sentence in a row."""
+USUAL: Final = plans.Plan(lock="").workload
 _RUN: Final = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z(?:-(\d+))?")
 _STARTED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _SENTENCE: Final = re.compile(r".*?[.!?](?=\s|$)", re.DOTALL)
@@ -51,6 +52,13 @@ class _Cluster(msgspec.Struct):
 
 class _Fault(msgspec.Struct):
     fault: str = ""
+
+
+class _Purpose(msgspec.Struct):
+    """What a run did, and what for."""
+
+    workload: str = ""
+    title: str = ""
 
 
 class _Stats(msgspec.Struct):
@@ -71,6 +79,8 @@ class _Plan(msgspec.Struct):
     seed: int = 0
     cluster: str = "sim"
     faults: list[_Fault] = []
+    workload: str = ""
+    title: str = ""
 
 
 class Results(msgspec.Struct):
@@ -87,6 +97,7 @@ class Results(msgspec.Struct):
     command: str = ""
     cluster: _Cluster = msgspec.field(default_factory=_Cluster)
     faults: list[_Fault] = []
+    plan: _Purpose = msgspec.field(default_factory=_Purpose)
     stats: _Stats = msgspec.field(default_factory=_Stats)
     checkers: dict[str, Checker] = {}
 
@@ -98,7 +109,8 @@ class Unreadable(Exception):
 @dataclass(slots=True)
 class Run:
     """One run. ``folder`` is its path in the store (lock's folder, run's folder); ``when`` is in UTC, as in
-    ``2026-11-21T05:55:37Z``, empty if nobody knows; ``trouble`` says what is wrong with it, empty if nothing is."""
+    ``2026-11-21T05:55:37Z``, empty if nobody knows; ``purpose`` says what it was for, if that is not the usual, and
+    ``trouble`` what is wrong with it, empty if nothing is."""
 
     folder: tuple[str, str]
     state: str
@@ -109,12 +121,22 @@ class Run:
     faults: tuple[str, ...] = ()
     operations: int | None = None
     sentence: str = ""
+    purpose: str = ""
     trouble: str = ""
     text: str = field(init=False, repr=False, compare=False)
     """What a search looks at, in small letters."""
 
     def __post_init__(self) -> None:
-        words = (self.lock, *self.folder, self.when, self.cluster, *self.faults, self.sentence, self.trouble)
+        words = (
+            self.lock,
+            *self.folder,
+            self.when,
+            self.cluster,
+            *self.faults,
+            self.sentence,
+            self.purpose,
+            self.trouble,
+        )
         self.text = "\n".join(words).lower()
 
 
@@ -288,6 +310,7 @@ def _from_results(place: tuple[str, str], results: Results) -> Run:
         faults=_names(results.faults),
         operations=results.stats.operations,
         sentence=_first(results.summary),
+        purpose=_purpose(results.plan.workload, results.plan.title),
     )
 
 
@@ -298,11 +321,20 @@ def _from_plan(place: tuple[str, str], folder: Path, state: str, trouble: str) -
         plan = _decode_plan(files.read(folder / stores.PLAN, LARGEST))
     except (OSError, ValueError, RecursionError):
         return Run(place, state, place[0], when, seed, trouble=trouble)
-    return Run(place, state, plan.lock, when, plan.seed, plan.cluster, _names(plan.faults), trouble=trouble)
+    return Run(
+        place, state, plan.lock, when, plan.seed, plan.cluster, _names(plan.faults),
+        purpose=_purpose(plan.workload, plan.title), trouble=trouble,
+    )  # fmt: skip
 
 
 def _decode_plan(data: bytes) -> _Plan:
     return msgspec.toml.decode(data, type=_Plan)
+
+
+def _purpose(workload: str, title: str) -> str:
+    """The title of a run's plan, and the workload if it is not that of most runs; often neither."""
+    parts = (title, f"workload {workload}" if workload not in ("", USUAL) else "")
+    return sys.intern(_short(" · ".join(part for part in parts if part)))
 
 
 def _names(faults: list[_Fault]) -> tuple[str, ...]:
@@ -326,5 +358,8 @@ def _from_name(name: str) -> tuple[str, int | None]:
 def _first(summary: str) -> str:
     """The first sentence of a summary."""
     found = _SENTENCE.match(summary)
-    sentence = found.group() if found else summary
-    return sentence if len(sentence) <= LONGEST else sentence[: LONGEST - 1] + "…"
+    return _short(found.group() if found else summary)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

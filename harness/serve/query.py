@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -104,9 +106,15 @@ class Query:
 
 def _day(parameters: Mapping[str, str], name: str) -> str:
     day = parameters.get(name, "").strip()
-    if day and not _DATE.fullmatch(day):
+    if day and not (_DATE.fullmatch(day) and _is_in_calendar(day)):
         raise BadQuery(f"{name}: expected a day such as 2026-11-21, or a time such as 2026-11-21T20:15")
     return day
+
+
+def _is_in_calendar(day: str) -> bool:
+    with suppress(ValueError):
+        return bool(datetime.fromisoformat(day))
+    return False
 
 
 @dataclass(frozen=True, slots=True)

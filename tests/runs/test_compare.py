@@ -203,6 +203,13 @@ def test_commands_say_what_differs_and_nothing_else() -> None:
     )
 
 
+def test_what_is_asked_beside_the_cells_says_so_in_its_plan() -> None:
+    titles = {(job.part, job.name): {plan.title for plan in job.plans} for job in jobs(ASKED)}
+    assert titles["property", "reentrant"] == {"May its holder take it again? (asked by a comparison)"}
+    assert {part for (part, _), found in titles.items() if found == {""}} == {"cell"}
+    assert len(titles) == 2 + 3 + 2
+
+
 def test_families_and_names_and_all() -> None:
     assert chosen("memcached, etcd-mutex", "sim") == (("memcached-add", "memcached-token", "etcd-mutex"), ())
     everything, left_out = chosen("all", "sim")

@@ -113,6 +113,16 @@ def test_what_is_told_is_kept_with_its_report_and_nothing_else(compared: tuple[d
     assert {path.parent.resolve() for path in store.glob("*/*/results.json")} == named
 
 
+def test_a_run_that_is_no_cell_says_what_it_was_for(compared: tuple[dict[str, Any], Path]) -> None:
+    document, folder = compared
+    said = "May its holder take it again? (asked by a comparison)"
+    probe, cell = document["locks"][0]["properties"]["reentrant"], document["locks"][0]["cells"]["client-pause"]
+    assert json.loads((folder / probe["run"] / "results.json").read_text())["plan"]["title"] == said
+    assert f"Run for: {said}" in (folder / probe["run"] / "report.html").read_text()
+    assert "title" not in json.loads((folder / cell["run"] / "results.json").read_text())["plan"]
+    assert "Run for:" not in (folder / cell["run"] / "report.html").read_text()
+
+
 def test_a_cells_command_repeats_its_run(
     compared: tuple[dict[str, Any], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import os
 import random
 import re
@@ -87,7 +88,8 @@ def test_the_heading_of_a_column_sorts_by_it_and_then_the_other_way(app: Guard) 
     assert 'href="/?lock=redlock&amp;sort=-seed"' in ask(app, "/?lock=redlock&sort=seed").text
 
 
-@pytest.mark.parametrize("query", ["page=0", "page=x", "page=1e3", "sort=size", "verdict=good", "since=1", "until=%00"])
+@pytest.mark.parametrize("query", ["page=0", "page=x", "page=1e3", "sort=size", "verdict=good", "since=1", "until=%00",
+                                   "until=2026-13-45", "since=2026-02-30", "until=2026-11-21T24:61"])  # fmt: skip
 def test_a_parameter_without_sense_is_told(app: Guard, query: str) -> None:
     answer = ask(app, f"/?{query}")
     assert answer.status == 400
@@ -106,6 +108,34 @@ def test_a_run_says_what_came_out_and_leads_to_its_files(app: Guard) -> None:
     for link in links:
         if link.startswith("/"):
             assert ask(app, html.unescape(link)).status in (200, 307), link
+
+
+def test_what_a_run_was_for_is_said_where_it_is_not_the_usual(tmp_path: Path) -> None:
+    asked = "May its holder take it again?"
+    for number, plan in enumerate(({"workload": "reentrant", "title": asked}, {"workload": "mutex"}, {})):
+        path = stores.add(tmp_path, number) / "results.json"
+        path.write_text(json.dumps({**stores.results(number), "plan": plan}))
+    app = application(tmp_path)
+    table = ask(app, "/").text
+    assert f'<span class="purpose">Run for: {asked} · workload reentrant</span>' in table
+    assert table.count('class="purpose"') == 1
+    assert rows(ask(app, "/?text=holder+reentrant")) == [address(0)]
+    assert f"Run for: {asked}" in ask(app, address(0)).text
+    assert "Run for:" not in ask(app, address(1)).text
+
+
+def test_what_a_run_was_for_is_known_before_it_is_over(tmp_path: Path) -> None:
+    folder = stores.add(tmp_path, 0)
+    (folder / "results.json").unlink()
+    (folder / "plan.toml").write_text('lock = "redlock"\ntitle = "what for"\n')
+    assert '<span class="purpose">Run for: what for</span>' in ask(application(tmp_path), "/").text
+
+
+def test_a_run_of_which_nobody_knows_when_it_began_has_a_dash_and_its_folder(tmp_path: Path) -> None:
+    folder = stores.add(tmp_path, 0, tmp_path / "redlock" / "my run")
+    path = folder / "results.json"
+    path.write_text(json.dumps({**stores.results(0), "started_at": ""}))
+    assert '>–<span class="folder">my run</span></a>' in ask(application(tmp_path), "/").text
 
 
 def test_files_are_as_stored(app: Guard, store: Path) -> None:

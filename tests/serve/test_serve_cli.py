@@ -83,7 +83,9 @@ def test_ctrl_c_ends_it_at_once_with_status_0_even_while_it_sends(tmp_path: Path
 def test_a_store_that_is_not_there_is_shown_as_empty_and_another_address_is_warned_of(tmp_path: Path) -> None:
     with command("--store", str(tmp_path / "none"), "--host", "0.0.0.0") as process:
         assert process.stdout is not None
-        address = next(word for word in process.stdout.readline().split() if word.startswith("http://"))
+        line = process.stdout.readline()
+        assert line.endswith("; there is no such folder yet\n")
+        address = next(word for word in line.split() if word.startswith("http://"))
         page = urllib.request.urlopen(address.replace("0.0.0.0", "127.0.0.1")).read()
         assert b"There is no run in this store yet" in page
         process.send_signal(signal.SIGINT)
