@@ -64,6 +64,8 @@ class CheckerView:
     explanation: str
     evidence: tuple[EvidenceView, ...]
     stats: Pairs
+    found: int
+    """How many violations it counted; the evidence is some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,12 @@ class RunView:
         """What the checkers found that has a place on the timeline, in the order of its numbers."""
         found = [found for checker in self.checkers for found in checker.evidence if found.number is not None]
         return sorted(found, key=lambda found: found.number or 0)
+
+    @property
+    def found(self) -> int:
+        """How many violations the checkers counted that have evidence on the timeline."""
+        named = [checker for checker in self.checkers if any(found.number for found in checker.evidence)]
+        return sum(checker.found for checker in named)
 
 
 def _cluster(cluster: Node) -> Pairs:
@@ -213,7 +221,9 @@ def _checkers(results: Node) -> tuple[CheckerView, ...]:
     for name, checker in results.members("checkers"):
         evidence = tuple(_evidence(name, node, numbers.get(node.place)) for node in checker.nodes("evidence"))
         judgement = JUDGEMENTS[checker.truth("valid")]
-        found.append(CheckerView(name, judgement, checker.text("explanation"), evidence, checker.flat("stats")))
+        counted = max(checker.node("stats").whole("violations") or 0, len(evidence))
+        said = checker.text("explanation"), evidence, checker.flat("stats")
+        found.append(CheckerView(name, judgement, *said, counted))
     return tuple(found)
 
 

@@ -69,6 +69,7 @@ def build(run: RunView) -> Data:
         "faults": [_fault(builder, fault) for fault in run.faults],
         "offsets": clock_offsets(builder, history),
         "violations": [_violation(builder, found) for found in run.evidence],
+        "found": run.found,
         "crashes": [[builder.lanes.code(op.node), builder.us(op.time)] for op in history.nemesis("crash") if op.node],
         "clients": builder.lanes.texts,
         "servers": list(run.servers),

@@ -248,6 +248,15 @@ def test_pointing_at_a_servers_key_says_whose_it_is_and_how_it_went(opened: Open
     assert "has k0 for c1 from 14.5" in hover_server(page, 1, 14.65)
 
 
+def test_close_up_times_have_the_digits_that_tell_them_apart(opened: Open) -> None:
+    """And of what the pointer is only near, here by two pixels, its own time is said."""
+    page = opened("violation")
+    page.evaluate("setView(shownRun, 14.568e6, 14.57e6)")
+    view(page)
+    assert page.locator("#timeline-shown").inner_text() == "14.5680 s to 14.5700 s"
+    assert "n2 at 14.568744 s" in hover_server(page, 1, 14.5687475)
+
+
 def test_pointing_at_a_client_says_what_was_seen_of_its_fault(opened: Open) -> None:
     page = opened("unknown")
     view(page)
@@ -320,6 +329,13 @@ def test_a_newer_state_of_the_run_is_shown_where_the_reader_is(opened: Open) -> 
     assert page.locator("#timeline-said").inner_text().startswith("2 of 4")
 
 
+NAMES = """() => {
+  const drawn = [], context = { set fillStyle(_) {}, fillText: (name) => drawn.push(name) };
+  drawNames({ ...shownRun, context, layout: { ...shownRun.layout, keyRow: KEY_ROW } });
+  return drawn.filter((name) => /^n[15]/.test(name));
+}"""
+
+
 def test_of_several_keys_one_is_chosen(opened: Open) -> None:
     page = opened("violation")
     chosen = page.get_by_label("Servers show")
@@ -328,8 +344,10 @@ def test_of_several_keys_one_is_chosen(opened: Open) -> None:
     page.evaluate(f"() => {{ const data = JSON.parse(document.getElementById('run-data').textContent); {nothing} }}")
     chosen.select_option("k1")
     assert page.evaluate("shownRun.key") == "k1"
+    assert page.evaluate(NAMES) == ["n1 k1", "n5 k1"]
     page.click("[data-do=next]")
     assert page.evaluate("shownRun.key") == "k0"
+    assert page.evaluate(NAMES) == ["n1 k0", "n5 k0"]
     assert chosen.input_value() == "k0"
 
 

@@ -36,6 +36,17 @@ def test_a_violation_is_numbered_in_the_order_of_time(folder: Path) -> None:
     assert run.interrupted == ""
 
 
+def test_of_many_overlaps_those_that_are_shown_are_counted_as_some(folder: Path) -> None:
+    checkers = json.loads((folder / "results.json").read_text())["checkers"]
+    checkers["mutual-exclusion"]["stats"]["violations"] = 37
+    change(folder, checkers=checkers)
+    run = model.load(folder)
+    assert (timeline.build(run)["found"], len(run.evidence)) == (38, 4)
+    page = run_report.render(run)
+    assert "3 of 37 overlaps are shown" in page
+    assert page.count("are shown: of holds") == 1
+
+
 def test_holds_may_be_told_in_either_form(folder: Path) -> None:
     hold = {"client": "c1", "start_ns": 5, "end_ns": None, "fence": 0, "acquire_index": 3, "release_index": None}
     finding = {"kind": "overlap", "sentence": "x", "from_ns": sample.START_NS, "holds": [hold]}

@@ -25,3 +25,13 @@ for (const name of ["scroll", "focusout"]) document.addEventListener(name, () =>
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 addEventListener("hashchange", reveal);
 if (location.hash) reveal();
+
+// What goes on to the right of the edge fades out there, so that one sees that it can be scrolled.
+function fade(box) {
+  box.classList.toggle("beyond", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+}
+
+for (const box of document.querySelectorAll(".scroll")) {
+  box.addEventListener("scroll", () => fade(box));
+  new ResizeObserver(() => fade(box)).observe(box);
+}

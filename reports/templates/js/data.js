@@ -103,6 +103,11 @@ function seconds(us, digits = 3) {
   return (us / 1e6).toFixed(digits) + " s";
 }
 
+// As many digits as tell times apart of which the nearest are so many µs apart: at least milliseconds.
+function digitsFor(us) {
+  return Math.min(Math.max(3, Math.ceil(6 - Math.log10(us))), 6);
+}
+
 function span(us) {
   const size = Math.abs(us);
   if (size >= 1e6) return Number((us / 1e6).toPrecision(3)) + " s";

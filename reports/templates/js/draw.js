@@ -54,7 +54,7 @@ function drawNames(state) {
   const { context, layout, colours, run } = state;
   const middles = [
     ...run.lanes.map((lane, i) => [lane.name, laneTop(layout, i) + 23]),
-    ...run.servers.map((name, i) => [name, serverTop(layout, i) + (layout.keyRow ? 12 : layout.clockRow / 2)]),
+    ...run.servers.map((name, i) => [run.manyKeys && layout.keyRow ? `${name} ${state.key}` : name, serverTop(layout, i) + (layout.keyRow ? 12 : layout.clockRow / 2)]),
     ...(run.tokens ? [["tokens", layout.tokens + 10]] : []),
   ];
   context.textAlign = "left";

@@ -16,7 +16,7 @@ function describeFaults(state, time, belongs) {
   const { run } = state;
   const lines = run.faults.filter((fault, i) => fault.from !== null && belongs(fault, i) && fault.from <= time
     && time <= (fault.until ?? run.end)).flatMap((fault) => faultLines(fault));
-  return lines.length ? { title: seconds(time), lines } : null;
+  return lines.length ? { title: seconds(time, digitsFor(perPixel(state))), lines } : null;
 }
 
 function faultLines(fault) {
@@ -25,18 +25,27 @@ function faultLines(fault) {
   return [`${fault.name} on ${fault.hosts.join(", ")}: injected at ${seconds(fault.from)}, ${until}`, seen].filter(Boolean);
 }
 
-function describeServer(state, server, time) {
-  const { run } = state, name = run.servers[server];
+function describeServer(state, server, pointed) {
+  const { run } = state, name = run.servers[server], looked = state.layout.keyRow > 0;
+  const row = looked ? nearest(run.stays, stayLane(state, server), pointed, perPixel(state) * 4, run.recorded) : -1;
+  const time = within(run, run.stays, row, pointed);
   const clock = `wall clock of ${name}: ${signed(offsetAt(run.offsets[name] || [], time))}`;
   const faults = describeFaults(state, time, (fault) => fault.hosts.includes(name));
-  const lines = [...(state.layout.keyRow ? stayLines(state, server, time) : []), clock, ...(faults ? faults.lines : [])];
-  return { title: `${name} at ${seconds(time)}`, lines };
+  const lines = [...(looked ? stayLines(state, server, row) : []), clock, ...(faults ? faults.lines : [])];
+  return { title: titled(state, name, time), lines };
 }
 
-function stayLines(state, server, time) {
+function titled(state, name, time) {
+  return `${name} at ${seconds(time, digitsFor(perPixel(state)))}`;
+}
+
+// The time pointed at, or the nearer end of a row that is only near it: what is said is true then.
+function within({ recorded }, columns, row, pointed) {
+  return row < 0 ? pointed : Math.min(Math.max(pointed, columns.start[row]), endOf(columns, row, recorded));
+}
+
+function stayLines(state, server, row) {
   const { run } = state, { stays } = run;
-  const reach = perPixel(state) * 4;
-  const row = nearest(stays, stayLane(state, server), time, reach, run.recorded);
   if (row < 0) return [`has ${state.key} for nobody`];
   const start = stays.start[row], end = start + stays.took[row], said = start + stays.until[row];
   if (stays.who[row] < 0 && stays.ended[row] === UNRECORDED) return [`what it has was not recorded after ${seconds(start, 6)}`];
@@ -100,14 +109,15 @@ function shownLines(run, row) {
   return { title: `Token ${tokenText(run, shown.token[row])}`, lines };
 }
 
-function describeClient(state, lane, time) {
+function describeClient(state, lane, pointed) {
   const { run } = state;
   const reach = perPixel(state) * 4;
-  const hold = nearest(run.holds, lane.holds, time, reach, run.recorded);
-  const call = nearest(run.calls, lane.calls, time, reach, run.recorded);
+  const hold = nearest(run.holds, lane.holds, pointed, reach, run.recorded);
+  const call = nearest(run.calls, lane.calls, pointed, reach, run.recorded);
+  const time = hold < 0 ? within(run, run.calls, call, pointed) : within(run, run.holds, hold, pointed);
   const faults = describeFaults(state, time, (fault) => fault.hosts.includes(lane.name));
   const lines = [...(hold < 0 ? [] : holdLines(run, hold)), ...(call < 0 ? [] : callLines(run, call)), ...(faults ? faults.lines : [])];
-  return lines.length ? { title: `${lane.name} at ${seconds(time)}`, lines } : null;
+  return lines.length ? { title: titled(state, lane.name, time), lines } : null;
 }
 
 // The shortest row that covers the time, give or take a few pixels.

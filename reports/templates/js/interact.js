@@ -40,7 +40,8 @@ function showViolation(state, index) {
   const violation = violations[state.chosen], view = viewOfViolation(state.run, violation);
   if (state.run.keys.includes(violation.key)) showKey(state, violation.key);
   setView(state, view.from, view.until);
-  state.said.textContent = `${state.chosen + 1} of ${violations.length}: ${violation.sentence}`;
+  const all = state.run.found > violations.length ? ` shown, of ${state.run.found} found` : "";
+  state.said.textContent = `${state.chosen + 1} of ${violations.length}${all}: ${violation.sentence}`;
 }
 
 function refresh(state) {
@@ -49,8 +50,8 @@ function refresh(state) {
   requestAnimationFrame(() => {
     state.waiting = false;
     draw(state);
-    const { from, until } = state.view;
-    state.shown.textContent = `${seconds(Math.max(from, 0))} to ${seconds(Math.min(until, state.run.end))}`;
+    const { from, until } = state.view, digits = digitsFor((until - from) / 10);
+    state.shown.textContent = `${seconds(Math.max(from, 0), digits)} to ${seconds(Math.min(until, state.run.end), digits)}`;
     state.canvas.dataset.from = Math.round(from);
     state.canvas.dataset.until = Math.round(until);
     if (!state.painted) performance.mark("timeline-painted");
