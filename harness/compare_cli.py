@@ -112,7 +112,7 @@ def _compared(asked: Asked, out: Path, workers: int | None, lanes: int, console:
 
 
 class _Shown(Watch):
-    """How many are done of all, and which are being played; on what is no terminal a line for each cell."""
+    """How many are done of all, and which are being played; on what is no terminal a line for each."""
 
     def __init__(self, progress: Progress, console: Console) -> None:
         self._progress = progress
@@ -132,13 +132,22 @@ class _Shown(Watch):
         self._playing.remove(job)
         self._done += 1
         self._tell()
-        if job.part == "cell" and not self._console.is_terminal:
-            state = outcome.cell["state"]
-            self._console.print(f"{self._done} of {self._of}: {job.lock}, {job.name}: {state}", soft_wrap=True)
+        if not self._console.is_terminal:
+            line = f"{self._done} of {self._of}: {job.lock}, {_said(job, outcome)}"
+            self._console.print(line, soft_wrap=True, markup=False)
 
     def _tell(self) -> None:
         playing = ", ".join(f"{job.lock} {job.name}" for job in self._playing)
         self._progress(self._done / self._of, f"running: {self._done} of {self._of} · {playing}")
+
+
+def _said(job: Job, outcome: Outcome) -> str:
+    if job.part == "cell":
+        return f"{job.name}: {outcome.cell['state']}"
+    if job.part == "property":
+        return f"{job.name}: {outcome.property['found']}"
+    rate = outcome.cost["acquires_per_second"]
+    return f"cost {job.name}: {'not measured' if rate is None else f'{rate:g} grants a second'}"
 
 
 # What is printed when it is over.

@@ -5,6 +5,7 @@ One HTML file that needs nothing else, and the same as Markdown and CSV.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +68,7 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         "comparison.html",
         {
             "seconds": plots.seconds, "rate": answer.figure, "percent": words.percent,
-            "place": answer.place, "since": partial(since, view.claimed),
+            "place": answer.place, "pieces": pieces, "since": partial(since, view.claimed),
         },
         view=view,
         headline=answer.headline(view),
@@ -128,6 +129,11 @@ def helped(found: Sequence[answer.Answer]) -> str:
 
 def _many(some: Sequence[object], what: str) -> str:
     return f"{len(some)} {what}{'s' * (len(some) != 1)}"
+
+
+def pieces(name: str) -> list[str]:
+    """A lock's name, to be broken between these and nowhere else: ``package.``, ``module:``, ``Class``."""
+    return [piece for piece in re.split(r"(?<=[:.])", name) if piece]
 
 
 def property_said(one: PropertyView) -> tuple[str, str]:

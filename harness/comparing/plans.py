@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, Literal
 
 import msgspec
@@ -135,7 +136,9 @@ def family(info: LockInfo) -> str:
 def chosen(text: str, cluster: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The locks that ``text`` names (``all``, families, names, with commas), and those of ``all`` and of the families
     that this cluster cannot run, each with the reason. UsageError for names that nobody has, and if none is left."""
-    asked = [name.strip() for name in text.split(",")]
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if not asked:
+        raise UsageError("locks: expected a name from 'harness list locks', a family, or all; or more with commas")
     everything = sorted(catalogue.infos(), key=lambda info: (_families().index(family(info)), info.name))
     found: list[str] = []
     out: dict[str, str] = {}
@@ -162,7 +165,13 @@ def _families() -> list[str]:
 
 def _named(name: str) -> str:
     if ":" not in name and name not in catalogue.names():
-        raise unknown_name("lock or family", name, ["all", *_families(), *catalogue.names()])
+        known = {"all", *_families(), *catalogue.names()}
+        if not get_close_matches(name, known, cutoff=0.5):
+            families = ", ".join(sorted(_families()))
+            raise UsageError(
+                f"unknown lock or family {name!r}: known: all, {families}, and those of 'harness list locks'"
+            )
+        raise unknown_name("lock or family", name, known)
     find_lock(name)
     return name
 

@@ -322,3 +322,16 @@ def test_the_pictures_name_every_lock_and_value(written: Path) -> None:
     assert all(f">{one['name']}</text>" in costs for one in comparisons.sample()["locks"])
     assert all(f">{told}</text>" in ranking for told in ("claimed", "mysql", "mysql  0.81 ms", "etcd  212 /s"))
     assert comparison_plots._short("my.long.package.module:ClassOfALock") == "…ckage.module:ClassOfALock"
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces"),
+    [
+        ("redis-token", ["redis-token"]),
+        ("a.b:My.Lock", ["a.", "b:", "My.", "Lock"]),
+        ("odd:", ["odd:"]),
+    ],
+)
+def test_a_name_may_be_broken_after_points_and_colons(name: str, pieces: list[str]) -> None:
+    assert comparison.pieces(name) == pieces
+    assert f">{'<wbr>'.join(pieces)}</a>" in comparison.render(undrawn(bare(name, "s" * 6)))

@@ -80,6 +80,31 @@ def test_the_matrix_scrolls_in_itself_with_names_and_faults_in_place(opened: Ope
     assert all(abs(distance) < 3 for distance in at)
 
 
+def test_what_goes_on_beyond_the_edge_fades_there(opened: Open) -> None:
+    page = opened(width=400)
+    beyond = "() => document.querySelector('.matrix').classList.contains('beyond')"
+    page.wait_for_function(beyond)
+    page.eval_on_selector(".matrix", "box => { box.scrollLeft = box.scrollWidth; }")
+    page.wait_for_function(beyond.replace("document", "!document"))
+    assert not opened(width=1280).evaluate(beyond)
+
+
+def test_a_name_of_many_parts_is_broken_between_them_only(browser: Browser, tmp_path: Path) -> None:
+    found = comparisons.document(comparisons.lock("package.mylock:MyLockOfTheHouse", "ssssss"))
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(comparison.write(comparisons.write(tmp_path, found)).as_uri())
+    lines = """box => {
+      const range = document.createRange(), tops = [];
+      for (const node of box.querySelector("a").childNodes) if (node.nodeType === 3) {
+        range.selectNode(node);
+        tops.push(new Set([...range.getClientRects()].map(one => one.top)).size);
+      }
+      return tops;
+    }"""
+    assert page.eval_on_selector("#row-table .name", lines) == [1, 1, 1]
+    page.close()
+
+
 def test_the_head_of_the_matrix_stays_on_a_wide_screen(opened: Open) -> None:
     page = opened()
     page.set_viewport_size({"width": 1280, "height": 400})

@@ -223,6 +223,10 @@ def test_families_and_names_and_all() -> None:
     ("locks", "said"),
     [
         ("redis-tokn", "did you mean redis-token"),
+        ("", "locks: expected a name from 'harness list locks'"),
+        (" , ", "locks: expected a name"),
+        ("nosuchthing", "'nosuchthing': known: all, chubby, etcd, [a-z, ]+, and those of 'harness list locks'"),
+        ("chuby", r"did you mean chubby or chubby-etcd\?$"),
         ("rediss", "unknown lock or family 'rediss'"),
         ("hazelcast", "none of the locks can be run on sim: hazelcast-fenced"),
         ("no.such:Lock", "no.such"),
@@ -445,6 +449,23 @@ def test_a_terminal_says_how_many_cells_an_interrupted_comparison_did_not_get_to
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "interrupted: 2 of 2 cells not reached" in said
     assert "means nothing" not in said
+
+
+def test_where_nobody_looks_at_a_terminal_a_line_is_printed_for_all_that_is_done() -> None:
+    console = Console(width=40, file=io.StringIO())
+    watch = compare_cli._Shown(lambda share, words: None, console)
+    todo = jobs(ASKED)
+    watch.todo(len(todo))
+    for job in todo:
+        watch.begun(job)
+        watch.done(job, died(job))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.partition(":")[0] for line in lines] == [f"{done} of 7" for done in range(1, 8)]
+    assert lines[0].endswith("redis-token, client-pause: unknown")
+    assert lines[3].endswith("redis-token, reentrant: the process that ran it has died")
+    assert lines[6].endswith("redis-token, cost contended: not measured")
+    cost = Outcome(cost={"acquires_per_second": 79.13})
+    assert compare_cli._said(todo[6], cost) == "cost contended: 79.13 grants a second"
 
 
 def test_without_an_engine_there_are_no_real_servers(
