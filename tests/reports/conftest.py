@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from reports import run_report
 from tests.reports import sample
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.reports.opened import Open, Reported
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,3 +40,31 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def folder(tmp_path: Path) -> Path:
     """A run folder with a violation, to be damaged."""
     return sample.write(tmp_path, "violation")
+
+
+@pytest.fixture
+def opened(browser: Browser, reported: Reported) -> Iterator[Open]:
+    """``opened(kind, width=...)`` is a report in a page that, to its end, asks for nothing and complains of nothing."""
+    from tests.reports.opened import wait_until
+
+    requests: list[str] = []
+    complaints: list[str] = []
+    contexts = []
+
+    def open_report(kind: str, width: int = 1280, scheme: Any = "light") -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(reported(kind).as_uri())
+        wait_until(page, "performance.getEntriesByName('timeline-painted').length > 0")
+        return page
+
+    yield open_report
+    for context in contexts:
+        context.close()
+    assert all(url.startswith("file://") for url in requests)
+    assert len(requests) == len(contexts)
+    assert complaints == []

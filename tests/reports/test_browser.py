@@ -2,57 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
+
+from tests.reports.opened import CANVAS, Open, Reported, view, wait_until
 
 pytestmark = pytest.mark.browser
-Reported = Callable[[str], Path]
-Open = Callable[..., Page]
-CANVAS = "#timeline-canvas"
-
-
-def wait_until(page: Page, condition: str) -> None:
-    """Wait, frame by frame; playwright's own way needs ``eval``, which the page forbids."""
-    frame = f"(() => {{ const look = () => {condition} ? done() : requestAnimationFrame(look); look(); }})()"
-    page.evaluate(f"() => new Promise((done) => {frame})")
-
-
-@pytest.fixture
-def opened(browser: Browser, reported: Reported) -> Iterator[Open]:
-    """``opened(kind, width=...)`` is a report in a page that, to its end, asks for nothing and complains of nothing."""
-    requests: list[str] = []
-    complaints: list[str] = []
-    contexts = []
-
-    def open_report(kind: str, width: int = 1280, scheme: Any = "light") -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(reported(kind).as_uri())
-        wait_until(page, "performance.getEntriesByName('timeline-painted').length > 0")
-        return page
-
-    yield open_report
-    for context in contexts:
-        context.close()
-    assert all(url.startswith("file://") for url in requests)
-    assert len(requests) == len(contexts)
-    assert complaints == []
-
-
-def view(page: Page) -> tuple[int, int]:
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    from_, until = page.evaluate(
-        "[...['from', 'until']].map((n) => Number(document.querySelector('canvas').dataset[n]))"
-    )
-    return from_, until
 
 
 PIXELS = """const c = document.querySelector('canvas'), copy = new OffscreenCanvas(c.width, c.height);
@@ -159,24 +114,6 @@ def test_the_page_scrolls_on_where_there_is_nothing_left_to_zoom_out(opened: Ope
     wait_until(page, "scrollY > 0")
 
 
-def test_pointing_at_a_hold_shows_its_entries(opened: Open) -> None:
-    page = opened("violation")
-    from_, until = view(page)
-    canvas = page.locator(CANVAS)
-    width = canvas.evaluate("(c) => c.clientWidth")
-    x = 64 + (14_650_000 - from_) / (until - from_) * (width - 8 - 64)
-    lane = canvas.evaluate("() => AXIS + FAULT_ROW + 6 + 1 * CLIENT_LANE + 20")
-    canvas.hover(position={"x": x, "y": lane})
-    tip = page.locator("#timeline-tip")
-    tip.wait_for(state="visible")
-    assert "c1 at 14.6" in tip.inner_text()
-    assert "fence 131" in tip.inner_text()
-    canvas.hover(position={"x": x, "y": canvas.evaluate("() => serverTop(shownRun.layout, 4) + 50")})
-    assert "wall clock of n5" in tip.inner_text()
-    page.mouse.move(5, 5)
-    assert tip.is_hidden()
-
-
 @pytest.mark.parametrize("kind", ["violation", "unknown", "interrupted"])
 def test_nothing_overflows_a_narrow_screen(opened: Open, kind: str) -> None:
     page = opened(kind, width=400)
@@ -219,74 +156,6 @@ def test_what_the_canvas_shows_is_there_as_text(opened: Open) -> None:
     assert all(f"c{i}" in text for i in range(5))
 
 
-def hover_server(page: Page, server: int, seconds: float) -> str:
-    """What is said at a moment where a server's key is."""
-    where = "([i, t]) => ({ x: xOf(shownRun, t), y: serverTop(shownRun.layout, i) + 12 })"
-    page.locator(CANVAS).hover(position=page.evaluate(where, [server, seconds * 1e6]))
-    return page.locator("#timeline-tip").inner_text()
-
-
-def hover_token(page: Page, verdict: int) -> str:
-    """What is said at the first access in view of which the resource thought so."""
-    where = """(verdict) => { const { shown } = shownRun.run.tokens;
-    const row = tokenRows(shownRun, "shown").find((row) => shown.verdict[row] === verdict);
-    return { x: xOf(shownRun, shown.time[row]), y: tokenY(shownRun, shown.token[row]) }; }"""
-    page.locator(CANVAS).hover(position=page.evaluate(where, verdict))
-    return page.locator("#timeline-tip").inner_text()
-
-
-def test_pointing_at_a_servers_key_says_whose_it_is_and_how_it_went(opened: Open) -> None:
-    page = opened("violation")
-    view(page)
-    jumped = hover_server(page, 1, 14.4)
-    assert "n2 at 14.4" in jumped
-    assert "has k0 for c3 from 13.8" in jumped
-    assert "gone at 14.568744 s, 1.27 s early, though nobody had given it back" in jumped
-    assert "wall clock of n2: +12 s" in jumped
-    assert "clock: n2 +12 s, n3 +12 s, n5 +12 s" in jumped
-    assert "given back at" in hover_server(page, 0, 14.4)
-    assert "has k0 for c1 from 14.5" in hover_server(page, 1, 14.65)
-
-
-def test_close_up_times_have_the_digits_that_tell_them_apart(opened: Open) -> None:
-    """And of what the pointer is only near, here by two pixels, its own time is said."""
-    page = opened("violation")
-    page.evaluate("setView(shownRun, 14.568e6, 14.57e6)")
-    view(page)
-    assert page.locator("#timeline-shown").inner_text() == "14.5680 s to 14.5700 s"
-    assert "n2 at 14.568744 s" in hover_server(page, 1, 14.5687475)
-
-
-def test_pointing_at_a_client_says_what_was_seen_of_its_fault(opened: Open) -> None:
-    page = opened("unknown")
-    view(page)
-    where = "() => ({ x: xOf(shownRun, 28e6), y: laneTop(shownRun.layout, 4) + 40 })"
-    page.locator(CANVAS).hover(position=page.evaluate(where))
-    said = page.locator("#timeline-tip").inner_text()
-    assert "client-pause on c4: injected at 27.600 s" in said
-    assert "not observed to take effect" in said
-
-
-def test_pointing_at_a_stale_write_says_what_was_higher(opened: Open) -> None:
-    page = opened("violation")
-    view(page)
-    said = hover_token(page, 1)
-    assert "Token #130" in said
-    assert "c3's write at 14." in said
-    assert "accepted, though it was stale" in said
-    assert "the highest token of another client by then: #133" in said
-
-
-@pytest.mark.slow
-def test_a_stale_write_that_was_refused_is_no_stale_write(opened: Open) -> None:
-    page = opened("fenced")
-    view(page)
-    assert "refused by the resource" in hover_token(page, 2)
-    legend = page.get_by_role("group", name="Legend").inner_text()
-    assert "stale, refused" in legend
-    assert "stale, yet accepted" not in legend
-
-
 def test_the_legend_has_what_is_shown_and_nothing_else(opened: Open) -> None:
     bad, good = (opened(kind).get_by_role("group", name="Legend").inner_text() for kind in ("violation", "valid"))
     for said in ("gone before its time", "stale, yet accepted", "violation"):
@@ -327,6 +196,46 @@ def test_a_newer_state_of_the_run_is_shown_where_the_reader_is(opened: Open) -> 
     assert then[1] - then[0] == pytest.approx(right - left, abs=2)
     page.click("[data-do=next]")
     assert page.locator("#timeline-said").inner_text().startswith("2 of 4")
+
+
+ENDS = """() => {
+  setView(shownRun, 14.3e6, 15.2e6);
+  const painted = [], fillRect = (x, y, width) => painted.push([context.fillStyle, x + width]);
+  const none = () => {}, path = { beginPath: none, moveTo: none, lineTo: none, fill: none, roundRect: none };
+  const context = { fillRect, ...path, fillText: none, measureText: () => ({ width: 9 }) };
+  const state = { ...shownRun, context }, { right } = state.layout;
+  const furthest = (colour) => Math.max(...painted.filter(([one, x]) => one === colour && x < right).map(([, x]) => x));
+  drawStays(state, stayLane(state, 1), 0);
+  const { stays, holds } = state.run, lane = stayLane(state, 1);
+  const row = lane.rows.find((one) => stays.ended[one] === EARLY), next = lane.rows[lane.rows.indexOf(row) + 1];
+  const said = xOf(state, stays.start[row] + stays.until[row]);
+  const gone = [furthest(state.colours.gone), xOf(state, stays.start[next]), said];
+  const lease = (row, released) => {
+    setView(shownRun, 14.3e6, 18e6);
+    state.view = shownRun.view;
+    painted.length = 0;
+    holds.released[row] = released;
+    drawLease(state, row, 0, 1);
+    return furthest(state.colours.lease);
+  };
+  const held = state.run.lanes.flatMap((one) => [...one.holds.rows]).find((one) => holds.start[one] > 14.3e6);
+  const released = lease(held, 1), died = lease(held, 0);
+  const over = [xOf(state, holds.start[held] + holds.took[held]), xOf(state, holds.start[held] + holds.lease[held])];
+  return { gone, over, released, died };
+}"""
+
+
+@pytest.mark.slow
+def test_what_would_have_ended_later_ends_where_the_next_begins_or_at_the_release(opened: Open) -> None:
+    """The dashes of c3's lost key do not lie under c1's; the lease of who gave it back is over, of who died is not."""
+    drawn = opened("violation").evaluate(ENDS)
+    furthest, following, said = drawn["gone"]
+    assert said > following + 300
+    assert following - 8 < furthest <= following + 5
+    over, lease = drawn["over"]
+    assert lease > over + 50
+    assert drawn["released"] == pytest.approx(over)
+    assert drawn["died"] == pytest.approx(lease)
 
 
 NAMES = """() => {
