@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -17,7 +17,7 @@ from . import check_cli, cluster_cli, compare_cli, nightly_cli, scenario_cli, se
 from . import plan as plans
 from . import store as stores
 from .cli_runs import AUTO, placed, play_many, play_one
-from .errors import UNKNOWN, HarnessError, UsageError
+from .errors import UNKNOWN, USAGE, VALID, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
 from .options import kind_with, lock_options, printed
@@ -39,6 +39,10 @@ app.command("serve")(serve_cli.serve_command)
 app.command("check")(check_cli.check_command)
 app.command("export")(check_cli.export_command)
 DEFAULTS = Plan(lock="")
+INTERRUPTED: Final = 130
+"""What shells call the end by Ctrl-C."""
+WRONG: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+"""Of all that typer finds wrong with arguments; it has no name for it, and brings a click of its own or does not."""
 
 
 def _duration(text: str) -> float:
@@ -163,7 +167,12 @@ def show_command(lock: Annotated[str, typer.Argument(help="A name from 'harness 
 def main(arguments: list[str] | None = None) -> None:
     """The ``harness`` command; exits with the documented status."""
     try:
-        app(arguments, prog_name="harness")
+        sys.exit(app(arguments, prog_name="harness", standalone_mode=False) or VALID)
+    except WRONG as error:
+        typer.echo(_in_a_line(error), err=True)
+        sys.exit(USAGE)
+    except typer.Abort:  # an older typer's word for Ctrl-C
+        sys.exit(INTERRUPTED)
     except HarnessError as error:
         typer.echo("; ".join([f"harness: {error}", *getattr(error, "__notes__", ())]), err=True)
         sys.exit(error.exit_status)
@@ -171,6 +180,14 @@ def main(arguments: list[str] | None = None) -> None:
         traceback.print_exc()
         typer.echo("harness: an error of the harness itself, not a verdict; please report it", err=True)
         sys.exit(UNKNOWN)
+
+
+def _in_a_line(error: Any) -> str:
+    """What is wrong with the arguments, without the command's usage; or its help, where there are none."""
+    said: str = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return said
+    return f"harness: {said[:1].lower()}{' '.join(said[1:].split()).rstrip('.')}"
 
 
 if __name__ == "__main__":

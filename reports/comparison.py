@@ -68,7 +68,7 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         "comparison.html",
         {
             "seconds": plots.seconds, "rate": answer.figure, "percent": words.percent,
-            "place": answer.place, "pieces": pieces, "since": partial(since, view.claimed),
+            "place": answer.place, "since": partial(since, view.claimed),
         },
         view=view,
         headline=answer.headline(view),
@@ -90,6 +90,7 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         plots={plot.name: plot for plot in plots.draw(view, pictures)},
         by_cost=plots.by_cost(view),
         said=property_said,
+        pieces=pieces,
         values=_values,
         worst=lambda lock: plots.worst_availability(lock, view.faults),
         recoveries=recoveries(view),

@@ -203,7 +203,7 @@ def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
         (["redlock", "--runs", "0"], 2, "runs must be at least 1, got 0"),
         (["redlock", "--out", "/proc/nowhere"], 2, "cannot write to the store /proc/nowhere"),
         (["redlock", "--cluster", "cloud"], 2, "cluster must be one of auto, sim, docker, got 'cloud'"),
-        (["redlock", "--bogus"], 2, "No such option: --bogus"),
+        (["redlock", "--bogus"], 2, "no such option: --bogus"),
     ],
 )
 def test_mistakes_get_one_message(
@@ -402,3 +402,34 @@ def test_a_killed_run_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixt
     assert harness("report", str(path.parent)) in (0, 3)
     assert (path.parent / "report.html").exists()
     assert json.loads((path.parent / "results.json").read_text())["valid"] is not True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run redis-token --runs x", "invalid value for '--runs'"),
+        ("serve --port abc", "invalid value for '--port'"),
+        ("serve --prot 1", "no such option: --prot"),
+        ("run redis-token --ttl soon", "expected a duration"),
+        ("cluster up", "missing argument 'kind'"),
+        ("nosuch", "no such command 'nosuch'"),
+        ("run redis-token --runs", "'--runs' requires an argument"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_one_line(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (2, "")
+    assert told.err.startswith("harness: ")
+    assert said in told.err
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["cluster"]])
+def test_without_arguments_there_is_the_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "Commands:" in "".join(capsys.readouterr())
