@@ -54,7 +54,13 @@ def said(data: Data) -> dict[str, Any]:
     clocks = bool(data["offsets"])
     known = data["known"] * 1000 if data["known"] < data["recorded"] else None
     told = {"activity": _activity(data), "servers": _custody(data), "tokens": _shown(data)}
-    return {**told, "clocks": clocks, "known_until": known}
+    return {**told, "clocks": clocks, "known_until": known, "leases": _leases(data["holds"])}
+
+
+def _leases(holds: dict[str, Column]) -> bool:
+    """Is there a lease to see: one that was not given back in time?"""
+    late = (holds["took"] < 0) | (holds["lease"] < holds["took"]) | (holds["released"] == 0)
+    return bool(((holds["lease"] >= 0) & late).any())
 
 
 def _activity(data: Data) -> list[Activity]:

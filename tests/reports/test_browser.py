@@ -81,6 +81,8 @@ def test_buttons_go_through_the_violations(opened: Open) -> None:
     assert view(page)[1] >= 30_000_000
     page.locator("[data-violation='2']").click()
     assert view(page) == second
+    page.evaluate("shownRun.run.found = 38; showViolation(shownRun, 0);")
+    assert page.locator("#timeline-said").inner_text().startswith("1 of 4 shown, of 38 found: c3 and c1")
 
 
 def test_wheel_keys_and_dragging(opened: Open) -> None:

@@ -173,6 +173,16 @@ def test_an_extended_lease_lasts_longer_and_a_lost_one_ends() -> None:
     assert (hold.end, hold.lease_end) == (3_500_000_000, 4 * 10**9)
 
 
+@pytest.mark.parametrize(("ends", "seen"), [(1.5, False), (4, True), (None, True)])
+def test_only_a_lease_that_was_not_given_back_in_time_is_to_be_seen(
+    folder: Path, ends: float | None, seen: bool
+) -> None:
+    entries = [entry(1, 1, "invoke", "acquire"), entry(2, 1.1, "ok", "acquire", value=GRANT)]
+    entries += [] if ends is None else [entry(3, ends, "invoke", "release"), entry(4, ends, "ok", "release")]
+    started("trusting", *entries).save(folder / "history.jsonl")
+    assert timeline_text.said(timeline.build(model.load(folder)))["leases"] is seen
+
+
 def test_a_crash_ends_the_holds_of_its_host() -> None:
     crash = entry(2, 5, "info", "crash", process=-1, value={"host": "c0"})
     assert holds.find_holds(started("trusting", entry(1, 1, "ok", "acquire", value=GRANT), crash))[0].end == 5 * 10**9
