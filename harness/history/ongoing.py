@@ -112,7 +112,7 @@ class Ongoing:
         hold = self._holds.get(_slot(op))
         if hold is None:
             return
-        if op.value.get(LOST[op.f]):
+        if (op.value or {}).get(LOST[op.f]):
             hold.until = self._longer(hold, op)
         else:
             del self._holds[_slot(op)]
