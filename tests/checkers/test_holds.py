@@ -75,6 +75,7 @@ def test_two_clients_exhaustively(pair: tuple[str, str]) -> None:
         agree(tell(scripts, order))
 
 
+@pytest.mark.slow
 def test_three_clients_exhaustively() -> None:
     for order in orders((3, 3, 3)):
         agree(tell([SCRIPTS["releases"][:3]] * 3, order))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
+
 from checkers.fairness import Fairness
 from checkers.holds import holds, nested_calls
 from checkers.reentrancy import Reentrancy
@@ -105,6 +107,7 @@ def _after_grant(calls: list[Call], start: int, call: Call) -> bool:
     return any(index < call.invoke.index for index in grants)
 
 
+@pytest.mark.slow
 def test_random_queues() -> None:
     overtaken = 0
     for seed in range(500):

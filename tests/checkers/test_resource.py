@@ -98,6 +98,7 @@ def loses_by_version(steps: list[Step]) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_three_clients_exhaustively() -> None:
     for order in orders((2, 2, 2)):
         for outcomes in product(("ok", "applied", "unapplied"), repeat=3):

@@ -159,6 +159,7 @@ def test_watching_changes_nothing_under_faults(lock: str, fault: str, seed: int)
     assert [state.time for state in watched.states] == sorted(state.time for state in watched.states)
 
 
+@pytest.mark.slow
 def test_a_stored_run_has_them_twice_the_same(tmp_path: Path) -> None:
     plan = Plan(lock="redlock", time_limit=0.5, settle=0.2, keys=2)
     files = [run(plan, store=tmp_path / which).folder for which in ("a", "b")]

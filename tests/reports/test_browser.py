@@ -59,6 +59,7 @@ def test_the_first_violation_is_in_view_at_once(opened: Open) -> None:
     assert box["y"] + first_red_row(page) < 800, "the reader has to scroll to what broke"
 
 
+@pytest.mark.slow
 def test_a_valid_run_shows_the_whole_run_and_nothing_red(opened: Open) -> None:
     page = opened("valid")
     from_, until = view(page)
@@ -109,6 +110,7 @@ def test_wheel_keys_and_dragging(opened: Open) -> None:
     assert view(page)[1] >= 30_000_000
 
 
+@pytest.mark.slow
 def test_the_page_scrolls_on_where_there_is_nothing_left_to_zoom_out(opened: Open) -> None:
     page = opened("valid")
     page.locator(CANVAS).hover(position={"x": 300, "y": 100})
@@ -116,6 +118,7 @@ def test_the_page_scrolls_on_where_there_is_nothing_left_to_zoom_out(opened: Ope
     wait_until(page, "scrollY > 0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["violation", "unknown", "interrupted"])
 def test_nothing_overflows_a_narrow_screen(opened: Open, kind: str) -> None:
     page = opened(kind, width=400)
@@ -125,6 +128,7 @@ def test_nothing_overflows_a_narrow_screen(opened: Open, kind: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+@pytest.mark.slow
 def test_dark_mode_is_dark_to_the_last_pixel(opened: Open) -> None:
     page = opened("violation", scheme="dark")
     body = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -135,6 +139,7 @@ def test_dark_mode_is_dark_to_the_last_pixel(opened: Open) -> None:
     assert pixel(page, 2, 2) == [255, 255, 255]
 
 
+@pytest.mark.slow
 def test_everything_to_press_has_a_name_and_shows_its_focus(opened: Open) -> None:
     page = opened("violation")
     unnamed = page.evaluate(
@@ -150,6 +155,7 @@ def test_everything_to_press_has_a_name_and_shows_its_focus(opened: Open) -> Non
     assert landmarks == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_what_the_canvas_shows_is_there_as_text(opened: Open) -> None:
     page = opened("violation")
     page.get_by_text("The timeline as text").click()
@@ -158,6 +164,7 @@ def test_what_the_canvas_shows_is_there_as_text(opened: Open) -> None:
     assert all(f"c{i}" in text for i in range(5))
 
 
+@pytest.mark.slow
 def test_the_legend_has_what_is_shown_and_nothing_else(opened: Open) -> None:
     bad, good = (opened(kind).get_by_role("group", name="Legend").inner_text() for kind in ("violation", "valid"))
     for said in ("gone before its time", "stale, yet accepted", "violation"):
@@ -167,6 +174,7 @@ def test_the_legend_has_what_is_shown_and_nothing_else(opened: Open) -> None:
         assert said in good
 
 
+@pytest.mark.slow
 def test_servers_and_tokens_are_there_as_text(opened: Open) -> None:
     page = opened("violation")
     page.get_by_text("The timeline as text").click()
@@ -183,6 +191,7 @@ def shown_anew(page: Page, more: int, follow: bool) -> tuple[int, int]:
     return view(page)
 
 
+@pytest.mark.slow
 def test_a_newer_state_of_the_run_is_shown_where_the_reader_is(opened: Open) -> None:
     page = opened("violation")
     first = view(page)
@@ -247,6 +256,7 @@ NAMES = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_of_several_keys_one_is_chosen(opened: Open) -> None:
     page = opened("violation")
     chosen = page.get_by_label("Servers show")

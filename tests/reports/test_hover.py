@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 from tests.reports.opened import CANVAS, Open, view
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_pointing_at_a_hold_shows_its_entries(opened: Open) -> None:

@@ -135,6 +135,7 @@ def test_what_never_came_is_marked_and_said() -> None:
     assert ">never<" not in one
 
 
+@pytest.mark.slow
 def test_recoveries_are_in_a_table(folder: Path) -> None:
     lines = (folder / "history.jsonl").read_text().splitlines()
     crash = '{"index":%d,"time":%d,"wall":0,"process":-1,"type":"info","f":"crash","value":{"host":"%s"},"node":"%s"}'
@@ -181,6 +182,7 @@ def test_of_many_keys_those_are_drawn_that_were_missed_most() -> None:
     assert "drawn" not in run_plots.service_text(replace(run, keys=run.keys[:8]))
 
 
+@pytest.mark.slow
 def test_the_strip_is_hatched_where_the_lock_was_not_to_be_had() -> None:
     def strip(missed: bool) -> str:
         one = Served("k0", np.arange(40) >= 20 * missed, np.arange(40) < 20 * missed, None)

@@ -334,6 +334,7 @@ def test_replay_repeats_byte_for_byte() -> None:
     assert (first / "plan.toml").read_bytes() == (second / "plan.toml").read_bytes()
 
 
+@pytest.mark.slow
 def test_many_runs_keep_what_is_not_valid(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--runs", "3", "--time-limit", "8s", "--hold", "0.5", "--json"]
     assert harness("run", "redis-token", *arguments) == 0

@@ -27,10 +27,10 @@ print(result.folder / "history.jsonl")
 """
 CASES = [
     ("redlock", "clock-skew", "redis-independent"),
-    ("redis-wait", "failover", "redis-sentinel"),
-    ("zookeeper-sequential", "leader-loss", "zookeeper"),
 ]
 MORE = [
+    ("redis-wait", "failover", "redis-sentinel"),
+    ("zookeeper-sequential", "leader-loss", "zookeeper"),
     ("mysql-ttl", "failover", "mysql-replicated"),
     ("memcached-token", "eviction", "memcached"),
     ("etcd-mutex", "leader-loss", "etcd"),

@@ -45,6 +45,7 @@ def test_as_it_is_all_is_as_expected(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "what is as expected is not kept"
 
 
+@pytest.mark.slow
 def test_processes_find_the_same(tmp_path: Path) -> None:
     def told(document: dict[str, Any]) -> list[dict[str, Any]]:
         return [{key: value for key, value in outcome.items() if key != "real_seconds"}

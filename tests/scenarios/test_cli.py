@@ -54,6 +54,7 @@ def test_as_expected_and_not(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert document["scenario"]["state"] == "missed"
 
 
+@pytest.mark.slow
 def test_a_run_is_repeated_by_running_its_plan(tmp_path: Path) -> None:
     assert run("run", "ttl-pause-write", "--seed", "3", "--out", str(tmp_path / "one")) == 0
     first = tmp_path / "one" / "latest"

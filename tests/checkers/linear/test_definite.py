@@ -46,7 +46,7 @@ KINDS: dict[str, tuple[Model, list[Doing]]] = {
     "rw": (ReadWriteLock(), MODES),
     "lease": (LeaseMutex(), LEASES),
 }
-SLOW = ("fenced", "reentrant-fenced")
+SLOW = ("fenced", "reentrant-fenced", "rw", "lease")
 """They have the most histories."""
 MORE: dict[str, list[Doing]] = {
     "fenced": [*TOKENS, ("acquire", None, {"fence": None}), ("acquire", None, {"fence": 3})],
