@@ -1,7 +1,8 @@
 """Makes the pictures of the README and the docs from the program itself (needs Chromium):
 
-``python docs/make_pictures.py [COMPARISON]``, where COMPARISON is the folder of a comparison; without one, all locks
-are compared on the simulator, which takes some minutes."""
+``python docs/make_pictures.py [COMPARISON [REAL]]``, where COMPARISON is the folder of a comparison; without one, all
+locks are compared on the simulator, which takes some minutes. REAL is one on containers, of which ``costs.png`` is
+made; without it that picture stays as it is."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ SHOWN: Final = (
 def main() -> None:
     """Write ``report.png`` (the first screen of the report of the README's first command), ``linearization.png`` (of a
     check of a run), ``comparison.png``, ``matrix.png`` and ``serve.png``."""
-    given = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    given, real = (*map(Path, sys.argv[1:3]), None, None)[:2]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         store = Path(folder) / "store"
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -49,6 +50,8 @@ def main() -> None:
         _serve(browser, store)
         _comparison(browser, store, given)
         browser.close()
+    if real is not None:
+        shutil.copy(real / "costs.png", HERE)
 
 
 def _report(browser: Browser, store: Path) -> None:
