@@ -99,7 +99,7 @@ def test_a_server_that_does_not_answer_is_told_once_and_asked_anew() -> None:
 RUNS = {
     "redis-token": (FaultSpec("client-pause", on="acquire", nth=3, for_=3.0),),
     "redis-reentrant": (),
-    "memcached-token": (FaultSpec("kill", at=2.0, for_=0.5, params={"target": "n1"}),),
+    "memcached-token": (FaultSpec("kill", at=1.0, for_=0.5, params={"target": "n1"}),),
     "etcd-mutex": (),
     "etcd3-lock": (),
     "zookeeper-sequential": (),
