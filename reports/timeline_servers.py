@@ -273,9 +273,12 @@ def find_stays(states: Sequence[KeyState], calls: Iterable[Call], holds: Iterabl
 
 def known_until(states: Sequence[KeyState], holds: Sequence[Hold], last: int, whole: bool) -> int:
     """To when (ns) it is known what servers had, of a history that ends at ``last``. Only changes are recorded: of a
-    run that was not recorded as a ``whole``, or whose later grants changed nothing anywhere, it is the last one."""
+    run that was not recorded as a ``whole``, or whose later grants changed nothing anywhere, it is the last one. (To
+    whom a key still belonged, a reentrant lock grants it again without a change.)"""
     told = max((state.time for state in states), default=last)
-    missed = any(hold.start > told + LATEST for hold in holds)
+    lasting = {(state.host, state.key): state for state in sorted(states, key=lambda state: state.time)}.values()
+    theirs = {(state.key, state.by) for state in lasting if state.owner is not None}
+    missed = any(hold.start > told + LATEST and (hold.key, hold.client) not in theirs for hold in holds)
     return min(told, last) if missed or not whole else last
 
 
