@@ -14,6 +14,11 @@ LOST: Final = {"check": "valid", "extend": "extended"}
 """Calls that may tell a holder that the lock is lost: by a false one of this."""
 
 
+def lost(done: Op) -> bool:
+    """Does the completion of a check or extend tell its client that the lock is lost?"""
+    return done.f in LOST and done.type == "ok" and not (done.value or {}).get(LOST[done.f])
+
+
 @dataclass(slots=True)
 class Force:
     """A fault that has struck and is not healed, since when (ns). ``seen`` is None until somebody has looked whether it
@@ -112,10 +117,10 @@ class Ongoing:
         hold = self._holds.get(_slot(op))
         if hold is None:
             return
-        if (op.value or {}).get(LOST[op.f]):
-            hold.until = self._longer(hold, op)
-        else:
+        if lost(op):
             del self._holds[_slot(op)]
+        else:
+            hold.until = self._longer(hold, op)
 
     def _until(self, op: Op) -> int | None:
         """Until when a client that minds its lease believes in what it was just told."""

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from . import NEMESIS, History, Op
+from .ongoing import lost
 
 MOST: Final = 6_000
 """Entries that are kept at most, however short the time in which they came."""
@@ -69,7 +70,7 @@ class Tail:
         slot = (done.key, done.node)
         if done.f == "acquire" and done.type == "ok" and invoked is not None:
             self._granted[slot] = (invoked, done)
-        elif done.f == "release" or (done.f in ("check", "extend") and _lost(done)):
+        elif done.f == "release" or lost(done):
             self._granted.pop(slot, None)
 
     def _leave_nemesis(self, op: Op) -> None:
@@ -84,8 +85,3 @@ class Tail:
         elif op.f == "crash":
             gone = op.value["host"]
             self._granted = {slot: pair for slot, pair in self._granted.items() if slot[1] != gone}
-
-
-def _lost(done: Op) -> bool:
-    value = done.value or {}
-    return done.type == "ok" and False in (value.get("valid"), value.get("extended"))

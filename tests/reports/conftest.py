@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from reports import run_report
 from tests.reports import sample
+from tests.reports.watched import watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -47,24 +48,16 @@ def opened(browser: Browser, reported: Reported) -> Iterator[Open]:
     """``opened(kind, width=...)`` is a report in a page that, to its end, asks for nothing and complains of nothing."""
     from tests.reports.opened import wait_until
 
-    requests: list[str] = []
-    complaints: list[str] = []
-    contexts = []
+    with watched(browser) as (open_page, requests):
+        count = 0
 
-    def open_report(kind: str, width: int = 1280, scheme: Any = "light") -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(reported(kind).as_uri())
-        wait_until(page, "performance.getEntriesByName('timeline-painted').length > 0")
-        return page
+        def open_report(kind: str, width: int = 1280, scheme: str = "light") -> Page:
+            nonlocal count
+            count += 1
+            page = open_page(reported(kind).as_uri(), width, scheme)
+            wait_until(page, "performance.getEntriesByName('timeline-painted').length > 0")
+            return page
 
-    yield open_report
-    for context in contexts:
-        context.close()
+        yield open_report
     assert all(url.startswith("file://") for url in requests)
-    assert len(requests) == len(contexts)
-    assert complaints == []
+    assert len(requests) == count

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
 
 import pytest
@@ -20,6 +20,7 @@ from checkers.linearizability.picture import Bar, Picture
 from harness.history import SECOND
 from harness.history.calls import NEVER
 from reports.linearization import draw, render, spread, write
+from tests.reports.watched import watched
 
 Open = Callable[..., Page]
 MS = SECOND // 1000
@@ -290,26 +291,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
     """``opened(kind, width, scheme)`` is a page that, to its end, asks for nothing and complains of nothing."""
-    requests: list[str] = []
-    complaints: list[str] = []
-    contexts = []
+    opened_kinds: list[str] = []
+    with watched(browser) as (open_page, requests):
 
-    def open_page(kind: str, width: int = 1280, scheme: Any = "light") -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(pages[kind].as_uri())
-        return page
+        def open_kind(kind: str, width: int = 1280, scheme: str = "light") -> Page:
+            opened_kinds.append(kind)
+            return open_page(pages[kind].as_uri(), width, scheme)
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert len(requests) == len(contexts)
+        yield open_kind
+    assert len(requests) == len(opened_kinds)
     assert set(requests) <= {path.as_uri() for path in pages.values()}
-    assert complaints == []
 
 
 @pytest.mark.browser

@@ -12,6 +12,7 @@ from harness import results_db
 from harness.trends import trends
 from reports import nightly_report, trends_report
 from tests.reports import nights
+from tests.reports.watched import watched
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
@@ -39,25 +40,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
     """``opened(kind, width=...)`` is a page that, to its end, asks for nothing and complains of nothing."""
-    requests: list[str] = []
-    complaints: list[str] = []
-    contexts = []
-
-    def open_page(kind: str, width: int = 1280, scheme: str = "light") -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(pages[kind].as_uri())
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
+    with watched(browser) as (open_page, requests):
+        yield lambda kind, *looks, **more: open_page(pages[kind].as_uri(), *looks, **more)
     assert [url for url in requests if url not in {path.as_uri() for path in pages.values()}] == []
-    assert complaints == []
 
 
 def shown(page: Page) -> list[str]:

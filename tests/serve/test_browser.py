@@ -16,6 +16,7 @@ from reports import run_report
 from tests.reports import axe, sample
 from tests.serve import stores
 from tests.serve.asking import served
+from tests.serve.watching import watched
 
 pytestmark = pytest.mark.browser
 RUN = f"/runs/redlock/{stores.name(0)}/"
@@ -30,18 +31,8 @@ def base(store: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, base: str) -> Iterator[Page]:
-    """A page that asks nobody but this server, and complains of nothing."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=base)
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on(
-        "request", lambda request: None if request.url.startswith((base, "data:")) else complaints.append(request.url)
-    )
-    yield opened
-    context.close()
-    assert complaints == []
+    with watched(browser, base, 1280) as opened:
+        yield opened
 
 
 def shown(page: Page) -> int:

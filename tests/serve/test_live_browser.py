@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.reports import axe
 from tests.serve.asking import served
+from tests.serve.watching import watched
 from tests.serve.writing import Recording, at_its_pace
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -30,16 +31,8 @@ def base(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, base: str) -> Iterator[Page]:
-    """A page that asks nobody but this server, and complains of nothing."""
-    context = browser.new_context(viewport={"width": 1000, "height": 900}, base_url=base)
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("request", lambda asked: None if asked.url.startswith((base, "data:")) else complaints.append(asked.url))
-    yield opened
-    context.close()
-    assert complaints == []
+    with watched(browser, base, 1000) as opened:
+        yield opened
 
 
 def number(page: Page, name: str) -> float:
