@@ -35,6 +35,8 @@ class Etcd3Lock:
         source="python-etcd3 0.12.0, etcd3/locks.py",
         safety="F?",
         kinds=KINDS,
+        library="etcd3 0.12.0",
+        promises="'A distributed lock'; it 'will be released after this time [the ttl] elapses, unless refreshed'.",
         on_death="the lease: it ends after the ttl",
         outage=f"{OUTAGE}; a client whose own member is lost goes to another after an error",
         no_single_point=True,

@@ -3,7 +3,7 @@
 Its documentation promises an exclusive lock that is not reentrant ("repeated calls after already acquired will block"),
 and tells users to add a listener: after LOST "it's certain that the lock and/or the lease has been lost". It does not
 look by itself: ``is_acquired`` stays True until ``release()``, and ``release()`` returns True for a node that is gone.
-:meth:`still_valid` is ``is_acquired``, as the class has nothing else. It issues no fence; ZooKeeper has one, the czxid
+``still_valid`` is ``is_acquired``, as the class has nothing else. It issues no fence; ZooKeeper has one, the czxid
 of the node that the recipe made, which this adapter reads as a user would (one request more than the lock makes).
 
 Requests: the recipe of zookeeper-sequential with ``get`` for the watch. The time-out of the session is the ttl.
@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from kazoo.exceptions import LockTimeout, NoNodeError
 from kazoo.recipe.lock import Lock
 
-from lock_impls.base import Endpoints, Failure, Grant, LockError, LockInfo
-from lock_impls.zookeeper_client import DEATH, KINDS, OUTAGE, Session, known_outcome, pausing
+from lock_impls.base import Endpoints, Failure, LockInfo
+from lock_impls.thirdparty.kazoo_recipes import LIBRARY, KazooRecipe
+from lock_impls.zookeeper_client import DEATH, KINDS, OUTAGE, Session, pausing
 
 
-class KazooLock:
+class KazooLock(KazooRecipe):
     info: ClassVar = LockInfo(
         name="kazoo-lock",
         title="kazoo's own Lock recipe, unmodified",
@@ -37,6 +37,11 @@ class KazooLock:
         on_death=DEATH,
         outage=OUTAGE,
         no_single_point=True,
+        library=LIBRARY,
+        promises=(
+            "An exclusive lock, not re-entrant: repeated calls after already acquired will block. Highly recommended "
+            "to add a listener; after LOST it's certain that the lock has been lost."
+        ),
         failures=(
             pausing("kazoo-lock"),
             Failure(
@@ -47,42 +52,7 @@ class KazooLock:
         ),
     )
 
-    def __init__(self, session: Session, key: str) -> None:
-        self.session = session
-        self.lock = Lock(session.client, f"/locks/{key}")
-        self._unread = False  # got, and its fence not read: nobody knows of it, and it would block its own client too
-
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float) -> Self:
-        return cls(Session(endpoints, ttl), key)
-
-    def acquire(self, timeout: float) -> Grant | None:
-        self.session.connect()
-        with known_outcome():
-            if self._unread:
-                self.lock.release()
-                self._unread = False
-            try:
-                gotten = self.lock.acquire(timeout=timeout) if timeout > 0 else self.lock.acquire(blocking=False)
-            except LockTimeout:
-                return None
-            if not gotten:
-                return None
-            self._unread = True
-            grant = Grant(fence=self._czxid())
-            self._unread = False
-            return grant
-
-    def _czxid(self) -> int:
-        try:
-            return int(self.session.again(self.session.ask, "exists", f"{self.lock.path}/{self.lock.node}").czxid)
-        except (AttributeError, NoNodeError) as error:
-            raise LockError("the session has ended, and the node with it") from error
-
-    def release(self) -> None:
-        with known_outcome():
-            if not self.lock.release():
-                raise LockError(f"{self.lock.path} is not held by this client")
-
-    def still_valid(self) -> bool:
-        return bool(self.lock.is_acquired)
+        session = Session(endpoints, ttl)
+        return cls(session, Lock(session.client, f"/locks/{key}"))

@@ -1,0 +1,128 @@
+package io.lockharness;
+
+import com.fasterxml.jackson.jr.ob.JSON;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * Speaks the client protocol (docs/client-protocol.md): a JSON object a line, answered in the order of the requests.
+ */
+public final class LockProgram {
+    /** How a lock is opened. */
+    private interface Opening {
+        Locks open(Servers servers) throws Refused;
+    }
+
+    private static final Map<String, Opening> LOCKS = Map.of(
+            "redisson-lock", RedissonLocks::open,
+            "redisson-fenced", RedissonFencedLocks::open,
+            "redisson-redlock", RedissonRedLocks::open,
+            "curator-mutex", CuratorLocks::open);
+    private static final String BUSY = "busy";
+    private static final JSON LINES = JSON.std.with(JSON.Feature.WRITE_NULL_PROPERTIES);
+
+    private Locks locks;
+
+    private LockProgram() {}
+
+    public static void main(String[] arguments) throws IOException {
+        PrintStream answers = System.out;
+        System.setOut(System.err); // whatever a library prints is no answer
+        LockProgram program = new LockProgram();
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        boolean goesOn = true;
+        for (String line = requests.readLine(); goesOn && line != null; line = goesOn ? requests.readLine() : null) {
+            Map<String, Object> request = parsed(line);
+            Map<String, Object> answer = new LinkedHashMap<>();
+            answer.put("id", request.get("id"));
+            program.answer(request, answer);
+            answers.write((LINES.asString(answer) + "\n").getBytes(StandardCharsets.UTF_8));
+            answers.flush();
+            goesOn = !"close".equals(request.get("op"));
+        }
+        Runtime.getRuntime().halt(0); // the libraries' threads would keep it alive
+    }
+
+    private static Map<String, Object> parsed(String line) {
+        try {
+            return LINES.mapFrom(line);
+        } catch (IOException error) {
+            return Map.of("op", "a line that is not JSON");
+        }
+    }
+
+    private void answer(Map<String, Object> request, Map<String, Object> answer) {
+        try {
+            answer.put("ok", done(request));
+        } catch (Refused refusal) {
+            answer.put("fail", refusal.getMessage());
+        } catch (Unknown doubt) {
+            answer.put("info", doubt.getMessage());
+        } catch (Exception error) {
+            error.printStackTrace();
+            answer.put("error", Texts.of(error));
+        }
+    }
+
+    private Object done(Map<String, Object> request) throws Exception {
+        String op = String.valueOf(request.get("op"));
+        String key = String.valueOf(request.get("key"));
+        switch (op) {
+            case "open":
+                open(request);
+                return null;
+            case "acquire":
+                return acquired(key, ((Number) request.get("timeout")).doubleValue());
+            case "release":
+                opened().release(key);
+                return null;
+            case "still_valid":
+                return opened().stillValid(key);
+            case "close":
+                close();
+                return null;
+            default:
+                throw new IllegalArgumentException("unknown op '" + op + "'");
+        }
+    }
+
+    private void open(Map<String, Object> request) throws Refused {
+        if (locks != null) {
+            throw new IllegalStateException("it is open already");
+        }
+        Opening opening = LOCKS.get(String.valueOf(request.get("lock")));
+        if (opening == null) {
+            throw new IllegalArgumentException("unknown lock '" + request.get("lock") + "', expected one of "
+                    + LOCKS.keySet().stream().sorted().toList());
+        }
+        locks = opening.open(Servers.of(request));
+    }
+
+    private Map<String, Object> acquired(String key, double timeout) throws Exception {
+        Grant grant = opened().acquire(key, Math.round(timeout * 1000));
+        if (grant == null) {
+            throw new Refused(BUSY);
+        }
+        Map<String, Object> value = new LinkedHashMap<>();
+        value.put("fence", grant.fence());
+        return value;
+    }
+
+    private Locks opened() {
+        if (locks == null) {
+            throw new IllegalStateException("nothing is open");
+        }
+        return locks;
+    }
+
+    private void close() {
+        if (locks != null) {
+            locks.close();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+package io.lockharness;
+
+import java.time.Duration;
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisException;
+import org.redisson.config.BaseConfig;
+import org.redisson.config.Config;
+import org.redisson.config.ConstantDelay;
+import org.redisson.config.SentinelServersConfig;
+import org.redisson.config.SingleServerConfig;
+
+/**
+ * Clients for the two ways in which servers are reached. Where Redisson's own defaults would have a caller wait for
+ * many seconds (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them), these are shorter: 1 s, 1 s, 1
+ * more try, 0.2 s. Its pools and threads are small, as one thread is all that asks. All else is as it comes.
+ */
+final class RedissonClients {
+    static final int ANSWER_MS = 1000;
+    private static final int TRIES = 1;
+    private static final Duration BETWEEN = Duration.ofMillis(200);
+    private static final int THREADS = 2;
+    private static final int CONNECTIONS = 4;
+
+    private RedissonClients() {}
+
+    /** A client of one server, or of the primary that sentinels name; connected. */
+    static RedissonClient connect(Servers servers) throws Refused {
+        Config config = config(servers.ttlMs());
+        if (servers.kind().equals("redis-sentinel")) {
+            sentinels(config.useSentinelServers(), servers);
+        } else {
+            single(config.useSingleServer(), servers.addresses().get(0), ANSWER_MS, TRIES);
+        }
+        try {
+            return Redisson.create(config);
+        } catch (RedisException error) { // no lock was asked for yet
+            throw new Refused(error);
+        }
+    }
+
+    /**
+     * A client of one server of several, which waits {@code answerMs} for it and does not ask twice; it connects when
+     * it is first used, since any of them may be down.
+     */
+    static RedissonClient oneOf(String address, int ttlMs, int answerMs) {
+        Config config = config(ttlMs).setLazyInitialization(true);
+        single(config.useSingleServer(), address, answerMs, 0);
+        return Redisson.create(config);
+    }
+
+    private static Config config(int ttlMs) {
+        return new Config().setLockWatchdogTimeout(ttlMs).setThreads(THREADS).setNettyThreads(THREADS);
+    }
+
+    private static void single(SingleServerConfig server, String address, int answerMs, int tries) {
+        server.setAddress("redis://" + address)
+                .setConnectionMinimumIdleSize(1)
+                .setConnectionPoolSize(CONNECTIONS)
+                .setSubscriptionConnectionPoolSize(CONNECTIONS);
+        patience(server, answerMs, tries);
+    }
+
+    private static void sentinels(SentinelServersConfig config, Servers servers) {
+        servers.addresses().forEach(address -> config.addSentinelAddress("redis://" + address));
+        config.setMasterName(servers.service())
+                .setMasterConnectionMinimumIdleSize(1)
+                .setMasterConnectionPoolSize(CONNECTIONS)
+                .setSlaveConnectionMinimumIdleSize(1)
+                .setSlaveConnectionPoolSize(CONNECTIONS)
+                .setSubscriptionConnectionPoolSize(CONNECTIONS);
+        patience(config, ANSWER_MS, TRIES);
+    }
+
+    private static void patience(BaseConfig<?> config, int answerMs, int tries) {
+        config.setTimeout(answerMs)
+                .setConnectTimeout(answerMs)
+                .setRetryAttempts(tries)
+                .setRetryDelay(new ConstantDelay(BETWEEN));
+    }
+}

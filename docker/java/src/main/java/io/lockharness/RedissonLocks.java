@@ -1,0 +1,78 @@
+package io.lockharness;
+
+import java.util.concurrent.TimeUnit;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisException;
+
+/** Redisson's RLock, without a lease time, so that its watchdog renews it. */
+class RedissonLocks implements Locks {
+    /** By how much a wait may seem shorter than it was: Redisson measures it in whole milliseconds. */
+    private static final long ROUNDED_MS = 5;
+
+    final RedissonClient client;
+
+    RedissonLocks(RedissonClient client) {
+        this.client = client;
+    }
+
+    static Locks open(Servers servers) throws Refused {
+        return new RedissonLocks(RedissonClients.connect(servers));
+    }
+
+    @Override
+    public final Grant acquire(String key, long waitMs) throws Refused, Unknown, InterruptedException {
+        try {
+            return take(key, waitMs);
+        } catch (RedisException error) {
+            RedissonErrors.judge(error);
+            throw error;
+        }
+    }
+
+    /**
+     * {@code tryLock} says false for "somebody else has it", and for a second or later request of the same call that
+     * was not answered, of which it only logs (RedissonLock.tryLock, catch of RedisResponseTimeoutException). The
+     * second comes before the wait is over, or an answer's time-out after it: then nobody knows.
+     */
+    Grant take(String key, long waitMs) throws Unknown, InterruptedException {
+        long began = System.nanoTime();
+        if (client.getLock(key).tryLock(waitMs, TimeUnit.MILLISECONDS)) {
+            return Grant.PLAIN;
+        }
+        long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
+        if (took < waitMs - ROUNDED_MS || took > waitMs + RedissonClients.ANSWER_MS - ROUNDED_MS) {
+            throw new Unknown("false after " + took + " ms of " + waitMs + ": an answer was missing");
+        }
+        return null;
+    }
+
+    RLock lock(String key) {
+        return client.getLock(key);
+    }
+
+    @Override
+    public final void release(String key) throws Refused, Unknown {
+        try {
+            lock(key).unlock();
+        } catch (IllegalMonitorStateException error) {
+            throw new Refused("not the holder");
+        } catch (RedisException error) {
+            RedissonErrors.judge(error);
+        }
+    }
+
+    @Override
+    public final boolean stillValid(String key) {
+        try {
+            return lock(key).isHeldByCurrentThread();
+        } catch (RedisException error) {
+            return false;
+        }
+    }
+
+    @Override
+    public final void close() {
+        client.shutdown();
+    }
+}

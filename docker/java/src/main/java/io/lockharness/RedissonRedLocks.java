@@ -1,0 +1,107 @@
+package io.lockharness;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.redisson.RedissonRedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Redisson's RedissonRedLock (deprecated since 3.12.5) over an RLock of each of several servers, each with a client
+ * of its own, whose watchdog renews it. A server is given a tenth of the ttl to answer: "small compared to the
+ * auto-release time", says the algorithm, and RedissonRedLock asks one after the other.
+ *
+ * <p>Its {@code unlock} says nothing of what it could not release, and its {@code tryLock} nothing of servers that did
+ * not answer, so that both are watched here, and whose it is is counted.
+ */
+final class RedissonRedLocks implements Locks {
+    private static final Logger LOG = LoggerFactory.getLogger(RedissonRedLocks.class);
+    private static final int SHARE = 10;
+    private static final int LEAST_MS = 50;
+
+    private final List<RedissonClient> clients;
+    private final Map<String, Integer> held = new HashMap<>();
+
+    private RedissonRedLocks(List<RedissonClient> clients) {
+        this.clients = clients;
+    }
+
+    static Locks open(Servers servers) {
+        int answer = Math.max(servers.ttlMs() / SHARE, LEAST_MS);
+        List<RedissonClient> clients = servers.addresses().stream()
+                .map(address -> RedissonClients.oneOf(address, servers.ttlMs(), answer))
+                .toList();
+        clients.forEach(RedissonRedLocks::connect);
+        return new RedissonRedLocks(clients);
+    }
+
+    /**
+     * Ask anything, so that the first acquire does not wait for connections; one that is away is none of its
+     * business.
+     */
+    private static void connect(RedissonClient client) {
+        try {
+            client.getLock("").isLocked();
+        } catch (RedisException error) {
+            LOG.debug("not connected yet", error);
+        }
+    }
+
+    @Override
+    public Grant acquire(String key, long waitMs) throws Unknown, InterruptedException {
+        List<WatchedLock> servers = servers(key);
+        if (!lock(servers).tryLock(waitMs, TimeUnit.MILLISECONDS)) {
+            long left = servers.stream().filter(WatchedLock::mayStay).count();
+            long asked = servers.stream().filter(WatchedLock::asked).count();
+            if (left >= majority() || left > 0 && left == asked) { // none answered: this takes no chances
+                throw new Unknown("false, and the key may be on " + left + " of " + servers.size() + " servers");
+            }
+            return null;
+        }
+        held.merge(key, 1, Integer::sum);
+        return Grant.PLAIN;
+    }
+
+    @Override
+    public void release(String key) throws Refused, Unknown {
+        if (!held.containsKey(key)) {
+            throw new Refused("not the holder");
+        }
+        held.computeIfPresent(key, (name, times) -> times == 1 ? null : times - 1);
+        List<WatchedLock> servers = servers(key);
+        lock(servers).unlock();
+        long silent = count(servers, WatchedLock.Said.UNKNOWN);
+        if (servers.size() - silent < majority()) {
+            throw new Unknown(silent + " of " + servers.size() + " servers did not answer");
+        }
+        if (silent == 0 && count(servers, WatchedLock.Said.YES) == 0) {
+            throw new Refused("not the holder");
+        }
+    }
+
+    private static long count(List<WatchedLock> servers, WatchedLock.Said said) {
+        return servers.stream().filter(server -> server.given() == said).count();
+    }
+
+    private int majority() {
+        return clients.size() / 2 + 1;
+    }
+
+    private List<WatchedLock> servers(String key) {
+        return clients.stream().map(client -> new WatchedLock(client.getLock(key))).toList();
+    }
+
+    private static RedissonRedLock lock(List<WatchedLock> servers) {
+        return new RedissonRedLock(servers.stream().map(WatchedLock::asLock).toArray(RLock[]::new));
+    }
+
+    @Override
+    public void close() {
+        clients.forEach(RedissonClient::shutdown);
+    }
+}

@@ -1,0 +1,14 @@
+package io.lockharness;
+
+/** Nobody knows whether it happened: the answer is {@code info}. */
+final class Unknown extends Exception {
+    private static final long serialVersionUID = 1;
+
+    Unknown(String why) {
+        super(why);
+    }
+
+    Unknown(Throwable why) {
+        super(Texts.of(why), why);
+    }
+}

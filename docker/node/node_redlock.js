@@ -1,0 +1,132 @@
+// The npm library redlock, unmodified, on one ioredis client for each server. Its own retries are what waits: with
+// retryCount and retryDelay in the settings of acquire, as its documentation has it. Release and extend keep its defaults.
+
+import Redlock from "redlock";
+import { Tally, connect, tallied } from "./servers.js";
+
+/** The library's default; the number of tries follows from it and the time to wait. */
+const RETRY_DELAY_MS = 200;
+const MOST = 0.9;
+/** How long a call may take beyond the time it waits for the lock: some of the library's promises are never settled. */
+const PATIENCE_MS = 4000;
+const UNSETTLED = Symbol("unsettled");
+const UNANSWERED = "the library has not settled its promise";
+
+const KINDS = ["redis-independent", "redis-single"];
+
+/** An acquire that fails sends the release script: what it took back is not done any more. */
+class AcquireTally extends Tally {
+  busy = false;
+
+  note(server, args, reply, lost) {
+    const [, , keyAndArguments] = args;
+    const takesBack = keyAndArguments.length === 2; // key, value; the others have the duration, too
+    if (!takesBack) {
+      super.note(server, args, reply, lost);
+      this.busy ||= reply === 0;
+    } else if (reply !== null) {
+      this.done.delete(server); // requests of one connection are done in their order, also when it sends them again
+      this.open.delete(server);
+    }
+  }
+}
+
+export class NodeRedlock {
+  #redlock;
+  #ttlMs;
+  #quorum;
+  #held = new Map();
+
+  constructor(servers, ttlMs) {
+    this.#redlock = new Redlock(servers);
+    this.#ttlMs = ttlMs;
+    this.#quorum = Math.floor(servers.length / 2) + 1;
+  }
+
+  static async open({ kind, addresses, ttl, options }) {
+    if (!KINDS.includes(kind)) throw new Error(`node-redlock runs on ${KINDS.join(" and ")}, got '${kind}'`);
+    const commandTimeoutMs = Math.round((options?.command_timeout ?? 1.5) * 1000);
+    return new NodeRedlock(await connect(addresses, commandTimeoutMs), Math.round(ttl * 1000));
+  }
+
+  async acquire({ key, timeout }) {
+    const tally = new AcquireTally();
+    const asked = tallied(tally, () => this.#asked(key, timeout * 1000));
+    try {
+      const lock = await patiently(asked, timeout * 1000 + PATIENCE_MS);
+      if (lock === UNSETTLED) return this.#forget(asked);
+      this.#held.set(key, lock);
+      return { ok: { valid_for: (lock.expiration - Date.now()) / 1000 } };
+    } catch (error) {
+      if (tally.possible >= this.#quorum) return { info: `${error.message} The key may be set on ${tally.possible} servers.` };
+      return { fail: tally.busy ? "busy" : error.message };
+    }
+  }
+
+  async release({ key }) {
+    const lock = this.#held.get(key);
+    if (!lock) return { fail: "not held" };
+    const tally = new Tally();
+    const failed = await this.#failure(tally, () => lock.release());
+    // Its tries count each for itself, and what one deleted the next does not find: together they may be a majority.
+    const outcome = !failed || tally.done.size >= this.#quorum ? { ok: null } : failed;
+    if (!outcome.info) this.#held.delete(key);
+    return outcome;
+  }
+
+  async extend({ key }) {
+    const lock = this.#held.get(key);
+    if (!lock) return { ok: false };
+    const prolong = async () => this.#held.set(key, await lock.extend(this.#ttlMs));
+    const failed = await this.#failure(new Tally(), prolong);
+    return failed?.info ? failed : { ok: !failed };
+  }
+
+  still_valid({ key }) {
+    return { ok: (this.#held.get(key)?.expiration ?? 0) > Date.now() };
+  }
+
+  /** The library counts tries and not time, and its delays are random. So most of the time is given to as many tries as
+   * fit into it, and what is left to more of them. */
+  async #asked(key, timeoutMs) {
+    const until = performance.now() + timeoutMs;
+    for (;;) {
+      const left = Math.max(0, until - performance.now());
+      const retryCount = left && Math.max(1, Math.floor((MOST * left) / RETRY_DELAY_MS));
+      const settings = { retryCount, retryDelay: RETRY_DELAY_MS };
+      try {
+        return await this.#redlock.acquire([key], this.#ttlMs, settings);
+      } catch (error) {
+        if (performance.now() >= until) throw error;
+      }
+    }
+  }
+
+  /** Undefined if the call succeeded, else whether it is known not to have happened. */
+  async #failure(tally, call) {
+    try {
+      const value = await patiently(tallied(tally, call), PATIENCE_MS);
+      return value === UNSETTLED ? { info: UNANSWERED } : undefined;
+    } catch (error) {
+      return { [tally.possible >= this.#quorum ? "info" : "fail"]: error.message };
+    }
+  }
+
+  /** Nobody waits any more for what this acquire may bring yet. */
+  #forget(asked) {
+    asked.then((lock) => lock.release()).catch(() => {});
+    return { info: UNANSWERED };
+  }
+}
+
+async function patiently(promise, ms) {
+  let timer;
+  const over = new Promise((resolve) => {
+    timer = setTimeout(resolve, ms, UNSETTLED);
+  });
+  try {
+    return await Promise.race([promise, over]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

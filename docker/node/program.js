@@ -1,0 +1,48 @@
+// The lock program: one request a line on stdin, one answer a line on stdout, in the order of the requests
+// (docs/client-protocol.md). What goes wrong in it is told on stderr and in "error"; the program goes on.
+
+import { createInterface } from "node:readline";
+import { NodeRedlock } from "./node_redlock.js";
+
+/** Their `open(request)` gives an object with a method for each op; every method gives {ok}, {fail} or {info}. */
+const LOCKS = { "node-redlock": NodeRedlock };
+
+const OPS = new Set(["acquire", "release", "still_valid", "extend"]);
+
+let opened = null;
+
+async function answer(request) {
+  const { op, lock } = request;
+  if (op === "close") return { ok: null };
+  if (op === "open") {
+    if (!Object.hasOwn(LOCKS, lock)) throw new Error(`unknown lock '${lock}', expected ${Object.keys(LOCKS)}`);
+    if (opened) throw new Error("open comes once");
+    opened = await LOCKS[lock].open(request);
+    return { ok: null };
+  }
+  if (!OPS.has(op)) throw new Error(`unknown op '${op}'`);
+  if (!opened) throw new Error(`${op} comes after open`);
+  return opened[op](request);
+}
+
+async function serve(line) {
+  let id = null;
+  let op = null;
+  let outcome;
+  try {
+    const request = JSON.parse(line);
+    ({ id = null, op } = request);
+    outcome = await answer(request);
+  } catch (error) {
+    console.error(error);
+    outcome = { error: String(error?.message ?? error) };
+  }
+  process.stdout.write(`${JSON.stringify({ id, ...outcome })}\n`);
+  if (op === "close") process.exit(0);
+}
+
+// A request waits for the one before it: also one that comes while that is still under way.
+for await (const line of createInterface({ input: process.stdin })) {
+  if (line.trim()) await serve(line);
+}
+process.exit(0); // what still waits for a server would keep the program alive

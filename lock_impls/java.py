@@ -1,0 +1,12 @@
+"""How the program with the locks of Java libraries is started, in a client's container: ``docker/java``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RUN: Final = ("java", "-XX:SharedArchiveFile=/opt/locks/classes.jsa", "@/opt/locks/options")
+LANGUAGE: Final = "Java"
+RUNTIME: Final = "java"
+REDISSON: Final = "redisson 4.7.0"
+CURATOR: Final = "curator-recipes 5.9.0"
+WATCHDOG: Final = "the watchdog's time-out, which is the ttl: nobody renews the key then"

@@ -1,0 +1,24 @@
+"""sherlock's ``RedisLock`` (0.4.1, unmodified), given leases that its documentation allows and its script does not."""
+
+from __future__ import annotations
+
+import sherlock
+
+from lock_impls.redis_client import Client
+from lock_impls.thirdparty.sherlock_redis import SherlockRedis
+
+
+class NeverExpires(SherlockRedis):
+    """sherlock-forever: ``expire=None``, for a lock that does not expire."""
+
+    def __init__(self, client: Client, key: str, ttl: float) -> None:
+        super().__init__(client, key, ttl)
+        self._lock = sherlock.RedisLock(key, client=client, expire=None, retry_interval=0.1)
+
+
+class FloatLease(SherlockRedis):
+    """sherlock-float: ``expire`` is documented as a float, and Redis takes whole seconds."""
+
+    def __init__(self, client: Client, key: str, ttl: float) -> None:
+        super().__init__(client, key, ttl)
+        self._lock = sherlock.RedisLock(key, client=client, expire=float(ttl), retry_interval=0.1)

@@ -1,0 +1,55 @@
+"""Apache Curator's ``InterProcessMutex``, unmodified; tested with Curator 5.9.0 on Java 17.
+
+Its documentation promises "fully distributed locks that are globally synchronous, meaning at any snapshot in time no
+two clients think they hold the same lock", reentrant by thread; and "strongly recommends" a ConnectionStateListener:
+after SUSPENDED "you cannot be certain that you still hold the lock unless you subsequently receive a RECONNECTED
+state", after LOST "it is certain that you no longer hold the lock". :meth:`still_valid` is that listener. The mutex
+itself does not listen: ``isAcquiredInThisProcess()`` stays true, a thread that acquires again is let in by a map,
+without a request, and ``release()`` of a node that is gone with its session returns without a word.
+
+It issues no fence; ZooKeeper has one, the czxid of its node, which the program reads as a user would (``checkExists``
+of ``getLockPath()``, which is for subclasses: one request more than the lock makes).
+
+Requests: create ``_c_GUID-lock-N`` (ephemeral, sequential, protected: after a lost answer it looks for its GUID),
+getChildren; who is not first, getData of its predecessor with a watch. Its session's time-out is the ttl (Curator's
+is 60 s), a connection has 1 s (15 s), the retry policy is ExponentialBackoffRetry(100 ms, 2). How long a caller waits
+is measured by the *wall* clock.
+
+Source: org/apache/curator/framework/recipes/locks/InterProcessMutex.java, LockInternals.java.
+
+Safe for: correctness, together with a resource that refuses a czxid below the highest it has seen.
+Known failures: zk-pause, zk-reentry (the program finds it, as it reads the fence).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from lock_impls.base import LockInfo
+from lock_impls.java import CURATOR, LANGUAGE, RUN, RUNTIME
+from lock_impls.program import Checks
+from lock_impls.zookeeper_client import DEATH, KINDS, OUTAGE, pausing
+
+
+class CuratorMutex(Checks):
+    info: ClassVar = LockInfo(
+        name="curator-mutex",
+        title="Curator's InterProcessMutex, unmodified",
+        algorithm="create _c_GUID-lock-N (ephemeral, sequential); the lowest N holds; others watch their predecessor.",
+        source=f"{CURATOR}, recipes/locks/InterProcessMutex.java",
+        safety="F",
+        kinds=KINDS,
+        fence=True,
+        reentrant=True,
+        queue=True,
+        on_death=DEATH,
+        outage=OUTAGE,
+        no_single_point=True,
+        language=LANGUAGE,
+        library=CURATOR,
+        promises="globally synchronous: at no moment do two clients think that they hold it, if they listen to the "
+        "state of their connection",
+        runtime=RUNTIME,
+        failures=(pausing("curator-mutex", " --cluster docker"),),
+    )
+    command: ClassVar = RUN
