@@ -28,6 +28,8 @@ class Access:
     done_ns: int
     fence: Any
     value: Any
+    shared: bool = False
+    """By a client that held the lock together with others."""
 
 
 def accesses(columns: View) -> dict[str, list[Access]]:
@@ -71,6 +73,7 @@ def _access(columns: View, index: int, done: int) -> Access:
         done_ns=int(columns.time[done]),
         fence=asked.get("fence"),
         value=answer.get("value") if columns.f[index] == READ else asked.get("value"),
+        shared=bool(asked.get("shared")),
     )
 
 

@@ -2,7 +2,8 @@
 
 B *overtook* A if A had asked for the key at least half a second (:data:`MARGIN`) before B did, was still waiting when B
 was granted it, and was granted it later or given up on it in time. Half a second is more than a request takes on its
-way to a service that nothing disturbs, so A was in the queue before B. Not counted as waiting is
+way to a service that nothing disturbs, so A was in the queue before B. Two who share the lock take nothing from each
+other: neither overtakes. Not counted as waiting is
 
 - A from the moment at which a fault strikes it, the servers or everybody, and for a while after (:mod:`.excuses`): its
   session may have ended, and its place in the queue with it;
@@ -25,7 +26,7 @@ import numpy as np
 
 from checkers.base import CAP, Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.excuses import Excuses
-from checkers.holds import Hold, Holds, holds, nested_calls
+from checkers.holds import Hold, Holds, holds, is_shared, nested_calls
 from checkers.mutual_exclusion import too_few
 from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
 from harness.history import SECOND, History
@@ -85,6 +86,7 @@ class Waits:
         self.begin: Ints = columns.time[self.row]
         done = columns.done[self.row]
         self.done: Ints = np.where(done == NONE, columns.end, columns.time[done])
+        self.shared: Bools = np.array([is_shared(columns, index) for index in self.row.tolist()], dtype=bool)
         self.granted: Bools = (done != NONE) & (columns.type[done] == OK)
         self.busy: Bools = (done != NONE) & (columns.type[done] == FAIL) & _errors(columns, done)
         self.pending: Bools = done == NONE
@@ -110,19 +112,24 @@ class Waits:
 
     def _pairs(self, key: int, moment: Ints) -> list[tuple[int, int]]:
         """For each granted request, one made earlier by the margin that was waiting at its ``moment`` (ns)."""
-        mine = np.flatnonzero(self.key == key)
-        if not len(mine):
+        mine = self.key == key
+        later = mine & self.granted & self.clean
+        alone = self._behind(np.flatnonzero(mine), np.flatnonzero(later & ~self.shared), moment)
+        return alone + self._behind(np.flatnonzero(mine & ~self.shared), np.flatnonzero(later & self.shared), moment)
+
+    def _behind(self, mine: Ints, later: Ints, moment: Ints) -> list[tuple[int, int]]:
+        """For each of ``later`` one of ``mine`` that was made earlier by the margin and was waiting at its moment."""
+        if not len(mine) or not len(later):
             return []
         begin, until = self.begin[mine], self.until[mine]
         longest = np.maximum.accumulate(until)
         fresh = np.concatenate(([True], until[1:] > longest[:-1]))
         lasting = np.maximum.accumulate(np.where(fresh, np.arange(len(mine)), 0))  # the request that lasts longest
-        later = np.flatnonzero(self.granted[mine] & self.clean[mine])
-        ahead = np.searchsorted(begin, begin[later] - MARGIN, side="right")
+        ahead = np.searchsorted(begin, self.begin[later] - MARGIN, side="right")
         later, ahead = later[ahead > 0], ahead[ahead > 0]
-        waiting = longest[ahead - 1] > moment[mine][later]
+        waiting = longest[ahead - 1] > moment[later]
         first = lasting[ahead[waiting] - 1]
-        return list(zip(mine[first].tolist(), mine[later[waiting]].tolist(), strict=True))
+        return list(zip(mine[first].tolist(), later[waiting].tolist(), strict=True))
 
 
 def _errors(columns: View, done: Ints) -> Bools:

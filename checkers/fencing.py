@@ -23,7 +23,8 @@ class Fencing:
     asked for; of two grants that were under way at once nobody knows the order, so only equal tokens count. Was an
     access accepted though the resource had accepted a higher token of another client before (arrival order)? That is
     flagged whatever ``fencing`` is. String tokens have no order: they must only differ. Grants nested in a hold of the
-    same client may repeat its token.
+    same client may repeat its token, and so may shared ones. A shared access is stale if a higher token had been used
+    by one that was not: those who share the lock come in any order.
 
     To blame for a stale access is a resource that fences (*service*); else it is who broke the lease of the older
     token, if the newer one was handed out during that hold (``checkers.leases``), and the *client* if that was over.
@@ -85,11 +86,12 @@ def _token(hold: Hold) -> int:
 
 
 def _repeated(columns: View, tokens: list[Hold]) -> Iterator[Violation]:
-    """Each token handed out twice for a key: in whatever order the two were granted, it did not grow."""
+    """Each token handed out twice for a key, and not only to share: in whatever order the two were granted, it did not
+    grow."""
     first: dict[tuple[str, Any], Hold] = {}
     for hold in tokens:
         earlier = first.setdefault((hold.key, hold.fence), hold)
-        if earlier is not hold:
+        if earlier is not hold and not (earlier.shared and hold.shared):
             yield _pair(columns, "token-repeated", earlier, hold)
 
 
@@ -147,13 +149,16 @@ def _regressions(grants: _Grants, accepted: list[Access]) -> Iterator[Violation]
     Another: a client that holds a key twice (nested) may go on with the token of its outer hold after the inner one.
     """
     highest: dict[int, Access] = {}
+    alone: dict[int, Access] = {}  # the same of those that were not shared
     for access in accepted:
-        newer = max((a for client, a in highest.items() if client != access.client), key=_fence, default=None)
+        others = alone if access.shared else highest
+        newer = max((a for client, a in others.items() if client != access.client), key=_fence, default=None)
         if newer is not None and access.fence < newer.fence:
             yield _accepted(grants, newer, access)
-        own = highest.get(access.client)
-        if own is None or own.fence < access.fence:
-            highest[access.client] = access
+        for kept in (highest,) if access.shared else (highest, alone):
+            own = kept.get(access.client)
+            if own is None or own.fence < access.fence:
+                kept[access.client] = access
 
 
 def _fence(access: Access) -> int:

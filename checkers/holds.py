@@ -3,8 +3,8 @@
 A hold begins at the ``ok`` of an acquire and ends at the first of: the invocation of its release; the completion of a
 check or extend that says it is lost; for checking clients, the end of ``valid_for``; a crash of the client's host;
 the end of the history. An acquire by a client that holds the key already is nested: it takes one more release to
-end the hold, and may prolong it. An acquire with an unknown outcome makes no hold: it may have, and a checker may not
-accuse anybody of a may.
+end the hold, and may prolong it. A hold is shared if the acquire that began it was. An acquire with an unknown outcome
+makes no hold: it may have, and a checker may not accuse anybody of a may.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, Ints, View, view
+from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, Bools, Ints, View, view
 from harness.history import SECOND, History
 
 ENDINGS: Final = ("open", "released", "lost", "expired", "crashed")
 OPEN, RELEASED, LOST, EXPIRED, CRASHED = range(len(ENDINGS))
 FOREVER: Final = 2**62
 """The lease end, ns, of a grant without a lease."""
+_NOTHING: Final[dict[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,12 @@ class Hold:
     grant: int
     release: int
     ended: str
+    shared: bool = False
+    """Together with others that are shared too."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, in the form that every involved hold has in evidence."""
+        mode = {"shared": True} if self.shared else {}
         return {
             "f": "hold",
             "client": self.client,
@@ -55,6 +59,7 @@ class Hold:
             "lease_end_ns": self.lease_end_ns,
             "ended": self.ended,
             "indices": [index for index in (self.acquire, self.grant, self.release) if index != NONE],
+            **mode,
         }
 
 
@@ -63,8 +68,8 @@ class Holds(Sequence[Hold]):
     asked for.
 
     ``client`` and ``key`` are the numbers of :class:`View`. ``nested`` has the indices of the grants that began no
-    hold. ``asked`` and ``given`` are the times (ns) of the call that the lease rests on: the acquire, or the last
-    nested one or good extend.
+    hold, and ``shared`` says which holds others may share. ``asked`` and ``given`` are the times (ns) of the call that
+    the lease rests on: the acquire, or the last nested one or good extend.
     """
 
     def __init__(self, columns: View, rows: _Rows) -> None:
@@ -75,6 +80,7 @@ class Holds(Sequence[Hold]):
         self.end = np.array(rows.end, dtype=np.int64)
         self.lease_end = np.array(rows.lease, dtype=np.int64)
         self.nested = np.array(rows.nested, dtype=np.int64)
+        self.shared: Bools = np.array([is_shared(columns, grant) for grant in rows.grant], dtype=bool)
         basis = np.array(rows.basis, dtype=np.int64)
         self.start: Ints = columns.time[self.grant]
         self.client: Ints = columns.client[self.grant]
@@ -106,10 +112,16 @@ class Holds(Sequence[Hold]):
             grant=grant,
             release=int(self.release[row]),
             ended=ENDINGS[self.ended[row]],
+            shared=bool(self.shared[row]),
         )
 
     def __iter__(self) -> Iterator[Hold]:
         return (self[row] for row in range(len(self)))
+
+
+def is_shared(columns: View, index: int) -> bool:
+    """Does the entry of an acquire say that it is shared?"""
+    return bool((columns.value[index] or _NOTHING).get("shared"))
 
 
 class _Rows:
@@ -259,9 +271,6 @@ def _build(columns: View) -> Holds:
             rows.told(slot, index, time, good=good is not False, renews=code == EXTEND)
     rows.close(columns.end)
     return Holds(columns, rows)
-
-
-_NOTHING: Final[dict[str, Any]] = {}
 
 
 def _events(columns: View) -> Ints:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from checkers.availability import longest_gap, recoveries, served, share
 from checkers.base import Json, Verdict, Violation, conclude, no_lock_taken
 from checkers.deadlock import report, stated
+from checkers.excuses import Excuses, returned
 from checkers.faults import STILL, unhealed
-from checkers.holds import Hold
+from checkers.holds import Hold, is_shared
 from checkers.mutual_exclusion import too_few
 from checkers.stuck import Stretches
+from checkers.view import ACQUIRE, INFO, INVOKE, NONE
 from harness.history import SECOND, History
+
+MANY: Final = 5
+"""Unknown acquires of which one can say that they are most."""
 
 
 class Liveness:
@@ -22,7 +28,8 @@ class Liveness:
     Soon is ``slack`` after a clean release with no unknown call about, ttl + slack otherwise: see
     :mod:`checkers.stuck`. Keys that deadlock reports are reported here too: they are not available. Also reported
     is a holder that stays much longer than planned (hold + ttl + slack, not counting disturbing faults nor the
-    holder's own pauses) while others ask and nobody gets the key: a renewed lock whose owner hangs.
+    holder's own pauses) while others ask and nobody gets the key: a renewed lock whose owner hangs. Who only wants to
+    share what is shared is no such other.
     """
 
     name = "liveness"
@@ -39,9 +46,32 @@ class Liveness:
             history,
             violations,
             fine="every key that was asked for was granted in time",
-            doubts=(unhealed(history), too_few(stretches.holds)),
+            doubts=(unhealed(history), too_few(stretches.holds), _unanswered(history, stretches)),
             stats=_stats(stretches),
         )
+
+
+def _unanswered(history: History, stretches: Stretches) -> str | None:
+    """A doubt if most acquires ended unknown, and no fault was at work. Each may have got the lock, so that nobody is
+    accused of keeping it from others; and of a lock that only raises nothing at all would be said."""
+    columns = stretches.columns
+    asked = columns.rows(ACQUIRE, INVOKE)
+    done = columns.done[asked]
+    lost = asked[(done != NONE) & (columns.type[done] == INFO)].tolist()
+    if len(lost) < MANY or 2 * len(lost) <= len(asked):
+        return None
+    excuses = Excuses(history)
+    alone = [
+        index for index in lost
+        if not excuses.any(int(columns.client[index]), int(columns.time[index]), returned(columns, index))
+    ]  # fmt: skip
+    if 2 * len(alone) <= len(asked):
+        return None
+    why = history[int(columns.done[alone[0]])].error
+    return (
+        f"{len(alone):,} of {len(asked):,} acquires ended unknown while no fault was at work ({why}): nobody can tell "
+        "whether the lock was to be had"
+    )
 
 
 def _overstayed(stretches: Stretches) -> Iterator[Violation]:
@@ -55,6 +85,7 @@ def _overstayed(stretches: Stretches) -> Iterator[Violation]:
         hold: Hold = found[row]
         due = _undisturbed_since(stretches, hold) + allowed
         others = (found.key == found.key[row]) & (found.start > found.start[row]) & (found.start < found.end[row])
+        others &= ~(found.shared & found.shared[row])
         if due < hold.end_ns and not others.any():
             yield from _starved(stretches, row, hold, due)
 
@@ -74,6 +105,8 @@ def _starved(stretches: Stretches, row: int, hold: Hold, due: int) -> Iterator[V
     columns, found = stretches.columns, stretches.holds
     asking = stretches.asking(int(found.key[row]))
     others = columns.client[asking.invoke] != found.client[row]
+    if hold.shared:
+        others &= ~np.array([is_shared(columns, index) for index in asking.invoke.tolist()], dtype=bool)
     waiting = others & (asking.begin < hold.end_ns) & (asking.end > due)
     if not waiting.any():
         return

@@ -255,12 +255,15 @@ WRITE_MODES: Final = frozenset({"write", "exclusive", "w"})
 
 
 def shared(operation: Operation) -> bool:
-    """Whether an acquire is one of a reader: ``acquire-read``, or an argument ``read`` or ``{"mode": "read"}``; a
-    writer's is ``acquire-write``, ``write``, or says nothing. Raises ValueError for another mode."""
+    """Whether an acquire is one of a reader: ``acquire-read``, or an argument ``read``, ``{"mode": "read"}`` or
+    ``{"shared": true}``; a writer's is ``acquire-write``, ``write``, or says nothing. Raises ValueError for another
+    mode."""
     if operation.f.startswith("acquire-"):
         return operation.f == "acquire-read"
     mode = operation.argument
     if isinstance(mode, Mapping):
+        if mode.get("shared"):
+            return True
         mode = mode.get("mode")
     name = bare(mode)
     if mode is None or name in WRITE_MODES:

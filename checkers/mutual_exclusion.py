@@ -1,4 +1,5 @@
-"""Two definite holds of one key never overlap (the lock-level oracle, ``ME`` in the table of anomalies)."""
+"""Two definite holds of one key never overlap, unless both are shared (the lock-level oracle, ``ME`` in the table of
+anomalies)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from checkers.base import CAP, Blame, Verdict, Violation, conclude, no_lock_taken
-from checkers.holds import Hold, Holds, holds, nested_calls
+from checkers.holds import Hold, Holds, holds, is_shared, nested_calls
 from checkers.leases import BLAMES, Leases, Ruling, lease_of, reason
 from checkers.sweep import grouped_order, overlaps
 from checkers.view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
@@ -15,7 +16,7 @@ from harness.history import History
 
 
 class MutualExclusion:
-    """Two holds of one key never overlap. A sweep over the holds of each key, log-linear.
+    """Two holds of one key never overlap, unless both are shared. A sweep over the holds of each key, log-linear.
 
     Reports, of each cluster of overlapping holds, the first pair of each blame: the service, a clock or the client, as
     ``checkers.leases`` tells them apart. Limits: the earlier one is the one whose acquire returned earlier, so a reply
@@ -30,9 +31,11 @@ class MutualExclusion:
             return lockless
         found = holds(history)
         order = grouped_order(found.key, found.start, found.end)
-        late = overlaps(found.key[order], found.start[order], found.end[order])
+        swept = (found.key[order], found.start[order], found.end[order])
+        late = clashes(*swept, found.shared[order])
         leases = Leases(history.nemesis() if late.any() else ())
-        violations = [v for rows in clusters(order, late) for v in _pairs(found, rows, leases)]
+        groups = clusters(order, overlaps(*swept)) if late.any() else ()
+        violations = [v for rows in groups for v in _pairs(found, rows, leases)]
         return conclude(
             history,
             _earliest(violations),
@@ -53,15 +56,26 @@ def too_few(found: Holds) -> str | None:
 
 
 def contended(found: Holds) -> bool:
-    """Whether a client ever asked for a key while another one was asking for it or held it."""
-    key, start, end = wanted(found)
+    """Whether a client ever asked for a key while another one was asking for it or held it, and not both shared."""
+    key, start, end, shared = wanted(found)
     order = grouped_order(key, start, end)
-    return bool(overlaps(key[order], start[order], end[order]).any())
+    return bool(clashes(key[order], start[order], end[order], shared[order]).any())
 
 
-def wanted(found: Holds) -> tuple[Ints, Ints, Ints]:
-    """Key, begin and end (ns) of each wish: from asking to giving up, or to the end of the hold that came of it. Who
-    asks for what he has is no competitor of his own."""
+def clashes(group: Ints, start: Ints, end: Ints, shared: Bools) -> Bools:
+    """For rows in sweep order: does this row begin while an earlier one of its group lasts, and not both are shared?
+
+    To a shared row only those that are not matter: for it the others last no time.
+    """
+    late = overlaps(group, start, end)
+    if not shared.any():
+        return late
+    return np.where(shared, overlaps(group, start, np.where(shared, start, end)), late)
+
+
+def wanted(found: Holds) -> tuple[Ints, Ints, Ints, Bools]:
+    """Key, begin and end (ns) of each wish, and whether it was to share: from asking to giving up, or to the end of the
+    hold that came of it. Who asks for what he has is no competitor of his own."""
     columns: View = found.view
     asked = columns.rows(ACQUIRE, INVOKE)
     done = columns.done[asked]
@@ -71,7 +85,9 @@ def wanted(found: Holds) -> tuple[Ints, Ints, Ints]:
     held[found.grant] = found.end
     granted = (done != NONE) & (columns.type[done] == OK) & ~nested
     end = np.where(granted, np.maximum(held[done], end), end)
-    return columns.key[asked][~nested], columns.time[asked][~nested], end[~nested]
+    asked, end = asked[~nested], end[~nested]
+    shared = np.array([is_shared(columns, index) for index in asked.tolist()], dtype=bool)
+    return columns.key[asked], columns.time[asked], end, shared
 
 
 def clusters(order: Ints, late: Bools) -> Iterator[list[int]]:
@@ -90,6 +106,8 @@ def _pairs(found: Holds, rows: list[int], leases: Leases) -> Iterator[Violation]
         begin = int(found.start[later])
         lasting = [row for row in lasting if found.end[row] > begin]
         for earlier in lasting:
+            if found.shared[earlier] and found.shared[later]:
+                continue
             ruling = leases.rule(lease_of(found, earlier), begin)
             if ruling.blame not in seen:
                 seen.add(ruling.blame)
@@ -105,11 +123,15 @@ def _overlap(found: Holds, earlier: int, later: int, ruling: Ruling) -> Violatio
     at = found.view.at
     why = reason(lease_of(found, earlier), ruling, at)
     sentence = (
-        f"{two.client} acquired {two.key} at {at(two.start_ns)} while {one.client} still held it "
-        f"until {at(one.end_ns)}, {why}"
+        f"{two.client} acquired {two.key}{_mode(two)} at {at(two.start_ns)} "
+        f"while {one.client} still held it{_mode(one)} until {at(one.end_ns)}, {why}"
     )
     until = min(one.end_ns, two.end_ns)
     return Violation("overlap", two.key, sentence, two.start_ns, until, (one.to_json(), two.to_json()), ruling.blame)
+
+
+def _mode(hold: Hold) -> str:
+    return " (shared)" if hold.shared else ""
 
 
 def _earliest(violations: list[Violation]) -> list[Violation]:

@@ -70,7 +70,9 @@ def _suspects(found: Holds) -> Iterator[Trio]:
         given_back = [row for row in rows if found.release[row] != NONE]
         releases = sorted((int(found.view.time[found.release[row]]), row) for row in given_back)
         for b_row, c_row in pairwise(rows):
-            if found.client[b_row] != found.client[c_row] and _alive(found, b_row, int(found.start[c_row])):
+            if found.client[b_row] == found.client[c_row] or (found.shared[b_row] and found.shared[c_row]):
+                continue
+            if _alive(found, b_row, int(found.start[c_row])):
                 yield from _between(found, releases, b_row, c_row)
 
 

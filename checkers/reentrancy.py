@@ -97,13 +97,13 @@ def _freed(found: Holds, excuses: Excuses, nested: list[tuple[int, int]]) -> Ite
 
 
 def _intruder(found: Holds, order: Ints, place: int) -> int | None:
-    """The first hold of another client that began while this one lasted, and its lease."""
+    """The first hold of another client that began while this one lasted, and its lease, and that it may not share."""
     row = int(order[place])
     until = min(int(found.end[row]), int(found.lease_end[row]))
     for later in order[place + 1 :].tolist():
         if found.key[later] != found.key[row] or found.start[later] >= until:
             return None
-        if found.client[later] != found.client[row]:
+        if found.client[later] != found.client[row] and not (found.shared[later] and found.shared[row]):
             return int(later)
     return None
 

@@ -36,6 +36,7 @@ class Resource:
       Also a lost update: two confirmed additions (``add``) that saw the same number, see :mod:`checkers.additions`.
     - *stale-read*: a read returned neither the newest accepted value nor one that a write with a lost answer may have
       put there.
+    - *read-changed*: between two reads of a client in one shared section, the resource accepted a write of another.
     - *oversold*: more takes were accepted than the ``stock`` of the start entry.
     - *processed-twice*: of something that is to be processed once, more than one ``mark`` was accepted.
     - *money-made*, *money-lost*: what was grabbed of a packet and its rest are not what was in it: see
@@ -61,6 +62,7 @@ class Resource:
             if key not in told:
                 violations += _interleaved(columns, accepted, sections(found, key))
             violations += _stale_reads(columns, accepted, lost.get(key, []))
+            violations += _changed(columns, accepted, sections(found, key))
             violations += _oversold(columns, key, accepted)
             violations += _processed_twice(columns, key, accepted)
         if not (by_key or lost or len(columns.rows(ADD))):
@@ -180,6 +182,32 @@ def _stale(columns: View, write: Access, read: Access) -> Violation:
     )
     involved = (columns.call(write.invoke), columns.call(read.invoke))
     return Violation("stale-read", read.key, sentence, write.done_ns, read.done_ns, involved)
+
+
+def _changed(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:
+    """Each shared read before which another client's write was accepted, after a read of the same section."""
+    last: dict[int, tuple[Access, Access | None]] = {}
+    newest: Access | None = None
+    for access in accepted:
+        if access.f in WRITES:
+            newest = access
+        elif access.f == "read" and access.shared:
+            read, known = last.get(access.client, (access, newest))
+            foreign = newest is not None and newest is not known and newest.client != access.client
+            if foreign and newest is not None and _same_section(begun, read, access):
+                yield _moved(columns, read, newest, access)
+            last[access.client] = (access, newest)
+
+
+def _moved(columns: View, read: Access, write: Access, again: Access) -> Violation:
+    reader, at = columns.name(again.client), columns.at
+    sentence = (
+        f"{reader} read {read.key} at {at(read.done_ns)} and again at {at(again.done_ns)} in one section, but "
+        f"{columns.name(write.client)}'s write had been accepted in between: what it saw changed under it "
+        f"(accesses {read.arrival}, {write.arrival}, {again.arrival})"
+    )
+    involved = tuple(columns.call(access.invoke) for access in (read, write, again))
+    return Violation("read-changed", read.key, sentence, write.done_ns, again.done_ns, involved)
 
 
 def _oversold(columns: View, key: str, accepted: list[Access]) -> Iterator[Violation]:

@@ -1,7 +1,7 @@
 """Tells you whether your distributed lock is safe.
 
-``from harness import run, check, compare, Plan, Lock, Grant``; see the README for ten lines that test a lock of your
-own. The names are imported on first use, so that the parts of the package can be used without all of it.
+``from harness import run, hunt, check, compare, Plan, Lock, Grant``; see the README for ten lines that test a lock of
+your own. The names are imported on first use, so that the parts of the package can be used without all of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .checking import Report, check
     from .comparing import compare
     from .comparing.plans import Asked
+    from .hunting.hunts import Hunted, LockFails, hunt
     from .plan import FaultSpec, Plan
     from .runs import Result, run
 
@@ -25,13 +26,14 @@ _HOMES = {
     "Report": "harness.checking",
     "compare": "harness.comparing",
     "Asked": "harness.comparing.plans",
+    **dict.fromkeys(("hunt", "Hunted", "LockFails"), "harness.hunting.hunts"),
     "Plan": "harness.plan",
     "FaultSpec": "harness.plan",
     **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "lock_impls.base"),
 }
 __all__ = [
-    "Asked", "Endpoints", "FaultSpec", "Grant", "Indeterminate", "Lock", "LockError", "Plan", "Report", "Result",
-    "check", "compare", "run",
+    "Asked", "Endpoints", "FaultSpec", "Grant", "Hunted", "Indeterminate", "Lock", "LockError", "LockFails", "Plan",
+    "Report", "Result", "check", "compare", "hunt", "run",
 ]  # fmt: skip
 
 

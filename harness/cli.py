@@ -13,7 +13,19 @@ import msgspec
 import typer
 from rich.console import Console
 
-from . import check_cli, cluster_cli, compare_cli, nightly_cli, scenario_cli, serve_cli, suite_cli, sweep_cli
+from . import (
+    check_cli,
+    cluster_cli,
+    compare_cli,
+    conformance_cli,
+    hunt_cli,
+    nightly_cli,
+    replay_cli,
+    scenario_cli,
+    serve_cli,
+    suite_cli,
+    sweep_cli,
+)
 from . import plan as plans
 from . import store as stores
 from .cli_runs import AUTO, placed, play_many, play_one
@@ -34,8 +46,11 @@ app.add_typer(scenario_cli.app, name="scenario")
 app.command("nightly")(suite_cli.nightly_command)
 app.command("trends")(nightly_cli.trends_command)
 app.command("sweep")(sweep_cli.sweep_command)
+app.command("hunt")(hunt_cli.hunt_command)
 app.command("compare")(compare_cli.compare_command)
+app.command("conformance")(conformance_cli.conformance_command)
 app.command("serve")(serve_cli.serve_command)
+app.command("replay")(replay_cli.replay_command)
 app.command("check")(check_cli.check_command)
 app.command("export")(check_cli.export_command)
 DEFAULTS = Plan(lock="")
@@ -103,22 +118,6 @@ def run_command(
 def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
     for name in nemesis.split(","):
         yield from default_specs(name.strip(), ttl)
-
-
-@app.command("replay")
-def replay_command(
-    given: Annotated[Path, typer.Argument(help="The folder of a run, or a plan.toml.", metavar="FILE|RUN")],
-    cluster: Annotated[str, typer.Option(help="Run it on another cluster: auto, sim or docker.")] = "",
-    out: Annotated[Path, typer.Option(help="The store.")] = Path("store"),
-    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
-) -> None:
-    """Repeat a stored run, or run a plan: on the simulator the history is the same, byte for byte."""
-    path = given / stores.PLAN if given.is_dir() else given
-    command = shlex.join(["harness", *sys.argv[1:]])
-    plan = plans.load(path)
-    plan, reason = placed(plan, cluster or plan.cluster)
-    raise typer.Exit(play_one(plan, out, command, reason, json=json, quiet=quiet).exit_status)
 
 
 @app.command("report")

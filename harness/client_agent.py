@@ -119,8 +119,13 @@ class Agent:
         """The whole loop of a workload; the answer comes when it is over."""
         try:
             client_program.run(self._job(message), self.record, self.checkpoint)
+        except client_program.LockFailed:
+            raise
         except Exception:  # noqa: BLE001
             raise RuntimeError(traceback.format_exc()) from None
+
+    def _do_prepare(self, message: Message) -> None:
+        client_program.prepare(msgspec.convert(message["lock"], client_program.Prepared))
 
     def _do_open(self, message: Message) -> None:
         self._client = client_program.client(self._job(message), self.record, self.checkpoint)

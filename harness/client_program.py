@@ -27,6 +27,10 @@ GENERATION: Final = 1_000_000
 """Process numbers of a client's later lives start this much higher."""
 
 
+class LockFailed(Exception):
+    """What a lock runs in has failed by itself: such a run says nothing about the lock."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One life of one client. ``addresses`` are the lock's servers, ``began_ns`` the monotonic time of the run's first
     entry, ``stops`` the events (see :func:`event`) after which the client waits until it is told to go on."""
@@ -44,6 +48,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def process(self) -> int:
         """The client's first process number: its own number, far apart for each of its lives."""
         return int(self.node.removeprefix("c")) + self.generation * GENERATION
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lock is told that takes its time to be there, such as a program in another language: before the run
+    begins, and at once when a client has come back."""
+
+    name: str
+    kind: str
+    addresses: tuple[tuple[str, int], ...]
+    ttl: float
+    options: dict[str, Any]
 
 
 def event(f: str, type_: str) -> str:
@@ -75,11 +90,21 @@ def find_workload(name: str) -> type[Workload]:
     return workload
 
 
+def prepare(lock: Prepared) -> None:
+    """Have a lock start what it needs, where it can be started before a lock is asked for."""
+    ready = getattr(find_lock(lock.name), "prepare", None)
+    if ready is not None:
+        ready(Endpoints(lock.kind, lock.addresses), lock.ttl, **lock.options)
+
+
 def run(job: Job, record: Record, checkpoint: Checkpoint) -> None:
     """A :data:`harness.clusters.base.Program`: one client's life, to the end of the plan's time."""
     if job.generation == 0:
         time.sleep(job.plan.stagger * job.process)
     find_workload(job.plan.workload).run(client(job, record, checkpoint))
+    failure = getattr(find_lock(job.plan.lock), "failure", None)
+    if failure is not None and (why := failure()):
+        raise LockFailed(why)
 
 
 def client(job: Job, record: Record, checkpoint: Checkpoint) -> Client:

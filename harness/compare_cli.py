@@ -23,7 +23,7 @@ from .errors import EnvironmentLacking, UsageError
 from .nightly import LANES
 from .options import counted, duration, printed, progress_bar
 from .progress import Progress
-from .terminal import print_document
+from .terminal import WIDE, print_document
 
 RUNS: Final = {"sim": 3, "docker": 1}
 SIGNS: Final = {
@@ -34,8 +34,6 @@ SIGNS: Final = {
     "unknown": ("?", "yellow", "nobody can tell"),
     "not-run": ("–", "dim", "the fault means nothing there"),
 }
-WIDE: Final = 160
-"""Columns where nobody looks at a terminal."""
 
 
 def compare_command(

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 import checkers.catalogue
-from lock_impls.base import LockInfo
+from lock_impls.base import LockClass, LockInfo
+from lock_impls.foreign import sharable
 
 from .client_program import find_lock, find_workload
 from .clusters import docker_kinds, kinds, server_options, sim_kinds
@@ -37,6 +38,10 @@ def complete(plan: Plan) -> Plan:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.info.kinds)}, not on {kind!r}")
     if kind not in kinds.kinds():
         raise UsageError(f"there is no cluster of kind {kind!r}; there are {', '.join(kinds.kinds())}")
+    if plan.cluster == "sim" and not lock.info.simulated:
+        raise UsageError(
+            f"{plan.lock} is a lock for {lock.info.language}, of which there is no simulation: --cluster docker"
+        )
     if kind not in kinds.kinds(plan.cluster):
         other = next(iter(kinds.KINDS[kind].backends))
         raise UsageError(f"{plan.lock} runs on {kind}, and that is {kinds.KINDS[kind].about}: --cluster {other}")
@@ -44,9 +49,11 @@ def complete(plan: Plan) -> Plan:
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
     _refuse_unknown_options(plan, lock.info)
     _refuse_unknown_checkers(plan)
+    _refuse_sharing(plan, lock)
     options = server_options.completed(kind, plan.server_options, plan.cluster)
     nodes = plan.nodes or kinds.default_nodes(kind)
     hosts = kinds.host_names(kind, nodes, plan.clients)
+    _refuse_unreal_order(plan, hosts)
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         _refuse_silence(spec, plan.workload)
@@ -72,8 +79,19 @@ def _with_own_faults(plan: Plan) -> Plan:
 def _refuse_unknown_options(plan: Plan, info: LockInfo) -> None:
     """A lock of the catalogue says which options it has; a user's own finds out by itself."""
     for name in plan.lock_options:
-        if ":" not in plan.lock and name not in info.options:
+        if (":" not in plan.lock or info.runtime) and name not in info.options:
+            if not info.options:
+                raise UsageError(f"{plan.lock} has no lock_options, got {name!r}")
             raise unknown_name(f"lock_options of {plan.lock}", name, [*info.options])
+
+
+def _refuse_sharing(plan: Plan, lock: LockClass) -> None:
+    """A lock that is always one client's alone has nothing for those who want to share it."""
+    if getattr(find_workload(plan.workload), "shared", False) and not sharable(lock):
+        raise UsageError(
+            f"workload {plan.workload!r} needs a lock that can be held by several at once, and {plan.lock} has no "
+            "acquire_shared()"
+        )
 
 
 def _refuse_unknown_checkers(plan: Plan) -> None:
@@ -103,6 +121,18 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
     can += [other for other in family if needs(spec) <= BACKENDS[backend](other)]
     hint = f"{can[0]} can" if can else f"it can: {', '.join(sorted(able))}"
     raise UsageError(f"nemesis {spec.fault!r} needs {', '.join(missing)}, which {kind} on {backend} cannot do; {hint}")
+
+
+def _refuse_unreal_order(plan: Plan, hosts: list[str]) -> None:
+    """Only the simulator decides which message comes late, and who runs next."""
+    if plan.cluster != "sim":
+        for name in ("delays", "shuffle"):
+            if getattr(plan, name):
+                raise UsageError(f"{name}: only the simulator decides that; --cluster sim, or leave it out")
+    for delay in plan.delays:
+        for name in (delay.source, delay.target):
+            if name not in (*hosts, "resource"):
+                raise unknown_name("host in delays", name, [*hosts, "resource"])
 
 
 def _refuse_silence(spec: FaultSpec, workload: str) -> None:

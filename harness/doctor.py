@@ -24,7 +24,10 @@ from rich.table import Table
 
 from .clusters import kinds
 from .containers import base_image, maven
-from .containers.images import GO, JARS, Images, Recipe, context_folder
+from .containers.golang import GO
+from .containers.images import JARS, Images, Recipe, context_folder
+from .containers.runtimes import RUNTIMES
+from .containers.tools import Tool
 from .errors import MISSING, VALID, EnvironmentLacking
 
 State = Literal["ok", "missing", "optional"]
@@ -170,15 +173,19 @@ def _images(images: Images, base: str | None) -> Iterator[Finding]:
     # Without a base there can be no tag to look for, and asking would make the base.
     families = sorted({kinds.KINDS[kind].family for kind in kinds.kinds("docker")})
     recipes = {name: partial(images.server_recipe, name) for name in families} | {"client": images.client_recipe}
+    recipes |= {name: partial(images.runtime_recipe, name) for name in RUNTIMES}
     for name, recipe in recipes.items():
         try:
             present = images.present(recipe()) if base else False
         except EnvironmentLacking as error:
             yield Finding(f"{name} image", "missing", str(error))
             continue
-        if name in JARS and not present and shutil.which("mvn") is None:
-            # Only one kind of cluster needs it.
-            yield Finding(f"{name} image", "optional", f"needs {JARS[name]}, and Maven is not installed", maven.INSTALL)
+        tool = _tool(name)
+        if tool and not present and shutil.which(tool.program) is None:
+            # Only one kind of cluster, or locks in one language, need it.
+            yield Finding(
+                f"{name} image", "optional", f"is built with {tool.name}, which is not installed", tool.install
+            )
             continue
         yield Finding(f"{name} image", "ok", "is here" if present else "will be built on first use")
     try:
@@ -187,13 +194,21 @@ def _images(images: Images, base: str | None) -> Iterator[Finding]:
         yield Finding("toxiproxy image", "missing", str(error))
 
 
+def _tool(image: str) -> Tool | None:
+    """What an image is built with on this machine, if anything is."""
+    if image in JARS:
+        return maven.MAVEN
+    runtime = RUNTIMES.get(image)
+    return runtime.tool if runtime else None
+
+
 def _toxiproxy(images: Images, recipe: Recipe) -> Finding:
     name = "toxiproxy image"
     if images.present(recipe):
         return Finding(name, "ok", "is here")
     go = _go_version()
     if go is None:
-        return Finding(name, "missing", "is compiled here, and Go is not installed", GO)
+        return Finding(name, "missing", "is compiled here, and Go is not installed", GO.install)
     wanted = re.search(r"^go (\d+)\.(\d+)", (context_folder("toxiproxy") / "go.mod").read_text(), re.MULTILINE)
     if wanted and go < (need := (int(wanted[1]), int(wanted[2]))):
         return Finding(name, "missing", f"needs Go {need[0]}.{need[1]}, and this is {go[0]}.{go[1]}", NEWER_GO)

@@ -41,7 +41,7 @@ def scheduled(schedule: Mapping[str, Any], ttl: float) -> FaultSpec:
 def build_fault(spec: FaultSpec) -> Fault:
     """The fault with its parameters; UsageError names a parameter it does not have."""
     kind = fault_class(spec.fault)
-    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    known = kind.__struct_encode_fields__
     for name in spec.params:
         if name not in known:
             raise unknown_name(f"parameter of fault {spec.fault!r}", name, known)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 import checkers.catalogue
+import scenarios.catalogue
 from checkers.models import MODELS
 from lock_impls import catalogue
 from lock_impls.base import LockInfo, LockLookupError
+from scenarios.catalogue import Scenario
 
 from .client_program import WORKLOADS
 from .clusters import kinds
 from .discovery import classes
 from .errors import UsageError, unknown_name
 from .nemesis import FAULTS
-from .terminal import print_document
+from .terminal import WIDE, print_document
 
+Row = dict[str, str]
+"""What a list says of one thing: ``name``, ``about``, and for locks ``language`` and ``library``."""
 SAFETY = {
     "E": "saves double work; two holders are possible and nothing notices",
     "F": "safe, if the protected resource checks its fencing token",
@@ -35,31 +39,42 @@ def _first_line(thing: object) -> str:
     return re.split(r"\. (?=[A-Z])", paragraph.replace("``", ""))[0].removesuffix(".")
 
 
-def _locks() -> list[tuple[str, str]]:
-    return [(info.name, f"[{info.safety}] {info.title}") for info in catalogue.infos()]
+def _locks() -> list[Row]:
+    return [_lock(info) for info in catalogue.infos()]
 
 
-def _faults() -> list[tuple[str, str]]:
-    return [(name, fault.summary) for name, fault in classes(FAULTS, "inject").items()]
+def _lock(info: LockInfo) -> Row:
+    about = f"[{info.safety}] {info.title}"
+    return {"name": info.name, "language": info.language, "library": info.library, "about": about}
 
 
-def _workloads() -> list[tuple[str, str]]:
-    return [(name, _first_line(workload)) for name, workload in classes(WORKLOADS, "run").items()]
+def _named(rows: Iterable[tuple[str, str]]) -> list[Row]:
+    return [{"name": name, "about": about} for name, about in rows]
 
 
-def _checkers() -> list[tuple[str, str]]:
-    return [(checker.name, _first_line(checker)) for checker in checkers.catalogue.all()]
+def _faults() -> list[Row]:
+    return _named((name, fault.summary) for name, fault in classes(FAULTS, "inject").items())
 
 
-def _models() -> list[tuple[str, str]]:
-    return [(name, _first_line(model)) for name, model in MODELS.items()]
+def _workloads() -> list[Row]:
+    return _named((name, _first_line(workload)) for name, workload in classes(WORKLOADS, "run").items())
 
 
-def _kinds() -> list[tuple[str, str]]:
-    return [(name, f"{kind.about}; {kind.nodes} unless told otherwise") for name, kind in sorted(kinds.KINDS.items())]
+def _checkers() -> list[Row]:
+    return _named((checker.name, _first_line(checker)) for checker in checkers.catalogue.all())
 
 
-LISTS: dict[str, Callable[[], list[tuple[str, str]]]] = {
+def _models() -> list[Row]:
+    return _named((name, _first_line(model)) for name, model in MODELS.items())
+
+
+def _kinds() -> list[Row]:
+    return _named(
+        (name, f"{kind.about}; {kind.nodes} unless told otherwise") for name, kind in sorted(kinds.KINDS.items())
+    )
+
+
+LISTS: dict[str, Callable[[], list[Row]]] = {
     "locks": _locks,
     "nemeses": _faults,
     "workloads": _workloads,
@@ -74,11 +89,13 @@ def listing(what: str, console: Console, *, json: bool = False) -> None:
     if what not in LISTS:
         raise unknown_name("list", what, LISTS)
     if json:
-        print_document([{"name": name, "about": about} for name, about in LISTS[what]()])
+        print_document(LISTS[what]())
         return
+    if not console.is_terminal:
+        console.width = WIDE
     table = Table(box=None, show_header=False, pad_edge=False)
-    for name, about in LISTS[what]():
-        table.add_row(name, about.replace("[", r"\["))
+    for row in LISTS[what]():
+        table.add_row(*(value.replace("[", r"\[") for value in row.values()))
     console.print(table)
     if what == "locks":
         console.print(*("", *(f"[{letter}] {meaning}" for letter, meaning in SAFETY.items())), sep="\n", markup=False)
@@ -99,6 +116,21 @@ def show_lock(name: str, console: Console) -> None:
     for failure in info.failures:
         # Not in the table: a command broken over two lines cannot be copied.
         console.print(f"  {failure.id}: {failure.what}\n    {failure.command}", markup=False, soft_wrap=True)
+    told = _stories(name, info)
+    if told:
+        console.print("\nscenarios in which it fails (harness scenario run NAME):")
+    for scenario in told:
+        console.print(f"  {scenario.name}: {scenario.plan.title}", markup=False, soft_wrap=True)
+
+
+def _stories(name: str, info: LockInfo) -> list[Scenario]:
+    """Documented failures of the lock; of a library's lock also those that come of how it is called."""
+    failing = (one for one in scenarios.catalogue.all() if one.plan.expect and one.plan.expect.safe is False)
+    return [one for one in failing if one.plan.lock == name or (info.library and _is_of(one.plan.lock, info))]
+
+
+def _is_of(lock: str, info: LockInfo) -> bool:
+    return ":" in lock and catalogue.resolve(lock).info.name == info.name
 
 
 def _entry(info: LockInfo) -> list[tuple[str, str]]:
@@ -107,7 +139,9 @@ def _entry(info: LockInfo) -> list[tuple[str, str]]:
         ("title", info.title),
         ("algorithm", info.algorithm),
         ("source", info.source),
-        ("clusters", ", ".join(info.kinds)),
+        *([("language", info.language), ("tested with", info.library)] if info.library else []),
+        *([("its documentation", info.promises)] if info.promises else []),
+        ("clusters", ", ".join(info.kinds) + ("" if info.simulated else " (in containers only)")),
         ("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none"),
     ]
 

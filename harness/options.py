@@ -64,8 +64,8 @@ def duration(option: str, text: str) -> float:
 
 
 def counted(number: int, what: str) -> str:
-    """``1 fault``, ``2 faults``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    """``1 fault``, ``2,000 faults``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def printed(write: Callable[[], None]) -> None:

@@ -62,6 +62,16 @@ class FaultSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     params: dict[str, Any] = {}
 
 
+class Delay(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The ``nth`` message (from 1 on, in one direction) from host ``source`` to host ``target`` takes ``by`` seconds
+    longer than it would: no fault, but what a network may do at any time. On the simulator only."""
+
+    source: str
+    target: str
+    nth: int
+    by: float
+
+
 class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """What a run of the plan is expected to show, by checkers' names.
 
@@ -115,6 +125,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     rest: float = 0.05
     stagger: float = 0.0
     """Client n starts n times this late."""
+    sections: int = 0
+    """After how many acquires a client has done its work and ends; 0: none does before the time is over."""
     wait: float = 0.0
     """How long an acquire may wait; 0 means as long as the ttl."""
     discipline: Discipline = "trusting"
@@ -124,11 +136,18 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """Fault-free time at the end; 0 means ttl plus slack plus a second, at most half of the run."""
     slack: float = 1.0
     seed: int = 0
+    shuffle: int = 0
+    """On the simulator: which of several threads that could run at the same moment runs first. 0: as they came; any
+    other number: by chance, another one each."""
+    delays: tuple[Delay, ...] = ()
     faults: tuple[FaultSpec, ...] = ()
     lock_options: dict[str, Any] = {}
     server_options: dict[str, Any] = {}
     holds: dict[str, float] = {}
     """Client name to its own hold time, where it differs from ``hold``."""
+    ends: dict[str, int] = {}
+    """Client name to the number of acquires after which it has done its work, where that differs from ``sections``;
+    0: it takes no part."""
     expect: Expect | None = None
     runs_on: tuple[str, ...] = ()
     """Backends on which the story can happen; none named: on each that can do what its faults ask for."""
@@ -153,22 +172,31 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         for name in ("clients", "keys"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("nodes", "wait", "rest", "slack", "settle", "stagger"):
+        for name in ("nodes", "wait", "rest", "slack", "settle", "stagger", "sections", "shuffle"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative, got {getattr(self, name):g}")
-        for client, hold in self.holds.items():
-            if hold <= 0 or client not in [f"c{number}" for number in range(self.clients)]:
-                raise UsageError(
-                    f"holds: expected c0 to c{self.clients - 1} and more than 0 seconds, got {client} = {hold}"
-                )
+        self._check_clients()
         for spec in self.faults:
             self._check_schedule(spec)
             if (spec.on is None and (spec.at is None) == (spec.every is None)) or (spec.on and spec.at is not None):
                 raise UsageError(f"fault {spec.fault!r}: give one of 'at', 'every' and 'on'")
             _refuse_idle_words(spec)
+        for delay in self.delays:
+            if delay.nth < 1 or not 0 <= delay.by <= LONGEST:
+                raise UsageError(f"delays: nth must be at least 1 and by from 0 to {LONGEST:g} seconds, got {delay}")
         if self.expect is not None:
             self.expect.check(self.time_limit)
         return self
+
+    def _check_clients(self) -> None:
+        """What is said of single clients is of those that there are."""
+        there = [f"c{number}" for number in range(self.clients)]
+        for client, hold in self.holds.items():
+            if hold <= 0 or client not in there:
+                raise UsageError(f"holds: expected c0 to {there[-1]} and more than 0 seconds, got {client} = {hold}")
+        for client, acquires in self.ends.items():
+            if acquires < 0 or client not in there:
+                raise UsageError(f"ends: expected c0 to {there[-1]} and 0 acquires or more, got {client} = {acquires}")
 
     def _check_numbers(self) -> None:
         """No duration may be infinite, absurd or no number at all."""
@@ -213,6 +241,7 @@ _DURATIONS: Final = frozenset(
         "seconds",
         "jitter",
         "within",
+        "by",
     }
 )
 
@@ -248,11 +277,13 @@ def _check_choices(data: dict[str, Any]) -> None:
 def _refuse_unknown_keys(data: dict[str, Any]) -> None:
     """Say what the nearest key is, where msgspec would name the wrong one only."""
     tables: list[tuple[str, Any, type[msgspec.Struct]]] = [("", data, Plan), ("expect.", data.get("expect"), Expect)]
-    faults = data.get("faults")
-    for number, fault in enumerate(faults if isinstance(faults, list | tuple) else ()):
-        tables.append((f"faults[{number}].", fault, FaultSpec))
-    for where, table, struct in tables:
-        known = [field.encode_name for field in msgspec.structs.fields(struct)]
+    lists: tuple[tuple[str, type[msgspec.Struct]], ...] = (("faults", FaultSpec), ("delays", Delay))
+    for name, struct in lists:
+        items = data.get(name)
+        for number, item in enumerate(items if isinstance(items, list | tuple) else ()):
+            tables.append((f"{name}[{number}].", item, struct))
+    for where, table, kind in tables:
+        known = kind.__struct_encode_fields__
         for key in table if isinstance(table, dict) else ():
             if key not in known:
                 raise unknown_name("key", f"{where}{key}", [f"{where}{name}" for name in known])

@@ -104,7 +104,7 @@ class Runner:
             "discipline": plan.discipline,
             "fencing": plan.fencing,
             "ttl": plan.ttl,
-            "hold": plan.hold,
+            "hold": max(plan.hold, *plan.holds.values()) if plan.holds else plan.hold,
             "slack": plan.slack + find_lock(plan.lock).info.overtime,
             "queue": find_lock(plan.lock).info.queue,
             "workload": plan.workload,

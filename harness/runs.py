@@ -21,6 +21,7 @@ import msgspec
 
 import checkers.catalogue
 from checkers.base import Verdict, merge, run_all
+from lock_impls.base import LockInfo
 
 from . import client_program, story
 from .client_program import find_lock, find_workload
@@ -89,7 +90,7 @@ def open_cluster(
     stock = find_workload(plan.workload).stock(plan, plan.time_limit)
     if plan.cluster == "docker":
         return _docker_cluster(plan, stock, report, sites)
-    return SimCluster(
+    cluster = SimCluster(
         kind=plan.kind,
         nodes=plan.nodes,
         clients=plan.clients,
@@ -97,7 +98,11 @@ def open_cluster(
         resource=Resource(plan.fencing, stock).answer,
         options=plan.server_options,
         program=client_program.run,
+        shuffle=plan.shuffle,
     )
+    for delay in plan.delays:
+        cluster.hold_up(delay.source, delay.target, delay.nth, delay.by)
+    return cluster
 
 
 def _docker_cluster(plan: Plan, stock: dict[str, Any], report: Callable[[str], None], sites: Sites | None) -> Cluster:
@@ -108,11 +113,16 @@ def _docker_cluster(plan: Plan, stock: dict[str, Any], report: Callable[[str], N
     folders = {folder for _, folder in asked if folder is not None}
     if len(folders) > 1:
         raise UsageError(f"lock and workload must come from one folder, got {' and '.join(sorted(map(str, folders)))}")
+    runtime = find_lock(plan.lock).info.runtime
     return DockerCluster(
         kind=plan.kind,
         nodes=plan.nodes,
         clients=Clients(
-            plan.clients, tuple(sorted({name for names, _ in asked for name in names})), next(iter(folders), None)
+            plan.clients,
+            tuple(sorted({name for names, _ in asked for name in names})),
+            next(iter(folders), None),
+            runtime,
+            {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options} if runtime else None,
         ),
         seed=plan.seed,
         resource=msgspec.json.encode({"fencing": plan.fencing, "stock": stock}).decode(),
@@ -267,7 +277,7 @@ def _document(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> dic
         "checkers": {name: verdict.to_json() for name, verdict in verdicts.items()},
         "faults": [msgspec.to_builtins(fault) for fault in story.fault_records(history)],
         "fencing_note": story.fencing_note(plan, history, info.fence),
-        "versions": versions(kinds.KINDS[plan.kind].family),
+        "versions": {**versions(kinds.KINDS[plan.kind].family), **_published(info)},
         **_as_expected(plan, history, verdicts),
     }
 
@@ -315,6 +325,12 @@ _CLIENTS: Final = {
     "hazelcast": ("hazelcast-python-client",),
 }
 """What a run depends on beside the harness, by family: the client library, and what runs Lua scripts on sim."""
+
+
+def _published(info: LockInfo) -> dict[str, str]:
+    """The library that a lock is of, where this machine may not have it: it is in its clients' image."""
+    name, _, number = info.library.rpartition(" ")
+    return {name: number} if info.runtime and name else {}
 
 
 @cache

@@ -76,7 +76,7 @@ def tell(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
         return _no_violation(plan, history, verdicts, faults)
     violation = headline.evidence[0]
     sentences = [
-        _sentence(violation.sentence),
+        as_sentence(violation.sentence),
         _cause(violation, faults, history.origin),
         _resource(plan, verdicts, headline),
     ]
@@ -103,7 +103,7 @@ def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict],
         if verdict.valid is None:
             why.setdefault(verdict.explanation, []).append(name)
     if why:
-        reasons = "; ".join(f"{_names(names)}: {reason}" for reason, names in why.items())
+        reasons = "; ".join(f"{listed(names)}: {reason}" for reason, names in why.items())
         return f"Nothing was proved. {reasons}.{errors(history)}"
     count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
     struck = f"{count} struck and had the effect intended" if faults else "no fault was injected"
@@ -122,7 +122,8 @@ def errors(history: History) -> str:
     return f" {times} of {len(calls)} acquires {said}." if said and times > granted else ""
 
 
-def _sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
+    """With a capital (names of hosts stay as they are) and a full stop."""
     if not _HOST.match(text):
         text = text[:1].upper() + text[1:]
     return text if text.endswith(".") else text + "."
@@ -138,7 +139,7 @@ def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
     acting = [*(fault for fault in lasting if fault.fault not in again), *struck][-SHOWN_FAULTS:]
     if not acting:
         return "No fault was at work." if not faults else "No fault was at work just then."
-    return _sentence("; ".join(describe(fault, origin, until) for fault in acting))
+    return as_sentence("; ".join(describe(fault, origin, until) for fault in acting))
 
 
 def describe(fault: FaultRecord, origin: int, moment: int) -> str:
@@ -146,7 +147,7 @@ def describe(fault: FaultRecord, origin: int, moment: int) -> str:
     yet."""
     at = f"{(fault.injected_ns - origin) / 1e9:.3f} s"
     facts = fault.observed
-    who = _names(fault.hosts)
+    who = listed(fault.hosts)
     if not fault.seen:
         return f"{fault.fault} struck {who or 'nobody'} at {at}, and was not seen to have an effect"
     if "moved_ns" in facts:
@@ -161,9 +162,9 @@ def describe(fault: FaultRecord, origin: int, moment: int) -> str:
         back = fault.healed_ns is not None and fault.healed_ns <= moment
         empty = facts.get("after_heal", {}).get("wiped") if back else None
         fate = "had lost power" if fault.fault == "power-loss" else "had been killed"
-        return f"{who} {fate} at {at}" + (f", and {_names(empty)} had come back without data" if empty else "")
+        return f"{who} {fate} at {at}" + (f", and {listed(empty)} had come back without data" if empty else "")
     if "cut" in facts:
-        apart = _names(sorted({host for link in facts["cut"] for host in link.split(">")} - set(fault.hosts)))
+        apart = listed(sorted({host for link in facts["cut"] for host in link.split(">")} - set(fault.hosts)))
         return f"{who} had been cut from {apart or 'each other'} at {at}"
     if "messages" in facts:
         held = "lost" if facts["delay"] is None else f"held back for {facts['delay']:g} s"
@@ -171,13 +172,14 @@ def describe(fault: FaultRecord, origin: int, moment: int) -> str:
     if "hung" in facts:
         return f"the thread of {who} that held the lock hung from {at}"
     if "state" in facts:
-        state = _names(sorted(set(facts["state"].values())))
+        state = listed(sorted(set(facts["state"].values())))
         until = "" if fault.healed_ns is None else f" to {(fault.healed_ns - origin) / 1e9:.3f} s"
         return f"{who} was {state} from {at}{until}"
     return f"{fault.fault} struck {who or 'nobody'} at {at}"
 
 
-def _names(names: Any) -> str:
+def listed(names: Any) -> str:
+    """``n1, n2 and n3``."""
     *most, last = list(names) or [""]
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -188,7 +190,7 @@ def _resource(plan: Plan, verdicts: Mapping[str, Verdict], headline: Verdict) ->
     if resource is None or resource.valid is None or resource is headline:
         return ""
     if resource.valid is False:
-        return _sentence(resource.explanation)
+        return as_sentence(resource.explanation)
     if plan.fencing != "off":
         return "The resource stayed consistent: it rejected what came too late."
     return ""

@@ -28,6 +28,8 @@ LABELS: Final = {"violated": "bold red", "unknown": "bold yellow", "cut short": 
 """How the labels look that say what to make of a run; the others are dim."""
 WIDEST: Final = 100
 """Columns of a panel: lines that are longer are hard to read."""
+WIDE: Final = 160
+"""Columns of a table where nobody looks at a terminal."""
 Row = tuple[str, Sequence[str]]
 """A label, and the lines beside it."""
 
@@ -40,7 +42,7 @@ def print_document(document: Any) -> None:
 def print_word(valid: bool | None) -> None:
     """The verdict, for those who want to know nothing else."""
     word, colour = WORDS[valid]
-    Console(highlight=False).print(word, style=colour)
+    Console(highlight=False, emoji=False).print(word, style=colour)
 
 
 def print_status(status: int) -> None:
@@ -56,7 +58,7 @@ def print_result(result: Result, *, json: bool, quiet: bool) -> None:
     if quiet:
         print_word(result.valid)
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     print_verdict(console, result.plan.lock, result.valid, result.document["summary"], list(_rows(result)))
     # Not in the panel: a path or a command that is broken over two lines cannot be copied.
     for label, text in _links(result):
@@ -177,7 +179,7 @@ def print_tally(outcomes: list[Outcome], asked: int, *, json: bool) -> None:
         rows = [{**asdict(outcome), "folder": str(outcome.folder or "")} for outcome in outcomes]
         print_document({"schema": 1, "asked": asked, "runs": rows})
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     table = Table(box=None, pad_edge=False)
     for column in ("verdict", "runs", "first seed", "kept in"):
         table.add_column(column)

@@ -50,7 +50,9 @@ class Endpoints:
 class Lock(Protocol):
     """The seam. ``timeout`` is in seconds; None from acquire means: not acquired in time, and surely not held.
 
-    More methods are used where a lock has them: ``extend() -> bool``, ``still_valid() -> bool``, and ``increment() ->
+    More methods are used where a lock has them: ``extend() -> bool``, ``still_valid() -> bool``,
+    ``acquire_shared(timeout) -> Grant | None``, which is as acquire, but lets others in who acquire shared too (the
+    workload ``readers-writers`` calls it; ``release`` gives back either), and ``increment() ->
     tuple[int, int]``, which adds one to a number that the lock's own service keeps beside the key, in a transaction of
     its own, and says what it saw and what it wrote (the workload ``counter`` calls it by who holds the lock). It raises
     LockError if nothing was added. If it leaves the transaction open, ``release`` commits it, and raises anything but
@@ -80,6 +82,9 @@ class LockInfo:
     ``options`` are the constructor's own parameters with their defaults, on top of key and ttl. ``on_death`` says what
     frees the lock when its holder dies (``"nothing"``, or what and when), ``outage`` what becomes of it when one server
     is lost (``no_single_point``: it can be had all the same), and ``failures`` are those that a command can show.
+    ``library`` is what somebody else published, with the version tested, as in ``redis 8.1.0``; ``promises`` is what
+    its documentation says of it. A lock in another ``language`` than Python has a ``runtime``: what its clients run
+    in, a folder of ``docker/`` or the reference of an image made from Debian.
     ``overtime`` is by how many seconds a lease may outlast its ttl, where servers count in whole seconds, or others
     wait after a loss (a lock-delay): a lock that is still taken then is not late. ``queue`` says that it serves those
     who wait in the order in which they asked.
@@ -100,6 +105,15 @@ class LockInfo:
     failures: tuple[Failure, ...] = ()
     overtime: float = 0.0
     queue: bool = False
+    language: str = "Python"
+    library: str = ""
+    promises: str = ""
+    runtime: str = ""
+
+    @property
+    def simulated(self) -> bool:
+        """Can it run on virtual time? A program beside its client cannot."""
+        return not self.runtime
 
 
 class LockClass(Protocol):

@@ -39,7 +39,11 @@ def failures(name: str) -> tuple[Failure, ...]:
     """Of every lock that is bound to a lease of etcd."""
     run = f"harness run {name}"
     return (
-        Failure("etcd-pause", "its holder stands still for longer than the lease", f"{run} --nemesis client-pause"),
+        Failure(
+            "etcd-pause",
+            "its holder stands still for longer than the lease",
+            f"{run} --nemesis client-pause --time-limit 60s",
+        ),
         Failure(
             "etcd-lease-clock-back",
             "its holder dies and the servers' clocks go back: the lease lives for as much longer",

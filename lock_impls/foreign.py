@@ -37,8 +37,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError, LockInfo, LockLookupError
+from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockClass, LockError, LockInfo, LockLookupError
 from lock_impls.polling import poll
+from lock_impls.program import ProgramLock
 from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, open_client
 
 REDIS_NAMES: Final = ("redis", "redis_client", "client", "conn", "connection")
@@ -75,9 +76,11 @@ class ForeignClass:
         return _ForeignLock(self.cls(**arguments, **options), tuple(setting.clients))
 
 
-def load(spec: str) -> ForeignClass:
+def load(spec: str) -> LockClass:
     """The class named ``package.module:Class``; raises :class:`UserLockError` if it is no lock that can be opened."""
     cls = load_class(spec)
+    if issubclass(cls, ProgramLock):
+        return _program(cls, spec)
     missing = [name for name in ("acquire", "release") if not callable(getattr(cls, name, None))]
     if missing:
         raise UserLockError(f"{spec} is no lock: it has no method {' and no method '.join(missing)}")
@@ -88,6 +91,24 @@ def load(spec: str) -> ForeignClass:
     if not _opens_itself(cls):
         _chosen(cls)  # raises if the constructor cannot be filled in
     return ForeignClass(_describe(cls, spec), cls)
+
+
+def _program(cls: type[ProgramLock], spec: str) -> LockClass:
+    """A lock in another language is one of ours, if its adapter says all that it has to."""
+    command = getattr(cls, "command", None)
+    if not isinstance(command, tuple) or not command or not all(isinstance(word, str) for word in command):
+        raise UserLockError(f"{spec}: command must be the program and its arguments, a tuple of texts, got {command!r}")
+    if not isinstance(getattr(cls, "info", None), LockInfo) or not cls.info.runtime:
+        raise UserLockError(f"{spec}: info must be a LockInfo, with the image that its program is in as runtime")
+    return cls
+
+
+def sharable(lock: LockClass) -> bool:
+    """Can it be held by several at once? A class of somebody else's that the harness opens is only ever acquired."""
+    kind: object = lock
+    if isinstance(lock, ForeignClass):
+        kind = lock.cls if _opens_itself(lock.cls) else None
+    return callable(getattr(kind, "acquire_shared", None))
 
 
 def load_class(spec: str) -> type:
@@ -274,6 +295,6 @@ class _SeamLock(_ForeignLock):
 
     def __init__(self, lock: Any, clients: tuple[Client, ...]) -> None:
         super().__init__(lock, clients)
-        for name in ("extend", "still_valid", "increment"):
+        for name in ("acquire_shared", "extend", "still_valid", "increment"):
             if callable(getattr(lock, name, None)):
                 setattr(self, name, getattr(lock, name))

@@ -75,9 +75,12 @@ class FencedLock:
         name="hazelcast-fenced",
         title="Hazelcast FencedLock",
         algorithm="Raft-replicated lock of a CP session with heartbeats; try_lock(timeout) returns a growing fence.",
-        source="article 003; Hazelcast manual, FencedLock",
+        source="hazelcast-python-client 5.7.0; article 003; Hazelcast's manual, 'FencedLock' and 'CP Sessions'",
         safety="F",
         kinds=("hazelcast",),
+        library="hazelcast-python-client 5.7.0",
+        promises="'A linearizable, distributed lock', 'during crash-stop failures and network partitions'; after a "
+        "partition it is 'available on at most one side'.",
         fence=True,
         reentrant=True,
         on_death="the session's time-to-live (5 s here) after its last heartbeat",

@@ -22,7 +22,13 @@ KINDS: Final = ("memcached",)
 TIMEOUT_S: Final = 1.0
 """pymemcache's own is none at all: it would wait for ever."""
 OVERTIME_S: Final = 1.0
-"""By how much a lease may outlast its ttl; see :attr:`MemcachedLock.expiry`."""
+"""By how much a lease may outlast its ttl; see :func:`whole_seconds`."""
+
+
+def whole_seconds(ttl: float) -> int:
+    """What to ask for: memcached counts whole seconds by a clock that ticks once in each, so that an item with an
+    expiry of n may be gone after little more than n - 1 seconds. One more, and no lease is shorter than asked."""
+    return math.ceil(ttl) + 1
 
 
 class Unreachable(MemcacheError):  # type: ignore[misc]
@@ -89,9 +95,8 @@ class MemcachedLock(ABC):
 
     @property
     def expiry(self) -> int:
-        """What to ask for: memcached counts whole seconds by a clock that ticks once in each, so that an item with an
-        expiry of n may be gone after little more than n - 1 seconds. One more, and no lease is shorter than asked."""
-        return math.ceil(self.ttl) + 1
+        """What to ask for, in seconds."""
+        return whole_seconds(self.ttl)
 
     def remaining(self, began: float) -> float:
         """What is left of a lease that was asked for at ``began``, by the client's monotonic clock."""

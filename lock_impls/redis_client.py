@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Self
 
@@ -93,22 +93,42 @@ def open_client(endpoints: Endpoints, **options: Any) -> Client:
     return Client(host=host, port=port, **options)
 
 
+def open_client_of_each(endpoints: Endpoints, **options: Any) -> tuple[Client, ...]:
+    """A client of each server; ``options`` are redis-py's."""
+    return tuple(open_client(Endpoints(endpoints.kind, (address,)), **options) for address in endpoints.addresses)
+
+
 @contextmanager
-def known_outcome(*clients: Client) -> Iterator[None]:
+def known_outcome(*clients: Client, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turns redis-py's errors into the seam's: nothing left or the server refused → LockError, else Indeterminate.
 
-    A LockError raised inside becomes Indeterminate as well when a request went unanswered: the refusal may be the
-    answer to a request that redis-py had sent for the second time.
+    ``refusals`` are the errors by which another library says the same. A LockError raised inside becomes Indeterminate
+    as well when a request went unanswered: the refusal may be the answer to a request that redis-py had sent for the
+    second time.
     """
     before = unanswered(clients)
+    refused: tuple[type[Exception], ...] = (redis.RedisError, LockError, *refusals)
     try:
         yield
-    except (redis.RedisError, LockError) as error:
+    except refused as error:
         if unanswered(clients) > before:
             raise Indeterminate(f"a request was not answered; at last: {_text(error)}") from error
         if isinstance(error, LockError):
             raise
         raise LockError(_text(error)) from error
+
+
+def known_grant(
+    attempt: Callable[[], Grant | None], *clients: Client, refusals: tuple[type[Exception], ...] = ()
+) -> Grant | None:
+    """What ``attempt`` gives, with its errors as in :func:`known_outcome`; "not acquired" after a lost answer is
+    Indeterminate too."""
+    before = unanswered(clients)
+    with known_outcome(*clients, refusals=refusals):
+        grant = attempt()
+    if grant is None and unanswered(clients) > before:
+        raise Indeterminate("not acquired, but an earlier answer was lost: it may be held by this very client")
+    return grant
 
 
 def unanswered(clients: tuple[Client, ...]) -> int:
@@ -142,12 +162,7 @@ class RedisLock(ABC):
         """Gives the lock back; False when the server (or the lock itself) says that it was not held."""
 
     def acquire(self, timeout: float) -> Grant | None:
-        before = self.client.unanswered
-        with known_outcome(self.client):
-            grant = poll(self.try_lock, timeout)
-        if grant is None and self.client.unanswered > before:
-            raise Indeterminate(f"busy, but an earlier answer was lost: {self.key} may be held by this very client")
-        return grant
+        return known_grant(lambda: poll(self.try_lock, timeout), self.client)
 
     def release(self) -> None:
         with known_outcome(self.client):

@@ -42,3 +42,14 @@ def overrun(name: str) -> Failure:
 def foreign_delete(name: str) -> Failure:
     """Of one whose release asks for no owner."""
     return Failure("del-foreign", "a late release ends somebody else's hold", f"harness run {name} --hold 3s")
+
+
+def redlocks(name: str) -> tuple[Failure, ...]:
+    """Of every lock that is a majority of independent servers."""
+    run = f"harness run {name}"
+    return (
+        Failure("ttl-pause-write", "its holder stands still for longer than the ttl", f"{run} --nemesis client-pause"),
+        Failure("rl-clock-jump", "servers' clocks jump: the key expires on some", f"{run} --nemesis clock-skew"),
+        Failure("rl-restart", "servers come back empty and vote again", f"{run} --nemesis kill-amnesia"),
+        overrun(name),
+    )

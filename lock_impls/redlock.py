@@ -24,10 +24,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from lock_impls.polling import poll
 from lock_impls.redis_client import COMPARE_AND_DELETE, Client
-from lock_impls.redis_failures import EXPIRES, overrun
+from lock_impls.redis_failures import EXPIRES, redlocks
 
 RETRY_DELAY_S: Final = 0.2
 """Mean pause between two tries, as redlock-py and node-redlock have it: a try costs two commands a node."""
@@ -46,22 +46,7 @@ class Redlock:
         on_death=EXPIRES,
         outage="nothing: it needs a majority of the servers",
         no_single_point=True,
-        failures=(
-            Failure(
-                "ttl-pause-write",
-                "its holder stands still for longer than the ttl",
-                "harness run redlock --nemesis client-pause",
-            ),
-            Failure(
-                "rl-clock-jump",
-                "servers' clocks jump: the key expires on some",
-                "harness run redlock --nemesis clock-skew",
-            ),
-            Failure(
-                "rl-restart", "servers come back empty and vote again", "harness run redlock --nemesis kill-amnesia"
-            ),
-            overrun("redlock"),
-        ),
+        failures=redlocks("redlock"),
     )
 
     def __init__(self, nodes: list[Client], key: str, ttl: float) -> None:

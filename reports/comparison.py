@@ -182,6 +182,7 @@ def _values(measure: MeasureView) -> list[tuple[str, str, str]]:
 
 
 def _row(number: int, lock: LockView) -> RowView:
-    parts = (lock.name, lock.title, lock.family, lock.kind, lock.safety, *(cell.word for cell in lock.cells))
+    words = (cell.word for cell in lock.cells)
+    parts = (lock.name, lock.title, lock.family, lock.kind, lock.safety, lock.language, lock.library, *words)
     states = dict.fromkeys(cell.state for cell in lock.cells)
     return RowView(number, lock, " ".join(states), " ".join(parts).lower())

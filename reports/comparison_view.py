@@ -139,6 +139,9 @@ class LockView:
     fence: bool
     algorithm: str
     source: str
+    language: str
+    library: str
+    promises: str
     cells: tuple[CellView, ...]
     fault_free: CellView
     properties: tuple[PropertyView, ...]
@@ -256,6 +259,9 @@ def _lock(node: Node, nemeses: tuple[NemesisView, ...]) -> LockView:
         fence=bool(node.truth("fence")),
         algorithm=node.text("algorithm"),
         source=node.text("source"),
+        language=node.text("language"),
+        library=node.text("library"),
+        promises=node.text("promises"),
         cells=tuple(_cell(nemesis.name, cells) for nemesis in nemeses),
         fault_free=_cell("fault_free", node),
         properties=tuple(_property(name, properties) for name in PROPERTIES),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from harness.history import Call
@@ -24,7 +24,8 @@ SHOWN_TO: Final = frozenset({"read", "write", "take", "mark"})
 @dataclass(frozen=True, slots=True)
 class Access:
     """A client showed ``token`` to the resource ``key``; ``time`` (ns) is when it was answered or, never answered,
-    when it was asked. ``highest`` is the highest token of another client that had been accepted by then."""
+    when it was asked. ``highest`` is the highest token of another client that had been accepted by then; of a
+    ``shared`` one, of those that were not."""
 
     time: int
     key: str
@@ -33,6 +34,7 @@ class Access:
     token: int
     verdict: int
     highest: int = NONE
+    shared: bool = False
 
 
 @dataclass(slots=True)
@@ -94,14 +96,16 @@ def _arrival(call: Call) -> int:
 def _access(call: Call, token: int, verdict: int) -> Access:
     begun = call.invoke
     time = begun.time if call.done is None else call.done.time
-    return Access(time, begun.key or "", begun.node or f"process {begun.process}", begun.f, token, verdict)
+    client = begun.node or f"process {begun.process}"
+    shared = isinstance(begun.value, dict) and bool(begun.value.get("shared"))
+    return Access(time, begun.key or "", client, begun.f, token, verdict, shared=shared)
 
 
 def _compared(shown_to: list[tuple[int, Access]], ordered: bool) -> list[Access]:
     """Each with the highest token accepted before it: by the resource's own order, or for refused ones by time."""
     accepted = sorted((one for one in shown_to if one[1].verdict == ACCEPTED), key=lambda one: one[0])
     others = sorted((one for _, one in shown_to if one.verdict != ACCEPTED), key=lambda one: one.time)
-    highest: dict[str, int] = {}
+    highest: dict[tuple[str, bool], int] = {}  # by client, and whether it was shared
     told: list[Access] = []
     waiting = 0
     for _, access in accepted:
@@ -109,14 +113,20 @@ def _compared(shown_to: list[tuple[int, Access]], ordered: bool) -> list[Access]
             told.append(_beside(others[waiting], highest, ordered))
             waiting += 1
         told.append(_beside(access, highest, ordered))
-        highest[access.client] = max(access.token, highest.get(access.client, access.token))
+        own = access.client, access.shared
+        highest[own] = max(access.token, highest.get(own, access.token))
     return told + [_beside(other, highest, ordered) for other in others[waiting:]]
 
 
-def _beside(access: Access, highest: dict[str, int], ordered: bool) -> Access:
+def _beside(access: Access, highest: dict[tuple[str, bool], int], ordered: bool) -> Access:
     if not ordered:
         return access
-    newer = max((token for client, token in highest.items() if client != access.client), default=NONE)
+    others = (
+        token
+        for (client, shared), token in highest.items()
+        if client != access.client and not (shared and access.shared)
+    )
+    newer = max(others, default=NONE)
     stale = access.verdict == ACCEPTED and access.token < newer
     verdict = STALE if stale else access.verdict
-    return Access(access.time, access.key, access.client, access.f, access.token, verdict, newer)
+    return replace(access, verdict=verdict, highest=newer)

@@ -31,6 +31,8 @@ class Hold:
     access_until: int | None = None
     released: bool = False
     """Did its client give it back?"""
+    shared: bool = False
+    """Together with others that are shared too?"""
     depth: int = 1
     """How often it was acquired: a nested acquire takes one more release."""
 
@@ -107,6 +109,7 @@ class _Finder:
         fence = value.get("fence")
         host, process = _host(history, i), history.process[i]
         hold = Hold(host, process, slot[1], history.time[i], "" if fence is None else str(fence), i)
+        hold.shared = bool(value.get("shared"))
         if value.get("valid_for") is not None:
             hold.lease_end = hold.believed_until = history.time[i] + _valid_for(value)
         self.holds.append(hold)

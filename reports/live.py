@@ -34,10 +34,11 @@ _DAMAGED: Final = (msgspec.MsgspecError, KeyError, TypeError, ValueError, Attrib
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key that has been asked for: its holders at this moment (none, one, or too many), each with the time since
-    when, in seconds after the run began."""
+    when, in seconds after the run began. ``shared``: each of them holds it together with the others."""
 
     key: str
     holders: tuple[tuple[str, float], ...]
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,8 @@ class Live:
         holders, since = self.ongoing.holders(), self.ongoing.held_since
         for key in sorted(self._keys)[:KEYS_SHOWN]:
             its = holders.get(key, ())
-            yield Key(key, tuple((client, (since(key, client) - self.ongoing.origin) / SECOND) for client in its))
+            told = tuple((client, (since(key, client) - self.ongoing.origin) / SECOND) for client in its)
+            yield Key(key, told, bool(its) and all(self.ongoing.shared(key, client) for client in its))
 
     def timeline(self) -> str:
         """The last seconds as the page's ``showRun`` takes them, JSON; times count from the beginning of the run.

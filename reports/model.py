@@ -122,6 +122,10 @@ class RunView:
     """What servers had under the locks' keys; empty where nobody looked."""
     keys_trouble: str = ""
     """Why those are not all; empty if they are."""
+    steps: Pairs = ()
+    """The story of what broke, if a hunt told one: when each step was, and what happened."""
+    ending: str = ""
+    """What is broken after the last step."""
 
     @property
     def evidence(self) -> list[EvidenceView]:
@@ -181,7 +185,14 @@ def load(folder: Path) -> RunView:
         history=history,
         keys=tuple(keys),
         keys_trouble=keys_trouble,
+        steps=tuple(_step(node) for node in results.node("story").nodes("steps")),
+        ending=results.node("story").text("ending"),
     )
+
+
+def _step(node: Node) -> tuple[str, str]:
+    at = node.number("at")
+    return "" if at is None else f"{at:.3f} s", node.text("text")
 
 
 def _check_schema(results: Node) -> None:

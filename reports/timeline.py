@@ -137,7 +137,10 @@ def _value(op: Op) -> str | None:
 def _holds(builder: _Builder, holds: Sequence[Hold]) -> Data:
     busy: dict[str, list[int]] = {}
     rows = (_hold(builder, hold, _level(busy.setdefault(hold.client, []), hold)) for hold in holds)
-    return dict(columns(_HOLD_COLUMNS, rows, rising=("start", "acquired")))
+    table: Data = dict(columns(_HOLD_COLUMNS, rows, rising=("start", "acquired")))
+    if any(hold.shared for hold in holds):  # of most runs none is
+        table |= columns(("shared",), ((int(hold.shared),) for hold in holds))
+    return table
 
 
 _HOLD_COLUMNS: Final = (

@@ -54,7 +54,8 @@ def said(data: Data) -> dict[str, Any]:
     clocks = bool(data["offsets"])
     known = data["known"] * 1000 if data["known"] < data["recorded"] else None
     told = {"activity": _activity(data), "servers": _custody(data), "tokens": _shown(data)}
-    return {**told, "clocks": clocks, "known_until": known, "leases": _leases(data["holds"])}
+    shared = "shared" in data["holds"]
+    return {**told, "clocks": clocks, "known_until": known, "leases": _leases(data["holds"]), "shared": shared}
 
 
 def _leases(holds: dict[str, Column]) -> bool:

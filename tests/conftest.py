@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
+from tests.clusters.real import servers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -84,14 +84,8 @@ ANYWHERE = [LOOPBACK, pytest.param("container", marks=pytest.mark.docker)]
 
 @contextmanager
 def _in_containers(kind: str) -> Iterator[tuple[Address, ...]]:
-    cluster = DockerCluster(
-        kind=kind, nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
-    )
-    try:
-        cluster.start_all()
+    with servers(kind) as cluster:
         yield cluster.endpoints().addresses
-    finally:
-        cluster.stop_all()
 
 
 @pytest.fixture(scope="session", params=ANYWHERE)

@@ -7,6 +7,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,8 @@ from .floods import Flooding, floods_of
 
 PROXIED: Final = frozenset({"shape", "swallow", "hole", "reset"})
 """Abilities that need a proxy before each client."""
+PREPARED: Final = 40.0
+"""Seconds in which a lock is ready."""
 Report = Callable[[str], None]
 
 
@@ -42,11 +46,14 @@ class ClientError(HarnessError):
 @dataclass(frozen=True, slots=True)
 class Clients:
     """What clients need beside their job: ``requirements`` are distributions of a user's lock, ``source`` is a folder
-    with a user's modules."""
+    with a user's modules, ``runtime`` the language that their image has beside Python, and ``lock`` what is made ready
+    before the run begins: ``name``, ``ttl`` and ``options``."""
 
     count: int
     requirements: tuple[str, ...] = ()
     source: Path | None = None
+    runtime: str = ""
+    lock: Mapping[str, Any] | None = None
 
 
 class DockerCluster(WithWires, WithDisks, Flooding):
@@ -154,7 +161,7 @@ class DockerCluster(WithWires, WithDisks, Flooding):
         own = images.ensure(self._image) if self._image else ""
         roles, servers = self.servers.roles, self.servers
         there = {name: own if own and role == "server" else servers.image(images, name) for name, role in roles.items()}
-        client_image = images.client(self._clients.requirements) if self._names else ""
+        client_image = images.client(self._clients.requirements, self._clients.runtime) if self._names else ""
         self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
                        "client_image": client_image}  # fmt: skip
         return Wanted(
@@ -187,7 +194,23 @@ class DockerCluster(WithWires, WithDisks, Flooding):
         self._wires = Wires(self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed)
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
+        self._prepare_clients()
         self._report("")
+
+    def _prepare_clients(self) -> None:
+        """A virtual machine, say, takes a second to start, and more where several do: not on the run's time."""
+        asked = [self._prepare(self._client(name)) for name in self._names]
+        try:
+            for answer in filter(None, asked):
+                answer.result(PREPARED)
+        except (Refused, Unanswered, FutureTimeout) as error:
+            raise ClientError(f"the lock could not be made ready: {error}") from error
+
+    def _prepare(self, client: Client) -> Future[Any] | None:
+        if self._clients.lock is None:
+            return None
+        kind, addresses = self.endpoints().kind, self.endpoints().addresses
+        return client.conversation.request("prepare", lock={**self._clients.lock, "kind": kind, "addresses": addresses})
 
     def _leave(self, site: Site) -> None:
         sound = self._sound and self._error is None and not self._client_failures()
@@ -362,9 +385,12 @@ class DockerCluster(WithWires, WithDisks, Flooding):
                 threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
             return
         target.start(self._helper.spare)
+        prepared = self._prepare(target)
         if self._clocks.was_set(host):
             with contextlib.suppress(Unanswered):
                 target.conversation.ask("ping", patience=REVIVAL)
+            if prepared is not None:  # its program has a clock of its own
+                wait([prepared], PREPARED)
             self._clocks.set_again(host)
 
     def _set_clock_again(self, host: str) -> None:

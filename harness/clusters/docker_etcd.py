@@ -50,6 +50,7 @@ class Family(RealServers):
             "--listen-peer-urls", f"http://0.0.0.0:{PEER_PORT}",
             "--heartbeat-interval", str(self.options.get("heartbeat_ms", HEARTBEAT_MS)),
             "--election-timeout", str(self.options.get("election_ms", ELECTION_MS)),
+            "--enable-v2=true",  # sherlock's lock speaks it
             "--logger", "zap", "--log-outputs", "stderr",
         ]  # fmt: skip
         return ["member", host, urls[host], others, cluster, *flags], {}

@@ -15,6 +15,7 @@ from ..sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from ..sim.network import LOST, Network, Snare, Weight
 from ..sim.patches import virtual
 from ..sim.service import Conn, ServiceHost
+from ..sim.steering import Steering
 from . import kinds, sim_kinds
 from .base import Address, Checkpoint, DiskState, Facts, Links, Program, Record, Role, Shape, State, Tap
 from .floods import Flooding, floods_of
@@ -23,6 +24,7 @@ from .sim_keys import KeyWatch
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
 RESOURCE_PORT: Final = 7000
+_STATES: Final[dict[int, State]] = {RUNNING: "running", FROZEN: "paused", DEAD: "dead"}
 SETTLE: Final = 0.5
 """Virtual seconds for servers to find each other before the run begins."""
 
@@ -101,20 +103,30 @@ class SimCluster(Flooding):
         resource: Callable[[bytes], bytes],
         options: dict[str, Any],
         program: Program,
+        shuffle: int = 0,
     ) -> None:
         self.kind = kind
         self._program = program
         self.abilities = sim_kinds.abilities(kind)
-        self._kernel = Kernel(seed)
+        self._kernel = Kernel(seed, shuffle)
         self._network = Network(self._kernel)
         self._control = Host(self._network, CONTROL)
         self._keys: KeyWatch | None = None
+        self._steered = False
         self._machines: dict[str, _Machine] = {}
         Host(self._network, RESOURCE).install(_LineService(resource))
         self._servers = sim_kinds.build(kind, self._make, nodes or kinds.default_nodes(kind), options)
         self._floods = floods_of(kind, lambda host: (host, kinds.KINDS[kind].port))
         for name in kinds.clients(clients):
             self._make(name, "client")
+
+    def give_up_after(self, events: int) -> None:
+        """Make :meth:`run` raise :class:`harness.sim.kernel.Endless` once so much has happened."""
+        self._kernel.most_events = events
+
+    def hold_up(self, source: str, target: str, nth: int, seconds: float) -> None:
+        """The ``nth`` message (from 1 on) from one host to another takes so much longer."""
+        self._network.link(source, target).hold_up(nth, round(seconds * SECOND))
 
     def _make(self, name: str, role: Role) -> Host:
         host = Host(self._network, name)
@@ -146,6 +158,12 @@ class SimCluster(Flooding):
                     self._keys.lapse(self._kernel.now)
                 self._kernel.close()
                 threads.forget()
+
+    def steer(self, decide: Callable[[], None]) -> Steering:
+        """From now on ``decide`` says what happens next, and of timers it decides about those of clients."""
+        self._steered = True
+        clients = [machine.name for machine in self.hosts if machine.role == "client"]
+        return Steering(self._kernel, clients, decide)
 
     def clock(self) -> tuple[int, int]:
         now = self._kernel.now
@@ -240,6 +258,8 @@ class SimCluster(Flooding):
 
     def state(self, host: str) -> State:
         life = self._machines[host].host.life
+        if self._steered:  # nobody can wait and see: time stands still
+            return _STATES[life.state]
         done: list[bool] = []
         self._kernel.later(0, life, done.append, True)
         time.sleep(0.001)

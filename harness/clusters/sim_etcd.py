@@ -48,7 +48,8 @@ def build(make: MakeHost, kind: str, nodes: int, options: dict[str, Any]) -> Ser
 
 class _Eye:
     """Looks at one member's copy: under ``KEY/`` the oldest key holds the lock (etcd's own mutex), else ``/locks/KEY``
-    does (python-etcd3's lock). What was found is looked for again when a key of that lock has changed."""
+    does (python-etcd3's lock), or ``/KEY`` of the v2 API (sherlock's). What was found of v3 is looked for again when a
+    key of that lock has changed."""
 
     def __init__(self, server: EtcdServer, programs: dict[str, EtcdServer]) -> None:
         self._server = server
@@ -64,6 +65,8 @@ class _Eye:
             self._forget(store)
         if key not in self._seen:
             self._seen[key] = self._find(store, key)
+        if self._seen[key][0] is None and (node := self._server.member.v2.nodes.get(f"/{key}")) is not None:
+            return Sight(node.value, node.expires - self._server.member.host.wall_ns() if node.expires else None)
         sight, lease = self._seen[key]
         left = self._server.member.lessor.left(lease) if lease else None
         return sight if sight is None or left is None else Sight(sight.owner, left, sight.client)

@@ -177,6 +177,8 @@ def _named(name: str) -> str:
 
 
 def _not_here(info: LockInfo, cluster: str) -> str:
+    if cluster == "sim" and not info.simulated:
+        return f"it is a lock for {info.language}: --cluster docker"
     if any(cluster in KINDS[kind].backends for kind in info.kinds):
         return ""
     kind = KINDS[info.kinds[0]]

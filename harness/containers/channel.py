@@ -46,6 +46,11 @@ class Channel:
         with self._sending:
             self._socket.sendall(line + b"\n")
 
+    def end_input(self) -> None:
+        """End its stdin, and go on listening."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """End its stdin and stop listening."""
         with contextlib.suppress(OSError):

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,21 +22,20 @@ from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 
 from ..errors import EnvironmentLacking
-from . import base_image, maven, wheelhouse
+from . import base_image, golang, maven, wheelhouse
+from .runtimes import PROGRAM, RUNTIMES
+from .tools import last
 
 Progress = Callable[[str], None]
 
 SCRATCH: Final = "scratch"
 CONTEXTS: Final = (wheelhouse.ROOT / "docker", Path(__file__).parent / "docker")
 """Where the Dockerfiles are: in a checkout, or beside this file in an installed distribution."""
-TAIL: Final = 15
-"""Lines of a failed build's output that are worth showing: apt and pip say why at the end."""
+LEFT_OUT: Final = frozenset({"target", "node_modules", PROGRAM})
+"""What builds by hand leave behind in the folder of a program."""
+LEAVE_OUT: Final = "docker load it, check the name, or leave it out to have an image built from Debian's packages"
 JARS: Final = {"hazelcast": maven.HAZELCAST}
 """Servers that Debian does not package: what Maven calls them."""
-GO: Final = "apt-get install golang-go"
-GO_BUILD: Final = ("go", "build", "-trimpath", "-o")
-STATIC: Final = {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": "amd64"}
-"""An image from scratch has no C library, and its architecture is the engine's, not this machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +81,22 @@ class Images:
         """Servers of a family, such as ``redis``: Redis and Sentinel."""
         return self._made(self.server_recipe(name))
 
-    def client(self, requirements: Sequence[str] = ()) -> str:
+    def client(self, requirements: Sequence[str] = (), runtime: str = "") -> str:
         """Python with this project, for clients, the resource and the helper; ``requirements`` are the distributions
-        that a lock needs beside redis (see :func:`.requirements.requirements_of`)."""
-        return self._made(self.client_recipe(requirements))
+        that a lock needs beside redis (see :func:`.requirements.requirements_of`), ``runtime`` is what its program
+        runs in: one of :data:`.runtimes.RUNTIMES`, or an image of the user's."""
+        if runtime in RUNTIMES:
+            self._made(self.runtime_recipe(runtime))
+        elif runtime:
+            self.ensure(runtime, "docker build or docker load it: it is the runtime that the lock's adapter names")
+        return self._made(self.client_recipe(requirements, runtime))
 
     def toxiproxy(self) -> str:
         """The proxy that damages links; runs as nobody, and its API listens on port 8474 of all addresses."""
         return self._made(self.toxiproxy_recipe())
 
-    def ensure(self, reference: str) -> str:
-        """An image that the user named: pulled unless it is here."""
+    def ensure(self, reference: str, advice: str = LEAVE_OUT) -> str:
+        """An image that the user named: pulled unless it is here; ``advice`` is for when it cannot be."""
         with _engine_errors():
             if base_image.present(self._engine, reference):
                 return reference
@@ -102,8 +105,7 @@ class Images:
             self._engine.images.pull(reference)
         except (DockerException, RequestException) as error:
             raise EnvironmentLacking(
-                f"the image {reference} is not here and cannot be pulled ({base_image.explanation(error)}): "
-                "docker load it, check the name, or leave it out to have an image built from Debian's packages"
+                f"the image {reference} is not here and cannot be pulled ({base_image.explanation(error)}): {advice}"
             ) from error
         return reference
 
@@ -122,8 +124,18 @@ class Images:
             inputs["artifact"] = artifact.encode()
         return Recipe(name, self._base, inputs, fill)
 
-    def client_recipe(self, requirements: Sequence[str] = ()) -> Recipe:
+    def runtime_recipe(self, name: str) -> Recipe:
+        """What runs locks in another language, and these: built on the host, whose clients know the registries."""
+
+        def fill(context: Path) -> None:
+            self._progress(f"building the locks for {name}")
+            RUNTIMES[name].build(context_folder(name), context / PROGRAM)
+
+        return Recipe(name, self._base, self._inputs(name, self._base), fill)
+
+    def client_recipe(self, requirements: Sequence[str] = (), runtime: str = "") -> Recipe:
         project = wheelhouse.sources()
+        base = self.runtime_recipe(runtime).tag if runtime in RUNTIMES else runtime or self._base
 
         def fill(context: Path) -> None:
             wheels = context / "wheels"
@@ -132,17 +144,17 @@ class Images:
             wheelhouse.pack(project, wheels / "project")
 
         inputs = {
-            **self._inputs("client", self._base),
+            **self._inputs("client", base),
             **{f"project/{path}": data for path, data in project.items()},
             "version": wheelhouse.version().encode(),
             "libraries": wheelhouse.identity(requirements),
         }
-        return Recipe("client", self._base, inputs, fill)
+        return Recipe("client", base, inputs, fill)
 
     def toxiproxy_recipe(self) -> Recipe:
         def fill(context: Path) -> None:
             self._progress("compiling toxiproxy")
-            compile_go(context_folder("toxiproxy"), context / "toxiproxy-server")
+            golang.compile_go(context_folder("toxiproxy"), context / "toxiproxy-server")
 
         return Recipe("toxiproxy", SCRATCH, self._inputs("toxiproxy", SCRATCH), fill)
 
@@ -189,7 +201,8 @@ def context_folder(name: str) -> Path:
 
 def _files(folder: Path) -> list[Path]:
     """What an image is made from: tests of a program are beside it and do not go in."""
-    return [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go")]
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go"))
+    return [path for path in paths if not LEFT_OUT.intersection(path.relative_to(folder).parts)]
 
 
 def build(engine: docker.DockerClient, context: Path, tag: str, base: str, progress: Progress) -> None:
@@ -221,29 +234,7 @@ def _lines(message: Mapping[str, str]) -> Iterable[str]:
 
 
 def _build_failure(name: str, output: Sequence[str]) -> EnvironmentLacking:
-    last = "\n".join(output[-TAIL:])
-    return EnvironmentLacking(f"the {name} image could not be built; the last lines of the build:\n{last}")
-
-
-def compile_go(module: Path, program: Path) -> None:
-    """Compile the Go module in a folder to one static program.
-
-    Raises:
-        EnvironmentLacking: Go is missing or refuses; the message has its last lines.
-    """
-    with tempfile.TemporaryDirectory(prefix="lock-harness-go-") as folder:
-        copy = Path(folder) / "module"  # Go may write go.sum, and the checkout is not ours to change
-        shutil.copytree(module, copy)
-        try:
-            done = subprocess.run(
-                [*GO_BUILD, str(program), "."],
-                cwd=copy, env={**os.environ, **STATIC}, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-        except FileNotFoundError as error:
-            raise EnvironmentLacking(f"the toxiproxy image is compiled here, and Go is not installed: {GO}") from error
-    if done.returncode:
-        last = "\n".join(done.stderr.splitlines()[-TAIL:])
-        raise EnvironmentLacking(f"Go could not compile toxiproxy; it says:\n{last}")
+    return EnvironmentLacking(f"the {name} image could not be built; the last lines of the build:\n{last(output)}")
 
 
 @contextlib.contextmanager

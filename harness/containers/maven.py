@@ -1,18 +1,25 @@
-"""The one jar that an image is made of and no distribution packages: Maven fetches it on the host."""
+"""Maven on the host: it fetches the one jar that an image is made of and no distribution packages, and builds what is
+written in Java (see :mod:`.java`)."""
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from ..errors import EnvironmentLacking
+from .tools import Tool
 
 HAZELCAST: Final = "com.hazelcast:hazelcast:5.3.8"
 """The last line of releases whose open-source edition has the CP subsystem."""
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-INSTALL: Final = "apt-get install maven"
-TAIL: Final = 15
+MAVEN: Final = Tool("Maven", "mvn", "apt-get install maven")
+QUIETLY: Final = ("--batch-mode", "--quiet")
+
+
+def run(arguments: Sequence[str], folder: Path, task: str) -> None:
+    """Run Maven in a folder, without its progress; as :meth:`.tools.Tool.run`."""
+    MAVEN.run([*QUIETLY, *arguments], folder, task)
 
 
 def fetch(artifact: str, target: Path) -> None:
@@ -21,16 +28,9 @@ def fetch(artifact: str, target: Path) -> None:
     Raises:
         EnvironmentLacking: Maven is missing, or cannot get it; the message has its last lines.
     """
-    command = [
-        "mvn", "--batch-mode", "--quiet", COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={target.parent}",
-        "-Dmdep.stripVersion=true",
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(command, cwd=target.parent, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise EnvironmentLacking(f"{artifact} is fetched by Maven, which is not installed: {INSTALL}") from error
+    arguments = [COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={target.parent}", "-Dmdep.stripVersion=true"]
+    run(arguments, target.parent, f"fetch {artifact}")
     jar = target.parent / f"{artifact.split(':')[1]}.jar"
-    if done.returncode or not jar.is_file():
-        last = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL:])
-        raise EnvironmentLacking(f"Maven could not fetch {artifact}; it says:\n{last}")
+    if not jar.is_file():
+        raise EnvironmentLacking(f"Maven says that it fetched {artifact}, and there is no {jar.name}")
     jar.rename(target)

@@ -1,4 +1,4 @@
-"""What has to be in a client's container for a lock that is not in the catalogue: distributions, or a folder."""
+"""What has to be in a client's container for a lock: distributions, or a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRESENT = frozenset({DISTRIBUTION, *LIBRARIES})
 def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
     """Distributions to install, and the folder to put on ``PYTHONPATH``, for a lock as a user gives it.
 
-    A catalogue name needs neither; a class of ours needs what its module imports, and no folder. For
+    A catalogue name and a class of ours need what their modules import, and no folder. For
     ``package.module:Class`` of an installed distribution, that distribution. For plain source (of the working
     directory, or anywhere on ``sys.path``, or installed in editable mode) the folder above its top-level package or
     module, and the distributions that the source imports.
@@ -31,7 +31,7 @@ def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
     module, is_class, _ = lock.partition(":")
     top = module.partition(".")[0]
     if not is_class:
-        return (), None
+        return _new(tuple(_distributions(_imported_by(_adapter_of(lock))))), None
     if top in PACKAGES:  # the client has it, but not all that its adapters of libraries import
         return _new(tuple(_distributions(_imported_by(module)))), None
     installed = _distribution_of(top)
@@ -39,6 +39,13 @@ def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
         return _new((installed.name,)), None
     folder = _folder_of(top, lock)
     return _new(tuple(_distributions(_imported(module, folder)))), folder
+
+
+def _adapter_of(name: str) -> str:
+    """The module that a catalogue lock around another library stands in, empty for any other name."""
+    files = sorted((ROOT / "lock_impls" / "thirdparty").glob("*.py"))
+    stem = next((path.stem for path in files if f'name="{name}"' in path.read_text(encoding="utf-8")), None)
+    return f"lock_impls.thirdparty.{stem}" if stem else ""
 
 
 def _imported_by(module: str) -> set[str]:

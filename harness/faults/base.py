@@ -95,6 +95,9 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whom its ``target`` may name."""
     companions: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Other faults that come with it if the user only names it: fields of FaultSpecs."""
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {}
+    """What a search for failures tries: values of parameters, and of ``for``, the simplest first; as in ``schedule``,
+    ``"1.5 ttl"`` means multiples of the lock's ttl. Hosts are tried without being named."""
 
     def inject(self, scene: Scene) -> Damage:
         raise NotImplementedError

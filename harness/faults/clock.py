@@ -73,6 +73,7 @@ class ClockJump(Fault, frozen=True):
     disturbs: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5}
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"by": (1.5, -4.0, 5.0, -30.0), "seconds": (None,)}
 
     by: float = 1.5
     seconds: float | None = None
@@ -121,6 +122,7 @@ class ClockOffset(Fault, frozen=True):
     disturbs: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"at": 0.0}
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"by": (2.0,), "seconds": ("2 ttl", "-2 ttl", "30 ttl", "-30 ttl")}
 
     by: float = 2.0
     """Each host gets an offset of up to this many ttls, either way; with ``seconds`` exactly that."""
@@ -148,6 +150,7 @@ class ClockDrift(Fault, frozen=True):
     disturbs: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"at": 0.5}
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"rate": (0.5, -0.8, 2.0)}
 
     rate: float = 0.5
     target: str = "majority"

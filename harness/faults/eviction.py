@@ -17,6 +17,7 @@ class Eviction(Fault, frozen=True):
     needs: ClassVar[frozenset[str]] = frozenset({"evict"})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.5}
     takes: ClassVar[float] = 1.0
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (0.5,)}
 
     roles: ClassVar[tuple[Role, ...]] = ("server",)
     target: str = "primary"

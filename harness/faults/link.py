@@ -41,6 +41,7 @@ def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
 class Latency(Fault, frozen=True):
     """Each packet takes ``delay`` seconds longer, one way, and up to ``jitter`` more."""
 
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"delay": (0.05, 0.4, 0.02, 1.1), "jitter": (0.0, 0.1)}
     name: ClassVar[str] = "latency"
     summary: ClassVar[str] = "packets between clients and servers take longer, and unevenly so"
     needs: ClassVar[frozenset[str]] = frozenset({"shape"})
@@ -136,6 +137,7 @@ class BlackHole(Fault, frozen=True):
 class ConnectionReset(Fault, frozen=True):
     """All connections of some hosts are reset at once."""
 
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (0.1,)}
     name: ClassVar[str] = "connection-reset"
     summary: ClassVar[str] = "the connections of some clients are reset"
     needs: ClassVar[frozenset[str]] = frozenset({"reset"})
@@ -196,6 +198,9 @@ class LostReply(_OneMessage, frozen=True):
 
     name: ClassVar[str] = "lost-reply"
     summary: ClassVar[str] = "one answer is lost: executed, but the client never hears of it"
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "client": ("holder",), "server": ("servers",), "containing": ("",), "for": (0.5,)
+    }  # fmt: skip
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire:invoke", "nth": 8, "times": 1000, "every": "2 ttl", "for": 0.5}
 
     def inject(self, scene: Scene) -> Damage:
@@ -207,6 +212,9 @@ class DelayedRequest(_OneMessage, frozen=True):
 
     name: ClassVar[str] = "delayed-request"
     summary: ClassVar[str] = "one request is held back for longer than the ttl, and then delivered"
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "client": ("holder",), "delay": (None, "0.2 ttl", "0.5 ttl", "2.6 ttl"), "for": (0.5,)
+    }  # fmt: skip
     disturbs: ClassVar[bool] = False
     schedule: ClassVar[dict[str, Any]] = {"on": "read", "nth": 3, "for": 0.5}
 

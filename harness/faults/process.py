@@ -70,6 +70,7 @@ class KillAmnesia(Fault, frozen=True):
     summary: ClassVar[str] = "a majority of the servers is killed and comes back at once, without its data"
     needs: ClassVar[frozenset[str]] = frozenset({"kill"})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.0}
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (0.0, 0.5, "1.5 ttl")}
 
     roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel")
     target: str = "majority"
@@ -88,6 +89,7 @@ class ClientCrash(Fault, frozen=True):
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5}
 
     roles: ClassVar[tuple[Role, ...]] = ("client",)
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"restart": (False, True), "for": (None,)}
     target: str = "holder"
     restart: bool = False
 
@@ -123,6 +125,7 @@ class Failover(Fault, frozen=True):
     )
 
     takes: ClassVar[float] = 3.0
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"how": ("kill", "pause", "isolate"), "for": (6.0, None)}
 
     how: str = "kill"
     patience: float = 8.0

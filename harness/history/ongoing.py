@@ -39,6 +39,7 @@ class Holding:
     since: int
     until: int | None
     nested: int = 0
+    shared: bool = False
 
 
 class Ongoing:
@@ -85,6 +86,10 @@ class Ongoing:
         """When a hold that is going on began; KeyError if there is none."""
         return self._holds[key, client].since
 
+    def shared(self, key: str, client: str) -> bool:
+        """Do others have a right to hold it meanwhile? KeyError if there is no such hold."""
+        return self._holds[key, client].shared
+
     # Clients.
 
     def _acquire(self, op: Op) -> None:
@@ -98,7 +103,8 @@ class Ongoing:
         slot = _slot(op)
         hold = self._holds.get(slot)
         if hold is None or (hold.until is not None and hold.until <= op.time):
-            self._holds[slot] = Holding(op.time, self._until(op))
+            shared = bool((op.value or {}).get("shared"))
+            self._holds[slot] = Holding(op.time, self._until(op), shared=shared)
         else:
             hold.nested += 1
             hold.until = self._longer(hold, op)

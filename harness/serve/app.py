@@ -23,7 +23,7 @@ from .query import PAGE, BadQuery, Choices, Query
 from .studies import Studies
 from .trends_page import FRONT, TrendsPage
 
-FRONTS: Final = ("comparison.html", "sweep.html", FRONT)
+FRONTS: Final = ("comparison.html", "sweep.html", "hunt.html", FRONT)
 """What a folder of the store shows, if it is no run's."""
 FOR_STRANGERS: Final = {"cross-origin-resource-policy": "cross-origin"}
 """Browsers ask for an icon on behalf of stored pages, too, which are strangers here."""
@@ -31,6 +31,7 @@ EMPTY: Final = {
     stores.COMPARISONS: ("Comparisons", "Which lock is safe under which fault, and what it costs.", "harness compare"),
     stores.SWEEPS: ("Sweeps", "How often a lock fails, by lease, hold and pause.",
                     "harness sweep redis-token --ttl 1s,2s,5s --hold 50ms,200ms --pause 0,1s,3s"),
+    stores.HUNTS: ("Hunts", "Schedules in which a lock fails, as stories.", "harness hunt redlock --faults clock-jump"),
 }  # fmt: skip
 
 

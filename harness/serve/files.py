@@ -23,7 +23,7 @@ LONGEST: Final = 4096
 """Bytes of a path; no file system has longer ones."""
 DEEPEST: Final = 32
 """Folders within each other that are looked into; runs have two."""
-NO_LOCKS: Final = frozenset({stores.SWEEPS, stores.COMPARISONS, stores.LATEST})
+NO_LOCKS: Final = frozenset({stores.SWEEPS, stores.COMPARISONS, stores.HUNTS, stores.FAILURES, stores.LATEST})
 """Names in the store that are no lock's folder."""
 _PLAIN: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*").fullmatch
 TEXT: Final = "text/plain; charset=utf-8"

@@ -30,6 +30,7 @@ NAVIGATION: Final = (
     ("runs", "/", "Runs"),
     ("comparisons", "/comparisons/", "Comparisons"),
     ("sweeps", "/sweeps/", "Sweeps"),
+    ("hunts", "/hunts/", "Hunts"),
     ("trends", "/trends", "Trends"),
 )
 

@@ -1,4 +1,4 @@
-"""What many runs were made for: the comparisons and the sweeps of a store."""
+"""What many runs were made for: the comparisons, the sweeps and the hunts of a store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from .. import store as stores
+from ..options import counted
 from . import files
 from .index import LARGEST, when_of, why
 
@@ -20,8 +21,8 @@ _Stamp = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A comparison or a sweep. ``parts`` is its folder in the store, ``when`` in UTC, ``page`` the name of its page
-    and ``others`` those of its other files, ``trouble`` what is wrong with it, empty if nothing is."""
+    """A comparison, a sweep or a hunt. ``parts`` is its folder in the store, ``when`` in UTC, ``page`` the name of its
+    page and ``others`` those of its other files, ``trouble`` what is wrong with it, empty if nothing is."""
 
     parts: tuple[str, str]
     when: str
@@ -37,17 +38,20 @@ class _Named(msgspec.Struct):
     name: str
 
 
-class _Comparison(msgspec.Struct):
-    locks: list[_Named]
-    nemeses: list[_Named]
+class _Document(msgspec.Struct, kw_only=True):
     started_at: str = ""
     command: str = ""
-    cluster: str = ""
     interrupted: bool = False
+
+
+class _Comparison(_Document, kw_only=True):
+    locks: list[_Named]
+    nemeses: list[_Named]
+    cluster: str = ""
 
     @property
     def title(self) -> str:
-        return f"{_counted(len(self.locks), 'lock')} under {_counted(len(self.nemeses), 'fault')}"
+        return f"{counted(len(self.locks), 'lock')} under {counted(len(self.nemeses), 'fault')}"
 
     @property
     def about(self) -> str:
@@ -55,31 +59,41 @@ class _Comparison(msgspec.Struct):
         return f"{where}{', '.join(one.name for one in self.nemeses)}"
 
 
-class _Sweep(msgspec.Struct):
+class _OfALock(_Document, kw_only=True):
     lock: str
-    points: list[dict[str, Any]]
-    started_at: str = ""
-    command: str = ""
-    interrupted: bool = False
 
     @property
     def title(self) -> str:
         return self.lock
 
+
+class _Sweep(_OfALock, kw_only=True):
+    points: list[dict[str, Any]]
+
     @property
     def about(self) -> str:
-        return _counted(len(self.points), "point")
+        return counted(len(self.points), "point")
+
+
+class _Hunt(_OfALock, kw_only=True):
+    findings: list[dict[str, Any]]
+    schedules: int
+
+    @property
+    def about(self) -> str:
+        found = counted(len(self.findings), "failure") if self.findings else "no failure"
+        return f"{found} in {counted(self.schedules, 'schedule')}"
 
 
 class Studies:
-    """The comparisons, or the sweeps, of ``store``; each is read again when its document has changed."""
+    """The comparisons, the sweeps, or the hunts, of ``store``; each is read again when its document has changed."""
 
     def __init__(self, store: Path, folder: str) -> None:
         self.store, self.folder = store, folder
         self.name = folder.removesuffix("s")
         """Of the files of each."""
-        document = {stores.COMPARISONS: _Comparison, stores.SWEEPS: _Sweep}[folder]
-        self._decode: Callable[[bytes], _Comparison | _Sweep] = msgspec.json.Decoder(document).decode
+        document = {stores.COMPARISONS: _Comparison, stores.SWEEPS: _Sweep, stores.HUNTS: _Hunt}[folder]
+        self._decode: Callable[[bytes], _Comparison | _Sweep | _Hunt] = msgspec.json.Decoder(document).decode
         self._seen: dict[Path, tuple[_Stamp, Study]] = {}
 
     def all(self) -> list[Study]:
@@ -128,7 +142,3 @@ class Studies:
         if isinstance(error, FileNotFoundError):
             return f"There is no {self.name}.json: it is at work at this moment, or was killed."
         return f"{self.name}.json cannot be read: {why(error)}."
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -144,7 +144,7 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
             self._turn(State.IDLE)
 
     def _connect(self, limit_ms: float) -> bool:
-        """Connect and hear the server's greeting; what was waiting is sent. False if not within ``limit_ms``."""
+        """Connect and exchange greetings; what was waiting is sent. False if not within ``limit_ms``."""
         task = getcurrent()
         assert isinstance(task, Task)
         deadline = self._kernel.now + int(limit_ms * MILLISECOND)
@@ -154,6 +154,7 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
             sock.settimeout(limit_ms / 1000)
             name, port = socket.getaddrinfo(*self._address)[0][4][:2]
             sock.connect((str(name), int(port)))
+            sock.sendall(frame(HELLO))
             while not self._inbox:
                 sock.settimeout(max(0, deadline - self._kernel.now) / SECOND or 1e-9)
                 self._inbox = sock.recv(1 << 20)

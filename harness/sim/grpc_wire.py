@@ -4,7 +4,7 @@ Abstracted: HTTP/2's windows, header compression, GOAWAY and stream limits. What
 path of the method, serialized messages, the end of either side's messages, cancellation, and the status. A frame is
 its length (4 bytes, big endian), a kind (1), the number of the call on its connection (4), and the rest::
 
-    HELLO    server  what HTTP/2's SETTINGS are: until it is there the connection is not used
+    HELLO    both    what HTTP/2's preface and SETTINGS are: until the server's is there the connection is not used
     OPEN     client  path, a zero byte: a call that may say nothing for long
     REQUEST  client  path, a zero byte, one message; opens a call that is not open
     END      client  path, a zero byte: no more messages
@@ -134,13 +134,14 @@ class Server:
 
     def opened(self, conn: Conn) -> None:
         conn.session = _Session()
-        conn.send(frame(HELLO))
 
     def received(self, conn: Conn, data: bytes) -> None:
         session: _Session = conn.session
         frames, session.input = split(session.input + data)
         for kind, number, body in frames:
-            if kind == PING:
+            if kind == HELLO:
+                conn.send(frame(HELLO))
+            elif kind == PING:
                 conn.send(frame(PONG))
             elif kind == CANCEL:
                 call = session.calls.pop(number, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -33,8 +34,16 @@ class Deadlock(Exception):
     """Every task waits and nothing will ever happen again."""
 
 
+class Endless(Exception):
+    """More has happened than may: something goes round in circles."""
+
+
 class Closed(BaseException):
     """Thrown into tasks that are left when the simulation ends."""
+
+
+def _nothing_left() -> None:
+    raise Deadlock("every task waits, and nothing is scheduled that could wake one")
 
 
 class Life:
@@ -136,6 +145,10 @@ class Task(greenlet):
         self._parked = False
         self.switch()
 
+    def due(self, at: int) -> int | None:
+        """When the present wait ends by itself, if the queue's entry for time ``at`` is the one that ends it."""
+        return self._deadline if self._parked and self._timer_at == at else None
+
     def wake(self) -> None:
         """End the task's wait; it runs after the tasks that are ready already. Waking twice is waking once."""
         if not self._parked:
@@ -166,20 +179,27 @@ class Task(greenlet):
 
 
 class Kernel:
-    """Virtual time and the queue of what happens in it; ``now`` is in nanoseconds and starts at :data:`BOOT`."""
+    """Virtual time and the queue of what happens in it; ``now`` is in nanoseconds and starts at :data:`BOOT`.
 
-    def __init__(self, seed: int) -> None:
+    Tasks that are ready at the same moment run in the order in which they became so; with ``shuffle`` (not 0) in one by
+    chance, another for each number."""
+
+    def __init__(self, seed: int, shuffle: int = 0) -> None:
         self.seed = seed
         self.now = BOOT
         self.hub = getcurrent()
         self.heap: list[tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]] = []
         self.ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]] = deque()
+        self.on_idle: Callable[[], None] = _nothing_left
+        """Called when nothing is ready and the queue is empty; makes something ready (:mod:`harness.sim.steering`)."""
         self.closing = False
         self._seq = 0
         self._numbers = 0
         self._tasks: list[Task] = []
         self._error: BaseException | None = None
         self._until = False
+        self.most_events = sys.maxsize
+        self._shuffle = Random(f"{seed}/shuffle/{shuffle}") if shuffle else None
 
     def rng(self, name: str) -> Random:
         """A generator of its own for ``name``: what one part draws does not move another's numbers."""
@@ -255,22 +275,39 @@ class Kernel:
             raise self._error
 
     def _loop(self) -> None:
-        heap, ready = self.heap, self.ready
+        heap, ready, shuffle = self.heap, self.ready, self._shuffle
         while not self._until:
             if ready:
+                if shuffle is not None and len(ready) > 1:
+                    self._let_pass(ready, shuffle)
                 owner, fn, args = ready.popleft()
                 if owner is not None and owner.state == FROZEN:  # due already: before all that comes while frozen
                     owner.inbox.append((fn, args))
                     continue
             elif heap:
+                if self._seq > self.most_events:
+                    raise Endless(f"more than {self.most_events:,} events, and no end")
                 at, _, owner, fn, args = heappop(heap)
                 self.now = max(self.now, at)
             else:
-                raise Deadlock("every task waits, and nothing is scheduled that could wake one")
+                self.on_idle()
+                continue
             if owner is None or owner.state == RUNNING:
                 fn(*args)
             elif owner.state == FROZEN:
                 owner.backlog.append((fn, args))
+
+    def _let_pass(self, ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]], rng: Random) -> None:
+        """Let the next task but one go first, by chance: what is no task (data that arrives) keeps its place."""
+        (_, first, _), (_, second, _) = ready[0], ready[1]
+        tasks = getattr(first, "__self__", None), getattr(second, "__self__", None)
+        if (
+            isinstance(tasks[0], Task)
+            and isinstance(tasks[1], Task)
+            and tasks[0] is not tasks[1]
+            and rng.random() < 0.5
+        ):
+            ready[0], ready[1] = ready[1], ready[0]
 
     def close(self) -> None:
         """Unwind every task that is left. Their clean-up code runs, but whatever it waits for raises

@@ -55,14 +55,20 @@ class Link:
     """One direction between two hosts. ``cuts`` counts the partitions that cut it: it carries nothing until all are
     mended. Weights add up: times are summed, losses are independent, the slowest rate counts."""
 
-    __slots__ = ("_base_ns", "_jitter_ns", "_loss", "_random", "_rate", "_weights", "cuts", "snares")
+    __slots__ = ("_base_ns", "_jitter_ns", "_late", "_loss", "_random", "_rate", "_sent", "_weights", "cuts", "snares")
 
     def __init__(self, rng: Random) -> None:
         self.cuts = 0
         self.snares: list[Snare] = []
         self._random = rng.random
         self._weights: list[Weight] = []
+        self._late: dict[int, int] = {}
+        self._sent = 0
         self._weigh()
+
+    def hold_up(self, nth: int, ns: int) -> None:
+        """The ``nth`` message that is sent (from 1 on) takes so much longer."""
+        self._late[nth] = self._late.get(nth, 0) + ns
 
     def burden(self, weight: Weight) -> None:
         self._weights.append(weight)
@@ -90,4 +96,7 @@ class Link:
                 resend *= 2
         if self._rate != math.inf:
             ns += int(size / self._rate * SECOND)
+        if self._late and size:
+            self._sent += 1
+            ns += self._late.get(self._sent, 0)
         return ns

@@ -38,12 +38,18 @@ class Sink(Protocol):
 class Channel:
     """One direction of a stream: keeps order, and sends again what a cut link has not carried.
 
-    Packets are numbered; what arrives before its turn waits for the ones that were lost.
+    Packets are numbered; what arrives before its turn waits for the ones that were lost. ``name`` is its own among all
+    channels, ``target`` the host that it leads to.
     """
 
-    __slots__ = ("_early", "_expected", "_gap", "_last", "_link", "_lost", "_network", "_number", "closed", "sink")
+    __slots__ = (
+        "_early", "_expected", "_gap", "_last", "_link", "_lost", "_network", "_number", "closed", "name", "sink",
+        "target",
+    )  # fmt: skip
 
-    def __init__(self, network: Network, link: Link) -> None:
+    def __init__(self, network: Network, name: str, target: str, link: Link) -> None:
+        self.name = name
+        self.target = target
         self._network = network
         self._link = link
         self._last = 0
@@ -96,9 +102,9 @@ class Channel:
             args = (b"",)
         at = max(at, self._last)
         self._last = at
-        heappush(kernel.heap, (at, kernel.next_seq(), None, self._arrive, (number, fn, args, size)))
+        heappush(kernel.heap, (at, kernel.next_seq(), None, self.arrive, (number, fn, args, size)))
 
-    def _arrive(self, number: int, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+    def arrive(self, number: int, fn: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
         if self._link.cuts:
             self._lose(number, fn, args, size)
         elif number == self._expected:
@@ -246,6 +252,7 @@ class Network:
         self.aliases: dict[str, str] = {}
         """Names that stand for a host until somebody moves them: looked up when a connection is opened."""
         self._links: dict[tuple[str, str], Link] = {}
+        self._streams: dict[tuple[str, str], int] = {}
 
     def resolve(self, name: str) -> str:
         """The host that a name stands for."""
@@ -260,7 +267,10 @@ class Network:
         return found
 
     def channel(self, source: str, target: str) -> Channel:
-        return Channel(self, self.link(source, target))
+        """A new stream; the second one between two hosts is called ``c0>n1#2``."""
+        number = self._streams[source, target] = self._streams.get((source, target), 0) + 1
+        name = f"{source}>{target}" if number == 1 else f"{source}>{target}#{number}"
+        return Channel(self, name, target, self.link(source, target))
 
     def ping(self, source: str, target: str, done: Callable[[], None]) -> None:
         """Send one packet there and one back; ``done`` is called when the answer is in, and never if a cut ate either.
@@ -306,7 +316,7 @@ class Attempt:
         done: Callable[[Channel | None], None],
     ) -> None:
         self._network = network
-        self._ends = (source, target)
+        self.ends = (source, target)
         self._port = port
         self._end = end
         self._done = done
@@ -324,17 +334,17 @@ class Attempt:
         if self._there.cuts or self._back.cuts:
             self._again(self.knock, wait)
         else:
-            self._network.kernel.later(self._there.delay(0), None, self._heard, wait)
+            self._network.kernel.later(self._there.delay(0), None, self.heard, wait)
 
     def _again(self, step: Callable[[int], None], wait: int) -> None:
         self._network.kernel.later(wait, None, step, 2 * wait)
 
-    def _heard(self, wait: int) -> None:
+    def heard(self, wait: int) -> None:
         """At the other end: accept or refuse, if the knock has not been lost on its way."""
         if self._there.cuts:
             self._again(self.knock, wait)
             return
-        network, (source, target) = self._network, self._ends
+        network, (source, target) = self._network, self.ends
         host = network.hosts.get(target)
         service = None if host is None or host.life.state == DEAD else host.services.get(self._port)
         opened = None
@@ -346,9 +356,9 @@ class Attempt:
         self._answer(opened, wait)
 
     def _answer(self, opened: Channel | None, wait: int) -> None:
-        self._network.kernel.later(self._back.delay(0), None, self._answered, opened, wait)
+        self._network.kernel.later(self._back.delay(0), None, self.answered, opened, wait)
 
-    def _answered(self, opened: Channel | None, wait: int) -> None:
+    def answered(self, opened: Channel | None, wait: int) -> None:
         if self._back.cuts:  # lost on its way: the other end repeats it, or refuses the next knock
             self._again(partial(self._answer, opened), wait)
         else:

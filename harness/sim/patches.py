@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import datetime as datetime_module
 import fcntl
+import importlib.metadata
 import itertools
 import math
 import os
@@ -27,14 +28,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Final
 
 from greenlet import getcurrent
 
 from . import captured, pools, threads
 from . import select as sim_select
-from .kernel import BOOT, SECOND, Closed, Task
+from .kernel import BOOT, DEAD, SECOND, Closed, Task
 from .sockets import SimSocket, control, pair
 
 _NODE: Final = 0x0242AC110002
@@ -114,6 +115,7 @@ def _strftime(task: Task, fmt: str, *when: Any) -> str:
     return _REAL_STRFTIME(fmt, *(when or (_REAL_LOCALTIME(_wall_ns(task) / SECOND),)))
 
 
+_VERSION = cache(importlib.metadata.version)
 _REAL_STRFTIME = time.strftime
 _REAL_LOCALTIME = time.localtime
 
@@ -228,6 +230,23 @@ def _excepthook(real: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda args: None if args.exc_type is Closed else real(args)
 
 
+def _unraisablehook(real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What a process that was killed leaves behind is cleaned up (``__del__``) in silence: it would be gone."""
+
+    def either(args: Any) -> None:
+        task = getcurrent()
+        over = type(task) is Task and (task.kernel.closing or task.life.state == DEAD)
+        if not over and args.exc_type is not Closed:
+            real(args)
+
+    return either
+
+
+def _hooks() -> Iterator[tuple[Any, str, Any]]:
+    yield threading, "excepthook", _excepthook(threading.excepthook)
+    yield sys, "unraisablehook", _unraisablehook(sys.unraisablehook)
+
+
 # Chance.
 
 
@@ -306,7 +325,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield _thread, "get_ident", _dispatch(_thread.get_ident, lambda task: task.ident)
     yield threading, "get_native_id", _dispatch(threading.get_native_id, lambda task: task.ident)
     yield threading, "local", _LocalName
-    yield threading, "excepthook", _excepthook(threading.excepthook)
+    yield from _hooks()
     yield queue, "SimpleQueue", _dispatch(queue.SimpleQueue, lambda task: queue._PySimpleQueue())  # type: ignore[attr-defined]  # noqa: ARG005
 
     yield os, "urandom", _dispatch(os.urandom, lambda task, size: task.life.rng.randbytes(size))
@@ -314,6 +333,8 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield atexit, "register", _dispatch(atexit.register, lambda task, fn, *args, **kwargs: fn)  # noqa: ARG005
     yield atexit, "unregister", _dispatch(atexit.unregister, lambda task, fn: None)  # noqa: ARG005
     yield os, "getpid", _dispatch(os.getpid, lambda task: _PID)  # noqa: ARG005
+    # redis-py asks for its own at each connection, which reads a file: no simulation sees packages come and go.
+    yield importlib.metadata, "version", _VERSION
     yield uuid, "getnode", _dispatch(uuid.getnode, lambda task: _NODE)  # noqa: ARG005
     yield uuid, "_generate_time_safe", _dispatch(uuid._generate_time_safe, _uuid_time)  # type: ignore[attr-defined]
     yield random.Random, "seed", _seed
@@ -340,6 +361,8 @@ def virtual() -> Iterator[None]:
     with _ONE_AT_A_TIME:
         _depth += 1
         undo = _install() if _depth == 1 else []
+        # Threads have the same names in each run.
+        threading._counter = itertools.count(1).__next__  # type: ignore[attr-defined]
         try:
             yield
         finally:
@@ -359,20 +382,6 @@ def _install() -> list[tuple[Any, str, Any]]:
         undo.append((owner, name, original))
     for owner, name, original in undo:
         setattr(owner, name, new_of[id(original)])
-    undo.extend(_install_by_name(new_of))
     undo.extend(captured.replace(new_of))
     undo.append((threading, "_counter", threading._counter))  # type: ignore[attr-defined]
-    threading._counter = itertools.count(1).__next__  # type: ignore[attr-defined]
     return undo
-
-
-def _install_by_name(new_of: dict[int, Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Replace what modules took with ``from ... import``."""
-    for module_name, module in list(sys.modules.items()):
-        if module is None or module_name.startswith(("harness.sim", "greenlet")):
-            continue
-        for name, value in list(vars(module).items()):
-            new = new_of.get(id(value))
-            if new is not None:
-                setattr(module, name, new)
-                yield module, name, value

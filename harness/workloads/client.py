@@ -71,12 +71,17 @@ class Settings(Protocol):
     def discipline(self) -> str: ...
     @property
     def holds(self) -> dict[str, float]: ...
+    @property
+    def sections(self) -> int: ...
+    @property
+    def ends(self) -> dict[str, int]: ...
 
 
 class Workload(Protocol):
     """What clients do. A class with these, in a file of its own, is all it takes to add one; one whose clients never
-    acquire says ``locks = False`` as well. One that brings faults along has a ``schedule``: dicts with the fields of a
-    FaultSpec, where ``"1.5 ttl"`` means multiples of the lock's ttl; a plan with a fault of that kind does without."""
+    acquire says ``locks = False`` as well, one whose clients acquire shared ``shared = True``. One that brings faults
+    along has a ``schedule``: dicts with the fields of a FaultSpec, where ``"1.5 ttl"`` means multiples of the lock's
+    ttl; a plan with a fault of that kind does without."""
 
     name: ClassVar[str]
 
@@ -119,26 +124,32 @@ class Client:
         self._checkpoint = checkpoint
         self._locks: dict[str, Lock] = {}
         self._valid_until: dict[str, float | None] = {}
+        self._shared: set[str] = set()
+        self._acquires = 0
 
     # Time.
 
     def over(self) -> bool:
-        return time.monotonic_ns() >= self._deadline_ns
+        """Is the time over, or has it done all that it had to do?"""
+        limit = self.settings.ends.get(self.node, self.settings.sections or math.inf)
+        return self._acquires >= limit or time.monotonic_ns() >= self._deadline_ns
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
     # The lock.
 
-    def acquire(self, key: str, timeout: float | None = None) -> Grant | None:
+    def acquire(self, key: str, timeout: float | None = None, *, shared: bool = False) -> Grant | None:
         """None: not held, or nobody knows whether it is. Waits for ``timeout`` seconds, by default for as long as the
-        plan says, and never beyond the end of the run."""
+        plan says, and never beyond the end of the run. ``shared``: by the lock's ``acquire_shared``."""
         longest = self.settings.acquire_wait if timeout is None else timeout
         wait = min(longest, max(0.0, (self._deadline_ns - time.monotonic_ns()) / 1e9))
-        self._enter("acquire", key, {"timeout": wait})
+        mode = {"shared": True} if shared else {}
+        self._acquires += 1
+        self._enter("acquire", key, {"timeout": wait, **mode})
         try:
             lock = self._lock(key)
-            grant = lock.acquire(wait)
+            grant = _shared(lock)(wait) if shared else lock.acquire(wait)
             if grant is not None:
                 _check_grant(grant)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a lock raises is an outcome
@@ -149,7 +160,8 @@ class Client:
             return None
         started = time.monotonic()
         self._valid_until[key] = None if grant.valid_for is None else started + grant.valid_for
-        self._leave("ok", "acquire", key, {"fence": grant.fence, "valid_for": grant.valid_for})
+        (self._shared.add if shared else self._shared.discard)(key)
+        self._leave("ok", "acquire", key, {"fence": grant.fence, "valid_for": grant.valid_for, **mode})
         return grant
 
     def check(self, key: str) -> bool:
@@ -206,8 +218,10 @@ class Client:
     # The resource. None is always: refused, or no answer.
 
     def read(self, key: str, grant: Grant) -> Any:
-        """The resource's value."""
-        reply = self._access({"fence": grant.fence}, Request("read", key, grant.fence), lambda r: {"value": r.value})
+        """The resource's value; who holds the lock of that name shared says so to the resource."""
+        shared = key in self._shared
+        asked = {"fence": grant.fence, **({"shared": True} if shared else {})}
+        reply = self._access(asked, Request("read", key, grant.fence, shared=shared), lambda r: {"value": r.value})
         return None if reply is None else reply.value
 
     def write(self, key: str, grant: Grant, value: Any) -> Any:
@@ -290,6 +304,14 @@ class Client:
             node=self.node,
         )
         self._checkpoint()
+
+
+def _shared(lock: Lock) -> Callable[[float], Grant | None]:
+    """The lock's way to be acquired together with others. Raises TypeError."""
+    acquire: Callable[[float], Grant | None] | None = getattr(lock, "acquire_shared", None)
+    if acquire is None:
+        raise TypeError("the lock has no acquire_shared()")
+    return acquire
 
 
 def _check_grant(grant: Grant) -> None:

@@ -18,13 +18,15 @@ CHANGED: Final = "the version has changed"
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """``op`` is ``read``, ``write`` (sets ``value``), ``cas`` (the same, if ``version`` is still that of the register),
-    ``take`` (sells one unit, asking no questions) or ``mark`` (counts one more time, asking no questions)."""
+    ``take`` (sells one unit, asking no questions) or ``mark`` (counts one more time, asking no questions). ``shared``:
+    of a client that holds the lock together with others."""
 
     op: Literal["read", "write", "cas", "take", "mark"]
     key: str
     fence: Token = None
     value: Any = None
     version: int = 0
+    shared: bool = False
 
 
 class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -40,7 +42,8 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class Resource:
     """Registers by name, starting at 0, or at ``stock[name]``.
 
-    ``fencing``: ``on`` rejects an integer token lower than the highest seen for the key (Kleppmann 2016); ``cas``
+    ``fencing``: ``on`` rejects an integer token lower than the highest seen for the key (Kleppmann 2016), or of a
+    ``shared`` access, the highest seen of those that were not (readers come in any order, and after a writer); ``cas``
     lets a ``read`` claim the key for its token and rejects other tokens until the next ``read`` (antirez 2016, for
     tokens without an order); ``off`` accepts everything.
     """
@@ -50,6 +53,7 @@ class Resource:
         self._values: dict[str, Any] = dict(stock)
         self._versions: dict[str, int] = {}
         self._highest: dict[str, int] = {}
+        self._exclusive: dict[str, int] = {}
         self._last: dict[str, Token] = {}
         self._arrivals = 0
         self._decode = msgspec.json.Decoder(Request).decode
@@ -81,9 +85,11 @@ class Resource:
         if request.op == "cas" and request.version != self._versions.get(key, 0):
             return CHANGED
         if self._fencing == "on" and isinstance(fence, int):
-            if fence < self._highest.get(key, fence):
+            if fence < (self._exclusive if request.shared else self._highest).get(key, fence):
                 return STALE
-            self._highest[key] = fence
+            self._highest[key] = max(fence, self._highest.get(key, fence))
+            if not request.shared:
+                self._exclusive[key] = fence
         if self._fencing == "cas":
             if request.op == "read":
                 self._last[key] = fence

@@ -17,15 +17,17 @@ def sections(
     key: Callable[[], str] | None = None,
     timeout: float | None = None,
     pause: tuple[float, float] = (0.0, 0.05),
+    shared: bool = False,
 ) -> None:
     """Take a lock, do what is to be done, give it back, rest, and begin again.
 
     ``key`` names the lock of the next section; without it that is one of the plan's keys, by chance. ``timeout`` is
-    that of each acquire; who does not get the lock asks again after a ``pause`` (s, from and to).
+    that of each acquire; who does not get the lock asks again after a ``pause`` (s, from and to). ``shared``: together
+    with others who do so too.
     """
     while not client.over():
         name = f"k{client.rng.randrange(client.settings.keys)}" if key is None else key()
-        grant = client.acquire(name, timeout)
+        grant = client.acquire(name, timeout, shared=shared)
         if grant is None:
             client.sleep(client.rng.uniform(*pause))
             continue

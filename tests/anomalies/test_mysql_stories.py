@@ -13,8 +13,8 @@ import pytest
 from pymysql.connections import Connection
 from pymysql.constants import ER
 
-from harness.clusters.docker import Clients, DockerCluster
 from tests.clusters.bench import make, on
+from tests.clusters.real import servers
 
 AT_ONCE = 0.5
 """Seconds: who waits for a lock waits longer."""
@@ -104,15 +104,8 @@ def test_story(story: Callable[[str], None]) -> None:
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[str]:
-    cluster = DockerCluster(
-        kind="mysql-single", nodes=1, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(),
-        by_hand=True,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
+    with servers("mysql-single", 1) as cluster:
         yield cluster.servers.addresses["n1"]
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.long

@@ -19,6 +19,7 @@ class Held:
     end: int
     fence: object
     invoke: int
+    shared: bool = False
 
 
 def naive_holds(history: History) -> list[Held]:
@@ -48,7 +49,7 @@ def _holds_of(ops: list[Op], client: str, key: str, checking: bool, last: int) -
             depth += 1
             if now is None:
                 depth = 1
-                now = Held(client, key, op.time, last, op.value.get("fence"), invoke)
+                now = Held(client, key, op.time, last, op.value.get("fence"), invoke, bool(op.value.get("shared")))
                 leased = op.value.get("valid_for")
                 promise = float("inf") if leased is None else leased * SECOND
                 belief = op.time + promise if checking else float("inf")
@@ -81,11 +82,12 @@ def _ended(held: Held, time: int) -> Held:
 
 
 def naive_overlap(held: list[Held]) -> bool:
-    """Whether two clients held a key at some instant: between two times, or a moment strictly inside a hold."""
+    """Whether two clients, not both sharing, held a key at some instant: between two times, or a moment strictly inside
+    a hold."""
     times = sorted({time for hold in held for time in (hold.start, hold.end)})
     between = [(a + b) / 2 for a, b in pairwise(times)]
     for one, two in combinations(held, 2):
-        if one.key != two.key or one.client == two.client:
+        if one.key != two.key or one.client == two.client or (one.shared and two.shared):
             continue
         if any(one.start < t < one.end and two.start < t < two.end for t in between):
             return True
@@ -95,11 +97,12 @@ def naive_overlap(held: list[Held]) -> bool:
 
 
 def naive_token_trouble(held: list[Held]) -> bool:
-    """Whether two grants of a key have equal tokens, or an integer one fell from a grant to one asked for after it."""
+    """Whether two grants of a key, not both shared, have equal tokens, or an integer one fell from a grant to one asked
+    for after it."""
     for one, two in combinations(held, 2):
         if one.key != two.key or one.fence is None or two.fence is None:
             continue
-        if one.fence == two.fence:
+        if one.fence == two.fence and not (one.shared and two.shared):
             return True
         for a, b in ((one, two), (two, one)):
             if isinstance(a.fence, int) and isinstance(b.fence, int) and a.start < b.invoke and b.fence < a.fence:

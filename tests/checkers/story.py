@@ -69,9 +69,11 @@ class Story:
         valid_for: float | None = None,
         key: str = "k0",
         timeout: float = 10.0,
+        shared: bool = False,
     ) -> Story:
-        got = {"fence": fence, "valid_for": valid_for} if outcome == "ok" else None
-        return self.call(client, "acquire", begin, end, outcome, key=key, asked={"timeout": timeout}, got=got)
+        mode = {"shared": True} if shared else {}
+        got = {"fence": fence, "valid_for": valid_for, **mode} if outcome == "ok" else None
+        return self.call(client, "acquire", begin, end, outcome, key=key, asked={"timeout": timeout, **mode}, got=got)
 
     def release(
         self, client: str, begin: float, end: float | None = None, outcome: OpType = "ok", *, key: str = "k0"
@@ -79,10 +81,20 @@ class Story:
         return self.call(client, "release", begin, begin + 0.001 if end is None else end, outcome, key=key)
 
     def access(
-        self, client: str, f: str, at: float, arrival: int, value: Any = None, *, fence: Any = None, key: str = "k0"
+        self,
+        client: str,
+        f: str,
+        at: float,
+        arrival: int,
+        value: Any = None,
+        *,
+        fence: Any = None,
+        key: str = "k0",
+        shared: bool = False,
     ) -> Story:
         """An accepted access."""
         asked = {"fence": fence, "value": value} if f in ("write", "cas") else {"fence": fence}
+        asked |= {"shared": True} if shared else {}
         got = {"arrival": arrival, "value": value} if f == "read" else {"arrival": arrival}
         return self.call(client, f, at, at + 0.001, key=key, asked=asked, got=got)
 

@@ -1,6 +1,6 @@
 """Golden histories: ``golden/VERDICT/CHECKER--ROW.jsonl`` must get VERDICT from CHECKER; they are the stories of
-``golden_stories.py``, ``lock_stories.py`` and ``resource_stories.py``, named after the rows of the table of anomalies,
-and stored as a reader would meet them."""
+``golden_stories.py``, ``lock_stories.py``, ``resource_stories.py`` and ``sharing_stories.py``, named after the rows of
+the table of anomalies, and stored as a reader would meet them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 
 from checkers import catalogue
 from harness.history import History
-from tests.checkers import lock_stories, resource_stories
+from tests.checkers import lock_stories, resource_stories, sharing_stories
 from tests.checkers.golden_stories import STORIES
 
 GOLDEN = Path(__file__).parent / "golden"
 assert lock_stories.RE  # its stories are told with the others
 assert resource_stories.PACKET
+assert sharing_stories.SHARED
 VERDICTS = {"valid": True, "invalid": False, "unknown": None}
 FILES = sorted(GOLDEN.glob("*/*.jsonl"))
 

@@ -25,6 +25,7 @@ from tests.checkers.story import Story
 Entry = tuple[str, str, Any]
 ACQUIRE: Entry = ("acquire", "invoke", {"timeout": 9.0})
 OK: Entry = ("acquire", "ok", {"fence": None, "valid_for": None})
+SHARED: Entry = ("acquire", "ok", {"fence": None, "valid_for": None, "shared": True})
 RELEASE: Entry = ("release", "invoke", None)
 OUTCOMES: tuple[OpType, ...] = ("ok", "ok", "ok", "fail", "info")
 SCRIPTS: dict[str, list[Entry]] = {
@@ -34,6 +35,7 @@ SCRIPTS: dict[str, list[Entry]] = {
     "unknown": [ACQUIRE, ("acquire", "info", None)],
     "fails": [ACQUIRE, ("acquire", "fail", None)],
     "nests": [ACQUIRE, OK, ACQUIRE, OK, RELEASE, ("release", "ok", None)],
+    "shares": [ACQUIRE, SHARED, RELEASE, ("release", "ok", None)],
     "is told": [ACQUIRE, OK, ("check", "invoke", None), ("check", "ok", {"valid": False})],
 }
 
@@ -90,7 +92,8 @@ def test_equal_times_exhaustively() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Up to 30 entries of 3 clients, 2 keys, leases, checks, crashes, ties and unknown outcomes; tokens at random."""
+    """Up to 30 entries of 3 clients, 2 keys, leases, checks, crashes, ties and unknown outcomes; tokens at random, some
+    acquires shared."""
     story = Story(discipline=draw(st.sampled_from(["trusting", "checking"])))
     pending: dict[str, tuple[str, str]] = {}
     at = 1.0
@@ -107,14 +110,15 @@ def histories(draw: st.DrawFn) -> History:
             continue
         f, key = pending.pop(client)
         type_: OpType = draw(st.sampled_from(OUTCOMES))
-        story.entry(at, client, type_, f, key, _answer(draw, f) if type_ == "ok" else None)
+        story.entry(at, client, type_, f, key, _answer(draw, f, client) if type_ == "ok" else None)
     return story.told(at + 1)
 
 
-def _answer(draw: st.DrawFn, f: str) -> Any:
+def _answer(draw: st.DrawFn, f: str, client: str) -> Any:
     if f == "acquire":
+        mode = {"shared": True} if client != "c0" and draw(st.booleans()) else {}
         tokens = st.one_of(st.none(), st.integers(0, 5), st.sampled_from(["a", "b"]))
-        return {"fence": draw(tokens), "valid_for": draw(st.sampled_from([None, -0.5, 0.0, 1.0, 2.0]))}
+        return {"fence": draw(tokens), "valid_for": draw(st.sampled_from([None, -0.5, 0.0, 1.0, 2.0])), **mode}
     return {{"check": "valid", "extend": "extended", "release": "done"}[f]: draw(st.booleans())}
 
 

@@ -6,6 +6,7 @@ another verdict than its folder says.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ from checkers import (
     try_lock,
     view,
 )
+from checkers.accesses import Access, accesses
 from checkers.base import Verdict
 from checkers.faults import SILENT
-from checkers.sweep import covered_until
+from checkers.sweep import covered_until, overlaps
 from checkers.view import INFO, Bools, Ints
 from harness.history import History, Op
 from tests.checkers.test_golden import FILES, VERDICTS
@@ -82,6 +84,10 @@ def without_waiting(columns: view.View, invoke: int) -> int:
     return int(columns.time[invoke])
 
 
+def marked(columns: view.View, *, shared: bool) -> dict[str, list[Access]]:
+    return {key: [replace(one, shared=shared) for one in accepted] for key, accepted in accesses(columns).items()}
+
+
 def only_invokes_count(last: Op) -> str | None:
     return "begun" if last.type == "invoke" else None
 
@@ -101,17 +107,25 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("inner release ends the hold", holds._Rows, "released", lambda self, slot, *at: self.finish(slot, at[1], 1)),
         ("crashes end nothing", holds, "CRASH", -9),
         ("told is not heard", holds._Rows, "told", lambda *_, **__: None),
+        ("blind to what is shared", mutual_exclusion, "clashes", lambda *swept: overlaps(*swept[:3])),
+        ("no hold is shared", holds, "is_shared", never),
+        ("all holds are shared", holds, "is_shared", always),
+        ("who only shares was in the way", mutual_exclusion, "is_shared", never),
     ],
     "fencing": [
         ("order is not looked at", fencing, "_falling", nothing),
         ("equal tokens pass", fencing, "_repeated", nothing),
         ("the resource is not looked at", fencing, "_regressions", nothing),
         ("strings are ordered", fencing, "is_ordered", always),
+        ("no hold is shared", holds, "is_shared", never),
+        ("who shares comes in order", fencing, "accesses", lambda columns: marked(columns, shared=False)),
+        ("all share what they touch", fencing, "accesses", lambda columns: marked(columns, shared=True)),
         ("one acquire is enough", fencing, "too_few", no_doubt),
     ],
     "resource": [
         ("interleaving passes", resource, "_interleaved", nothing),
         ("stale reads pass", resource, "_stale_reads", nothing),
+        ("what changes under a reader passes", resource, "_changed", nothing),
         ("stock is endless", resource, "_oversold", nothing),
         ("lost writes explain nothing", resource, "_explained", never),
         ("all is one section", resource, "_same_section", always),
@@ -130,6 +144,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("leases never end", ownership, "_alive", always),
         ("refused releases release", ownership, "_refused", never),
         ("nobody was excluded", ownership, "_excluded", never),
+        ("no hold is shared", holds, "is_shared", never),
+        ("all holds are shared", holds, "is_shared", always),
     ],
     "deadlock": [
         ("no cause counts", deadlock, "UNCLEAN", frozenset()),
@@ -143,6 +159,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("blind to stuck keys", Stretches, "stuck", nothing),
         ("blind to hanging holders", liveness, "_overstayed", nothing),
         ("a pause is no excuse", liveness, "STILL", frozenset()),
+        ("no hold is shared", holds, "is_shared", never),
         ("a slow link silences", stuck, "SILENT", SILENT | {"latency"}),
         ("faults excuse nothing", stuck, "faults", lambda history: []),
         ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
@@ -161,6 +178,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
         ("all faults excuse", excuses.Excuses, "any", always),
         ("nested grants prolong nothing", holds._Rows, "_renew", nothing),
+        ("no hold is shared", holds, "is_shared", never),
     ],
     "try-lock": [
         ("blind", try_lock, "_slow", nothing),
@@ -179,6 +197,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("faults excuse nothing", excuses.Excuses, "clip", unclipped),
         ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
         ("nobody gives up", fairness.Waits, "_limits", lambda self: self.done),
+        ("who shares overtakes who shares", fairness, "is_shared", never),
+        ("who shares overtakes nobody", fairness, "is_shared", always),
         ("all are connected", fairness, "_clean", lambda columns: np.ones(columns.length, dtype=bool)),
     ],
     "faults": [

@@ -145,16 +145,20 @@ def test_a_hold_is_seen_on_the_servers(lock: str, tmp_path: Path) -> None:
     states, _ = read_keys(result.folder / KEYS)
     servers = result.document["cluster"]["servers"]
     holds = [hold for hold in find_holds(result.history) if hold.end and hold.end - hold.start > LONG_MS * MS]
-    assert len(holds) > 5
+    seen = 0
     for hold in holds:
         assert hold.end is not None
         middle = (hold.start + hold.end) // 2
         now = {host: _at(states, host, middle) for host in servers}
         answering = [state for state in now.values() if state is None or state.answers]
+        if not answering:
+            continue  # its only server was killed in the midst of it
+        seen += 1
         assert sum(state is not None and state.owner is not None for state in answering) * 2 > len(answering), (
             hold,
             now,
         )
+    assert seen > 5
     owners = {state.owner for state in states if state.owner}
     assert len(owners) >= len({hold.client for hold in holds}), "one owner's key looks like another's"
     if lock == "redis-token":

@@ -11,9 +11,9 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheServerError
 
 from harness.clusters.base import Cluster
-from harness.clusters.docker import Clients, DockerCluster
 from tests.clusters.bench import fault as build
 from tests.clusters.bench import make, on, scene
+from tests.clusters.real import servers
 
 Main = Callable[[Cluster, Client], Any]
 Run = Callable[[Main], Any]
@@ -42,15 +42,8 @@ def _on_sim(main: Main) -> Any:
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[Run]:
-    cluster = DockerCluster(
-        kind="memcached", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset({"evict"}),
-        by_hand=True,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
+    with servers("memcached", needs=frozenset({"evict"})) as cluster:
         yield lambda main: main(cluster, _client(cluster))
-    finally:
-        cluster.stop_all()
 
 
 @pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.docker)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from docker.errors import APIError, ImageNotFound
 
 from harness.containers.images import Images
@@ -31,3 +34,11 @@ class FakeEngine:
 
 def images_of(*here: str) -> Images:
     return Images(FakeEngine(*here))  # type: ignore[arg-type]
+
+
+def fake_tool(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A program of this name, in ``folder``, that is this shell script; and no other that is not the system's."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")

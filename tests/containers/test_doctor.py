@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from harness import doctor
-from harness.containers import base_image, images
+from harness.containers import base_image, golang
 from harness.errors import MISSING, VALID
 from tests.containers.fakes import images_of
 
@@ -57,7 +57,7 @@ def test_doctor_on_the_base(
 def test_doctor_says_which_go_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     made = images_of()
     monkeypatch.setattr(doctor, "_go_version", lambda: None)
-    assert doctor._toxiproxy(made, made.toxiproxy_recipe()).install == images.GO
+    assert doctor._toxiproxy(made, made.toxiproxy_recipe()).install == golang.GO.install
     monkeypatch.setattr(doctor, "_go_version", lambda: (1, 2))
     assert "this is 1.2" in doctor._toxiproxy(made, made.toxiproxy_recipe()).seen
     monkeypatch.setattr(doctor, "_go_version", lambda: (9, 0))

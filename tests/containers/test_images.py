@@ -104,6 +104,9 @@ def test_ensure_pulls_and_says_what_to_do_if_it_cannot() -> None:
     with pytest.raises(EnvironmentLacking, match=r"redis:8\.0 is not here and cannot be pulled .*no such host.*load"):
         made.ensure("redis:8.0")
     assert engine.pulled == ["redis:8.0"]
+    with pytest.raises(EnvironmentLacking, match="it is the runtime that the lock's adapter names") as lacking:
+        made.client(runtime="absent:1")
+    assert "Debian's packages" not in str(lacking.value)
 
 
 def test_dockerfiles_that_are_not_there_are_missed_in_one_message(
@@ -116,7 +119,7 @@ def test_dockerfiles_that_are_not_there_are_missed_in_one_message(
 
 def test_without_go_the_proxy_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentLacking, match="golang-go"):
+    with pytest.raises(EnvironmentLacking, match=r"needed to compile toxiproxy-server.*golang-go"):
         images_of().toxiproxy()
 
 

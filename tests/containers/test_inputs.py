@@ -11,6 +11,7 @@ import pytest
 from harness.containers.base_image import Source, apt_sources, debian_archives
 from harness.containers.requirements import requirements_of
 from harness.errors import UsageError
+from lock_impls import catalogue
 
 # What a user's lock needs
 
@@ -20,6 +21,10 @@ from harness.errors import UsageError
     [
         ("redlock", ()),
         ("redis-set-ex", ()),
+        ("redlock-py", ()),
+        ("sherlock-redis", ("sherlock",)),
+        ("redlock-ng", ("pydantic",)),
+        ("mutex", ()),  # a workload's name
         ("lock_impls.redlock:Redlock", ()),
         ("lock_impls.mistakes.python_redis_lock:Renewed", ("python-redis-lock",)),
         ("redis.lock:Lock", ()),
@@ -29,6 +34,12 @@ from harness.errors import UsageError
 )
 def test_locks_of_installed_distributions(lock: str, names: tuple[str, ...]) -> None:
     assert requirements_of(lock) == (names, None)
+
+
+def test_a_catalogue_name_needs_what_its_class_needs() -> None:
+    for name in catalogue.names():
+        lock = catalogue.find(name)
+        assert requirements_of(name) == requirements_of(f"{lock.__module__}:{name}"), name
 
 
 @pytest.fixture

@@ -9,24 +9,17 @@ import pytest
 from harness import doctor
 from harness.containers import base_image, images, maven
 from harness.errors import EnvironmentLacking
-from tests.containers.fakes import images_of
-
-
-def fake_maven(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    program = folder / "mvn"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+from tests.containers.fakes import fake_tool, images_of
 
 
 def test_the_jar_has_the_name_that_the_image_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_maven(tmp_path, monkeypatch, "echo jar >some-server.jar")
+    fake_tool("mvn", tmp_path, monkeypatch, "echo jar >some-server.jar")
     maven.fetch("some.group:some-server:1.0", tmp_path / "server.jar")
     assert (tmp_path / "server.jar").read_text() == "jar\n"
 
 
 def test_what_maven_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_maven(tmp_path, monkeypatch, "echo no such artifact; exit 1")
+    fake_tool("mvn", tmp_path, monkeypatch, "echo no such artifact; exit 1")
     with pytest.raises(EnvironmentLacking, match=r"could not fetch a:b:1(?s:.*)no such artifact"):
         maven.fetch("a:b:1", tmp_path / "b.jar")
 
@@ -53,6 +46,6 @@ def test_doctor_says_that_maven_is_wanted_and_that_all_else_runs_without(
         return next(finding for finding in findings if finding.name == "hazelcast image")
 
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert (found().state, found().install) == ("optional", maven.INSTALL)
-    fake_maven(tmp_path, monkeypatch, "exit 0")
+    assert (found().state, found().install) == ("optional", maven.MAVEN.install)
+    fake_tool("mvn", tmp_path, monkeypatch, "exit 0")
     assert (found().state, found().install) == ("ok", "")

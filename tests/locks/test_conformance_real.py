@@ -15,7 +15,7 @@ in_containers = pytest.mark.parametrize("real_redis", ["container"], indirect=Tr
 
 
 ON_SERVERS = [
-    case for case in conformance.cases("redis-", "redlock") if case.values[0].info.kinds[0] != "redis-sentinel"
+    case for case in conformance.cases(*conformance.REDIS) if case.values[0].info.kinds[0] != "redis-sentinel"
 ]
 
 

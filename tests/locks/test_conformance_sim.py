@@ -20,11 +20,12 @@ def on_a_simulated_client(lock: LockClass, prop: conformance.Property, kind: str
     on(cluster, main)
 
 
-@pytest.mark.parametrize(("lock", "prop"), conformance.cases("redis-", "redlock"))
+@pytest.mark.parametrize(("lock", "prop"), conformance.cases(*conformance.REDIS))
 def test_lock(lock: LockClass, prop: conformance.Property) -> None:
     on_a_simulated_client(lock, prop, lock.info.kinds[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lock", "prop"), conformance.cases("redis-"))
 def test_lock_behind_sentinel(lock: LockClass, prop: conformance.Property) -> None:
     on_a_simulated_client(lock, prop, "redis-sentinel")

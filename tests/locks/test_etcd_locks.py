@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
 from harness.plan import FaultSpec, Plan
 from harness.runs import run
 from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
 from lock_impls.chubby_etcd import ChubbyLock
 from lock_impls.etcd_client import Lease, Members, Session
 from lock_impls.etcd_mutex import EtcdMutex
+from lock_impls.thirdparty.sherlock_etcd import SherlockEtcd
 from tests.clusters.bench import make, on
+from tests.clusters.real import servers
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 
-CASES = conformance.cases("etcd", "chubby-etcd")
+CASES = conformance.cases("etcd", "chubby-etcd", "sherlock-etcd")
 TTL = 2.0
 Story = Callable[[Endpoints], None]
 
@@ -32,14 +33,8 @@ def test_lock(lock: LockClass, prop: conformance.Property) -> None:
 
 @pytest.fixture(scope="module")
 def real_etcd() -> Iterator[Endpoints]:
-    cluster = DockerCluster(
-        kind="etcd", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
-    )
-    try:
-        cluster.start_all()
+    with servers("etcd") as cluster:
         yield Endpoints("etcd", cluster.endpoints().addresses)
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.docker
@@ -48,7 +43,11 @@ def test_lock_on_real_members(lock: LockClass, prop: conformance.Property, real_
     prop(lock, real_etcd)
 
 
-@pytest.mark.parametrize("lock", ["etcd-mutex", "etcd-mutex-unsafe", "chubby-etcd", "etcd3-lock"])
+@pytest.mark.parametrize(
+    "lock",
+    ["chubby-etcd", "sherlock-etcd"]
+    + [pytest.param(lock, marks=pytest.mark.slow) for lock in ("etcd-mutex", "etcd-mutex-unsafe", "etcd3-lock")],
+)
 def test_a_lease_of_whole_seconds_and_a_lock_delay_are_not_late(lock: str) -> None:
     """1.1 s is 2 s in effect, and more until the leader has looked, or the delay is over."""
     crash = FaultSpec("client-crash", on="acquire", client=0, nth=2)
@@ -254,3 +253,29 @@ def test_its_sequencer_names_the_generation_that_is_its_fence() -> None:
         assert mine.sequencer() is None
 
     simulated(story)
+
+
+def test_sherlock_s_own_key_is_anothers_to_it_if_the_answer_was_lost() -> None:
+    """urllib3 sends a PUT again that was not answered: the second finds what the first has done."""
+    seen: list[Any] = []
+
+    def story(cluster: Any, where: Endpoints) -> None:
+        first, second = (SherlockEtcd.open(where, "k", 3.0) for _ in range(2))
+        assert first.acquire(0)
+        first.release()
+        cluster.swallow("n1", "c0", b"create", None)
+        seen.append(first.acquire(0))
+        seen.append(second.acquire(0))
+        time.sleep(4.0)
+        assert second.acquire(0), "it ends with its ttl"
+        second.release()
+
+    cluster = make("etcd", clients=1)
+
+    def main() -> None:
+        address = cluster.endpoints()
+        where = Endpoints(address.kind, address.addresses)
+        assert cluster.spawn("c0", lambda checkpoint: story(cluster, where))(600)
+
+    on(cluster, main)
+    assert seen == [None, None], "nobody holds it, and nobody gets it"

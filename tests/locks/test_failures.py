@@ -17,7 +17,7 @@ COMMANDS = [
     pytest.param(failure.command, id=f"{info.name}-{failure.id}")
     for info in catalogue.infos()
     for failure in info.failures
-    if ON_SIM & set(info.kinds)
+    if info.simulated and ON_SIM & set(info.kinds)
 ]
 
 

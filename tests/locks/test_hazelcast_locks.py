@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker import DockerCluster
 from harness.clusters.docker_hazelcast import Family
 from lock_impls.base import Endpoints, LockClass, LockError
 from lock_impls.hazelcast_fenced import FencedLock
+from tests.clusters.real import servers
 from tests.locks import conformance
 
 SESSION_TTL_S = 5.0
@@ -19,14 +20,8 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[DockerCluster]:
-    cluster = DockerCluster(
-        kind="hazelcast", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
-    )
-    try:
-        cluster.start_all()
+    with servers("hazelcast") as cluster:
         yield cluster
-    finally:
-        cluster.stop_all()
 
 
 @pytest.fixture

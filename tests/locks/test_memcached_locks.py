@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
 from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
 from lock_impls.memcached_add import AddLock
 from lock_impls.memcached_token import TokenLock
 from tests.clusters.bench import make, on
+from tests.clusters.real import servers
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 
-CASES = conformance.cases("memcached-")
+CASES = conformance.cases("memcached-", "sherlock-memcached", "tooz-memcached")
 
 
 @pytest.mark.parametrize(("lock", "prop"), CASES)
@@ -26,14 +26,8 @@ def test_lock(lock: LockClass, prop: conformance.Property) -> None:
 
 @pytest.fixture(scope="module")
 def real_memcached() -> Iterator[Endpoints]:
-    cluster = DockerCluster(
-        kind="memcached", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
-    )
-    try:
-        cluster.start_all()
+    with servers("memcached") as cluster:
         yield Endpoints("memcached", cluster.endpoints().addresses)
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.docker

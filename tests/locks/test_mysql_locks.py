@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
 from harness.clusters.sim import SimCluster
 from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
 from lock_impls.mysql_client import Unreachable, span
@@ -21,11 +20,12 @@ from lock_impls.mysql_ttl import TtlLock
 from lock_impls.mysql_unique import UniqueLock
 from lock_impls.mysql_unique_cleaner import UniqueCleanerLock
 from tests.clusters.bench import make, on
+from tests.clusters.real import servers
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 
 KINDS = ("mysql-single", "mysql-replicated")
-CASES = conformance.cases("mysql-")
+CASES = conformance.cases("mysql-", "sqlalchemy-dlock")
 BY_NAME = [case for case in CASES if case.values[1] is conformance.one_holder_at_a_time]
 
 
@@ -41,15 +41,8 @@ def test_lock_behind_a_name(lock: LockClass, prop: conformance.Property) -> None
 
 @pytest.fixture(scope="module", params=KINDS)
 def real_mysql(request: pytest.FixtureRequest) -> Iterator[Endpoints]:
-    cluster = DockerCluster(
-        kind=request.param, nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(),
-        by_hand=True,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
+    with servers(request.param) as cluster:
         yield Endpoints(request.param, cluster.endpoints().addresses)
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.docker

@@ -22,10 +22,13 @@ from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 from tests.locks.zookeeper_play import TTL_S, Play, end_session, opened, real_servers, simulated
 
-NAMES = ("zookeeper-ephemeral", "zookeeper-herd", "zookeeper-sequential", "chubby-zookeeper", "kazoo-lock")
+NAMES = ("zookeeper-ephemeral", "zookeeper-herd", "zookeeper-sequential", "chubby-zookeeper")
+RECIPES = ("kazoo-lock", "kazoo-read-write-lock", "kazoo-semaphore")
 KAZOO = catalogue.find("kazoo-lock")
-OWN = [catalogue.find(name) for name in NAMES if name != "kazoo-lock"]
-CASES = conformance.cases(*NAMES)
+READ_WRITE = catalogue.find("kazoo-read-write-lock")
+SEMAPHORE = catalogue.find("kazoo-semaphore")
+OWN = [catalogue.find(name) for name in NAMES]
+CASES = conformance.cases(*NAMES, *RECIPES)
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +78,12 @@ def test_a_session_that_ends_takes_the_lock_along_and_its_holder_is_told(lock: L
     play(story)
 
 
-def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Play) -> None:
+@pytest.mark.parametrize("name", RECIPES)
+def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Play, name: str) -> None:
     """zk-stale-flag, and what asking kazoo for its state alone is worth."""
 
     def story(where: Endpoints) -> None:
-        late, other = opened(KAZOO, where)
+        late, other = opened(catalogue.find(name), where)
         believer, third = opened(SequentialLock, where, check="session")
         for lock, then in ((late, other), (believer, third)):
             lock.acquire(0)
@@ -109,9 +113,77 @@ def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Play) ->
     play(story)
 
 
-def test_a_lock_of_kazoo_whose_fence_could_not_be_read_is_given_back() -> None:
+def test_readers_share_kazoo_s_lock_and_writers_have_it_alone(play: Play) -> None:
     def story(where: Endpoints) -> None:
-        mine, other = opened(KAZOO, where)
+        one, two, writer = opened(READ_WRITE, where, 3)
+        first, second = one.acquire_shared(0), two.acquire_shared(0)
+        assert first.fence < second.fence
+        assert writer.acquire(0) is None
+        one.release()
+        assert writer.acquire(0) is None, "the first reader's release let the writer in beside the second"
+        assert two.still_valid()
+        two.release()
+        assert writer.acquire(TTL_S).fence > second.fence
+        assert one.acquire_shared(0) is None
+        assert one.acquire(0) is None
+        writer.release()
+        with pytest.raises(LockError):
+            two.release()
+
+    play(story)
+
+
+def test_a_reader_does_not_pass_a_writer_that_waits(play: Play) -> None:
+    def story(where: Endpoints) -> None:
+        reader, writer, late = opened(READ_WRITE, where, 3)
+        reader.acquire_shared(0)
+        waiting = threading.Thread(target=writer.acquire, args=(3 * TTL_S,))
+        waiting.start()
+        time.sleep(0.3)
+        assert late.acquire_shared(0) is None
+        reader.release()
+        waiting.join()
+        writer.release()
+        assert late.acquire_shared(TTL_S) is not None
+
+    play(story)
+
+
+def test_a_writer_of_kazoo_waits_anew_for_each_reader_that_leaves(play: Play) -> None:
+    """kz-timeout-anew: "timeout: don't wait forever"; three readers leave one after the other, the youngest first."""
+
+    def story(where: Endpoints) -> None:
+        writer, *readers = opened(READ_WRITE, where, 4)
+        for reader in readers:
+            reader.acquire_shared(0)
+        leaving = [threading.Timer(0.6 * (n + 1), reader.release) for n, reader in enumerate(reversed(readers))]
+        began = time.monotonic()
+        for timer in leaving:
+            timer.start()
+        assert writer.acquire(1.0) is not None
+        assert time.monotonic() - began > 1.7, "it was to wait for a second at most"
+
+    play(story)
+
+
+def test_a_semaphore_of_one_lease_is_had_twice_by_who_has_it(play: Play) -> None:
+    """kz-semaphore-twice: it is "not meant to be re-entrant", and says yes; the first release frees it."""
+
+    def story(where: Endpoints) -> None:
+        mine, other = opened(SEMAPHORE, where)
+        assert mine.acquire(0).fence == mine.acquire(0).fence
+        mine.release()
+        assert other.acquire(TTL_S) is not None, "not re-entrant either"
+        with pytest.raises(LockError):
+            mine.release()
+
+    play(story)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_lock_of_kazoo_whose_fence_could_not_be_read_is_given_back(name: str) -> None:
+    def story(where: Endpoints) -> None:
+        mine, other = opened(catalogue.find(name), where)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mine.session, "again", no_answer)
             with pytest.raises(Indeterminate):

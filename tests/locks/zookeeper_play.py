@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
 
-from harness.clusters.docker import Clients, DockerCluster
 from lock_impls.base import Endpoints, LockClass
 from lock_impls.zookeeper_client import Session
 from tests.clusters.bench import make, on
+from tests.clusters.real import servers
 
 TTL_S = 2.0
 Story = Callable[[Endpoints], None]
@@ -36,14 +37,31 @@ def simulated(story: Story, damage: Callable[[Any], None] = lambda cluster: None
 
 @contextmanager
 def real_servers() -> Iterator[Endpoints]:
-    cluster = DockerCluster(
-        kind="zookeeper", nodes=0, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), by_hand=True
-    )
-    try:
-        cluster.start_all()
-        yield Endpoints("zookeeper", cluster.endpoints().addresses)
-    finally:
-        cluster.stop_all()
+    with servers("zookeeper") as cluster:
+        where = Endpoints("zookeeper", cluster.endpoints().addresses)
+        with _clients_end(where):
+            yield where
+
+
+@contextmanager
+def _clients_end(where: Endpoints) -> Iterator[None]:
+    """Locks never close their clients, as their processes end. Here they would go on to look for servers, in some
+    hundred threads, at addresses that are nobody's by then."""
+    started: list[KazooClient] = []
+    start = KazooClient.start_async
+
+    def noted(client: KazooClient) -> Any:
+        if set(client.hosts) & set(where.addresses):
+            started.append(client)
+        return start(client)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KazooClient, "start_async", noted)
+        try:
+            yield
+        finally:
+            for client in started:
+                client.stop()
 
 
 def opened(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:

@@ -12,7 +12,8 @@ from reports.fences import ACCEPTED, REFUSED, STALE, UNKNOWN
 def access(client: str, token: Any, at: int, arrival: int | None = None, **rest: Any) -> Call:
     f, outcome = rest.get("f", "write"), rest.get("outcome", "ok")
     value = None if arrival is None else {"arrival": arrival}
-    begun = Op(at, at, 0, 0, "invoke", f, "k0", {"fence": token}, node=client)
+    mode = {"shared": True} if rest.get("shared") else {}
+    begun = Op(at, at, 0, 0, "invoke", f, "k0", {"fence": token, **mode}, node=client)
     if outcome is None:
         return Call(begun, None)
     return Call(begun, Op(at + 1, at + 1, 0, 0, outcome, f, "k0", value, rest.get("error"), client))
@@ -34,6 +35,14 @@ def test_the_order_in_which_they_arrived_counts_and_not_that_of_the_answers() ->
 
 def test_a_client_may_go_on_with_its_own_lower_token() -> None:
     assert [one[2] for one in told(access("c0", 2, 10, 1), access("c0", 1, 20, 2))] == [ACCEPTED, ACCEPTED]
+
+
+def test_those_who_share_the_lock_come_in_any_order_but_after_a_writer() -> None:
+    both = access("c1", 3, 10, 1, f="read", shared=True), access("c2", 2, 20, 2, f="read", shared=True)
+    assert [one[2] for one in told(*both)] == [ACCEPTED, ACCEPTED]
+    writer = access("c0", 4, 30, 3)
+    assert told(*both, writer, access("c1", 3, 40, 4, f="read", shared=True))[-1] == ("c1", 3, STALE, 4)
+    assert told(*both, access("c0", 1, 30, 3))[-1] == ("c0", 1, STALE, 3)
 
 
 def test_what_was_refused_says_what_was_higher() -> None:

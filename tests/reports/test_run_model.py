@@ -201,6 +201,22 @@ def test_a_client_that_goes_on_under_a_new_process_releases_its_hold() -> None:
     assert holds.find_holds(history)[0].end == 3 * 10**9
 
 
+def test_a_shared_hold_is_drawn_as_one_and_says_so(folder: Path) -> None:
+    run = model.load(folder)
+    assert "shared" not in timeline.build(run)["holds"]
+    assert "holds it shared" not in run_report.render(run)
+    text = (folder / "history.jsonl").read_text().splitlines()
+    grant = next(i for i, line in enumerate(text) if '"fence"' in line and '"ok"' in line and '"acquire"' in line)
+    text[grant] = text[grant].replace('{"fence"', '{"shared":true,"fence"')
+    (folder / "history.jsonl").write_text("\n".join(text) + "\n")
+    run = model.load(folder)
+    assert timeline.build(run)["holds"]["shared"].tolist().count(1) == 1
+    assert [hold.shared for hold in holds.find_holds(run.history)] == [
+        hold.shared for hold in checked_holds(run.history)
+    ]
+    assert "holds it shared" in run_report.render(run)
+
+
 @pytest.mark.parametrize("kind", ["violation", "interrupted"])
 def test_the_report_draws_the_holds_that_the_checkers_judge(tmp_path: Path, kind: str) -> None:
     history = model.load(sample.write(tmp_path, kind)).history

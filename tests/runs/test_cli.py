@@ -114,6 +114,7 @@ def test_the_setting_is_named_in_the_words_of_the_service(capsys: pytest.Capture
     assert "sentinel" not in setting.partition("Server logs")[0]
 
 
+@pytest.mark.slow
 def test_a_watcher_of_a_lost_member_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """python-etcd3 does not stop its watcher when its client is closed."""
     ended: list[type[BaseException]] = []
@@ -153,6 +154,7 @@ def test_a_lock_that_hangs_is_told_as_such(capsys: pytest.CaptureFixture[str]) -
     assert "5 of 5 acquires never returned." in summary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", ["Exits", "OddGrant"])
 def test_what_a_lock_does_is_never_the_exit_status(lock: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", f"mylock_cli:{lock}", "--time-limit", "3s", "--json") in (1, 3)
@@ -173,6 +175,7 @@ def test_durations_that_are_no_round_numbers(durations: tuple[str, str]) -> None
     assert harness("run", "redis-token", "--ttl", durations[0], "--time-limit", durations[1], "--quiet") == 0
 
 
+@pytest.mark.slow
 def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = f"{sys.executable} -m harness.cli run redis-token --time-limit 3s | true; exit ${{PIPESTATUS[0]}}"
@@ -360,6 +363,26 @@ def test_lists_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean locks" in capsys.readouterr().err
 
 
+def test_locks_that_others_wrote_are_listed_with_language_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("list", "locks", "--json") == 0
+    locks = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert locks["redis-token"]["library"] == ""
+    published = {(row["language"], row["library"].rpartition(" ")[0]) for row in locks.values() if row["library"]}
+    assert published >= {
+        ("Python", "redis"), ("Python", "kazoo"), ("Java", "redisson"), ("Java", "curator-recipes"),
+        ("Go", "github.com/go-redsync/redsync/v4"), ("JavaScript", "redlock"),
+    }  # fmt: skip
+    assert harness("show", "redisson-lock") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "in containers only" in shown
+    assert "its documentation mutual exclusion, prolonged as long as its holder's client lives" in shown
+    assert "rds-one-replica: " in shown
+    assert harness("show", "redlock-py") == 0
+    assert "rlpy-one-down: " in capsys.readouterr().out, "also where it is called in the way that shows it"
+    assert harness("show", "redis-token") == 0
+    assert "mistakes" not in capsys.readouterr().out
+
+
 def begin_a_long_run(folder: Path) -> subprocess.Popen[str]:
     arguments = ["run", "redis-token", "--time-limit", "30000s", "--nemesis", "client-pause", "--out", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -394,6 +417,7 @@ def test_an_interrupted_run_leaves_history_results_and_report(number: signal.Sig
     assert "redis-token" in out
 
 
+@pytest.mark.slow
 def test_a_killed_run_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     process = begin_a_long_run(tmp_path / "s")
     path = history_of(tmp_path / "s")

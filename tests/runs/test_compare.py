@@ -16,6 +16,7 @@ from rich.console import Console
 from checkers.base import Verdict
 from harness import compare_cli
 from harness.cli import main
+from harness.client_program import find_lock
 from harness.compare_cli import tell_matrix
 from harness.comparing import cells, exit_status
 from harness.comparing.cells import WORST_FIRST, Seen, lapse, state_of
@@ -207,9 +208,11 @@ def test_what_is_asked_beside_the_cells_says_so_in_its_plan() -> None:
 
 
 def test_families_and_names_and_all() -> None:
-    assert chosen("memcached, etcd-mutex", "sim") == (("memcached-add", "memcached-token", "etcd-mutex"), ())
+    memcached = ("memcached-add", "memcached-token", "sherlock-memcached", "tooz-memcached")
+    assert chosen("memcached, etcd-mutex", "sim") == ((*memcached, "etcd-mutex"), ())
     everything, left_out = chosen("all", "sim")
-    assert everything[0].startswith("redis")
+    assert dict(left_out)["redisson-lock"] == "it is a lock for Java: --cluster docker"
+    assert find_lock(everything[0]).info.kinds[0].startswith("redis")
     assert len(everything) == len(set(everything)) > 25
     assert dict(left_out)["hazelcast-fenced"].endswith("--cluster docker")
     assert "chubby" in dict(chosen("all", "docker")[1])

@@ -199,6 +199,7 @@ def test_healing_one_clock_fault_leaves_the_others_as_they_were() -> None:
     assert on(cluster, main) == [-140, 60, 10, 0], "in tenths of a second"
 
 
+@pytest.mark.slow
 def test_a_superseded_clock_fault_has_nothing_left_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     """At any time the hosts of the faults that are not healed are all those whose clocks are wrong."""
     wrong: list[tuple[int, set[str]]] = []

@@ -138,7 +138,8 @@ def test_a_process_that_dies_costs_its_case_and_no_other(tmp_path: Path) -> None
     assert document["status"] == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_night_ends_and_leaves_nobody_behind(number: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "harness.cli", "nightly", "--suite", "full", "--workers", "2"]
     command += ["--only", "redis-*", "--out", str(tmp_path)]

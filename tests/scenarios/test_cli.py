@@ -42,6 +42,7 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nobody reads along" in told, "why it cannot be run on docker"
 
 
+@pytest.mark.slow
 def test_as_expected_and_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(tmp_path / "store")
     assert run("run", "ttl-overrun", "ttl-overrun.safe", "--out", store) == 0

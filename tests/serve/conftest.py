@@ -13,7 +13,7 @@ from tests.serve import stores
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """250 whole runs, a comparison, a sweep, and something beside the store that nobody is to see."""
+    """250 whole runs, a comparison, a sweep, a hunt, and something beside the store that nobody is to see."""
     home = tmp_path_factory.mktemp("home")
     (home / "secret.json").write_text('"the secret"')
     (home / "store-of-others").mkdir()
@@ -21,6 +21,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = stores.fill(home / "store", 250)
     stores.study(made, "comparisons", "20261121T200000Z", stores.COMPARISON)
     stores.study(made, "sweeps", "20261121T210000Z-redis-token", stores.SWEEP)
+    stores.study(made, "hunts", "20261121T220000Z-redlock", stores.HUNT)
     (made / "latest").symlink_to(f"redlock/{stores.name(0)}")
     return made
 

@@ -76,7 +76,7 @@ def fill(store: Path, count: int) -> Path:
 
 
 def study(store: Path, folder: str, when: str, document: Any) -> Path:
-    """A comparison or a sweep with this document."""
+    """A comparison, a sweep or a hunt with this document."""
     where, stem = store / folder / when, folder.removesuffix("s")
     where.mkdir(parents=True)
     (where / f"{stem}.json").write_text(document if isinstance(document, str) else json.dumps(document))
@@ -90,6 +90,8 @@ COMPARISON: Final = {
 }  # fmt: skip
 SWEEP: Final = {"schema": 1, "started_at": "2026-11-21T21:00:00Z", "command": "harness sweep", "lock": "redis-token",
                 "points": [{"ttl": 1.0}]}  # fmt: skip
+HUNT: Final = {"schema": 1, "started_at": "2026-11-21T22:00:00Z", "command": "harness hunt redlock", "lock": "redlock",
+               "findings": [{"broken": ["mutual-exclusion"]}], "schedules": 1160}  # fmt: skip
 
 
 def _results_are(text: str | bytes) -> Callable[[Path], object]:
@@ -190,6 +192,7 @@ def damaged(store: Path) -> dict[str, Path]:
     (store / "latest").symlink_to("gone/away")
     study(store, "comparisons", "20261121T200000Z", '{"locks": 3')
     study(store, "sweeps", "20261121T200000Z-x", {"lock": HTML, "points": []})
+    study(store, "hunts", "20261121T200000Z-y", {"lock": HTML, "findings": [], "schedules": "many"})
     (store / "comparisons" / "empty").mkdir()
     (store / "sweeps" / "a file").write_text("")
     (store / "results.db").write_text("no database")

@@ -52,9 +52,10 @@ def test_a_store_of_broken_runs_shows_all_of_them_and_the_whole_ones(
     for link in map(html.unescape, links):
         for target in (link, link[:-1], f"{link[:-1]}.zip", link.replace("/runs/", "/store/")):
             assert ask(app, target).status in (200, 307, 404), target
-    for target in ("/comparisons/", "/sweeps/", "/trends"):
+    for target in ("/comparisons/", "/sweeps/", "/hunts/", "/trends"):
         assert ask(app, target).status == 200
     assert "cannot be read" in ask(app, "/comparisons/").text
+    assert "cannot be read" in ask(app, "/hunts/").text
     assert "not a database" in ask(app, "/trends").text
 
 

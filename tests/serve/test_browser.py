@@ -20,7 +20,8 @@ from tests.serve.watching import watched
 
 pytestmark = pytest.mark.browser
 RUN = f"/runs/redlock/{stores.name(0)}/"
-PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=no+fit", RUN, "/comparisons/", "/sweeps/", "/trends", "/no")
+LISTS = ("/comparisons/", "/sweeps/", "/hunts/")
+PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=no+fit", RUN, *LISTS, "/trends", "/no")
 
 
 @pytest.fixture(scope="module")

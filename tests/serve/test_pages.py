@@ -155,6 +155,7 @@ def test_folders_lead_to_the_page_that_shows_them(app: Guard) -> None:
         (f"/store/redlock/{stores.name(0)}/", FIRST),
         ("/store/latest/", FIRST),
         ("/store/comparisons/20261121T200000Z/", "/store/comparisons/20261121T200000Z/comparison.html"),
+        ("/store/hunts/20261121T220000Z-redlock/", "/store/hunts/20261121T220000Z-redlock/hunt.html"),
         ("/runs/", "/"),
         ("/runs", "/"),
         (FIRST[:-1], FIRST),
@@ -198,13 +199,32 @@ def test_a_large_zip_is_made_while_it_is_sent(tmp_path: Path) -> None:
         assert f"{run.name}/gone" not in archive.namelist()
 
 
-def test_comparisons_and_sweeps_are_listed(app: Guard) -> None:
+def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
     assert "2 locks under 1 fault" in ask(app, "/comparisons/").text
     sweeps = ask(app, "/sweeps/").text
     assert "1 point" in sweeps
     link = "/store/sweeps/20261121T210000Z-redis-token/sweep.html"
     assert f'href="{link}"' in sweeps
     assert ask(app, link).status == 200
+    hunts = ask(app, "/hunts/").text
+    assert "1 failure in 1,160 schedules" in hunts
+    link = "/store/hunts/20261121T220000Z-redlock/hunt.html"
+    assert f'href="{link}"' in hunts
+    assert "sandbox allow-scripts" in ask(app, link).headers["content-security-policy"]
+
+
+def test_every_page_leads_to_all_others(app: Guard) -> None:
+    titles = {
+        "/": "Runs",
+        "/comparisons/": "Comparisons",
+        "/sweeps/": "Sweeps",
+        "/hunts/": "Hunts",
+        "/trends": "Trends",
+    }
+    for here, title in titles.items():
+        page = ask(app, here).text
+        assert re.findall(r'<li><a href="([^"]+)"', page)[: len(titles)] == list(titles)
+        assert f'<a href="{here}" aria-current="page">{title}</a>' in page
 
 
 def test_trends_are_those_of_the_command(tmp_path: Path) -> None:

@@ -320,6 +320,7 @@ def test_nothing_in_the_store_is_changed(tmp_path: Path) -> None:
         "/trends",
         "/comparisons/",
         "/sweeps/",
+        "/hunts/",
         *(f"/runs/redlock/{stores.name(0)}{end}" for end in ("/", ".zip")),
     ):
         ask(app, target)

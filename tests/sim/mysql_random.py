@@ -20,6 +20,9 @@ SETUP = [
     "INSERT INTO plain VALUES (10, 1), (20, 2), (30, 3)",
 ]
 
+GREETING = ["SELECT DATABASE()", "SELECT @@sql_mode", "SELECT @@lower_case_table_names", "ROLLBACK"]
+"""What SQLAlchemy sends over a new connection."""
+
 
 class Generator:
     """``blocking``: statements that meet a lock wait for it, else they fail at once."""
@@ -36,6 +39,7 @@ class Generator:
 
     def steps(self, length: int) -> list[Step]:
         first = [(number, self.settings(number)) for number in range(self.connections)]
+        first += [(0, statement) for statement in GREETING]
         return first + [(self.rng.randrange(self.connections), self.statement()) for _ in range(length)]
 
     def settings(self, number: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
+from tests.clusters.real import servers
 from tests.sim.etcd_random import Generator, Operation, Runner
 from tests.sim.etcd_world import EtcdWorld, client
 
@@ -39,15 +39,8 @@ def compare(seed: int, real: Real) -> int:
 @pytest.fixture(scope="module", params=[1, 3])
 def real_etcd(request: pytest.FixtureRequest) -> Iterator[Real]:
     """One member of a cluster of that many."""
-    cluster = DockerCluster(
-        kind="etcd", nodes=request.param, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(),
-        by_hand=True,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
+    with servers("etcd", request.param) as cluster:
         yield cluster.endpoints().addresses[0], request.param
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.docker

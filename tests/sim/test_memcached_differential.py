@@ -11,8 +11,8 @@ from contextlib import closing
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
 from harness.sim.servers.memcached.server import MemcachedServer
+from tests.clusters.real import servers
 from tests.sim.memcached_random import KEYS, Generator
 from tests.sim.redis_client import DirectConn
 from tests.sim.redis_stub import World
@@ -107,15 +107,8 @@ def run_alone(seed: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def real_memcached() -> Iterator[tuple[str, int]]:
-    cluster = DockerCluster(
-        kind="memcached", nodes=0, clients=Clients(0), seed=0, resource="", options={"memory": 64}, needs=frozenset(),
-        by_hand=True,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
+    with servers("memcached", memory=64) as cluster:
         yield cluster.endpoints().addresses[0]
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.docker

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
+from tests.clusters.real import servers
 from tests.conftest import Address
 from tests.sim.mysql_play import Told, connect_to, play, play_simulated
 from tests.sim.mysql_random import SETUP, Generator
@@ -46,15 +46,8 @@ def compare(seed: int, address: Address, *, blocking: bool) -> int:
 @pytest.fixture(scope="module")
 def real_mysql() -> Iterator[Address]:
     """Where a real server listens."""
-    cluster = DockerCluster(
-        kind="mysql-single", nodes=1, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(),
-        by_hand=True,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
+    with servers("mysql-single", 1) as cluster:
         yield cluster.endpoints().addresses[0]
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.docker

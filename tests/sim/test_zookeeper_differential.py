@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
 from harness.clusters.sim import SimCluster
 from harness.sim.servers.zookeeper import tree
 from harness.sim.servers.zookeeper.prepare import Preparer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from harness.sim.servers.zookeeper.watches import Watches
+from tests.clusters.real import servers
 from tests.sim.zookeeper_client import Client, RealStream
 from tests.sim.zookeeper_random import Generator, Play
 from tests.sim.zookeeper_stub import Alone
@@ -43,15 +43,8 @@ def compare(seed: int, address: Address) -> int:
 @pytest.fixture(scope="module", params=[1, 3])
 def real_zookeeper(request: pytest.FixtureRequest) -> Iterator[Address]:
     """One member of an ensemble of that many; with long ticks, so that a busy machine does not cost it its leader."""
-    cluster = DockerCluster(
-        kind="zookeeper", nodes=request.param, clients=Clients(0), seed=0, resource="", options={"tick_ms": 2000},
-        needs=frozenset(), by_hand=True,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
+    with servers("zookeeper", request.param, tick_ms=2000) as cluster:
         yield cluster.endpoints().addresses[0]
-    finally:
-        cluster.stop_all()
 
 
 @pytest.mark.docker

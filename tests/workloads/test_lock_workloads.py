@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import pytest
 
+from checkers.holds import holds
 from harness.completion import complete
 from harness.errors import UsageError
+from harness.hunting.asked import Asked
 from harness.plan import FaultSpec, Plan, load
 from harness.runs import Result, run
 from harness.store import PLAN
 from harness.workloads.mutex import Mutex
+from harness.workloads.resource import STALE, Request, Resource
 
 OPEN_TX = "lock_impls.mistakes.mysql_open_tx:OpenTransaction"
+APART = "lock_impls.mistakes.zookeeper_readers:ReadersApart"
+ALL_SHARE = "lock_impls.mistakes.zookeeper_readers:AllShare"
 UNCOUNTED = "lock_impls.mistakes.mysql:UncountedReentry"
 SAFETY = ("mutual-exclusion", "fencing", "resource", "ownership", "faults")
 AVAILABLE = ("deadlock", "liveness")
@@ -26,6 +32,9 @@ FOUND = [
     ("try-lock", OPEN_TX, "try-lock", "a try-lock that waits", (*SAFETY, *AVAILABLE)),
     ("queue", "zookeeper-herd", "fairness", "before c", (*SAFETY, *AVAILABLE)),
     ("crash", "redis-setnx", "deadlock", "had crashed while it held it", SAFETY),
+    ("readers-writers", APART, "mutual-exclusion", "(shared)", AVAILABLE),
+    ("readers-writers", APART, "resource", "what it saw changed under it", AVAILABLE),
+    ("readers-writers", ALL_SHARE, "resource", "update is lost", AVAILABLE),
 ]
 KEPT = [
     ("reentrant", "redis-reentrant"),
@@ -33,6 +42,7 @@ KEPT = [
     ("try-lock", "mysql-unique"),
     ("queue", "zookeeper-sequential"),
     ("crash", "redis-token"),
+    ("readers-writers", "kazoo-read-write-lock"),
 ]
 DOCKER = pytest.param("docker", marks=pytest.mark.long)
 
@@ -81,6 +91,46 @@ def test_who_loses_his_place_by_a_fault_is_not_overtaken(lock: str, fault: str) 
 
 
 # What each workload does.
+
+
+def test_readers_read_together_and_a_resource_that_fences_lets_them() -> None:
+    result = played("readers-writers", "kazoo-read-write-lock", fencing="on")
+    assert result.valid is True, explained(result)
+    assert result.verdicts["resource"].stats["rejected"] == 0
+    held = list(holds(result.history))
+    assert {hold.client for hold in held if hold.shared} == {"c1", "c2", "c4"}
+    assert {hold.client for hold in held if not hold.shared} == {"c0", "c3"}
+    together = [(one, two) for one, two in pairwise(held) if two.start_ns < one.end_ns]
+    assert together
+    assert all(one.shared and two.shared for one, two in together)
+
+
+def test_a_stale_writer_is_refused_after_a_reader_and_a_stale_reader_after_a_writer() -> None:
+    resource = Resource("on", {})
+
+    def asked(op: Literal["read", "write"], fence: int, *, shared: bool = False) -> str | None:
+        return resource.apply(Request(op, "k0", fence, 1, shared=shared)).error
+
+    assert asked("write", 5) is None
+    assert asked("read", 7, shared=True) is None
+    assert asked("read", 6, shared=True) is None, "readers come in any order"
+    assert asked("write", 6) == STALE
+    assert asked("read", 4, shared=True) == STALE
+    assert asked("write", 8) is None
+    assert asked("read", 7, shared=True) == STALE
+
+
+@pytest.mark.parametrize("lock", ["kazoo-lock", "redis.lock:Lock"])
+def test_a_lock_that_nobody_can_share_is_refused(lock: str) -> None:
+    with pytest.raises(UsageError, match=r"readers-writers.* can be held by several at once, and .* no acquire_shared"):
+        complete(Plan(lock=lock, workload="readers-writers"))
+    with pytest.raises(UsageError, match="acquire_shared"):
+        Asked(lock=lock, workloads=("mutex", "readers-writers")).completed()
+
+
+def test_a_hunt_has_readers_where_the_lock_can_be_shared() -> None:
+    assert "readers-writers" in Asked(lock="kazoo-read-write-lock").completed().workloads
+    assert "readers-writers" not in Asked(lock="kazoo-lock").completed().workloads
 
 
 def test_a_try_never_waits() -> None:

@@ -118,11 +118,25 @@ function drawHold(state, row, lane, levels, thin) {
   if (width < 1.5) return void cover(thin, from, until);
   const box = barBox(state.layout, lane, holds.level[row], levels);
   context.fillStyle = colours.hold;
-  roundBar(context, from, box.y, width, box.height);
+  if (holds.shared?.[row]) drawShared(state, from, width, box);
+  else roundBar(context, from, box.y, width, box.height);
   if (holds.lease[row] >= 0) drawExpired(state, xOf(state, holds.start[row] + holds.lease[row]), until, box);
   if (width < 6) return;
   drawCritical(state, row, box);
-  if (box.height > 12) drawBarLabel(state, barLabel(run, row), from, until, box);
+  if (box.height > 12) drawBarLabel(state, barLabel(run, row), from, until, box, holds.shared?.[row] ? colours.ink : colours.onHold);
+}
+
+// A hold that others may share is a frame with little in it; its label is in ink.
+function drawShared(state, from, width, box) {
+  const { context, colours } = state;
+  context.globalAlpha = 0.2;
+  roundBar(context, from, box.y, width, box.height);
+  context.globalAlpha = 1;
+  context.strokeStyle = colours.hold;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.roundRect(from + 0.75, box.y + 0.75, Math.max(width - 1.5, 0.5), box.height - 1.5, Math.min(3, width / 3));
+  context.stroke();
 }
 
 // The fencing token, and the key where there are several.
@@ -132,10 +146,10 @@ function barLabel(run, row) {
 }
 
 // Where the visible part of the bar has room for it.
-function drawBarLabel(state, label, from, until, box) {
-  const { context, layout, colours } = state, left = Math.max(from, layout.gutter) + 6;
+function drawBarLabel(state, label, from, until, box, colour) {
+  const { context, layout } = state, left = Math.max(from, layout.gutter) + 6;
   if (Math.min(until, layout.right) - left < context.measureText(label).width + 4) return;
-  context.fillStyle = colours.onHold;
+  context.fillStyle = colour;
   context.textAlign = "left";
   context.fillText(label, left, box.y + 7);
 }

@@ -137,7 +137,8 @@ function holdLines(run, row) {
   const { holds } = run, start = holds.start[row];
   const end = holds.took[row] < 0 ? "to the end" : `to ${seconds(start + holds.took[row], 6)}, ${span(holds.took[row])}`;
   const fence = holds.fence[row] < 0 ? "" : `, fence ${run.texts[holds.fence[row]]}`;
-  const lines = [`holds ${run.texts[holds.key[row]]} from ${seconds(start, 6)} ${end}${fence}`];
+  const mode = holds.shared?.[row] ? " shared" : "";
+  const lines = [`holds ${run.texts[holds.key[row]]}${mode} from ${seconds(start, 6)} ${end}${fence}`];
   if (holds.lease[row] >= 0) lines.push(`lease valid to ${seconds(start + holds.lease[row], 6)}`);
   return lines;
 }

@@ -97,11 +97,11 @@ function age(moment, since) {
   return passed < 1000 ? "less than 1 ms" : span(passed);
 }
 
-function keyLine({ key, holders }, moment) {
+function keyLine({ key, holders, shared }, moment) {
   if (!holders.length) return line(part("strong", key), " nobody");
   const who = holders.map(([client, since]) => `${client} for ${age(moment, since)}`).join(" and ");
   const together = moment.elapsed - Math.max(...holders.map(([, since]) => since));
-  if (holders.length === 1 || together < UNHEARD) return line(part("strong", key), ` ${who}`);
+  if (holders.length === 1 || shared || together < UNHEARD) return line(part("strong", key), ` ${who}`);
   return line(part("strong", key), part("span", ` ${holders.length} at once: ${who}`, "bad"));
 }
 

@@ -21,9 +21,12 @@ from .lessor import Lessor
 from .peers import PEER_PORT, Peers
 from .raft import LEADER, Disk, Entry, Raft
 from .store import KeyValue, Store
+from .v2_store import V2Error, V2Request, V2Store
 
 CLUSTER: Final = "etcd-cluster"
 READ_AGAIN: Final = 500 * MILLISECOND
+SYNC: Final = 500 * MILLISECOND
+"""How often a leader looks for keys of the v2 API that are over."""
 UNAVAILABLE: Final = 14
 Answer = Callable[[Any], None]
 """Takes a response, or the Failed that took its place."""
@@ -97,6 +100,8 @@ class Member:
         self.store = Store()
         self.lessor = Lessor(self._min_ttl)
         self.applier = Applier(self.store, self.lessor, self._changed)
+        self.v2 = V2Store()
+        self._syncs = False
         self.raft.disk = Disk()
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
@@ -108,6 +113,8 @@ class Member:
         new = self._lives == 1
         self.raft.start(host, first_after=1 if new and self._first else None)
         self.lessor.start(host, self._revoke)
+        self._syncs = False
+        self._sync_later()
 
     def stop(self) -> None:
         self.raft.stop()
@@ -167,13 +174,35 @@ class Member:
         else:
             result: Any
             try:
-                result = self.applier.apply(entry.method, entry.data, asked=entry.origin == self.name)
-            except Failed as failure:
+                result = self._applied(entry)
+            except (Failed, V2Error) as failure:
                 result = failure
             if entry.origin == self.name:
                 self._finish(self._proposed, entry.number, result)
         if self._unread:
             self._read_on()
+
+    def _applied(self, entry: Entry) -> Any:
+        if entry.method != "v2":
+            return self.applier.apply(entry.method, entry.data, asked=entry.origin == self.name)
+        try:
+            return self.v2.apply(entry.data, self.host.wall_ns())
+        finally:
+            self._sync_later()
+
+    # The v2 API's keys.
+
+    def _sync_later(self) -> None:
+        if not self._syncs and self.v2.ends():
+            self._syncs = True
+            self.host.call_later(SYNC, self._sync)
+
+    def _sync(self) -> None:
+        """Have all members delete what is over by the leader's wall clock."""
+        self._syncs = False
+        if self.leads:
+            self.propose("v2", V2Request("SYNC", now=self.host.wall_ns()), lambda _: None)
+        self._sync_later()
 
     # Proposals.
 

@@ -1,6 +1,7 @@
 """A simulated etcd server: the gRPC services of etcd 3.4.23 on one member of a cluster.
 
-KV, Watch, Lease, Lock, and as much of Maintenance and Cluster as clients ask for before they do anything. What is
+KV, Watch, Lease, Lock, and as much of Maintenance and Cluster as clients ask for before they do anything; beside them
+the v2 API (:mod:`.v2`). What is
 abstracted is said where it is: the wire (:mod:`harness.sim.grpc_wire`), consensus (:mod:`.etcd_raft`), the streams
 between members (:mod:`.etcd_peers`). There is no authentication, no disk that could be slow or full.
 """
@@ -24,6 +25,8 @@ from .lock import MESSAGES, LockService
 from .member import Answer, Member, id_of
 from .peers import PEER_PORT, Peers
 from .store import KeyValue
+from .v2 import V2Service, is_http
+from .v2 import commands as v2_commands
 from .watch import WatchService
 
 CLIENT_PORT: Final = 2379
@@ -63,6 +66,8 @@ def command(path: str) -> str:
 
 def commands(data: bytes) -> list[str]:
     """The names of the methods that a client calls in one piece of data."""
+    if is_http(data):
+        return v2_commands(data)
     return [command(path) for path in grpc_wire.requests(data)]
 
 
@@ -120,6 +125,7 @@ class EtcdServer:
             "/etcdserverpb.Cluster/MemberList": _Unary(etcdrpc.MemberListRequest, self._members),
         }
         self._server = grpc_wire.Server(self._methods.get)
+        self._v2 = V2Service(member, [f"http://{other}:{port}" for other in names], self._done)
 
     # The service.
 
@@ -138,10 +144,14 @@ class EtcdServer:
         self._server.opened(conn)
 
     def received(self, conn: Conn, data: bytes) -> None:
-        self._server.received(conn, data)
+        if self._v2.mine(conn) or is_http(data):
+            self._v2.received(conn, data)
+        else:
+            self._server.received(conn, data)
 
     def closed(self, conn: Conn) -> None:
-        self._server.closed(conn)
+        if not self._v2.mine(conn):
+            self._server.closed(conn)
 
     @property
     def leads(self) -> bool:
@@ -153,8 +163,8 @@ class EtcdServer:
         return self.member.raft.disk.term
 
     def size(self) -> int:
-        """How many keys this member holds."""
-        return self.member.store.size()
+        """How many keys this member holds, those of the v2 API too."""
+        return self.member.store.size() + len(self.member.v2.nodes)
 
     def _changed(self, changes: list[KeyValue]) -> None:
         self._watches.changed(changes)
@@ -163,8 +173,11 @@ class EtcdServer:
     # Answers.
 
     def _told(self, call: Call) -> None:
+        self._done(call.peer, command(call.path))
+
+    def _done(self, peer: str, what: str) -> None:
         if self.on_command is not None:
-            self.on_command(call.peer, command(call.path))
+            self.on_command(peer, what)
 
     def _tell(self, call: Call, response: Any) -> None:
         """One of several responses of a call."""

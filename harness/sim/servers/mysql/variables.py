@@ -18,6 +18,7 @@ DEFAULTS: Final[dict[str, Value]] = {
     "wait_timeout": 28800,
     "interactive_timeout": 28800,
     "lock_wait_timeout": 86400,
+    "lower_case_table_names": 0,
     "tx_isolation": "REPEATABLE-READ",
     "read_only": 0,
     "sql_mode": "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION",
@@ -42,7 +43,9 @@ DEFAULTS: Final[dict[str, Value]] = {
     "unique_checks": 1,
 }
 _ALIASES: Final = {"transaction_isolation": "tx_isolation"}
-_GLOBAL_ONLY: Final = ("read_only", "version", "hostname", "server_id", "innodb_rollback_on_timeout")
+_GLOBAL_ONLY: Final = (
+    "read_only", "version", "hostname", "server_id", "innodb_rollback_on_timeout", "lower_case_table_names",
+)  # fmt: skip
 _SWITCHES: Final = ("autocommit", "read_only", "foreign_key_checks", "unique_checks")
 _LEVELS: Final = ("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE")
 

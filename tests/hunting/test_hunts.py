@@ -1,0 +1,305 @@
+"""Hunts from one call: what is found is kept and tried first the next time, and what was not reached is said."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as with_
+
+from harness import LockFails, hunt
+from harness.errors import UsageError
+from harness.hunting import hunts
+from harness.hunting.asked import Asked
+from harness.hunting.findings import Finding, remember, remembered
+from harness.hunting.rounds import Failure
+from harness.hunting.stories import tell
+from harness.hunting.trials import play
+from harness.plan import FaultSpec, Plan, load
+from harness.runs import run
+from harness.store import FAILURES
+from scenarios import catalogue
+
+JUMPS = Asked(lock="redlock", faults=("clock-jump",), clients=2)
+
+
+def harness(*arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", *arguments], capture_output=True, text=True, timeout=110, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_a_failure_is_told_kept_and_tried_first_the_next_time(tmp_path: Path) -> None:
+    hunted = hunt(JUMPS, rounds=3, store=tmp_path, command="harness hunt redlock")
+    assert hunted.exit_status == 1
+    (found,) = hunted.findings
+    assert found.folder is not None
+    assert len(found.story.steps) <= 8
+    assert "wall clock" in str(hunted)
+    with pytest.raises(LockFails, match="c1 acquires k0"):
+        hunted.check()
+    document = json.loads((found.folder / "results.json").read_text())
+    assert document["story"]["steps"][0]["number"] == 1
+    assert "How it breaks" in (found.folder / "report.html").read_text()
+    scenario = catalogue.find(str(found.folder / "counterexample.toml")).plan
+    result = run(scenario)
+    assert result.document["scenario"]["state"] == "as-expected"
+    assert hunted.folder is not None
+    assert json.loads((hunted.folder / "hunt.json").read_text())["findings"][0]["broken"][0] == "mutual-exclusion"
+
+    again = hunt(JUMPS, rounds=3, store=tmp_path)
+    assert again.findings[0].round == 0
+    assert again.document["schedules"] == 0
+    assert "known from an earlier hunt" in str(again)
+    assert load(again.findings[0].folder / "counterexample.toml").faults == scenario.faults  # type: ignore[operator]
+
+    fresh = hunt(JUMPS, rounds=1, store=tmp_path, fresh=True)
+    assert fresh.document["schedules"] > 0
+
+
+@pytest.mark.slow
+def test_what_is_known_is_tried_only_where_it_could_be_found(tmp_path: Path) -> None:
+    hunt(JUMPS, rounds=3, store=tmp_path)
+    other = Asked(lock="redlock", faults=("latency",), clients=2, schedules=3, look_for=("mutual-exclusion",))
+    assert hunt(other, rounds=1, store=tmp_path).findings == ()
+
+
+def test_what_is_known_of_other_hunts(tmp_path: Path) -> None:
+    """A failure is one file, whatever command found it; one that this hunt would not search for is none of its own."""
+    plan = Plan(lock="redis-token", kind="redis-single", nodes=1, clients=2, hold=1.0)
+    paused = with_(plan, faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),))
+    overrun = with_(plan, hold=2.5)
+    folder = tmp_path / FAILURES / "redis-token"
+    for number, known in enumerate((paused, paused, overrun)):
+        told = tell(play(known), "mutual-exclusion")
+        failure = Failure(plan=known, checker="mutual-exclusion", broken=(), schedule=1, shrinks=1)
+        scenario = with_(known, source=f"harness hunt redis-token --budget {number}")
+        remember(Finding(scenario, failure, 1, told.story, ""), tmp_path)
+    assert len(list(folder.iterdir())) == 2
+    (folder / "0.toml").write_text('lock = "redis-tok')
+
+    def known_to(**options: Any) -> list[Plan]:
+        return list(remembered(Asked(lock="redis-token", **options).completed(), tmp_path))
+
+    assert known_to() == known_to(ttl=2.0) == known_to(faults=("client-pause",)) == [paused]
+    assert known_to(faults=("none",)) == [overrun]
+    assert known_to(ttl=8.0) == known_to(faults=("latency",)) == known_to(most_faults=0) == known_to(clients=1) == []
+
+
+def test_where_nothing_is_found_it_says_what_was_seen_and_what_was_not() -> None:
+    asked = Asked(
+        lock="redis-fenced", faults=("client-pause", "kill"), fencing="on", look_for=("resource",), schedules=8
+    )
+    hunted = hunt(asked, rounds=2)
+    assert hunted.exit_status == 0
+    assert hunted.folder is None
+    document = hunted.document
+    assert (document["rounds"], document["schedules"], document["found"]) == (2, 16, False)
+    assert document["coverage"]["states"] > 5
+    assert document["never"]
+    text = str(hunted)
+    assert text.startswith("NO FAILURE FOUND: redis-fenced")
+    assert "16 schedules in 2 rounds" in text
+    assert "never reached:" in text
+    assert hunted.check() is hunted
+
+
+@pytest.mark.slow
+def test_one_of_each_kind(tmp_path: Path) -> None:
+    asked = Asked(lock="redis-setnx", faults=("client-crash", "kill-amnesia"), clients=2)
+    hunted = hunt(asked, rounds=2, keep_going=True, store=tmp_path)
+    kinds = [found.failure.broken[0] for found in hunted.findings]
+    assert "deadlock" in kinds
+    assert "mutual-exclusion" in kinds
+    signatures = {
+        (f.failure.broken[0], tuple(s.fault for s in f.plan.faults), f.plan.workload) for f in hunted.findings
+    }
+    assert len(signatures) == len(hunted.findings)
+
+
+class NeverLocks:
+    """A mutant: it grants to everybody."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def acquire(self, timeout: float) -> bool:
+        time.sleep(0.001)
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+class CannotBeOpened:
+    def __init__(self) -> None:
+        raise RuntimeError("no such server")
+
+    def acquire(self, timeout: float) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+def test_a_class_of_ones_own() -> None:
+    hunted = hunt(NeverLocks, faults=("none",), rounds=1)
+    assert hunted.findings[0].failure.broken[0] == "mutual-exclusion"
+    assert hunted.findings[0].plan.faults == ()
+
+
+def test_a_budget_ends_a_hunt() -> None:
+    began = time.monotonic()
+    asked = Asked(lock="redis-fenced", faults=("client-pause",), fencing="on", look_for=("resource",), schedules=3)
+    hunted = hunt(asked, budget_s=2.0)
+    assert hunted.document["rounds"] >= 1
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"budget_s": 0.0}, "budget must be more than 0"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"workers": 0}, "workers must be at least 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        hunt("redlock", **settings)
+
+
+def test_families_are_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hunts, "_search", lambda *_, **__: None)
+    assert hunt("redis-token", faults="latency, client-pause").asked.faults == ("latency", "client-pause")
+    assert hunt("redis-token", faults="").asked.faults == Asked(lock="redis-token").completed().faults
+
+
+def test_an_interrupted_hunt_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(round_: Any, told: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hunts, "search", interrupted)
+    hunted = hunt(JUMPS, rounds=2)
+    assert hunted.document["interrupted"]
+    assert hunted.exit_status == 3
+    assert "interrupted" in str(hunted)
+
+
+class Interrupts(NeverLocks):
+    """Ctrl-C comes in the middle of its first call."""
+
+    calls = itertools.count()
+
+    def acquire(self, timeout: float) -> bool:
+        if next(Interrupts.calls) == 0:
+            signal.raise_signal(signal.SIGINT)
+        return True
+
+
+def test_an_interrupt_is_not_lost_before_the_first_round() -> None:
+    hunted = hunt(Interrupts, faults=("none",), rounds=1)
+    assert hunted.document["interrupted"]
+    assert (hunted.exit_status, hunted.document["schedules"]) == (3, 0)
+
+
+def test_an_interrupted_round_counts_as_far_as_it_came() -> None:
+    def interrupted(_share: float, text: str) -> None:
+        if "3 schedules" in text:
+            signal.raise_signal(signal.SIGINT)
+
+    asked = Asked(lock="redis-token", faults=("latency",), schedules=20)
+    hunted = hunt(asked, rounds=1, progress=interrupted)
+    assert hunted.document["interrupted"]
+    assert hunted.document["schedules"] == 4
+    assert hunted.document["coverage"]["states"] > 0
+
+
+def test_a_store_that_cannot_be_written_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hunts, "learnt", None)
+    (tmp_path / "store").write_text("no folder")
+    with pytest.raises(UsageError, match="cannot write to the store"):
+        hunt(JUMPS, rounds=1, store=tmp_path / "store")
+
+
+@pytest.mark.slow
+def test_the_same_rounds_find_the_same_with_any_number_of_workers() -> None:
+    asked = Asked(lock="redis-token", faults=("client-pause", "clock-jump"), schedules=20)
+    one, two = (hunt(asked, rounds=4, workers=workers, keep_going=True) for workers in (1, 2))
+    assert [found.plan for found in one.findings] == [found.plan for found in two.findings]
+    assert one.findings
+    for name in ("schedules", "rounds", "best", "coverage", "never", "findings"):
+        assert one.document[name] == two.document[name], name
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path) -> None:
+    status, out, _ = harness(
+        "hunt", "redlock", "--faults", "clock-jump,1", "--clients", "2", "--rounds", "3", "--out", str(tmp_path)
+    )
+    assert status == 1
+    assert out.startswith("FAILURE FOUND: redlock: mutual-exclusion")
+    counterexample = next(line for line in out.splitlines() if line.startswith("counterexample: ")).split()[1]
+    status, out, _ = harness("scenario", "run", counterexample, "--out", str(tmp_path))
+    assert status == 0, "as expected"
+    status, out, _ = harness("hunt", "redlock", "--faults", "clock-jump", "--quiet", "--out", str(tmp_path))
+    assert (status, out.strip()) == (1, "FAILURE FOUND: redlock: mutual-exclusion, resource")
+    status, out, _ = harness(
+        "hunt", "redis-token", "--faults", "none", "--json", "--rounds", "1", "--out", str(tmp_path)
+    )
+    assert json.loads(out)["lock"] == "redis-token"
+
+
+@pytest.mark.slow
+def test_the_command_in_a_small_scope() -> None:
+    status, out, _ = harness("hunt", "redis-token", "--exhaustive", "--clients", "2", "--faults", "0")
+    assert status == 0
+    assert out.startswith("none in all 90 interleavings")
+    status, out, _ = harness("hunt", "redis-token", "--exhaustive", "--clients", "2", "--faults", "1")
+    assert status == 1
+    assert out.startswith("violated in interleaving")
+    assert "pause c0" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("redlok",), "redlock"),
+        (("redlock", "--faults", "clock-jmp"), "clock-jump"),
+        (("redlock", "--faults", "1,2"), "one number"),
+        (("redlock", "--budget", "soon"), "budget"),
+        (("redlock", "--exhaustive", "--faults", "kill"), "kill-amnesia"),
+        (("redlock", "--exhaustive", "--budget", "0"), "budget must be more than 0"),
+        (("redlock", "--exhaustive", "--workers", "2"), "no rounds"),
+        (("redlock", "--ttl", "0"), "ttl must be more than 0"),
+        (("tests.hunting.test_hunts:Nobody",), "Nobody"),
+    ],
+)
+def test_wrong_arguments_get_one_line(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    status, out, error = harness("hunt", *arguments, "--out", str(tmp_path))
+    assert (status, out) == (2, "")
+    assert told in error
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_hunt_in_good_order(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "harness.cli", "hunt", "redis-fenced", "--fencing", "on", "--look-for", "resource",
+               "--faults", "client-pause", "--budget", "100s", "--schedules", "5", "--out", str(tmp_path)]  # fmt: skip
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(6)
+    child.send_signal(signal.SIGTERM)
+    out, error = child.communicate(timeout=30)
+    assert child.returncode == 3
+    assert "the hunt was interrupted" in out
+    assert "Traceback" not in error

@@ -1,0 +1,234 @@
+"""Stories of violations: few steps, in plain words, and none that is not needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace as with_
+
+import scenarios
+from harness.errors import UsageError
+from harness.history.lock_keys import KeyState
+from harness.hunting.stories import Story, Told, still, tell
+from harness.hunting.stories_drops import Dies, Ends, WithoutDelay, WithoutFault
+from harness.hunting.stories_keys import Keys
+from harness.hunting.trials import play
+from harness.plan import Delay, FaultSpec, Plan, load
+
+MOST_STEPS = 8
+SCENARIOS = Path(scenarios.__file__).parent
+
+
+def scenario(name: str, **changes: Any) -> Plan:
+    """The plan of a scenario with two clients, and what it expects left out."""
+    return with_(load(SCENARIOS / f"{name}.toml"), **{"clients": 2, "expect": None, **changes})
+
+
+def told_of(plan: Plan, checker: str) -> Told:
+    """The story, each of whose steps has been left out and found to be needed: by playing, not by what it says."""
+    told = tell(play(plan), checker)
+    assert 2 <= len(told.story.steps) <= MOST_STEPS, told.story.lines()
+    assert still(play(told.trial.plan), checker)
+    for step in told.story.steps:
+        assert not still(play(step.drop.of(told.trial.plan)), checker), f"not needed: {step.text}"
+    return told
+
+
+LATE_WRITE = Plan(
+    lock="redis-token",
+    clients=2,
+    sections=1,
+    ttl=1.0,
+    stagger=0.2,
+    time_limit=8.0,
+    faults=(FaultSpec("client-pause", on="read", client=0, for_=1.5),),
+)
+"""One stands still for longer than its lease, and writes."""
+
+
+def test_a_clock_jump_breaks_redlock_in_four_steps() -> None:
+    told = told_of(scenario("rl-clock-jump"), "mutual-exclusion")
+    assert told.story.lines() == [
+        "1. At 0.000 s c0 is cut off from n4 and n5.",
+        "2. At 0.205 s c0 acquires k0 on n1, n2 and n3.",
+        "3. At 0.205 s n3's wall clock jumps +3 s, right after c0's read: "
+        "c0's key is gone there (c0 is left with n1 and n2).",
+        "4. At 0.308 s c1 acquires k0 on n3, n4 and n5.",
+        "Both hold k0 from 0.308 s to 0.705 s.",
+    ]
+    assert [type(step.drop) for step in told.story.steps] == [WithoutFault, Ends, WithoutFault, Ends]
+
+
+def test_a_late_write_is_told_with_what_it_rests_on() -> None:
+    told = told_of(LATE_WRITE, "resource")
+    assert told.story.lines() == [
+        "1. At 0.002 s c0 acquires k0, and has it until 1.002 s.",
+        "2. At 0.002 s c0 stands still until 1.502 s, right after its read.",
+        "3. At 1.041 s c0's key had run out at 1.002 s; c1 acquires k0, and has it until 2.041 s.",
+        "4. At 1.142 s c1 writes k0, on the strength of what it read at 1.041 s.",
+        "5. At 1.602 s c0 writes k0, on the strength of what it read at 0.002 s.",
+        "c0 has written over c1's k0: c1's update is lost.",
+    ]
+    assert isinstance(told.story.steps[-1].drop, Dies), "who is in the middle of his work cannot end in good order"
+
+
+def test_a_dead_holder_is_told_with_who_asks_in_vain() -> None:
+    told = told_of(
+        scenario("setnx-crash", shuffle=0, faults=(FaultSpec("client-crash", on="acquire", client=0),)), "deadlock"
+    )
+    acquires, dies, asks = told.story.steps
+    assert acquires.text == "c0 acquires k0"
+    assert dies.text == "c0 dies"
+    assert asks.text.startswith("c1 asks for k0 ")
+    assert asks.text.endswith("times, until 10.000 s, in vain: the key is c0's")
+
+
+def test_what_is_not_needed_is_no_step_and_leaves_the_schedule() -> None:
+    idle = (
+        FaultSpec("clock-jump", at=0.1, params={"target": "c1", "seconds": -0.5}),
+        FaultSpec("client-pause", at=4.0, for_=0.1, params={"target": "c1"}),
+    )
+    plan = with_(LATE_WRITE, clients=3, faults=(idle[0], *LATE_WRITE.faults, idle[1]))
+    told = told_of(plan, "mutual-exclusion")
+    assert [spec.fault for spec in told.trial.plan.faults] == ["client-pause"]
+    assert told.trial.plan.faults[0].on == "read"
+    assert "wall clock" not in " ".join(told.story.lines())
+    assert {step.text[:2] for step in told.story.steps} == {"c0"}, "the third client has no part"
+
+
+@pytest.mark.slow
+def test_the_check_bites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is taken for needed without being tried would be told."""
+    trial = play(with_(LATE_WRITE, clients=3))
+    monkeypatch.setattr("harness.hunting.stories.still", lambda played, checker: played.plan == trial.plan)
+    told = tell(trial, "mutual-exclusion")
+    steps = [step for step in told.story.steps if still(play(step.drop.of(told.trial.plan)), "mutual-exclusion")]
+    assert steps, "one of three clients is not needed, and nobody has noticed"
+
+
+def test_a_message_that_comes_late_is_a_step() -> None:
+    late = Delay("c0", "resource", 2, 2.0)
+    told = told_of(with_(LATE_WRITE, faults=(), delays=(late,)), "mutual-exclusion")
+    texts = [step.text for step in told.story.steps]
+    assert "message 2 from c0 to resource comes 2 s late" in texts
+    assert any(step.drop == WithoutDelay(0) for step in told.story.steps)
+
+
+@pytest.mark.slow
+def test_a_write_in_the_quiet_at_the_end_can_be_left_out_too() -> None:
+    """No fault strikes any more by then, and the death of a client is one."""
+    told = told_of(with_(LATE_WRITE, time_limit=4.0, settle=2.4), "resource")
+    last = told.story.steps[-1]
+    assert last.text.startswith("c0 writes k0")
+    assert isinstance(last.drop, Dies)
+    assert last.drop.longer > 0
+
+
+def test_no_violation_no_story() -> None:
+    with pytest.raises(ValueError, match="mutual-exclusion found no violation"):
+        tell(play(with_(LATE_WRITE, faults=())), "mutual-exclusion")
+
+
+def test_a_story_is_data() -> None:
+    story = tell(play(LATE_WRITE), "mutual-exclusion").story
+    assert msgspec.convert(msgspec.to_builtins(story), Story) == story
+
+
+# Plans in which clients end.
+
+
+def test_clients_end_after_their_own_number_of_acquires() -> None:
+    trial = play(with_(LATE_WRITE, clients=3, sections=0, time_limit=4.0, faults=(), ends={"c1": 0, "c2": 2}))
+    asked = [op.node for op in trial.history if (op.f, op.type) == ("acquire", "invoke")]
+    assert (asked.count("c1"), asked.count("c2")) == (0, 2)
+    assert asked.count("c0") > 2
+
+
+@pytest.mark.parametrize("ends", [{"c9": 1}, {"c0": -1}])
+def test_ends_are_of_clients_that_there_are(ends: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="ends: expected c0 to c1 and 0 acquires or more"):
+        with_(LATE_WRITE, ends=ends).check()
+
+
+# Keys.
+
+
+def state(time: int, owner: str | None, by: str | None = None, left: int | None = None) -> KeyState:
+    return KeyState(time, "n1", "k0", owner, left, by)
+
+
+def test_a_key_that_goes_at_its_end_has_run_out_and_another_has_not() -> None:
+    second = 10**9
+    keys = Keys([state(0, "a", "c0", 2 * second), state(2 * second, None), state(3 * second, "b", "c1", second),
+                 state(3 * second + 10**8, None)], "k0")  # fmt: skip
+    lost = [change for change in keys.changes if change.new is None]
+    assert [change.ran_out for change in lost] == [True, False]
+    assert keys.free_since(4 * second) == 3 * second + 10**8
+
+
+def test_a_renewal_is_no_change_of_hands() -> None:
+    second = 10**9
+    renewed = [state(0, "a", "c0", second), state(second // 2, "a", "c0", second), state(second, "a", None, second)]
+    keys = Keys([*renewed, state(second * 3 // 2, None)], "k0")
+    granted, lost = keys.changes
+    assert (granted.new and granted.new.client, lost.old and lost.old.client) == ("c0", "c0")
+    assert not lost.ran_out, "it had been prolonged"
+
+
+def test_of_a_server_that_does_not_answer_nobody_knows_that_the_key_is_gone() -> None:
+    keys = Keys([state(0, "a", "c0"), KeyState(1, "n1", "k0", answers=False), state(2, "a")], "k0")
+    assert len(keys.changes) == 1
+
+
+# Documented failures.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "checker", "ending"),
+    [
+        ("rl-clock-jump", "resource", "update is lost"),
+        ("ttl-pause-write", "resource", "c0 has written over"),
+        ("setnx-crash", "liveness", "Nobody holds k0"),
+        ("del-foreign", "resource", "update is lost"),
+        ("etcd-pause", "fencing", "is accepted, though"),
+        ("zk-pause", "mutual-exclusion", "Both hold k0"),
+        ("uniq-cleaner-live", "mutual-exclusion", "Both hold k0"),
+        ("watchdog-zombie", "liveness", "c0 holds k0"),
+        ("lost-reply-acquire", "deadlock", "Nobody holds k0"),
+        ("db-async-failover", "mutual-exclusion", "Both hold k0"),
+        ("redis-restart-empty", "mutual-exclusion", "Both hold k0"),
+        ("get-del-gap", "mutual-exclusion", "Both hold k0"),
+        ("uniq-reent-nocount", "reentrancy", "the nested release"),
+    ],
+)
+def test_stories_of_documented_failures(name: str, checker: str, ending: str) -> None:
+    told = told_of(scenario(name), checker)
+    assert ending in told.story.ending
+    assert len(told.trial.plan.faults) <= len(scenario(name).faults)
+
+
+@pytest.mark.slow
+def test_a_release_that_deletes_somebody_elses_key() -> None:
+    told = told_of(scenario("del-foreign", clients=3), "ownership")
+    assert [step.text for step in told.story.steps] == [
+        "c0 acquires k0, and has it until 5.031 s",
+        "c0's key had run out at 5.031 s; c1 acquires k0, and has it until 7.049 s",
+        "c0 releases k0: c0 deletes c1's key",
+        "c2 acquires k0, and has it until 8.160 s",
+    ]
+    assert told.story.ending == "c0's release has ended c1's hold of k0, and c2 has acquired it meanwhile."
+
+
+@pytest.mark.slow
+def test_a_failover_is_told_with_which_server_has_the_key() -> None:
+    told = told_of(scenario("db-async-failover"), "mutual-exclusion")
+    assert [step.text for step in told.story.steps] == [
+        "n1 is cut off from n2 until 5.000 s, as c0 asks",
+        "c0 acquires k0 on n1, and has it until 8.001 s",
+        "the primary n1 dies, and n2 takes over 1.1 s later",
+        "c1 acquires k0 on n2, and has it until 11.077 s",
+    ]

@@ -1,0 +1,65 @@
+"""What is said of a library in another language is the version that its program is built with."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.containers.images import context_folder
+from harness.containers.runtimes import RUNTIMES
+from lock_impls import catalogue
+from lock_impls.base import LockInfo
+
+MAVEN = {"m": "http://maven.apache.org/POM/4.0.0"}
+BESIDE = {"redsync": ["github.com/redis/go-redis/v9"], "node-redlock": ["ioredis"]}
+"""Libraries that a lock's own is used with, whose version its docstring says, too."""
+
+
+def _project() -> ElementTree.Element:
+    return ElementTree.parse(context_folder("java") / "pom.xml").getroot()
+
+
+def _java() -> dict[str, str]:
+    versions = {one.tag.partition("}")[2]: str(one.text) for one in _project().iterfind("m:properties/*", MAVEN)}
+    pinned = {}
+    for one in _project().iterfind(".//m:dependency", MAVEN):
+        version = one.findtext("m:version", "", MAVEN)
+        pinned[one.findtext("m:artifactId", "", MAVEN)] = versions.get(version.strip("${}"), version)
+    return pinned
+
+
+def _go() -> dict[str, str]:
+    return dict(re.findall(r"^\t(\S+) v(\S+)", (context_folder("go") / "go.mod").read_text(), re.MULTILINE))
+
+
+def _node() -> dict[str, str]:
+    return dict(json.loads((context_folder("node") / "package.json").read_text())["dependencies"])
+
+
+PINNED: Mapping[str, Callable[[], dict[str, str]]] = {"java": _java, "go": _go, "node": _node}
+OTHERS = [info for info in catalogue.infos() if info.runtime]
+
+
+@pytest.mark.parametrize("info", OTHERS, ids=lambda info: info.name)
+def test_it_is_the_version_that_is_pinned(info: LockInfo) -> None:
+    pinned = PINNED[info.runtime]()
+    name, version = info.library.split(" ")
+    assert pinned[name] == version
+    text = str(sys.modules[catalogue.find(info.name).__module__].__doc__)
+    for library in (name, *BESIDE.get(info.name, [])):
+        assert re.search(rf"\b{re.escape(pinned[library])}\b", text), library
+
+
+def test_each_language_has_a_lock_that_says_so() -> None:
+    assert {info.runtime for info in OTHERS} == set(RUNTIMES)
+
+
+def test_no_version_of_java_s_is_a_range_or_moves() -> None:
+    for one in _project().iter(f"{{{MAVEN['m']}}}version"):
+        assert one.text
+        assert one.text.startswith("${") or not set(one.text) & set("[](),LR"), one.text
