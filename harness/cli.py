@@ -6,6 +6,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -29,7 +30,7 @@ from . import (
 from . import plan as plans
 from . import store as stores
 from .cli_runs import AUTO, placed, play_many, play_one
-from .errors import UNKNOWN, USAGE, VALID, HarnessError, UsageError
+from .errors import INTERRUPTED, UNKNOWN, USAGE, VALID, HarnessError, UsageError
 from .listing import listing, show_lock
 from .nemesis import default_specs
 from .options import kind_with, lock_options, printed
@@ -41,21 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )  # fmt: skip
-app.add_typer(cluster_cli.app, name="cluster")
-app.add_typer(scenario_cli.app, name="scenario")
-app.command("nightly")(suite_cli.nightly_command)
-app.command("trends")(nightly_cli.trends_command)
-app.command("sweep")(sweep_cli.sweep_command)
-app.command("hunt")(hunt_cli.hunt_command)
-app.command("compare")(compare_cli.compare_command)
-app.command("conformance")(conformance_cli.conformance_command)
-app.command("serve")(serve_cli.serve_command)
-app.command("replay")(replay_cli.replay_command)
-app.command("check")(check_cli.check_command)
-app.command("export")(check_cli.export_command)
 DEFAULTS = Plan(lock="")
-INTERRUPTED: Final = 130
-"""What shells call the end by Ctrl-C."""
 WRONG: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 """Of all that typer finds wrong with arguments; it has no name for it, and brings a click of its own or does not."""
 
@@ -68,6 +55,21 @@ def _duration(text: str) -> float:
 
 
 Duration = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="Such as 2s, 150ms or 0.5.")]
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"harness {version('lock-harness')}")
+        raise typer.Exit
+
+
+@app.callback()
+def harness(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command("run")
@@ -161,6 +163,20 @@ def list_command(
 def show_command(lock: Annotated[str, typer.Argument(help="A name from 'harness list locks'.")]) -> None:
     """Say what a lock does, where it comes from, and what it is safe for."""
     show_lock(lock, Console(highlight=False))
+
+
+app.add_typer(cluster_cli.app, name="cluster")
+app.add_typer(scenario_cli.app, name="scenario")
+app.command("nightly")(suite_cli.nightly_command)
+app.command("trends")(nightly_cli.trends_command)
+app.command("sweep")(sweep_cli.sweep_command)
+app.command("hunt")(hunt_cli.hunt_command)
+app.command("compare")(compare_cli.compare_command)
+app.command("conformance")(conformance_cli.conformance_command)
+app.command("serve")(serve_cli.serve_command)
+app.command("replay")(replay_cli.replay_command)
+app.command("check")(check_cli.check_command)
+app.command("export")(check_cli.export_command)
 
 
 def main(arguments: list[str] | None = None) -> None:

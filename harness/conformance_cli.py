@@ -24,7 +24,7 @@ from .conformance.bench import Bench, Settings
 from .conformance.suite import CHECKS, Result, chosen, run
 from .errors import UNKNOWN, VALID, VIOLATION, UsageError, unknown_name
 from .lanes import terminable
-from .options import counted, duration, lock_options, printed
+from .options import counted, lock_options, positive, printed
 from .terminal import print_document, print_status
 
 DEFAULTS: Final = Settings()
@@ -76,10 +76,12 @@ def conformance_command(
     checks, options = chosen(only or ()), lock_options(lock_option)
     if lock and not servers:
         raise UsageError("lock: goes with --servers; in containers a lock is named by itself")
-    seconds = {
-        name: _positive(name, text) for name, text in (("ttl", ttl), ("timeout", timeout), ("patience", patience))
-    }
-    settings = Settings(**seconds, expires=not no_expiry)
+    settings = Settings(
+        ttl=positive("ttl", ttl),
+        timeout=positive("timeout", timeout),
+        patience=positive("patience", patience),
+        expires=not no_expiry,
+    )
     title = shlex.join(program)
     results: list[Result] = []
     console = Console(highlight=False, emoji=False, quiet=json or quiet)
@@ -99,13 +101,6 @@ def conformance_command(
                 results.append(result)
                 _print(console, result)
     raise typer.Exit(_ended(title, results, settings, console, json=json, quiet=quiet))
-
-
-def _positive(option: str, text: str) -> float:
-    seconds = duration(option, text)
-    if seconds <= 0:
-        raise UsageError(f"{option}: expected more than 0 seconds, got {text!r}")
-    return seconds
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ from difflib import get_close_matches
 
 VALID, VIOLATION, USAGE, UNKNOWN, MISSING = 0, 1, 2, 3, 4
 """Exit statuses: valid · violation found · usage error · unknown · the environment lacks something."""
-
+INTERRUPTED = 130
+"""What shells call the end by Ctrl-C."""
 
 MANY = 40
 """Names that an error lists at most."""

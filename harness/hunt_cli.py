@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from .errors import UsageError
-from .options import duration, kind_with, lock_options, named_options, printed, progress_bar
+from .options import kind_with, lock_options, named_options, positive, printed, progress_bar
 from .plan import Plan
 from .terminal import print_document
 
@@ -56,12 +56,7 @@ def hunt_command(
     from .hunting.hunts import hunt
 
     families, most = _faults(faults)
-    budget_s = duration("budget", budget)
-    if not budget_s > 0:
-        raise UsageError(f"budget must be more than 0 seconds, got {budget_s:g}")
-    ttl_s = duration("ttl", ttl) if ttl else None
-    if ttl_s is not None and not ttl_s > 0:
-        raise UsageError(f"ttl must be more than 0 seconds, got {ttl_s:g}")
+    budget_s = positive("budget", budget)
     asked = Asked(
         lock=lock,
         faults=families,
@@ -71,7 +66,7 @@ def hunt_command(
         kind=kind_with(lock, topology),
         nodes=nodes,
         clients=clients or (2 if exhaustive else 3),
-        ttl=ttl_s or 0.0,
+        ttl=positive("ttl", ttl) if ttl else 0.0,
         fencing=fencing,
         lock_options=lock_options(lock_option),
         server_options=named_options("server-option", server_option),

@@ -63,6 +63,14 @@ def duration(option: str, text: str) -> float:
         raise UsageError(f"{option}: {error}") from error
 
 
+def positive(option: str, text: str) -> float:
+    """A :func:`duration` of more than nothing."""
+    found = duration(option, text)
+    if found <= 0:
+        raise UsageError(f"{option} must be more than 0 seconds, got {found:g}")
+    return found
+
+
 def counted(number: int, what: str) -> str:
     """``1 fault``, ``2,000 faults``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

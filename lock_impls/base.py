@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 Safety = Literal["E", "F", "F?", "X"]
 """E: efficiency only (two holders possible) · F: safe with fencing · F?: would be, but has no usable token · X: broken
@@ -109,6 +109,12 @@ class LockInfo:
     library: str = ""
     promises: str = ""
     runtime: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            raise ValueError(f"{self.name}: kinds must name what the lock runs on, such as redis-single")
+        if self.safety not in get_args(Safety):
+            raise ValueError(f"{self.name}: safety must be one of {', '.join(get_args(Safety))}, got {self.safety!r}")
 
     @property
     def simulated(self) -> bool:

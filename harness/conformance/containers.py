@@ -128,7 +128,7 @@ def program_of(lock: str) -> type[ProgramLock]:
         raise UsageError(
             f"{lock} is no program that speaks the client protocol, but a class in Python: 'harness run {lock}' runs it"
         )
-    for kind in found.info.kinds or ("",):
+    for kind in found.info.kinds:
         if kind not in kinds():
             raise unknown_name(f"kind in the info of {lock}", kind, kinds())
     return found

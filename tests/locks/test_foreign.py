@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from lock_impls import foreign
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError
+from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from lock_impls.redis_client import Client
 
 SINGLE = Endpoints("redis-single", (("10.0.0.1", 7001),))
@@ -169,6 +170,17 @@ def test_a_module_that_fails_to_import_is_named(tmp_path: Any, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     with pytest.raises(foreign.UserLockError, match="importing broken_lock failed: ZeroDivisionError"):
         foreign.load("broken_lock:Lock")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"kinds": ()}, "mine: kinds must name"), ({"safety": "S"}, "mine: safety must be one of E, F, F?, X, got 'S'")],
+)
+def test_an_entry_that_says_what_no_lock_can_is_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        LockInfo(
+            **{"name": "mine", "title": "", "algorithm": "", "source": "", "safety": "E", "kinds": ("etcd",)} | wrong
+        )
 
 
 @pytest.mark.parametrize("spec", ["redis.lock:Lock", "redis_lock:Lock", "pottery:Redlock"])

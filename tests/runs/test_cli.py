@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import signal
@@ -10,10 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.__main__ import main as harness_command
 from harness.cli import main
 from harness.errors import EnvironmentLacking
 from harness.history import History
@@ -181,6 +185,24 @@ def test_nobody_listening_changes_no_verdict(tmp_path: Path) -> None:
     command = f"{sys.executable} -m harness.cli run redis-token --time-limit 3s | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+
+
+def test_it_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("--version") == 0
+    assert capsys.readouterr().out == f"harness {version('lock-harness')}\n"
+
+
+def test_whoever_interrupts_it_while_it_loads_sees_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str, *arguments: Any) -> Any:
+        if name == "cli":
+            raise KeyboardInterrupt
+        return imported(name, *arguments)
+
+    imported = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        harness_command()
+    assert ended.value.code == 130
 
 
 @pytest.mark.parametrize(
