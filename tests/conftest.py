@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clusters.real import servers
-
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -84,6 +82,8 @@ ANYWHERE = [LOOPBACK, pytest.param("container", marks=pytest.mark.docker)]
 
 @contextmanager
 def _in_containers(kind: str) -> Iterator[tuple[Address, ...]]:
+    from tests.clusters.real import servers
+
     with servers(kind) as cluster:
         yield cluster.endpoints().addresses
 

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import cache, partial
+from typing import Any, Final
+
+from etcd3 import Etcd3Client
+from greenlet import getcurrent
+from hazelcast.client import HazelcastClient
+from kazoo.client import KazooClient
+from tooz.coordination import CoordinationDriver
 
 from harness.clusters.base import names
 from harness.clusters.docker import Clients, DockerCluster
+from harness.sim.kernel import Task
+from lock_impls.etcd_client import Session
+from lock_impls.redis_watchdog import Renewal
+
+Call = Callable[..., Any]
+LASTING: Final[tuple[tuple[type, str, Call], ...]] = (
+    (KazooClient, "start_async", KazooClient.stop),
+    (HazelcastClient, "__init__", HazelcastClient.shutdown),
+    (CoordinationDriver, "start", CoordinationDriver.stop),
+    (Session, "__init__", Session.stop),
+    (Etcd3Client, "__init__", Etcd3Client.close),
+    (Renewal, "__init__", Renewal.stop),
+)
+"""What looks for its servers for as long as it lives: the call with which that begins, and the one that ends it."""
 
 
 @contextmanager
@@ -21,9 +42,42 @@ def servers(
     )
     try:
         cluster.start_all()
-        yield cluster
+        with _clients_end():
+            yield cluster
     finally:
         cluster.stop_all()
+
+
+@contextmanager
+def _clients_end() -> Iterator[None]:
+    """Locks never close their clients, as their processes end. Here they would go on to look for servers at addresses
+    that are nobody's by then."""
+    ends = _noted()
+    before = len(ends)
+    try:
+        yield
+    finally:
+        while len(ends) > before:
+            ends.pop()()
+
+
+@cache
+def _noted() -> list[Call]:
+    """How to end all that lasts, of what is begun from now on."""
+    ends: list[Call] = []
+    for kind, begins, end in LASTING:
+        setattr(kind, begins, _noting(getattr(kind, begins), end, ends))
+    return ends
+
+
+def _noting(begin: Call, end: Call, ends: list[Call]) -> Call:
+    def begun(one: Any, *args: Any, **options: Any) -> Any:
+        answer = begin(one, *args, **options)
+        if not isinstance(getcurrent(), Task):  # those of a simulation end with it
+            ends.append(partial(end, one))
+        return answer
+
+    return begun
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from kazoo.client import KazooClient
 
 from lock_impls.base import Endpoints, LockClass
@@ -38,30 +37,7 @@ def simulated(story: Story, damage: Callable[[Any], None] = lambda cluster: None
 @contextmanager
 def real_servers() -> Iterator[Endpoints]:
     with servers("zookeeper") as cluster:
-        where = Endpoints("zookeeper", cluster.endpoints().addresses)
-        with _clients_end(where):
-            yield where
-
-
-@contextmanager
-def _clients_end(where: Endpoints) -> Iterator[None]:
-    """Locks never close their clients, as their processes end. Here they would go on to look for servers, in some
-    hundred threads, at addresses that are nobody's by then."""
-    started: list[KazooClient] = []
-    start = KazooClient.start_async
-
-    def noted(client: KazooClient) -> Any:
-        if set(client.hosts) & set(where.addresses):
-            started.append(client)
-        return start(client)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KazooClient, "start_async", noted)
-        try:
-            yield
-        finally:
-            for client in started:
-                client.stop()
+        yield Endpoints("zookeeper", cluster.endpoints().addresses)
 
 
 def opened(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:
