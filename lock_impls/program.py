@@ -148,11 +148,15 @@ class ProgramLock:
 
     def acquire(self, timeout: float) -> Grant | None:
         try:
-            grant = self._ask("acquire", timeout=timeout) or {}
+            grant = self._ask("acquire", timeout=timeout)
         except LockError as refusal:
             if str(refusal) == BUSY:
                 return None
             raise
+        if grant is None:
+            return Grant()
+        if not isinstance(grant, dict):
+            raise ProgramError(f"acquire: expected null or an object with fence and valid_for, got {grant!r:.200}")
         return Grant(fence=grant.get("fence"), valid_for=grant.get("valid_for"))
 
     def release(self) -> None:

@@ -113,6 +113,7 @@ def test_optional_questions() -> None:
         ('{"mood": "fine"}', "acquire: .*mood"),
         ("another's", "expected the answer to request"),
         ("babble", "expected an answer in JSON, got b'INFO connected"),
+        ('{"ok": true}', "expected null or an object with fence and valid_for, got True"),
     ],
 )
 def test_what_is_no_answer_is_the_programs_fault(key: str, message: str) -> None:
