@@ -22,10 +22,11 @@ def redlock(fault: FaultSpec) -> Plan:
 
 
 def get_del_gap() -> Plan:
-    """A client stands still between its look at the key and its DEL of it."""
+    """A client stands still between its look at the key and its DEL of it. The others begin when the fault
+    that holds the DEL back on containers is over: what a lock comes to that is asked for before may be its doing."""
     pause = FaultSpec("client-pause", on="reply:GET", client=0, for_=3.0)
     return Plan(
-        lock="redis-token-getdel", clients=3, hold=1.5, holds={"c0": 0.1}, stagger=0.2, time_limit=10.0,
+        lock="redis-token-getdel", clients=3, hold=1.5, holds={"c0": 0.1}, stagger=0.6, time_limit=10.0,
         faults=(pause,), expect=Expect(safe=False, invalid=("ownership",)),
     )  # fmt: skip
 
