@@ -40,7 +40,7 @@ def hold_back(plan: Plan, history: History, begun: Op, request: Command, by: flo
         delay=delay,
         for_=CAUGHT[later],
         params=params,
-        **trigger(history, begun),  # type: ignore[arg-type]
+        **trigger(history, begun),
     )
 
 
@@ -86,7 +86,7 @@ def _to_resource(history: History, delay: Delay) -> tuple[FaultSpec | None, str]
         return None, "is left out: it never came on the simulator"
     begun = accesses[delay.nth - 1]
     params = {"client": delay.source, "server": RESOURCE, "delay": delay.by}
-    held = FaultSpec("delayed-request", for_=CAUGHT[False], params=params, **trigger(history, begun))  # type: ignore[arg-type]
+    held = FaultSpec("delayed-request", for_=CAUGHT[False], params=params, **trigger(history, begun))
     return held, f"is held back: that of {named(history, begun)}"
 
 
@@ -99,7 +99,7 @@ def _instead_of_reply(
     rest = (c for c in commands if c.phase == "request" and c.client == said.client and c.time > said.time)
     following = next((c for c in rest if ended is None or c.time <= ended.time), None)
     if following is None and ended is not None:
-        pause = FaultSpec("client-pause", for_=delay.by, **trigger(history, ended))  # type: ignore[arg-type]
+        pause = FaultSpec("client-pause", for_=delay.by, **trigger(history, ended))
         return pause, f"is a pause of {delay.target} after {named(history, ended)}: real answers cannot be held back"
     where = said if following is None else following
     held = hold_back(plan, history, begun, where, delay.by, wait=(said.time - begun.time) / SECOND)

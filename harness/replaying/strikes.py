@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import msgspec
 
@@ -99,8 +100,16 @@ def after(history: History, index: int, client: str) -> Op | None:
     return next((history[i] for i in later if history.node[i] == client), None)
 
 
-def trigger(history: History, op: Op) -> dict[str, int | str]:
-    """``on``, ``client`` and ``nth`` of a fault that waits for just this entry, counted as the nemesis counts."""
+class Trigger(TypedDict):
+    """What a fault waits for, as the fields of its FaultSpec."""
+
+    on: str
+    client: int
+    nth: int
+
+
+def trigger(history: History, op: Op) -> Trigger:
+    """Of a fault that waits for just this entry, counted as the nemesis counts."""
     on = event(op.f, op.type)
     earlier = [other for other in steps(history) if other.index <= op.index and other.node == op.node]
     nth = sum(event(other.f, other.type) == on for other in earlier)
@@ -110,7 +119,7 @@ def trigger(history: History, op: Op) -> dict[str, int | str]:
 def named(history: History, op: Op) -> str:
     """An entry in plain words: ``c0's 2nd acquire:invoke``."""
     found = trigger(history, op)
-    nth = int(found["nth"])
+    nth = found["nth"]
     return f"{op.node}'s {'' if nth == 1 else f'{ordinal(nth)} '}{found['on']}"
 
 

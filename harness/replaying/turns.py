@@ -78,7 +78,7 @@ def _pause(history: History, client: str, since: int, until: int) -> FaultSpec |
     delay = round((since - begun.time) / SECOND, 3)
     for_ = round((until - since) / SECOND, 3)
     params = {"target": client}
-    return FaultSpec("client-pause", delay=delay, for_=for_, params=params, **trigger(history, begun))  # type: ignore[arg-type]
+    return FaultSpec("client-pause", delay=delay, for_=for_, params=params, **trigger(history, begun))
 
 
 def _down(history: History) -> dict[str, list[tuple[int, int]]]:
