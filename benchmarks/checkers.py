@@ -1,4 +1,4 @@
-"""How quick the checkers are: ``python -m benchmarks.checkers [OPERATIONS]`` (100,000 lock operations by default).
+"""Measure the checkers: ``python -m benchmarks.checkers [OPERATIONS]`` (default: 100,000 lock operations).
 
 Each checker alone on a history it has not seen, best of five; the goal for the lock checkers is 0.2 s for 100,000.
 """
@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from checkers import catalogue
+from harness.checkers import catalogue
 from harness.history import History, Op, OpType
 
 CLIENTS = 5

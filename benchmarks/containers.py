@@ -1,4 +1,4 @@
-"""How quick real clusters are: ``python -m benchmarks.containers [--rounds N] [--json FILE] [--quick] [--strict]``.
+"""Measure real clusters: ``python -m benchmarks.containers [--rounds N] [--json FILE] [--quick] [--strict]``.
 
 The time from ``harness run`` to its first operation, and to start and stop each kind of cluster; lock cycles a second
 through the client program beside the same lock in a bare loop in the same container (in turn, since machines differ and
@@ -31,26 +31,26 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from benchmarks.containers_workload import LOCK, TTL, WARM_UP
-from harness.client_program import Job
+from harness.clusters.abilities import DISKS, TRAFFIC, Needs, lacking
 from harness.clusters.base import names
-from harness.clusters.docker import Clients, DockerCluster
-from harness.clusters.docker_hosts import Client
-from harness.clusters.docker_kinds import abilities
-from harness.containers.engine import ROLE, RUN, connect, in_parallel
-from harness.containers.images import Images
-from harness.containers.requirements import requirements_of
-from harness.faults.base import Scene, Seen
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.containers.engine import ROLE, RUN, connect, in_parallel
+from harness.clusters.docker.hosts import ClientHost
+from harness.clusters.docker.images.images import Images
+from harness.clusters.docker.images.requirements import requirements_of
+from harness.faults.base import InjectionContext, Observation
+from harness.faults.catalogue import fault_class, fault_names
 from harness.history import HistoryWriter
-from harness.nemesis import fault_class, fault_names
 from harness.plan import Plan
-from harness.recorder import Recorder
+from harness.run.recorder import Recorder
+from harness.worker.client_program import ClientJob
 
 CLIENTS: Final = 5
 ROUNDS: Final = 3
 SECONDS: Final = 0.7
 """How long cycles are counted for, each time: short, so that what else the machine does meets both sides alike."""
 PAIRS: Final = 3
-"""Of recorded and bare cycles in a round."""
+"""Pairs of measurements in a round: cycles with a recorder, and bare ones."""
 PINGS: Final = 500
 HEALS_WITHIN: Final = 15.0
 SETTLES: Final = 0.3
@@ -88,7 +88,7 @@ class Figure:
         return f"  {self.what:<52} {self.median:>10,.{digits}f} {self.unit:<9} {notes}"
 
 
-def cluster(kind: str, needs: frozenset[str] = frozenset()) -> DockerCluster:
+def cluster(kind: str, needs: Needs = frozenset()) -> DockerCluster:
     """A cluster with five clients that has not been started."""
     requirements, source = requirements_of(f"{WORKLOAD}:Cycles")
     return DockerCluster(
@@ -103,7 +103,7 @@ def cluster(kind: str, needs: frozenset[str] = frozenset()) -> DockerCluster:
 
 
 def build_images() -> None:
-    """What is built once does not count."""
+    """Build the images first: they are built once and do not count."""
     requirements, _ = requirements_of(f"{WORKLOAD}:Cycles")
     images = Images(connect(), lambda line: print(line, file=sys.stderr))
     images.server("redis"), images.client(requirements), images.client(), images.toxiproxy()
@@ -114,7 +114,7 @@ def launch(
 ) -> Callable[[float], bool]:
     """Have a client do a workload of ours."""
     address = there.endpoints()
-    job = Job(
+    job = ClientJob(
         plan=Plan(workload=f"{WORKLOAD}:{workload}", clients=CLIENTS, ttl=TTL, **plan),
         node=client,
         generation=0,
@@ -127,7 +127,7 @@ def launch(
 
 
 def seconds(call: Callable[[], T]) -> tuple[float, T]:
-    """How long a call took, and what it returned."""
+    """Duration and result of a call."""
     began = time.perf_counter()
     returned = call()
     return time.perf_counter() - began, returned
@@ -140,7 +140,7 @@ def first_operation() -> float:
     """Seconds from the start of the ``harness`` process to the first call in the history."""
     with tempfile.TemporaryDirectory() as store:
         began = time.perf_counter()
-        command = [sys.executable, "-m", "harness.cli", "run", "redlock", "--cluster", "docker", "--quiet"]
+        command = [sys.executable, "-m", "harness", "run", "redlock", "--cluster", "docker", "--quiet"]
         with subprocess.Popen([*command, "--out", store], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             while not any(b'"acquire"' in path.read_bytes() for path in Path(store).glob("*/*/history.jsonl")):
                 if process.poll() is not None:
@@ -159,7 +159,7 @@ class Started:
         self._times: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
 
     @contextmanager
-    def cluster(self, kind: str, with_: str = "", needs: frozenset[str] = frozenset()) -> Iterator[DockerCluster]:
+    def cluster(self, kind: str, with_: str = "", needs: Needs = frozenset()) -> Iterator[DockerCluster]:
         """``with_`` says what it has beside servers and clients."""
         there = cluster(kind, needs)
         starts, stops = self._times[f"{kind}{with_ and ', with '}{with_}"]
@@ -273,7 +273,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 def ping_figures(there: DockerCluster) -> list[Figure]:
     """Round trips to a client program that has nothing else to do."""
-    conversation = next(host.conversation for host in there.hosts if isinstance(host, Client))
+    conversation = next(host.conversation for host in there.hosts if isinstance(host, ClientHost))
     trips = [seconds(partial(conversation.ask, "ping"))[0] * 1e6 for _ in range(PINGS)]
     return [
         Figure("control channel", "ping, median", "µs", [statistics.median(trips)]),
@@ -285,7 +285,7 @@ def ping_figures(there: DockerCluster) -> list[Figure]:
 
 
 def memory_figures(there: DockerCluster, which: str) -> list[Figure]:
-    """What the containers of each role use, page cache that could be had back left out, as ``docker stats`` does."""
+    """Return the memory of the containers of each role, without reclaimable page cache, as ``docker stats`` does."""
     client = there.deployment.client
     boxes = client.containers.list(filters={"label": f"{RUN}={there.deployment.id}"})
 
@@ -313,7 +313,7 @@ def memory_figures(there: DockerCluster, which: str) -> list[Figure]:
 
 def kind_for(fault: str) -> str:
     """The first kind of cluster on which a fault can strike; most damage where there are several servers."""
-    return next(kind for kind in KINDS if fault_class(fault).needs <= abilities(kind))
+    return next(kind for kind in KINDS if not lacking(fault_class(fault).needs, DockerCluster.part_types(kind)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ def faults_on(kind: str) -> list[str]:
     return [name for name in fault_names() if name != "none" and kind_for(name) == kind]
 
 
-def needs_on(kind: str) -> frozenset[str]:
+def needs_on(kind: str) -> Needs:
     return frozenset(need for name in faults_on(kind) for need in fault_class(name).needs)
 
 
@@ -360,7 +360,7 @@ class Range:
         """A fault that cannot be measured is a line all the same."""
         took: list[float] = []
         wrong = []
-        scene = Scene(self._there, Random(1), TTL, "c0")
+        scene = InjectionContext(self._there, Random(1), TTL, "c0")
         try:
             damage = self._timed(took, lambda: fault_class(fault)().inject(scene))
             try:
@@ -391,7 +391,7 @@ class Range:
             self._work(client)
 
 
-def _await(look: Callable[[], Seen]) -> Seen:
+def _await(look: Callable[[], Observation]) -> Observation:
     deadline = time.monotonic() + HEALS_WITHIN
     while not (seen := look()).effective and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -411,12 +411,12 @@ def strikes(there: DockerCluster) -> list[Strike]:
 # All of it
 
 
-def variants(kind: str, *, quick: bool) -> dict[str, frozenset[str]]:
+def variants(kind: str, *, quick: bool) -> dict[str, Needs]:
     """What is started beside servers and clients, and what for; the last can be struck by all faults of its kind."""
-    found = {"": frozenset[str](), "proxies": frozenset({"shape"})}
+    found: dict[str, Needs] = {"": frozenset(), "proxies": frozenset({TRAFFIC})}
     if not quick and needs_on(kind):
-        last = "proxies and disks" if "disk" in needs_on(kind) else "proxies"
-        found[last] = needs_on(kind) | {"shape"}
+        last = "proxies and disks" if DISKS in needs_on(kind) else "proxies"
+        found[last] = needs_on(kind) | {TRAFFIC}
     return found
 
 

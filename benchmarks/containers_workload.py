@@ -1,4 +1,5 @@
-"""What clients do in :mod:`benchmarks.containers`; loaded in their containers by its name, as a user's module is.
+"""Workload of the clients in :mod:`benchmarks.containers`; loaded in their containers by its name, as a user's module
+is.
 
 ``python -m benchmarks.containers_workload KIND HOST PORT SECONDS`` is the other side of the comparison: the same cycles
 of the same lock, with nothing recorded.
@@ -10,9 +11,9 @@ import sys
 import time
 from typing import Any, ClassVar, Final
 
-from harness.client_program import find_lock
-from harness.workloads.client import Client
-from lock_impls.base import Endpoints
+from harness.lock_impls.base import Endpoints
+from harness.worker.client import Client
+from harness.worker.client_program import find_lock
 
 LOCK: Final = "redis-token"
 TTL: Final = 2.0

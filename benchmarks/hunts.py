@@ -2,7 +2,7 @@
 
 Each unsafe scenario that the simulator can play is hunted without being told: the hunt knows the lock and its
 surroundings (servers, their options, what clients do, whether the resource checks fences) and the families of faults,
-and nothing of times, triggers, targets or settings. It counts as found when a failure was made small that a checker of
+and nothing of times, triggers, targets or settings. It counts as found when a failure was shrunk that a checker of
 the scenario's ``expect.invalid`` finds. Times are those of one processor, with the shrinking and the story.
 
     python -m benchmarks.hunts [--only 'rl-*'] [--budget 60] [--workers 2] [--out FILE]
@@ -25,16 +25,16 @@ from typing import Final
 
 import msgspec
 
-from harness.completion import complete
 from harness.errors import HarnessError
-from harness.hunting.asked import NO_FAULT, Asked
-from harness.hunting.rounds import Failure, Round, search
-from harness.hunting.stories import tell
-from harness.hunting.trials import play
-from harness.hunting.vocabulary import learnt
-from harness.nightly import refusal
 from harness.plan import Plan
-from scenarios import catalogue
+from harness.run.completion import complete
+from harness.scenarios import catalogue
+from harness.search.request import NO_FAULT, HuntRequest
+from harness.search.rounds import Round, ShrunkFailure, search
+from harness.search.stories.story import story_of
+from harness.search.trials import run_trial
+from harness.search.vocabulary import learn_vocabulary
+from harness.studies.nightly import refusal
 
 BUDGET: Final = 60.0
 SCHEDULES: Final = (60, 250)
@@ -55,11 +55,11 @@ class Row(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def asked_of(plan: Plan) -> Asked:
-    """What a hunt may know of a scenario."""
+def request_of(plan: Plan) -> HuntRequest:
+    """Return the request of a hunt: the part of a scenario that a hunt may know."""
     done = complete(plan)
     families = tuple(dict.fromkeys(spec.fault for spec in plan.faults)) or (NO_FAULT,)
-    return Asked(
+    return HuntRequest(
         lock=plan.lock,
         faults=families,
         most_faults=max(1, len(plan.faults)),
@@ -81,11 +81,11 @@ def hunted(name: str, budget: float) -> Row:
     began = time.process_time()
     schedules = 0
     try:
-        for failure, tried in _failures(asked_of(plan), began + budget):
+        for failure, tried in _failures(request_of(plan), began + budget):
             schedules = tried
             if failure is not None and set(failure.broken) & set(plan.expect.invalid):
                 checker = next(checker for checker in failure.broken if checker in plan.expect.invalid)
-                told = tell(play(failure.plan), checker)
+                told = story_of(run_trial(failure.plan), checker)
                 small = told.trial.plan
                 seconds = time.process_time() - began
                 return Row(
@@ -96,13 +96,13 @@ def hunted(name: str, budget: float) -> Row:
     return Row(name, time.process_time() - began, schedules)
 
 
-def _failures(asked: Asked, until: float) -> Iterator[tuple[Failure | None, int]]:
+def _failures(request: HuntRequest, until: float) -> Iterator[tuple[ShrunkFailure | None, int]]:
     """Each failure that rounds find, and how many schedules have been tried; None after a round."""
-    vocabulary = learnt(asked)
+    vocabulary = learn_vocabulary(request)
     number = schedules = 0
     while time.process_time() < until:
         number += 1
-        searched = search(Round(asked=asked, number=number, vocabulary=vocabulary))
+        searched = search(Round(request=request, number=number, vocabulary=vocabulary))
         schedules += searched.schedules
         yield from ((failure, schedules) for failure in searched.failures)
         yield None, schedules

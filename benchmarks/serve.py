@@ -1,4 +1,4 @@
-"""How quick ``harness serve`` is with many runs: ``python -m benchmarks.serve [RUNS]``.
+"""Measure ``harness serve`` with many runs: ``python -m benchmarks.serve [RUNS]``.
 
 Makes a store (10,000 runs unless told otherwise), starts the command on it, and asks over real connections: the first
 answer, which looks at every run; later ones; ones after a pause, when the store is looked at again; filters and orders;
@@ -49,7 +49,7 @@ def make(store: Path, count: int) -> None:
 @contextmanager
 def server(store: Path) -> Iterator[tuple[int, int]]:
     """The command at work: its process and its port."""
-    program = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", "--store", str(store)]
+    program = [sys.executable, "-m", "harness", "serve", "--port", "0", "--store", str(store)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()

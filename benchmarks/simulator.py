@@ -1,4 +1,4 @@
-"""How quick the simulator is: ``python -m benchmarks.simulator``.
+"""Measure the simulator: ``python -m benchmarks.simulator``.
 
 Commands a second of the real redis-py on simulated sockets, beside the same redis-py on a socket that answers at once
 (all in one run, since machines differ and drift); virtual seconds a second; and the time from ``harness run`` to its
@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import redis
 
-from harness import client_program
-from harness.clusters.sim import SimCluster
+from harness.clusters.sim.cluster import SimCluster
 from harness.plan import Plan
-from harness.runs import run
-from harness.workloads.resource import Resource
+from harness.run.runs import run
+from harness.worker import client_program
+from harness.worker.resource import Resource
 
 COMMANDS: Final = 4_000
 CLIENTS: Final = 5
@@ -65,7 +65,7 @@ class _InstantConnection(redis.Connection):
 
 
 def _lock_commands(client: redis.Redis, count: int) -> None:
-    """What a lock asks for: half SET NX PX of a busy key, half GET."""
+    """Send the commands of a lock: half SET NX PX of a busy key, half GET."""
     for _ in range(count // 2):
         client.set("lock", "token", nx=True, px=30_000)
         client.get("lock")
@@ -118,7 +118,7 @@ def first_operation() -> float:
     """Seconds from the start of the ``harness`` process to the first call in the history."""
     with tempfile.TemporaryDirectory() as store:
         began = time.perf_counter()
-        command = [sys.executable, "-m", "harness.cli", "run", "redlock", "--cluster", "sim", "--quiet", "--out", store]
+        command = [sys.executable, "-m", "harness", "run", "redlock", "--cluster", "sim", "--quiet", "--out", store]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             while not any(path.read_bytes().count(b"\n") > 1 for path in Path(store).glob("*/*/history.jsonl")):
                 time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""What the resource accepted, what it may have accepted, and the critical sections that accesses belong to."""
+"""Accesses to the resource: those that it accepted, those that it may have accepted, and their critical sections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.holds import Holds
-from checkers.view import CAS, FAIL, INVOKE, MARK, NONE, OK, READ, TAKE, WRITE, View
+from .holds import Holds
+from .view import CAS, FAIL, INVOKE, MARK, NONE, OK, READ, TAKE, WRITE, View
 
 CODES: Final = (READ, WRITE, CAS, TAKE, MARK)
 WRITES: Final = frozenset({"write", "cas"})
@@ -17,8 +17,10 @@ WRITES: Final = frozenset({"write", "cas"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access that the resource accepted: its number in the resource's own order, its ``invoke`` index, the value
-    that it read or wrote."""
+    """An access that the resource accepted.
+
+    It has its number in the resource's own order, the index of its ``invoke``, and the value that it read or wrote.
+    """
 
     f: str
     key: str
@@ -29,11 +31,11 @@ class Access:
     fence: Any
     value: Any
     shared: bool = False
-    """By a client that held the lock together with others."""
+    """True if the client shared the lock with others."""
 
 
 def accesses(columns: View) -> dict[str, list[Access]]:
-    """The accepted accesses of each resource, in arrival order."""
+    """Return the accepted accesses of each resource, in arrival order."""
     by_key: defaultdict[str, list[Access]] = defaultdict(list)
     for index in _calls(columns):
         done = int(columns.done[index])
@@ -46,7 +48,7 @@ def accesses(columns: View) -> dict[str, list[Access]]:
 
 
 def lost_accesses(columns: View) -> dict[str, list[int]]:
-    """The invocations, by resource, of all but reads whose answer was lost: they may have been applied."""
+    """Return, by resource, the invocations whose answer was lost, except reads: they may have been applied."""
     by_key: defaultdict[str, list[int]] = defaultdict(list)
     for index in _calls(columns):
         done = int(columns.done[index])
@@ -63,7 +65,7 @@ def _calls(columns: View) -> list[int]:
 
 
 def _access(columns: View, index: int, done: int) -> Access:
-    asked, answer = columns.value[index] or {}, columns.value[done] or {}
+    request, answer = columns.value[index] or {}, columns.value[done] or {}
     return Access(
         f=columns.fs[index],
         key=columns.keys[columns.key[index]],
@@ -71,14 +73,14 @@ def _access(columns: View, index: int, done: int) -> Access:
         arrival=int(answer["arrival"]),
         invoke=index,
         done_ns=int(columns.time[done]),
-        fence=asked.get("fence"),
-        value=answer.get("value") if columns.f[index] == READ else asked.get("value"),
-        shared=bool(asked.get("shared")),
+        fence=request.get("fence"),
+        value=answer.get("value") if columns.f[index] == READ else request.get("value"),
+        shared=bool(request.get("shared")),
     )
 
 
 def sections(found: Holds, key: str) -> dict[int, list[int]]:
-    """The indices of the grants of ``key``, by client: each begins a critical section (nested ones do not)."""
+    """Return the indices of the grants of ``key``, by client: each begins a critical section (nested grants do not)."""
     begun: defaultdict[int, list[int]] = defaultdict(list)
     if key in found.view.keys:
         rows = np.flatnonzero(found.key == found.view.keys.index(key))

@@ -1,4 +1,5 @@
-"""Additions to a counter of the lock's own service (``add``): two that saw the same number are one update lost."""
+"""Find lost updates of a counter in the lock's own service: two additions (``add``) that started from the same
+number."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checkers.base import Violation
-from checkers.view import ACQUIRE, ADD, INFO, INVOKE, NONE, OK, RELEASE, View
+from .base import Violation
+from .view import ACQUIRE, ADD, INFO, INVOKE, NONE, OK, RELEASE, View
 
 Slot = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """An addition that surely counts; ``invoke`` is its index, times in ns."""
+    """A confirmed addition; ``invoke`` is its index, times are in ns."""
 
     key: str
     client: int
@@ -27,10 +28,11 @@ class Addition:
 
 
 def additions(columns: View) -> list[Addition]:
-    """Those that were confirmed, by time of confirmation.
+    """Return the confirmed additions, by time of confirmation.
 
-    Their transaction may still be open until the lock is released: one whose release has an unknown outcome, or that
-    was followed by none (a crash, the end), may have been rolled back.
+    The transaction of an addition may stay open until the lock is released. If the release has an unknown outcome, or
+    if there is none (a crash, the end of the run), the transaction may have been rolled back; such additions are left
+    out.
     """
     found = []
     for index in columns.rows(ADD, INVOKE).tolist():
@@ -39,19 +41,21 @@ def additions(columns: View) -> list[Addition]:
             value = columns.value[done]
             key, client = columns.keys[columns.key[index]], int(columns.client[index])
             found.append(Addition(key, client, index, int(columns.time[done]), value["seen"], value["written"]))
-    ended = _ended(columns) if found else set()
+    ended = _released_sections(columns) if found else set()
     return sorted((add for add in found if add.invoke in ended), key=lambda add: (add.done_ns, add.invoke))
 
 
 def unknown_additions(columns: View) -> int:
-    """How many may have been made."""
+    """Count the additions with an unknown outcome."""
     done = columns.done[columns.rows(ADD, INVOKE)]
     return int(((done == NONE) | (columns.type[done] == INFO)).sum())
 
 
-def _ended(columns: View) -> set[int]:
-    """The invocations of additions whose section ended with a release that said yes: one that said no may have been the
-    end of the transaction, without the addition."""
+def _released_sections(columns: View) -> set[int]:
+    """Return the invocations of additions whose critical section ended with a successful release.
+
+    A failed release may have ended the transaction without the addition.
+    """
     waiting: defaultdict[Slot, list[int]] = defaultdict(list)
     ended: set[int] = set()
     rows = np.flatnonzero(np.isin(columns.f, (ADD, ACQUIRE, RELEASE)) & (columns.type == INVOKE))
@@ -68,7 +72,7 @@ def _ended(columns: View) -> set[int]:
 
 
 def collisions(columns: View, added: list[Addition]) -> Iterator[Violation]:
-    """Each addition to what another one had been added to."""
+    """Yield each addition to a number to which another addition had been made."""
     first: dict[tuple[str, int], Addition] = {}
     for add in added:
         other = first.setdefault((add.key, add.seen), add)
@@ -80,8 +84,8 @@ def _collision(columns: View, one: Addition, two: Addition) -> Violation:
     at, name = columns.at, columns.name
     wrote = f"both wrote {two.written}" if one.written == two.written else f"they wrote {one.written} and {two.written}"
     sentence = (
-        f"{name(two.client)} added to {two.key} at {at(two.done_ns)} and saw {two.seen}, which {name(one.client)} "
-        f"had seen when it added at {at(one.done_ns)}: {wrote}, and one of the two updates is lost"
+        f"One of two additions to {two.key} is lost: {name(one.client)} (at {at(one.done_ns)}) and {name(two.client)} "
+        f"(at {at(two.done_ns)}) both saw {two.seen}, and {wrote}"
     )
     involved = (columns.call(one.invoke), columns.call(two.invoke))
     return Violation("lost-update", two.key, sentence, two.done_ns, two.done_ns, involved)

@@ -1,9 +1,10 @@
-"""When a lock was to be had, and how soon it was again after a fault: figures for liveness and for reports.
+"""Measure when a lock was available, and how soon it was again after a fault: figures for liveness and for reports.
 
-A window of a quarter of a second in the life of a key is *served* if the key was granted in it, or was held for half
-of it at least; it is *missed* if not, and for half of it at least somebody asked while nobody held. Windows in which
-hardly anybody asked are neither. A hold counts until its lease ends, if it has one: a holder that stands still beyond
-that serves nobody. Who was refused asks on until the next request, if that comes within ``slack``.
+The life of a key is cut into windows of a quarter of a second. A window is *served* if the key was granted in it, or
+was held for at least half of it. A window is *missed* if it is not served, and for at least half of it some client
+requested the key while none held it. Windows with hardly any request are neither. A hold counts until its lease ends,
+if it has one, since a holder that is stopped after that does no work. A refused client counts as requesting until its
+next request, if that comes within ``slack``.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from typing import Final
 
 import numpy as np
 
-from checkers.base import no_lock_taken
-from checkers.deadlock import stated
-from checkers.holds import CRASHED
-from checkers.stuck import Stretches
-from checkers.view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints
 from harness.history import SECOND, History
+
+from .base import no_lock_taken
+from .deadlock import stated
+from .holds import CRASHED
+from .stuck import Stretches
+from .view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints
 
 WINDOW: Final = SECOND // 4
 DEATHS: Final = "client-crash"
-"""The fault whose heals tell nothing: nobody waits for a client to be started again, but for what it held."""
+"""The fault whose heals are ignored: clients wait for the lock of a dead client, not for its restart."""
 Intervals = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One key: its windows, from the first entry on, and ``gap``, ns, the longest time it was asked for in vain."""
+    """The windows of one key, from the first entry on, and ``gap`` (ns), the longest time of futile requests."""
 
     key: str
     served: Bools
@@ -39,10 +41,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """From ``since_ns``, when a fault was healed or a holder died, to the next grant (None: there was none).
+    """The time from ``since_ns``, when a fault was healed or a holder died, to the next grant (None: no grant).
 
-    ``key`` is what the dead one held, and then its next grant counts; empty after a heal, when any counts. ``held``:
-    somebody held a key at that moment, so that the time tells more of the holder than of the fault.
+    ``key`` is the key of the dead holder, whose next grant counts; it is empty after a heal, when any grant counts.
+    ``held``: a client held a key at that moment, so the time says more about that holder than about the fault.
     """
 
     fault: str
@@ -59,38 +61,38 @@ class Recovery:
 
 
 def stretches_of(history: History) -> Stretches | None:
-    """None for a run of which there is nothing to measure: without locks, or whose ttl and slack are not stated."""
+    """Return None if there is nothing to measure: a run without locks, or one that does not state ttl and slack."""
     known = len(history) > 0 and no_lock_taken(history) is None and stated(history)
     return Stretches(history) if known else None
 
 
 def served(stretches: Stretches) -> list[Served]:
-    """Each key of the run that somebody asked for."""
-    asked = np.unique(stretches.columns.key[stretches.columns.rows(ACQUIRE, INVOKE)])
-    return [_served(stretches, int(key)) for key in asked if key != NONE]
+    """Return each key of the run that some client requested."""
+    requested = np.unique(stretches.columns.key[stretches.columns.rows(ACQUIRE, INVOKE)])
+    return [_served(stretches, int(key)) for key in requested if key != NONE]
 
 
 def share(keys: Sequence[Served]) -> float | None:
-    """The served windows of those that count, 0 to 1; None if there are none."""
+    """Return the share of served among served and missed windows, 0 to 1; None if there are none."""
     good = sum(int(one.served.sum()) for one in keys)
     bad = sum(int(one.missed.sum()) for one in keys)
     return good / (good + bad) if good + bad else None
 
 
 def longest_gap(keys: Sequence[Served]) -> tuple[int, int] | None:
-    """The longest time (ns, from and until) for which a key was asked for in vain."""
+    """Return the longest time (ns, from and until) of futile requests for a key."""
     return max((one.gap for one in keys if one.gap), key=lambda gap: gap[1] - gap[0], default=None)
 
 
 def recoveries(stretches: Stretches) -> list[Recovery]:
-    """After each heal that is not the beginning of the fault's next turn, and each holder's death, by time."""
+    """Return recoveries after each holder's death and each heal (not when the fault's next turn begins), by time."""
     return sorted((*_heals(stretches), *_deaths(stretches)), key=lambda one: one.since_ns)
 
 
 def _served(stretches: Stretches, key: int) -> Served:
     columns = stretches.columns
-    wanted, held = _wanted(stretches, key), _held(stretches, key)
-    end = max(columns.end, columns.origin + 1)  # also a history of a single moment has a window
+    wanted, held = _request_times(stretches, key), _held(stretches, key)
+    end = max(columns.end, columns.origin + 1)  # so that a history of a single moment has a window too
     edges = np.append(np.arange(columns.origin, end, WINDOW, dtype=np.int64), end)
     width = np.diff(edges)
     granted = np.zeros(len(width), dtype=bool)
@@ -103,15 +105,15 @@ def _served(stretches: Stretches, key: int) -> Served:
     return Served(columns.keys[key], good, ~good & (2 * in_vain >= width), _gap(wanted, held))
 
 
-def _wanted(stretches: Stretches, key: int) -> Intervals:
-    """When the key was asked for, pauses of up to ``slack`` after a request that was not granted included."""
-    asking, columns = stretches.asking(key), stretches.columns
-    begin, end = asking.begin, asking.end.copy()
+def _request_times(stretches: Stretches, key: int) -> Intervals:
+    """Return when clients requested the key, with pauses of up to ``slack`` after a request that was not granted."""
+    requests, columns = stretches.requests(key), stretches.columns
+    begin, end = requests.begin, requests.end.copy()
     following = np.searchsorted(begin, end)
     some = following < len(begin)
     pause = np.full(len(begin), 2**62)
     pause[some] = begin[following[some]] - end[some]
-    done = columns.done[asking.invoke]
+    done = columns.done[requests.invoke]
     refused = (done == NONE) | (columns.type[done] != OK)
     on = refused & (pause <= stretches.slack)
     end[on] += pause[on]
@@ -126,7 +128,7 @@ def _held(stretches: Stretches, key: int) -> Intervals:
 
 
 def _union(start: Ints, end: Ints) -> Intervals:
-    """Disjoint intervals that cover the same points, in order."""
+    """Return disjoint intervals that cover the same points, in order."""
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
     if not len(start):
@@ -138,7 +140,7 @@ def _union(start: Ints, end: Ints) -> Intervals:
 
 
 def _within(intervals: Intervals, edges: Ints) -> Ints:
-    """How much of disjoint ``intervals`` lies between each two ``edges``, ns."""
+    """Return the length of disjoint ``intervals`` between each two ``edges``, ns."""
     start, end = intervals
     if not len(start):
         return np.zeros(len(edges) - 1, dtype=np.int64)
@@ -150,7 +152,7 @@ def _within(intervals: Intervals, edges: Ints) -> Ints:
 
 
 def _gap(wanted: Intervals, held: Intervals) -> tuple[int, int] | None:
-    """The longest part of a gap between holds in which the key was asked for."""
+    """Return the longest part of a gap between holds in which clients requested the key."""
     since = np.concatenate(([np.iinfo(np.int64).min // 2], held[1]))
     until = np.concatenate((held[0], [2**62]))
     parts = [part for gap in zip(since.tolist(), until.tolist(), strict=True) for part in _inside(wanted, *gap)]
@@ -187,6 +189,6 @@ def _deaths(stretches: Stretches) -> Iterator[Recovery]:
 
 
 def _next(times: Ints, since: int) -> int | None:
-    """The first of the sorted ``times`` that is not before ``since``."""
+    """Return the first of the sorted ``times`` that is not before ``since``."""
     place = int(np.searchsorted(times, since))
     return int(times[place]) if place < len(times) else None

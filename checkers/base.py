@@ -1,32 +1,34 @@
-"""What every checker takes and gives: a history in, a :class:`Verdict` out.
+"""The interface of checkers: a history in, a :class:`Verdict` out.
 
-Verdicts are ordered valid < unknown < invalid and the worst wins, as in jepsen's ``checker.clj``. A verdict must be
-able to fail: a checker that crashed, or that saw too little to tell, says unknown and why.
+Verdicts are ordered valid < unknown < invalid, and the worst one counts, as in Jepsen's ``checker.clj``. A checker that
+crashed, or that saw too little to decide, returns unknown with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from harness.history import History
 
 Blame = Literal["service", "clock", "client"]
 Json = dict[str, Any]
 
+SERVICE: Final = frozenset({"liveness", "deadlock", "fairness", "reentrancy", "try-lock"})
+"""Names of the checkers that judge how well a lock serves; all others judge safety."""
 CAP = 20
-"""How many violations a verdict shows at most; ``stats`` counts them all."""
+"""The most violations that a verdict shows; ``stats`` counts all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that went wrong, in a sentence for engineers and as data for reports.
+    """One violation, as a sentence for engineers and as data for reports.
 
     ``from_ns`` and ``until_ns`` are ``CLOCK_MONOTONIC`` nanoseconds, as in the history. ``involved`` describes the
     holds or calls as plain data, each with ``client`` (host name), ``process`` and ``indices`` into the history.
-    ``blame`` is "service" if the lock granted what it had promised to someone else, "clock" if it did so because the
-    promise was over by a server's clock, which was wrong, "client" if a client acted after its lease.
+    ``blame`` is "service" if the lock granted what it had promised to another client, "clock" if it did so because the
+    promise had ended by a server's clock, which was wrong, and "client" if a client acted after the end of its lease.
     """
 
     kind: str
@@ -51,7 +53,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``valid`` is None when nobody can tell; ``explanation`` says why in any case."""
+    """The result of a check. ``valid`` is None if it is unknown; ``explanation`` always says why."""
 
     valid: bool | None
     explanation: str
@@ -59,7 +61,7 @@ class Verdict:
     stats: Json = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        """Plain data for ``results.json``."""
+        """Return the verdict as plain data for ``results.json``."""
         return {
             "valid": self.valid,
             "explanation": self.explanation,
@@ -69,7 +71,7 @@ class Verdict:
 
 
 class Checker(Protocol):
-    """A pure function of a history, under the name that users type."""
+    """A checker: a pure function of a history, with the name that users type."""
 
     name: str
 
@@ -77,12 +79,12 @@ class Checker(Protocol):
 
 
 def badness(valid: bool | None) -> int:
-    """0 valid, 1 unknown, 2 invalid."""
+    """Return 0 for valid, 1 for unknown, 2 for invalid."""
     return 1 if valid is None else 0 if valid else 2
 
 
 def merge(verdicts: Mapping[str, Verdict]) -> Verdict:
-    """One verdict for a run: the worst of ``verdicts`` (by checker), all evidence; unknown if there are none."""
+    """Return the worst of ``verdicts`` (by checker) with the evidence of all; unknown if there are none."""
     if not verdicts:
         return Verdict(None, "nothing was checked")
     worst = max(badness(verdict.valid) for verdict in verdicts.values())
@@ -96,18 +98,6 @@ def merge(verdicts: Mapping[str, Verdict]) -> Verdict:
     return Verdict((True, None, False)[worst], explanation, evidence, stats)
 
 
-def run_all(history: History, checkers: Iterable[Checker]) -> dict[str, Verdict]:
-    """The verdict of each checker by name; one that raises is unknown, and its explanation holds the error."""
-    return {checker.name: _run(history, checker) for checker in checkers}
-
-
-def _run(history: History, checker: Checker) -> Verdict:
-    try:
-        return checker.check(history)
-    except Exception as error:  # noqa: BLE001 - a broken checker must not hide what the others found
-        return Verdict(None, f"the checker failed: {type(error).__name__}: {error}")
-
-
 def conclude(
     history: History,
     violations: list[Violation],
@@ -117,11 +107,11 @@ def conclude(
     stats: Json | None = None,
     count: int | None = None,
 ) -> Verdict:
-    """The verdict that follows from ``violations`` (sorted by time, cut to :data:`CAP`).
+    """Return the verdict that follows from ``violations`` (sorted by time, at most :data:`CAP` are shown).
 
-    Violations make it invalid whatever else is true; otherwise the first of ``doubts`` that is not None, or a run
-    that did not end by itself, makes it unknown; otherwise it is valid, for the reason ``fine``. ``count`` is the
-    number of violations if it is not the length of the list.
+    Any violation makes it invalid. Otherwise it is unknown, for the first of ``doubts`` that is not None, or because
+    the run was interrupted. Otherwise it is valid, with the reason ``fine``. ``count`` is the number of violations if
+    it differs from the length of the list.
     """
     found = len(violations) if count is None else count
     stats = {**(stats or {}), "violations": found}
@@ -134,7 +124,7 @@ def conclude(
 
 
 def no_lock_taken(history: History) -> Verdict | None:
-    """What checkers of locks say of a workload without one (``locks`` of the start entry is false), else None."""
+    """Return the verdict for a workload without locks (``locks`` of the start entry is false), else None."""
     starts = history.nemesis("start")
     if not starts or (starts[0].value or {}).get("locks", True) or "acquire" in history.f:
         return None
@@ -142,7 +132,7 @@ def no_lock_taken(history: History) -> Verdict | None:
 
 
 def cut_short(history: History) -> str | None:
-    """Why the run is not a whole one, or None if it ended as planned."""
+    """Return why the run is incomplete, or None if it ended as planned."""
     stops = history.nemesis("stop")
     if not stops:
         return "the history has no stop entry: the run was cut short"

@@ -1,11 +1,11 @@
-"""Where the wall clocks of hosts stood, from what the nemesis read of them.
+"""Reconstruct the wall clocks of hosts from the readings that the nemesis recorded.
 
-A history has readings of clocks, not the clocks. A reading holds from its entry until the next one of that host,
-prolonged by the rate of the drifts that are at work. When a clock came to be where it was read is known less well: of
-an injection, at any time since its ``invoke``; of a heal, within the :data:`HEALING` before its entry; of a plain
-reading, at any time since the one before. In such a window the clock may have stood at either place, and what is asked
-here is what it *may* have shown. A clock was true until its first injection, and always where its first plain reading
-found it.
+A reading is valid from its entry until the next reading of that host, and the rate of the active drifts extends it. The
+moment at which a clock changed is known less precisely. An injection took effect at any time since its ``invoke``. A
+heal took effect within :data:`HEALING` before its entry. A change that a plain reading shows happened at any time since
+the reading before. In such a window the clock may have shown the old or the new time, and :meth:`Clock.over` considers
+every time that it *may* have shown. A clock was correct until its first injection; if its first entry is a plain
+reading, it always had that offset before.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Final
 from harness.history import NEMESIS, SECOND, Op
 
 HEALING: Final = 5 * SECOND
-"""How long a clock may have been put right before that is recorded: see ``heal`` in docs/histories.md."""
+"""The longest time between the correction of a clock and its entry: see ``heal`` in docs/histories.md."""
 EVER: Final = -(2**62)
 FOR_EVER: Final = 2**62
 
 
 def readings(op: Op) -> Iterable[tuple[str, int]]:
-    """The wall clock offsets, in ns ahead of true time, that an entry of the nemesis reports."""
+    """Yield the wall clock offsets, in ns ahead of true time, that an entry of the nemesis reports."""
     if op.process != NEMESIS or op.type == "invoke" or not isinstance(op.value, dict):
         return []
     seen = op.value if op.f == "clocks" else (op.value.get("observed") or {}).get("clock_ns")
@@ -36,8 +36,11 @@ def readings(op: Op) -> Iterable[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A clock was ``offset_ns`` ahead of true time at ``read_ns`` and gained ``rate`` seconds a second; it may have
-    been on this course since ``since_ns``."""
+    """A clock reading: the clock was ``offset_ns`` ahead of true time at ``read_ns`` and gained ``rate`` seconds a
+    second.
+
+    It may have had this offset and rate since ``since_ns``.
+    """
 
     since_ns: int
     read_ns: int
@@ -49,14 +52,14 @@ class Reading:
 
 
 class Clock:
-    """One host's. Times are true times (``CLOCK_MONOTONIC``), ns."""
+    """The clock of one host. Times are true times (``CLOCK_MONOTONIC``), ns."""
 
     def __init__(self, first: int = 0) -> None:
         self._readings = [Reading(EVER, EVER, first)]
         self._read = [EVER]
 
     def add(self, since: int, read: int, offset: int, rate: float) -> None:
-        """A later reading than all before."""
+        """Add a reading that is later than all before."""
         self._readings.append(Reading(max(since, self._read[-1]), read, offset, rate))
         self._read.append(read)
 
@@ -65,9 +68,11 @@ class Clock:
         return any(one.offset_ns != self._readings[0].offset_ns or one.rate for one in self._readings)
 
     def over(self, asked_ns: int, given_ns: int, end_ns: int, until_ns: int) -> tuple[int, int] | None:
-        """When a lease may first have been over by this clock, until ``until_ns``, and how far it had gained by then.
+        """Return when a lease may first have ended by this clock, and how far the clock had gained; None if it did not
+        end.
 
-        The lease was made at some moment from ``asked_ns`` to ``given_ns``, when it had until ``end_ns`` to go.
+        The lease was granted at some moment from ``asked_ns`` to ``given_ns``, until ``end_ns``. Moments after
+        ``until_ns`` do not count.
         """
         before: int | None = None
         found: list[tuple[int, int]] = []
@@ -80,7 +85,8 @@ class Clock:
         return min(found, default=None)
 
     def _during(self, from_ns: int, until_ns: int) -> Iterator[tuple[Reading, int, int]]:
-        """What may have been so in that time, and from when to when in it."""
+        """Yield each reading that may have been valid in that time, with the part of the time in which it may have
+        been."""
         for number in range(max(0, bisect_left(self._read, from_ns) - 1), len(self._read)):
             one = self._readings[number]
             if one.since_ns > until_ns:
@@ -90,7 +96,7 @@ class Clock:
 
 
 def _shows(one: Reading, wall_ns: int, begin: int, end: int) -> int | None:
-    """The first moment, from ``begin`` to ``end``, at which true time and offset come to ``wall_ns``."""
+    """Return the first moment, from ``begin`` to ``end``, at which the clock shows ``wall_ns``."""
     missing = wall_ns - (begin + one.at(begin))
     if missing <= 0:
         return begin
@@ -100,7 +106,7 @@ def _shows(one: Reading, wall_ns: int, begin: int, end: int) -> int | None:
 
 
 def clocks(entries: Iterable[Op]) -> dict[str, Clock]:
-    """The clocks of all hosts that the nemesis read, from its entries in the order of time."""
+    """Return the clocks of all hosts that the nemesis read, from its entries in the order of time."""
     found: dict[str, Clock] = {}
     begun: dict[Any, int] = {}
     drifts: dict[Any, tuple[list[str], float]] = {}

@@ -1,21 +1,22 @@
-"""A lock whose holder died, or lost track of it, comes back within its ttl (``NR`` in the table of anomalies)."""
+"""Check that a lock becomes available within its ttl after its holder died or lost track of it (``NR``)."""
 
 from __future__ import annotations
 
-from checkers.base import Json, Verdict, Violation, conclude, no_lock_taken
-from checkers.faults import unhealed
-from checkers.mutual_exclusion import too_few
-from checkers.stuck import UNCLEAN, Stretches, Stuck
-from checkers.view import NONE, view
 from harness.history import SECOND, History
 
+from .base import Json, Verdict, Violation, conclude, no_lock_taken
+from .faults import unhealed
+from .mutual_exclusion import too_few
+from .stuck import UNCLEAN, Stretches, StuckKey
+from .view import NONE, view
 
-class Deadlock:
+
+class DeadlockChecker:
     """After a crash, an unknown outcome or a refused release, the key is granted again within ttl + slack.
 
-    Counted from the last of the crash, the unknown call's end and the heals of disturbing faults, and only while
-    clients kept asking: see :mod:`checkers.stuck`. A release that never returned and whose client did not crash
-    excuses.
+    The time counts from the last of the crash, the end of the unknown call and the heals of disturbing faults, and only
+    while clients keep requesting the key: see :mod:`.stuck`. A release that never returned, of a client that
+    did not crash, excuses the lock.
     """
 
     name = "deadlock"
@@ -37,7 +38,7 @@ class Deadlock:
 
 
 def stated(history: History) -> bool:
-    """Whether the start entry has the ttl and the slack, without which nothing is ever late."""
+    """Return whether the start entry has ttl and slack. Without them, no grant is ever late."""
     settings = view(history).settings
     return settings.get("ttl") is not None and settings.get("slack") is not None
 
@@ -45,25 +46,25 @@ def stated(history: History) -> bool:
 REASONS = {
     "clean": "{client} had released it",
     "crashed": "{client} had crashed while it held it",
-    "unknown": "the outcome of a call on it was unknown",
+    "unknown": "a call on it had an unknown outcome",
     "refused": "{client}'s release had been refused",
-    "lost": "{client} had been told that it had lost it",
+    "lost": "the lock had told {client} that it had lost it",
     "expired": "{client}'s lease had run out",
     "open": "{client} held it to the end",
     "heal": "all faults had been healed",
-    "start": "nobody had ever held it",
+    "start": "no client had ever held it",
 }
 
 
-def report(stretches: Stretches, found: Stuck, kind: str) -> Violation:
-    """A stuck stretch as a violation, for deadlock and liveness."""
+def report(stretches: Stretches, found: StuckKey, kind: str) -> Violation:
+    """Return a stuck stretch as a violation, for the checkers deadlock and liveness."""
     columns, hold = stretches.columns, None if found.hold == NONE else stretches.holds[found.hold]
     key, at = columns.keys[found.key], columns.at
     askers = sorted({columns.name(columns.client[index]) for index in found.invokes})
-    reason = REASONS[found.cause].format(client=hold.client if hold else "nobody")
+    reason = REASONS[found.cause].format(client=hold.client if hold else "a client")
     sentence = (
-        f"nobody held {key} from {at(found.idle_ns)} to {at(found.until_ns)} though {', '.join(askers)} kept "
-        f"asking: {reason}, and it was due by {at(found.due_ns)} "
+        f"No client got {key} from {at(found.idle_ns)} to {at(found.until_ns)}, although {', '.join(askers)} kept "
+        f"requesting it: {reason}, so it should have been available by {at(found.due_ns)} "
         f"(ttl {stretches.ttl / SECOND:g} s, slack {stretches.slack / SECOND:g} s)"
     )
     involved: list[Json] = [hold.to_json()] if hold else []

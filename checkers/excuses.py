@@ -1,20 +1,26 @@
-"""Times in which nobody is blamed for being slow, or for losing his place: the faults that touch one client, and the
-time that their effects may last."""
+"""Times in which a fault excuses a slow lock, or the loss of a client's place in a queue.
+
+A fault excuses the clients that it touches, for as long as its effects may last.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from checkers.faults import FOR_EVER, Fault, faults
-from checkers.view import CRASH, NONE, Ints, View, view
 from harness.history import History
+
+from .faults import FOR_EVER, RunFault, faults
+from .view import CRASH, NONE, Ints, View, view
 
 
 class Excuses:
-    """A fault counts for a client if it strikes the client's host or one that is no client's, or disturbs everybody.
+    """The active times of the faults that count for each client.
 
-    It lasts until its heal, and then as long again as it lasted and ttl and slack on top: TCP's doubling time-outs may
-    deliver late what was sent into it, and sessions that ended meanwhile are made anew.
+    A fault counts for a client if it strikes the client's host, strikes a host that is no client's, or disturbs all
+    hosts.
+
+    It lasts until its heal, then again as long as it lasted, plus ttl and slack: TCP's doubling time-outs may deliver
+    late what was sent during the fault, and sessions that ended meanwhile are created again.
     """
 
     def __init__(self, history: History) -> None:
@@ -32,12 +38,12 @@ class Excuses:
             self._own.setdefault(host, []).append((int(self.columns.time[index]),) * 2)
 
     def first(self, client: int, begin: int, end: int) -> int | None:
-        """When, in [begin, end] (ns), the first fault that counts for the client (its number) was at work."""
+        """Return when, in [begin, end] (ns), the first fault that counts for the client (its number) was active."""
         struck = [*self._common, *self._own.get(self.columns.names[client], ())]
         return min((max(begin, since) for since, until in struck if since <= end and begin <= until), default=None)
 
     def clip(self, client: Ints, begin: Ints, end: Ints) -> Ints:
-        """``end`` of each stretch (ns), or when the first fault that counts for its client was at work, if before."""
+        """Return the ``end`` of each stretch (ns), cut at the first active fault that counts for its client."""
         for number, name in enumerate(self.columns.names):
             for since, until in (*self._common, *self._own.get(name, ())):
                 hit = (client == number) & (begin <= until) & (end >= since)
@@ -48,13 +54,13 @@ class Excuses:
         return self.first(client, begin, end) is not None
 
 
-def _lasting(fault: Fault, wake: int) -> tuple[int, int]:
+def _lasting(fault: RunFault, wake: int) -> tuple[int, int]:
     if fault.until_ns == FOR_EVER:
         return fault.from_ns, FOR_EVER
     return fault.from_ns, fault.until_ns + (fault.until_ns - fault.from_ns) + wake
 
 
 def returned(columns: View, invoke: int) -> int:
-    """When a call came back (ns), or the history ended."""
+    """Return when a call returned (ns), or else when the history ended."""
     done = int(columns.done[invoke])
     return columns.end if done == NONE else int(columns.time[done])

@@ -1,19 +1,19 @@
-"""Who asked first is served first, and nobody is passed by for ever (``FA`` in the table of anomalies).
+"""Check that a queue serves clients in the order of their requests, and that no client starves (``FA``).
 
-B *overtook* A if A had asked for the key at least half a second (:data:`MARGIN`) before B did, was still waiting when B
-was granted it, and was granted it later or given up on it in time. Half a second is more than a request takes on its
-way to a service that nothing disturbs, so A was in the queue before B. Two who share the lock take nothing from each
-other: neither overtakes. Not counted as waiting is
+B *overtook* A if A requested the key at least half a second (:data:`MARGIN`) before B did, was still waiting when B was
+granted it, and was granted it later or gave up in time. A request takes less than half a second to reach an undisturbed
+service, so A was in the queue before B. Two clients that share the lock do not overtake each other. These requests do
+not count as waiting:
 
-- A from the moment at which a fault strikes it, the servers or everybody, and for a while after (:mod:`.excuses`): its
-  session may have ended, and its place in the queue with it;
-- A after its own timeout, and any request that ended in an error or unknown: it may have had no place any more;
-- a request, of A or of B, whose client's last call on the key did not end well (or was none): A may still be making its
-  connection, and B may have kept an older place, that of a request nobody knows the outcome of.
+- a request of A from the moment at which a fault strikes A, the servers or all hosts, and for a while after
+  (:mod:`.excuses`): the session of A may have ended, and its place in the queue with it;
+- a request of A after its own timeout, and any request that ended in an error or unknown: it may have lost its place;
+- a request of A or B if the client's last call on the key did not succeed (or if there was none): A may still be
+  connecting, and B may have kept an older place from a request with an unknown outcome.
 
-A client *starves* if it goes on asking for a key (pauses of up to ``slack`` between two requests do not count) while
-others get it 20 times as often as there are clients that want it (:data:`STARVED`): with a draw among them each time,
-that has a probability of 2e-9.
+A client *starves* if it keeps requesting a key (pauses of up to ``slack`` between two requests do not count) while
+other clients are granted it 20 times as often as there are clients that request it (:data:`STARVED`). If each grant
+were a draw among them, this would have a probability of 2e-9.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from typing import Final
 
 import numpy as np
 
-from checkers.base import CAP, Json, Verdict, Violation, conclude, no_lock_taken
-from checkers.excuses import Excuses
-from checkers.holds import Hold, Holds, holds, is_shared, nested_calls
-from checkers.mutual_exclusion import too_few
-from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
 from harness.history import SECOND, History
+
+from .base import CAP, Json, Verdict, Violation, conclude, no_lock_taken
+from .excuses import Excuses
+from .holds import Hold, Holds, holds, is_shared, nested_calls
+from .mutual_exclusion import too_few
+from .view import ACQUIRE, FAIL, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
 
 WORKLOAD: Final = "queue"
 MARGIN: Final = SECOND // 2
@@ -37,11 +38,10 @@ STARVED: Final = 20
 BUSY: Final = "busy"
 
 
-class Fairness:
-    """Those who wait for a lock that promises a queue (or for any, under workload queue) are served in order.
+class FairnessChecker:
+    """A lock that promises a queue (or any lock, under workload queue) serves its waiters in order; none starves.
 
-    Nobody starves. Judged if the start entry says ``queue``, or under the workload of that name; the module has the
-    rules.
+    Judged if the start entry says ``queue``, or under the workload of that name; the module has the rules.
     """
 
     name = "fairness"
@@ -49,15 +49,19 @@ class Fairness:
     def check(self, history: History) -> Verdict:
         if (lockless := no_lock_taken(history)) is not None:
             return lockless
-        waits = Waits(holds(history), Excuses(history))
-        asked = waits.columns.settings.get("workload") == WORKLOAD
-        judged = asked or bool(waits.columns.settings.get("queue"))
+        waits = RequestTable(holds(history), Excuses(history))
+        workload_matches = waits.columns.settings.get("workload") == WORKLOAD
+        judged = workload_matches or bool(waits.columns.settings.get("queue"))
         overtaken = waits.overtakings()
         starved = list(_starved(waits)) if judged else []
         shown = [_out_of_order(waits, first, second) for first, second in overtaken[:CAP]] if judged else []
         behind = waits.behind()
-        fine = f"none of {behind} who asked while others waited was served before them"
-        doubt = None if behind or not asked else "nobody ever waited undisturbed behind another: no queue to judge"
+        fine = f"none of {behind} requests made while others waited was granted before them"
+        doubt = (
+            None
+            if behind or not workload_matches
+            else "no client waited undisturbed behind another one: no queue to judge"
+        )
         return conclude(
             history,
             [*shown, *starved],
@@ -68,8 +72,8 @@ class Fairness:
         )
 
 
-class Waits:
-    """The requests for keys, in the order of their invocations; ``row`` is the invocation's index.
+class RequestTable:
+    """The requests for keys, in the order of their invocations; ``row`` is the index of the invocation.
 
     ``until`` is the end of the time (ns) in which a request surely had its place: ``begin`` if it never surely had one.
     """
@@ -79,9 +83,9 @@ class Waits:
         self.columns: View = found.view
         self.excuses = excuses
         columns = self.columns
-        asked = columns.rows(ACQUIRE, INVOKE)
+        acquires = columns.rows(ACQUIRE, INVOKE)
         inner = [index for _, index in nested_calls(found)]
-        self.row: Ints = asked[~np.isin(asked, inner)]
+        self.row: Ints = acquires[~np.isin(acquires, inner)]
         self.key, self.client = columns.key[self.row], columns.client[self.row]
         self.begin: Ints = columns.time[self.row]
         done = columns.done[self.row]
@@ -96,35 +100,37 @@ class Waits:
         self.until = excuses.clip(self.client, self.begin, self.until)
 
     def _limits(self) -> Ints:
-        """When each request was over by its own timeout."""
+        """Return when each request ended by its own timeout."""
         limits = [(self.columns.value[int(row)] or {}).get("timeout") for row in self.row]
         spans = [self.columns.end if limit is None else round(min(limit, 1e8) * SECOND) for limit in limits]
         return self.begin + np.array(spans, dtype=np.int64)
 
     def overtakings(self) -> list[tuple[int, int]]:
-        """Who was overtaken, and by whom, as positions; one pair for each grant that came too early."""
+        """Return the overtaken and the overtaking request, as positions, for each grant that came too early."""
         pairs = [pair for key in range(len(self.columns.keys)) for pair in self._pairs(key, self.done)]
         return sorted(pairs, key=lambda pair: int(self.done[pair[1]]))
 
     def behind(self) -> int:
-        """How many requests that were granted were made while somebody else's had waited for longer than the margin."""
+        """Count granted requests that were made while another client's request had waited for longer than the
+        margin."""
         return sum(len(self._pairs(key, self.begin)) for key in range(len(self.columns.keys)))
 
     def _pairs(self, key: int, moment: Ints) -> list[tuple[int, int]]:
-        """For each granted request, one made earlier by the margin that was waiting at its ``moment`` (ns)."""
+        """Return, for each granted request, one made earlier by the margin that was waiting at its ``moment`` (ns)."""
         mine = self.key == key
         later = mine & self.granted & self.clean
         alone = self._behind(np.flatnonzero(mine), np.flatnonzero(later & ~self.shared), moment)
         return alone + self._behind(np.flatnonzero(mine & ~self.shared), np.flatnonzero(later & self.shared), moment)
 
     def _behind(self, mine: Ints, later: Ints, moment: Ints) -> list[tuple[int, int]]:
-        """For each of ``later`` one of ``mine`` that was made earlier by the margin and was waiting at its moment."""
+        """Return, for each of ``later``, one of ``mine`` that was made earlier by the margin and was waiting at its
+        moment."""
         if not len(mine) or not len(later):
             return []
         begin, until = self.begin[mine], self.until[mine]
         longest = np.maximum.accumulate(until)
         fresh = np.concatenate(([True], until[1:] > longest[:-1]))
-        lasting = np.maximum.accumulate(np.where(fresh, np.arange(len(mine)), 0))  # the request that lasts longest
+        lasting = np.maximum.accumulate(np.where(fresh, np.arange(len(mine)), 0))  # the request that waits longest
         ahead = np.searchsorted(begin, self.begin[later] - MARGIN, side="right")
         later, ahead = later[ahead > 0], ahead[ahead > 0]
         waiting = longest[ahead - 1] > moment[later]
@@ -137,8 +143,10 @@ def _errors(columns: View, done: Ints) -> Bools:
 
 
 def _clean(columns: View) -> Bools:
-    """Of each invocation: had the client's last call on the key's lock ended well, so that it has a connection, and no
-    request is left that may still count?"""
+    """Return, for each invocation, whether the client's last call on the lock of the key had succeeded.
+
+    If so, the client has a connection, and none of its earlier requests may still be queued.
+    """
     calls = np.flatnonzero((columns.type == INVOKE) & (columns.f <= RELEASE))
     slots = columns.client[calls] * max(1, len(columns.keys)) + columns.key[calls]
     order = np.argsort(slots, kind="stable")
@@ -151,15 +159,16 @@ def _clean(columns: View) -> Bools:
     return clean
 
 
-def _out_of_order(waits: Waits, first: int, second: int) -> Violation:
+def _out_of_order(waits: RequestTable, first: int, second: int) -> Violation:
     columns, found = waits.columns, waits.found
     row, later = int(waits.row[first]), int(waits.row[second])
     key, at = columns.keys[columns.key[row]], columns.at
     granted = int(waits.done[second])
+    one, two = columns.name(columns.client[row]), columns.name(columns.client[later])
     sentence = (
-        f"{columns.name(columns.client[later])} asked for {key} at {at(int(waits.begin[second]))} and was granted it "
-        f"at {at(granted)}, before {columns.name(columns.client[row])}, which had asked "
-        f"at {at(int(waits.begin[first]))} and waited until {at(int(waits.done[first]))}"
+        f"{two} got {key} at {at(granted)} before {one}, which had requested it first: {one} at "
+        f"{at(int(waits.begin[first]))} (it waited until {at(int(waits.done[first]))}), {two} at "
+        f"{at(int(waits.begin[second]))}"
     )
     held = np.flatnonzero(found.acquire == later)
     got: list[Hold] = [found[int(held[0])]] if len(held) else []
@@ -167,8 +176,8 @@ def _out_of_order(waits: Waits, first: int, second: int) -> Violation:
     return Violation("out-of-order", key, sentence, granted, int(waits.done[first]), involved, "service")
 
 
-def _starved(waits: Waits) -> Iterator[Violation]:
-    """Clients that asked on and on while all others together had many times their share."""
+def _starved(waits: RequestTable) -> Iterator[Violation]:
+    """Yield clients that kept requesting a key while the others together got many times their share."""
     columns = waits.columns
     slack = columns.seconds("slack", 1.0) or 0
     for key in range(len(columns.keys)):
@@ -182,8 +191,8 @@ def _starved(waits: Waits) -> Iterator[Violation]:
                     yield _passed_by(columns, int(waits.row[last]), begin, end, passed, len(clients))
 
 
-def _stretches(waits: Waits, mine: Ints, slack: int) -> Iterator[tuple[int, int, int]]:
-    """The times (ns) in which a client asked in vain, up to its next grant, and the last request in each."""
+def _stretches(waits: RequestTable, mine: Ints, slack: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the times (ns) in which a client requested in vain, up to its next grant, and the last request in each."""
     since = last = NONE
     for at in mine.tolist():
         if last != NONE and waits.begin[at] - waits.done[last] > slack:
@@ -201,13 +210,13 @@ def _stretches(waits: Waits, mine: Ints, slack: int) -> Iterator[tuple[int, int,
 def _passed_by(columns: View, row: int, begin: int, end: int, passed: int, clients: int) -> Violation:
     key = columns.keys[columns.key[row]]
     sentence = (
-        f"{columns.name(columns.client[row])} asked for {key} from {columns.at(begin)} to {columns.at(end)} and did "
-        f"not get it, while others got it {passed} times ({clients} clients wanted it)"
+        f"{columns.name(columns.client[row])} starved: it requested {key} from {columns.at(begin)} to "
+        f"{columns.at(end)} without getting it, while others got it {passed} times ({clients} clients requested it)"
     )
     return Violation("starvation", key, sentence, begin, end, (columns.call(row),), "service")
 
 
-def _stats(waits: Waits, overtakings: int, behind: int) -> Json:
+def _stats(waits: RequestTable, overtakings: int, behind: int) -> Json:
     granted = waits.granted
     longest = int((waits.done - waits.begin)[granted].max()) if granted.any() else 0
     grants = Counter(waits.columns.name(client) for client in waits.client[granted].tolist())

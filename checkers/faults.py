@@ -1,4 +1,4 @@
-"""The faults of a run, as the nemesis recorded them."""
+"""The faults of a run as intervals, read from the entries of the nemesis."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from harness.history import History, Op
 
 FOR_EVER: Final = 2**62
 STILL: Final = frozenset({"client-pause"})
-"""Faults during which all of a client stands still, its renewals included."""
+"""Faults that stop the whole client, lease renewals included."""
 SILENT: Final = STILL | {"client-hang", "client-crash"}
-"""Faults during which a client asks for nothing. One of its links may be tolerated, and then it goes on asking."""
+"""Faults during which a client makes no request. Faults on single links do not count, since the client may tolerate
+them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """``until_ns`` is :data:`FOR_EVER` if it was never healed; ``cut`` has the links that it cut, as ``c0>n1``.
-    ``superseded``: it was not undone then, its next turn took over."""
+class RunFault:
+    """One fault of a run.
+
+    ``until_ns`` is :data:`FOR_EVER` if it was never healed. ``cut`` has the links that it cut, as ``c0>n1``.
+    ``superseded``: it was not healed at ``until_ns``; its next turn replaced it.
+    """
 
     name: str
     hosts: frozenset[str]
@@ -32,17 +36,17 @@ class Fault:
         return self.from_ns <= until_ns and from_ns <= self.until_ns
 
 
-def faults(history: History) -> list[Fault]:
-    """Every fault, by the time of its injection. One that was not observed counts: it may have had its effect.
+def faults(history: History) -> list[RunFault]:
+    """Return every fault, by the time of its injection. A fault that was not observed counts: it may have taken effect.
 
-    One whose heal did not work lasts for ever, and from then on it disturbs whatever it was meant to: nobody asked for
-    a lock that is available then.
+    A fault whose heal failed lasts for ever, and from then on it disturbs everything: a lock need not be available
+    during an unplanned fault.
     """
     return faults_among(history.nemesis("inject", "heal"))
 
 
-def faults_among(entries: Iterable[Op]) -> list[Fault]:
-    """The same, from the entries of the nemesis."""
+def faults_among(entries: Iterable[Op]) -> list[RunFault]:
+    """Return the faults from the entries of the nemesis."""
     begun: dict[Any, tuple[int, dict[str, Any]]] = {}
     ended: dict[Any, tuple[int, bool]] = {}
     cuts: dict[Any, frozenset[str]] = {}
@@ -70,22 +74,22 @@ def faults_among(entries: Iterable[Op]) -> list[Fault]:
 
 def _lasting(
     time: int, value: dict[str, Any], ended: int, undone: bool, cut: frozenset[str], superseded: bool
-) -> Iterator[Fault]:
+) -> Iterator[RunFault]:
     name, hosts = str(value.get("fault")), frozenset(value.get("hosts") or ())
     disturbs = bool(value.get("disturbs", True))
-    yield Fault(name, hosts, disturbs, time, ended if undone else FOR_EVER, cut, superseded)
+    yield RunFault(name, hosts, disturbs, time, ended if undone else FOR_EVER, cut, superseded)
     if not undone and not disturbs:
-        yield Fault(name, hosts, True, ended, FOR_EVER, cut)
+        yield RunFault(name, hosts, True, ended, FOR_EVER, cut)
 
 
 def unhealed(history: History) -> str | None:
-    """A doubt about all that is said of availability: which heal did not work, None if all did."""
+    """Return a doubt about availability that names the heal that failed; None if all heals worked."""
     last = {(op.value or {}).get("id"): op for op in history.nemesis("heal")}
     return next((not_undone(op) for op in last.values() if op.type == "fail"), None)
 
 
 def not_undone(heal: Op) -> str:
-    return f"{titled(heal.value or {})} was healed in vain: {heal.error or 'it was not seen to be undone'}"
+    return f"{titled(heal.value or {})} was not healed: {heal.error or 'it was still observed afterwards'}"
 
 
 def titled(value: dict[str, Any]) -> str:

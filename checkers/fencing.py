@@ -1,4 +1,4 @@
-"""Fencing tokens grow with every grant, and the resource accepts none older than one it has accepted (``FO``)."""
+"""Check that fencing tokens grow with every grant, and that the resource accepts no stale token (``FO``)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from checkers.accesses import Access, accesses
-from checkers.base import Blame, Verdict, Violation, conclude, no_lock_taken
-from checkers.holds import Hold, holds
-from checkers.leases import Leases, lease_of, reason
-from checkers.mutual_exclusion import too_few
-from checkers.view import View, view
 from harness.history import History
 
+from .accesses import Access, accesses
+from .base import Blame, Verdict, Violation, conclude, no_lock_taken
+from .holds import Hold, holds
+from .leases import Leases, lease_of, reason
+from .mutual_exclusion import too_few
+from .view import View, view
 
-class Fencing:
+
+class FencingChecker:
     """Tokens grow with every grant, and the resource accepts no stale one.
 
     Do tokens of successive grants of a key grow? Successive is by real time: one grant was back before the other was
@@ -27,7 +28,8 @@ class Fencing:
     by one that was not: those who share the lock come in any order.
 
     To blame for a stale access is a resource that fences (*service*); else it is who broke the lease of the older
-    token, if the newer one was handed out during that hold (``checkers.leases``), and the *client* if that was over.
+    token, if the newer one was handed out during that hold (``harness.checkers.leases``), and the *client* if that was
+    over.
     """
 
     name = "fencing"
@@ -44,19 +46,19 @@ class Fencing:
         return conclude(
             history,
             violations,
-            fine=f"the tokens of {len(tokens)} grants are in order, and no stale one was accepted",
+            fine=f"the tokens of {len(tokens)} grants are in order, and the resource accepted no stale one",
             doubts=(too_few(found),),
             stats={"tokens": len(tokens)},
         )
 
 
 def is_ordered(token: Any) -> bool:
-    """Integers are ordered; strings (and booleans, which JSON tells apart) are not."""
+    """Return whether tokens of this type have an order: integers have one; strings (and booleans) have none."""
     return isinstance(token, int) and not isinstance(token, bool)
 
 
 def _out_of_order(columns: View, tokens: list[Hold]) -> Iterator[Violation]:
-    """Each grant asked for after a grant with a higher token was back."""
+    """Yield each grant that was requested after a grant with a higher token had returned."""
     by_key: defaultdict[str, list[Hold]] = defaultdict(list)
     for hold in tokens:
         if is_ordered(hold.fence):
@@ -66,13 +68,14 @@ def _out_of_order(columns: View, tokens: list[Hold]) -> Iterator[Violation]:
 
 
 def _falling(columns: View, grants: list[Hold]) -> Iterator[Violation]:
-    """Walks the requests in time order with the highest token that was back before each; equal ones are `_repeated`."""
+    """Compare each request, in time order, with the highest token returned before it. Equal tokens are for
+    ``_repeated``."""
     back = sorted(grants, key=lambda hold: hold.start_ns)
     highest: Hold | None = None
     seen = 0
     for hold in sorted(grants, key=lambda hold: int(columns.time[hold.acquire])):
-        asked = int(columns.time[hold.acquire])
-        while seen < len(back) and back[seen].start_ns < asked:
+        requested_ns = int(columns.time[hold.acquire])
+        while seen < len(back) and back[seen].start_ns < requested_ns:
             if highest is None or _token(back[seen]) > _token(highest):
                 highest = back[seen]
             seen += 1
@@ -86,8 +89,7 @@ def _token(hold: Hold) -> int:
 
 
 def _repeated(columns: View, tokens: list[Hold]) -> Iterator[Violation]:
-    """Each token handed out twice for a key, and not only to share: in whatever order the two were granted, it did not
-    grow."""
+    """Yield each token granted twice for a key, not counting shared grants: in either order it did not grow."""
     first: dict[tuple[str, Any], Hold] = {}
     for hold in tokens:
         earlier = first.setdefault((hold.key, hold.fence), hold)
@@ -96,17 +98,17 @@ def _repeated(columns: View, tokens: list[Hold]) -> Iterator[Violation]:
 
 
 def _pair(columns: View, kind: str, one: Hold, two: Hold) -> Violation:
-    verb = (
-        "again" if kind == "token-repeated" else f"after {one.client} had got {one.fence} at {columns.at(one.start_ns)}"
-    )
-    tail = f": {one.client} had got it at {columns.at(one.start_ns)}" if kind == "token-repeated" else ""
-    sentence = f"{two.client} acquired {two.key} at {columns.at(two.start_ns)} with token {two.fence} {verb}{tail}"
+    first, second = (f"{hold.client} at {columns.at(hold.start_ns)}" for hold in (one, two))
+    if kind == "token-repeated":
+        sentence = f"Two grants of {two.key} have the same token {two.fence}: to {first}, and to {second}"
+    else:
+        sentence = f"The token of {two.key} fell from {one.fence} (granted to {first}) to {two.fence} (to {second})"
     involved = (one.to_json(), two.to_json())
     return Violation(kind, two.key, sentence, one.start_ns, two.start_ns, involved, "service")
 
 
 class _Grants:
-    """Who is to blame for an access with a stale token: what the holds of both tokens say of it."""
+    """Finds the cause of an access with a stale token, from the holds of both tokens."""
 
     def __init__(self, history: History) -> None:
         self.found, self.view, self.entries = holds(history), view(history), history.nemesis()
@@ -117,11 +119,11 @@ class _Grants:
 
     @cached_property
     def rows(self) -> dict[tuple[int, str, Any], int]:
-        """The hold of each client, key and token."""
+        """Return the row of the hold of each client, key and token."""
         return {(int(self.found.client[row]), hold.key, hold.fence): row for row, hold in enumerate(self.found)}
 
     def blame(self, newer: Access, stale: Access) -> tuple[Blame, str]:
-        """And how the newer token came to be handed out during the older hold, unless that hold's lease was over."""
+        """Return the cause, and why the newer token was granted during the older hold (empty if it had ended)."""
         if self.view.settings.get("fencing") == "on":
             return "service", ""
         one, two = (self.rows.get((access.client, access.key, access.fence)) for access in (stale, newer))
@@ -129,13 +131,13 @@ class _Grants:
             return "client", ""
         granted, at = int(self.found.start[two]), self.view.at
         if granted < self.found.start[one]:
-            return "service", ""  # an older token was handed out after a newer one
+            return "service", ""  # an older token was granted after a newer one
         lease = lease_of(self.found, one)
         ruling = self.leases.rule(lease, granted)
         if ruling.blame == "client" or self.found.end[one] <= granted:
             return "client", ""
         why = reason(lease, ruling, at)
-        return ruling.blame, f"; {self.view.name(newer.client)} had acquired {newer.key} at {at(granted)}, {why}"
+        return ruling.blame, f"; {self.view.name(newer.client)} had acquired {newer.key} at {at(granted)}: {why}"
 
 
 def _stale(grants: _Grants, by_key: dict[str, list[Access]]) -> Iterator[Violation]:
@@ -144,21 +146,21 @@ def _stale(grants: _Grants, by_key: dict[str, list[Access]]) -> Iterator[Violati
 
 
 def _regressions(grants: _Grants, accepted: list[Access]) -> Iterator[Violation]:
-    """Accesses, in arrival order, below the highest token that another client had used before.
+    """Yield accesses, in arrival order, below the highest token that another client had used before.
 
-    Another: a client that holds a key twice (nested) may go on with the token of its outer hold after the inner one.
+    A client's own tokens do not count: after a nested hold it may continue with the token of the outer one.
     """
     highest: dict[int, Access] = {}
-    alone: dict[int, Access] = {}  # the same of those that were not shared
+    alone: dict[int, Access] = {}  # the highest tokens of accesses that were not shared
     for access in accepted:
         others = alone if access.shared else highest
         newer = max((a for client, a in others.items() if client != access.client), key=_fence, default=None)
         if newer is not None and access.fence < newer.fence:
             yield _accepted(grants, newer, access)
-        for kept in (highest,) if access.shared else (highest, alone):
-            own = kept.get(access.client)
+        for tokens_seen in (highest,) if access.shared else (highest, alone):
+            own = tokens_seen.get(access.client)
             if own is None or own.fence < access.fence:
-                kept[access.client] = access
+                tokens_seen[access.client] = access
 
 
 def _fence(access: Access) -> int:
@@ -171,8 +173,8 @@ def _accepted(grants: _Grants, newer: Access, stale: Access) -> Violation:
     hint = "" if fencing == "on" else "; a resource that fences would have stopped it"
     blame, why = grants.blame(newer, stale)
     sentence = (
-        f"{columns.name(stale.client)}'s {stale.f} of {stale.key} with token {stale.fence} was accepted at "
-        f"{columns.at(stale.done_ns)}, after {columns.name(newer.client)} had used token {newer.fence} "
+        f"The resource accepted a stale token: {columns.name(stale.client)}'s {stale.f} of {stale.key} with token "
+        f"{stale.fence} at {columns.at(stale.done_ns)}, after {columns.name(newer.client)} had used {newer.fence} "
         f"(accesses {newer.arrival} and {stale.arrival}; fencing was {fencing or 'not stated'}){why}{hint}"
     )
     involved = (columns.call(newer.invoke), columns.call(stale.invoke))

@@ -1,10 +1,10 @@
-"""Holds: what clients believed about their locks, exactly as ``docs/histories.md`` defines it.
+"""Compute holds: the times in which clients believed that they held a lock, as ``docs/histories.md`` defines them.
 
-A hold begins at the ``ok`` of an acquire and ends at the first of: the invocation of its release; the completion of a
-check or extend that says it is lost; for checking clients, the end of ``valid_for``; a crash of the client's host;
-the end of the history. An acquire by a client that holds the key already is nested: it takes one more release to
-end the hold, and may prolong it. A hold is shared if the acquire that began it was. An acquire with an unknown outcome
-makes no hold: it may have, and a checker may not accuse anybody of a may.
+A hold begins at the ``ok`` of an acquire. It ends at the first of: the invocation of its release; the completion of a
+check or extend that says it is lost; for checking clients, the end of ``valid_for``; a crash of the client's host; the
+end of the history. An acquire by a client that already holds the key is nested: the hold then needs one more release,
+and may last longer. A hold is shared if the acquire that began it was shared. An acquire with an unknown outcome makes
+no hold, since it may have failed, and a checker accuses no client on a guess.
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, Bools, Ints, View, view
 from harness.history import SECOND, History
+
+from .view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, Bools, Ints, View, view
 
 ENDINGS: Final = ("open", "released", "lost", "expired", "crashed")
 OPEN, RELEASED, LOST, EXPIRED, CRASHED = range(len(ENDINGS))
 FOREVER: Final = 2**62
-"""The lease end, ns, of a grant without a lease."""
+"""The lease end (ns) of a grant without a lease."""
 _NOTHING: Final[dict[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One hold. Times in ns; ``lease_end_ns`` is None without a lease; ``acquire``, ``grant`` and ``release`` are
-    indices of the acquire's invocation and ok and of the release's invocation (-1: none)."""
+    """One hold. Times are in ns; ``lease_end_ns`` is None without a lease.
+
+    ``acquire``, ``grant`` and ``release`` are indices of the acquire's invocation, of its ok, and of the release's
+    invocation (-1: there is none).
+    """
 
     client: str
     process: int
@@ -43,10 +47,10 @@ class Hold:
     release: int
     ended: str
     shared: bool = False
-    """Together with others that are shared too."""
+    """True if other shared holds may overlap it."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, in the form that every involved hold has in evidence."""
+        """Return the hold as plain data, in the form of every hold in evidence."""
         mode = {"shared": True} if self.shared else {}
         return {
             "f": "hold",
@@ -64,12 +68,11 @@ class Hold:
 
 
 class Holds(Sequence[Hold]):
-    """All holds of a history in the order of their grants, by column; an item is made into a :class:`Hold` when
-    asked for.
+    """All holds of a history in the order of their grants, by column. Indexing creates a :class:`Hold`.
 
     ``client`` and ``key`` are the numbers of :class:`View`. ``nested`` has the indices of the grants that began no
-    hold, and ``shared`` says which holds others may share. ``asked`` and ``given`` are the times (ns) of the call that
-    the lease rests on: the acquire, or the last nested one or good extend.
+    hold, and ``shared`` says which holds are shared. ``requested_ns`` and ``given`` are the times (ns) of the call for
+    the lease: the acquire, or the last nested acquire or successful extend.
     """
 
     def __init__(self, columns: View, rows: _Rows) -> None:
@@ -89,7 +92,7 @@ class Holds(Sequence[Hold]):
         invoked = np.flatnonzero(columns.done != NONE)
         begun[columns.done[invoked]] = invoked
         self.acquire: Ints = begun[self.grant]
-        self.asked: Ints = columns.time[begun[basis]]
+        self.requested_ns: Ints = columns.time[begun[basis]]
         self.given: Ints = columns.time[basis]
 
     def __len__(self) -> int:
@@ -120,12 +123,12 @@ class Holds(Sequence[Hold]):
 
 
 def is_shared(columns: View, index: int) -> bool:
-    """Does the entry of an acquire say that it is shared?"""
+    """Return whether the acquire at this entry is shared."""
     return bool((columns.value[index] or _NOTHING).get("shared"))
 
 
 class _Rows:
-    """The holds as they are found, in event order; ``slot`` is client and key in one number."""
+    """The holds found so far, in the order of events; ``slot`` is client and key in one number."""
 
     def __init__(self, *, checking: bool) -> None:
         self.checking = checking
@@ -143,7 +146,8 @@ class _Rows:
         self.depth: dict[int, int] = {}
 
     def granted(self, slot: int, index: int, time: int, promise: int) -> None:
-        """``promise`` is the grant's ``valid_for`` in ns, negative numbers included; FOREVER without one."""
+        """Begin a hold, or nest in one. ``promise`` is the grant's ``valid_for`` in ns, which may be negative; FOREVER
+        without one."""
         if slot in self.now and not self.expired(slot, time):
             self.depth[slot] = self.depth.get(slot, 0) + 1
             self.nested.append(index)
@@ -161,7 +165,7 @@ class _Rows:
         self.promise.append(promise)
 
     def _renew(self, row: int, index: int, time: int, promise: int) -> None:
-        """A nested grant says for how long the lock is held from now on; a lease is never shorter for that."""
+        """Extend a hold by a nested grant, which states the remaining time; it never shortens the lease."""
         if FOREVER not in (promise, self.lease[row]):
             self.promise[row], self.basis[row] = promise, index
             self.lease[row] = max(self.lease[row], time + promise)
@@ -169,7 +173,7 @@ class _Rows:
                 self.belief[row] = max(self.belief[row], time + promise)
 
     def expired(self, slot: int, time: int) -> bool:
-        """Ends the hold if the client stopped believing before ``time``."""
+        """End the hold if the client stopped relying on it before ``time``; return whether it did."""
         row = self.now[slot]
         if self.belief[row] > time:
             return False
@@ -193,13 +197,14 @@ class _Rows:
             self.finish(slot, time, RELEASED)
 
     def _release_late(self, slot: int, index: int) -> None:
-        """The client gives back what it no longer believed it had; the hold is over, but this is its release."""
+        """Record a release after the client stopped relying on the hold: the hold is over, but this is its release."""
         row = self.last.get(slot)
         if row is not None and self.release[row] == NONE:
             self.release[row] = index
 
     def told(self, slot: int, index: int, time: int, *, good: bool, renews: bool) -> None:
-        """A check or extend came back. A good check proves the lease up to now; only a good extend prolongs it."""
+        """Process the answer to a check or extend. Success proves the lease up to now; only a successful extend
+        prolongs it."""
         if slot not in self.now or self.expired(slot, time):
             return
         row = self.now[slot]
@@ -213,16 +218,16 @@ class _Rows:
                 self.belief[row] = time + self.promise[row]
 
     def close(self, end: int) -> None:
-        """The end of the history: what is still held is held until then, or until belief runs out before."""
+        """End the remaining holds at the end of the history, or earlier where the client stopped relying on them."""
         for slot, row in list(self.now.items()):
             if not self.expired(slot, end):
                 self.end[row] = end
 
 
 def holds(history: History) -> Holds:
-    """The definite holds of ``history``, computed once as long as it does not grow.
+    """Return the definite holds of ``history``, computed once as long as it does not grow.
 
-    A hold of a ``checking`` client lasts ``valid_for`` after the ok of the acquire or of the last good extend or
+    A hold of a ``checking`` client lasts ``valid_for`` after the ok of the acquire, or of the last successful extend or
     check.
     """
     found = _cache.get(history)
@@ -232,20 +237,21 @@ def holds(history: History) -> Holds:
 
 
 def nested_calls(found: Holds) -> list[tuple[int, int]]:
-    """The row of the hold and the invocation of each acquire by a client that held the key when it asked."""
+    """Return the row of the hold and the invocation of each acquire by a client that held the key when it requested
+    it."""
     columns = found.view
     keys, width = max(1, len(columns.keys)), columns.length + 1
-    asked = columns.rows(ACQUIRE, INVOKE)
+    acquires = columns.rows(ACQUIRE, INVOKE)
     begun = (found.client * keys + found.key) * width + found.grant
     order = np.argsort(begun, kind="stable")
-    wanted = (columns.client[asked] * keys + columns.key[asked]) * width + asked
+    wanted = (columns.client[acquires] * keys + columns.key[acquires]) * width + acquires
     at = np.searchsorted(begun[order], wanted) - 1
     if not len(order):
         return []
     row = order[np.maximum(at, 0)]
-    same = (at >= 0) & (found.client[row] == columns.client[asked]) & (found.key[row] == columns.key[asked])
-    inside = same & (columns.time[asked] < found.end[row])
-    return list(zip(row[inside].tolist(), asked[inside].tolist(), strict=True))
+    same = (at >= 0) & (found.client[row] == columns.client[acquires]) & (found.key[row] == columns.key[acquires])
+    inside = same & (columns.time[acquires] < found.end[row])
+    return list(zip(row[inside].tolist(), acquires[inside].tolist(), strict=True))
 
 
 _cache: WeakKeyDictionary[History, Holds] = WeakKeyDictionary()
@@ -274,7 +280,7 @@ def _build(columns: View) -> Holds:
 
 
 def _events(columns: View) -> Ints:
-    """The entries that begin, prolong or end a hold."""
+    """Return the entries that begin, prolong or end a hold."""
     f, ok = columns.f, columns.type == OK
     wanted = (f == ACQUIRE) & ok
     wanted |= (f == RELEASE) & (columns.type == 0)

@@ -1,4 +1,4 @@
-"""Whoever asks gets the lock in the end (``LV`` in the table of anomalies), while no fault excuses it."""
+"""Check that a requested lock is granted eventually while no fault excuses it (``LV`` in the table of anomalies)."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from typing import Final
 
 import numpy as np
 
-from checkers.availability import longest_gap, recoveries, served, share
-from checkers.base import Json, Verdict, Violation, conclude, no_lock_taken
-from checkers.deadlock import report, stated
-from checkers.excuses import Excuses, returned
-from checkers.faults import STILL, unhealed
-from checkers.holds import Hold, is_shared
-from checkers.mutual_exclusion import too_few
-from checkers.stuck import Stretches
-from checkers.view import ACQUIRE, INFO, INVOKE, NONE
 from harness.history import SECOND, History
 
+from .availability import longest_gap, recoveries, served, share
+from .base import Json, Verdict, Violation, conclude, no_lock_taken
+from .deadlock import report, stated
+from .excuses import Excuses, returned
+from .faults import STILL, unhealed
+from .holds import Hold, is_shared
+from .mutual_exclusion import too_few
+from .stuck import Stretches
+from .view import ACQUIRE, INFO, INVOKE, NONE
+
 MANY: Final = 5
-"""Unknown acquires of which one can say that they are most."""
+"""Fewer unknown acquires than this never count as most of them."""
 
 
-class Liveness:
-    """Every key that is asked for and that nobody holds is granted soon.
+class LivenessChecker:
+    """Every key that is requested and that no client holds is granted soon.
 
-    Soon is ``slack`` after a clean release with no unknown call about, ttl + slack otherwise: see
-    :mod:`checkers.stuck`. Keys that deadlock reports are reported here too: they are not available. Also reported
-    is a holder that stays much longer than planned (hold + ttl + slack, not counting disturbing faults nor the
-    holder's own pauses) while others ask and nobody gets the key: a renewed lock whose owner hangs. Who only wants to
-    share what is shared is no such other.
+    Soon is ``slack`` after a clean release without a pending unknown call, ttl + slack otherwise: see
+    :mod:`.stuck`. Keys that deadlock reports are reported here too, since they are unavailable. Also reported
+    is a holder that stays much longer than planned (hold + ttl + slack, not counting disturbing faults and the holder's
+    own pauses) while other clients request the key and none gets it: a renewed lock whose owner hangs. A request to
+    share a lock that is held shared does not count.
     """
 
     name = "liveness"
@@ -52,30 +53,33 @@ class Liveness:
 
 
 def _unanswered(history: History, stretches: Stretches) -> str | None:
-    """A doubt if most acquires ended unknown, and no fault was at work. Each may have got the lock, so that nobody is
-    accused of keeping it from others; and of a lock that only raises nothing at all would be said."""
+    """Return a doubt if most acquires had an unknown outcome without any active fault.
+
+    Each of them may have acquired the lock, so none proves a refusal; without this doubt, a lock that always raises
+    would pass.
+    """
     columns = stretches.columns
-    asked = columns.rows(ACQUIRE, INVOKE)
-    done = columns.done[asked]
-    lost = asked[(done != NONE) & (columns.type[done] == INFO)].tolist()
-    if len(lost) < MANY or 2 * len(lost) <= len(asked):
+    acquires = columns.rows(ACQUIRE, INVOKE)
+    done = columns.done[acquires]
+    lost = acquires[(done != NONE) & (columns.type[done] == INFO)].tolist()
+    if len(lost) < MANY or 2 * len(lost) <= len(acquires):
         return None
     excuses = Excuses(history)
     alone = [
         index for index in lost
         if not excuses.any(int(columns.client[index]), int(columns.time[index]), returned(columns, index))
     ]  # fmt: skip
-    if 2 * len(alone) <= len(asked):
+    if 2 * len(alone) <= len(acquires):
         return None
     why = history[int(columns.done[alone[0]])].error
     return (
-        f"{len(alone):,} of {len(asked):,} acquires ended unknown while no fault was at work ({why}): nobody can tell "
-        "whether the lock was to be had"
+        f"{len(alone):,} of {len(acquires):,} acquires had an unknown outcome while no fault was active ({why}), so "
+        "it is unknown whether the lock was available"
     )
 
 
 def _overstayed(stretches: Stretches) -> Iterator[Violation]:
-    """Holds that outlast every plan while others ask and nobody else is granted the key."""
+    """Yield holds that last longer than any plan while other clients request the key and none is granted it."""
     found, columns = stretches.holds, stretches.columns
     planned = columns.seconds("hold")
     if planned is None:
@@ -101,28 +105,28 @@ def _undisturbed_since(stretches: Stretches, hold: Hold) -> int:
 
 
 def _starved(stretches: Stretches, row: int, hold: Hold, due: int) -> Iterator[Violation]:
-    """Reported if requests of others, still waiting after the hold was due to end, went without."""
+    """Yield a violation if requests of other clients still waited after the hold should have ended."""
     columns, found = stretches.columns, stretches.holds
-    asking = stretches.asking(int(found.key[row]))
-    others = columns.client[asking.invoke] != found.client[row]
+    requests = stretches.requests(int(found.key[row]))
+    others = columns.client[requests.invoke] != found.client[row]
     if hold.shared:
-        others &= ~np.array([is_shared(columns, index) for index in asking.invoke.tolist()], dtype=bool)
-    waiting = others & (asking.begin < hold.end_ns) & (asking.end > due)
+        others &= ~np.array([is_shared(columns, index) for index in requests.invoke.tolist()], dtype=bool)
+    waiting = others & (requests.begin < hold.end_ns) & (requests.end > due)
     if not waiting.any():
         return
-    invokes = asking.invoke[waiting][:3].tolist()
-    names = sorted({columns.name(columns.client[index]) for index in asking.invoke[waiting]})
+    invokes = requests.invoke[waiting][:3].tolist()
+    names = sorted({columns.name(columns.client[index]) for index in requests.invoke[waiting]})
     sentence = (
-        f"{hold.client} held {hold.key} from {columns.at(hold.start_ns)} to {columns.at(hold.end_ns)}, long after its "
-        f"work should have been done ({columns.at(due)} at the latest), while {', '.join(names)} asked for it in vain"
+        f"{hold.client} held {hold.key} too long, from {columns.at(hold.start_ns)} to {columns.at(hold.end_ns)}: its "
+        f"work should have ended by {columns.at(due)}, and {', '.join(names)} requested it in vain"
     )
     involved = (hold.to_json(), *(columns.call(index) for index in invokes))
     yield Violation("overstayed", hold.key, sentence, due, hold.end_ns, involved, "client")
 
 
 def _stats(stretches: Stretches) -> Json:
-    """The share of windows in which the lock was to be had, the longest time it was asked for in vain, s, and the time
-    from each heal of a disturbing fault to the next grant, s (None: there was none): :mod:`checkers.availability`."""
+    """Return the share of windows in which the lock was available, the longest time of futile requests (s), and the
+    time from each heal of a disturbing fault to the next grant (s; None: no grant): :mod:`.availability`."""
     keys = served(stretches)
     available, gap = share(keys), longest_gap(keys)
     return {

@@ -1,5 +1,8 @@
-"""Two definite holds of one key never overlap, unless both are shared (the lock-level oracle, ``ME`` in the table of
-anomalies)."""
+"""Check that no two clients hold the same key at the same time (``ME`` in the table of anomalies).
+
+Shared holds may overlap each other. This checker judges the lock itself; :mod:`.resource` judges the effects on what
+the lock protects.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checkers.base import CAP, Blame, Verdict, Violation, conclude, no_lock_taken
-from checkers.holds import Hold, Holds, holds, is_shared, nested_calls
-from checkers.leases import BLAMES, Leases, Ruling, lease_of, reason
-from checkers.sweep import grouped_order, overlaps
-from checkers.view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
 from harness.history import History
 
+from .base import CAP, Blame, Verdict, Violation, conclude, no_lock_taken
+from .holds import Hold, Holds, holds, is_shared, nested_calls
+from .leases import BLAMES, Leases, Ruling, lease_of, reason
+from .sweep import grouped_order, overlaps
+from .view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
 
-class MutualExclusion:
-    """Two holds of one key never overlap, unless both are shared. A sweep over the holds of each key, log-linear.
 
-    Reports, of each cluster of overlapping holds, the first pair of each blame: the service, a clock or the client, as
-    ``checkers.leases`` tells them apart. Limits: the earlier one is the one whose acquire returned earlier, so a reply
-    that was on its way for longer than its lease is put down to the service; and a lease is what the lock said it is,
-    prolonged by good extends and proved by good checks.
+class MutualExclusionChecker:
+    """Two holds of one key never overlap, unless both are shared. A sweep over the holds of each key takes O(n log n).
+
+    Of each cluster of overlapping holds, the first pair of each cause is reported: service, clock or client, as
+    :mod:`.leases` tells them apart. Limits: the earlier hold is the one whose acquire returned earlier, so a
+    reply that takes longer than its lease counts as the service's fault; and a lease is what the lock stated, extended
+    by successful ``extend`` calls and confirmed by successful ``check`` calls.
     """
 
     name = "mutual-exclusion"
@@ -46,26 +50,28 @@ class MutualExclusion:
         )
 
 
-NO_CONTENTION = "no two clients ever wanted the same key at the same time: nothing was put to the test"
+NO_CONTENTION = "no two clients wanted the same key at the same time, so nothing was put to the test"
 
 
 def too_few(found: Holds) -> str | None:
-    """A doubt if fewer than two acquires succeeded."""
+    """Return a doubt if fewer than two acquires succeeded."""
     grants = len(found) + len(found.nested)
     return None if grants >= 2 else f"{'only one' if grants else 'no'} acquire succeeded: too few to tell"
 
 
 def contended(found: Holds) -> bool:
-    """Whether a client ever asked for a key while another one was asking for it or held it, and not both shared."""
-    key, start, end, shared = wanted(found)
+    """Return whether a client requested a key while another client requested or held it, and not both of them
+    shared."""
+    key, start, end, shared = request_times(found)
     order = grouped_order(key, start, end)
     return bool(clashes(key[order], start[order], end[order], shared[order]).any())
 
 
 def clashes(group: Ints, start: Ints, end: Ints, shared: Bools) -> Bools:
-    """For rows in sweep order: does this row begin while an earlier one of its group lasts, and not both are shared?
+    """Return, for rows in sweep order, whether this row begins while an earlier row of its group lasts, and not both
+    are shared.
 
-    To a shared row only those that are not matter: for it the others last no time.
+    A shared row conflicts with exclusive rows only, so other shared rows get length zero for it.
     """
     late = overlaps(group, start, end)
     if not shared.any():
@@ -73,25 +79,28 @@ def clashes(group: Ints, start: Ints, end: Ints, shared: Bools) -> Bools:
     return np.where(shared, overlaps(group, start, np.where(shared, start, end)), late)
 
 
-def wanted(found: Holds) -> tuple[Ints, Ints, Ints, Bools]:
-    """Key, begin and end (ns) of each wish, and whether it was to share: from asking to giving up, or to the end of the
-    hold that came of it. Who asks for what he has is no competitor of his own."""
+def request_times(found: Holds) -> tuple[Ints, Ints, Ints, Bools]:
+    """Return key, begin and end (ns) of each request, and whether it is shared.
+
+    A request lasts until the client gives up, or until the end of the hold that results. A client that re-acquires a
+    key it already holds does not count as contention.
+    """
     columns: View = found.view
-    asked = columns.rows(ACQUIRE, INVOKE)
-    done = columns.done[asked]
+    acquires = columns.rows(ACQUIRE, INVOKE)
+    done = columns.done[acquires]
     end = np.where(done == NONE, columns.end, columns.time[done])
-    nested = np.isin(asked, [index for _, index in nested_calls(found)]) & ~np.isin(done, found.grant)
+    nested = np.isin(acquires, [index for _, index in nested_calls(found)]) & ~np.isin(done, found.grant)
     held = np.full(columns.length, NONE, dtype=np.int64)
     held[found.grant] = found.end
     granted = (done != NONE) & (columns.type[done] == OK) & ~nested
     end = np.where(granted, np.maximum(held[done], end), end)
-    asked, end = asked[~nested], end[~nested]
-    shared = np.array([is_shared(columns, index) for index in asked.tolist()], dtype=bool)
-    return columns.key[asked], columns.time[asked], end, shared
+    acquires, end = acquires[~nested], end[~nested]
+    shared = np.array([is_shared(columns, index) for index in acquires.tolist()], dtype=bool)
+    return columns.key[acquires], columns.time[acquires], end, shared
 
 
 def clusters(order: Ints, late: Bools) -> Iterator[list[int]]:
-    """The groups of rows (in sweep order) that overlap their predecessors; a group begins where nothing else lasts."""
+    """Yield the groups of overlapping rows (in sweep order); a group begins where no earlier row lasts."""
     starts = np.flatnonzero(~late)
     ends = np.append(starts[1:], len(order))
     for begin, end in zip(starts[ends - starts > 1], ends[ends - starts > 1], strict=True):
@@ -99,7 +108,7 @@ def clusters(order: Ints, late: Bools) -> Iterator[list[int]]:
 
 
 def _pairs(found: Holds, rows: list[int], leases: Leases) -> Iterator[Violation]:
-    """The first overlapping pair of each blame in one cluster."""
+    """Yield the first overlapping pair of each cause in one cluster."""
     lasting: list[int] = []
     seen: set[Blame] = set()
     for later in rows:
@@ -122,11 +131,11 @@ def _overlap(found: Holds, earlier: int, later: int, ruling: Ruling) -> Violatio
     two: Hold = found[later]
     at = found.view.at
     why = reason(lease_of(found, earlier), ruling, at)
-    sentence = (
-        f"{two.client} acquired {two.key}{_mode(two)} at {at(two.start_ns)} "
-        f"while {one.client} still held it{_mode(one)} until {at(one.end_ns)}, {why}"
-    )
     until = min(one.end_ns, two.end_ns)
+    sentence = (
+        f"Two clients held {two.key} at the same time for {found.view.span(until - two.start_ns)}: {one.client} until "
+        f"{at(one.end_ns)}{_mode(one)}, and {two.client} from {at(two.start_ns)}{_mode(two)}; {why}"
+    )
     return Violation("overlap", two.key, sentence, two.start_ns, until, (one.to_json(), two.to_json()), ruling.blame)
 
 

@@ -1,23 +1,27 @@
-"""A client's release ended somebody else's hold (``NO`` in the table of anomalies).
+"""Check that no client's release ends another client's hold (``NO`` in the table of anomalies).
 
-A history shows no server state, so this is an argument from what clients saw. Blamed is a release by A, with A's hold
-begun before B's and the release under way after B's grant had come back (it may have been invoked before, as when A
-pauses between looking at the key and deleting it), if afterwards C was granted the key though
+A history contains no server state, so the checker argues from the observations of clients. It blames a release by A
+under these conditions. The hold of A began before the hold of B. The release was in progress after the grant to B had
+returned (it may have been invoked before, for example if A pauses between looking at the key and deleting it).
+Afterwards C was granted the key, although
 
-- B had not released, and B's lease had not run out in true time, by a margin for replies under way (``slack``, at
-  most a tenth of the lease): so it was no plain overrun by B;
-- B's grant was not itself the fault: A's lease had ended when B was granted; or A had none, and C had asked in vain
-  before A's release, so that the lock did exclude (a lock that grants to everybody has no release to blame);
-- nobody else was granted between B's grant and A's release, so that B's lock was alive until then; and A's is the first
-  release of an older hold to be under way in that time, so that no other one is to blame;
-- no fault that touched a server, nor one that touched B's host, was active between B's request and C's grant: a clock
-  that jumped, a restart, an eviction or a failover may have taken B's lock away, and explains C as well;
-- A's release did not ``fail``: the lock says that it changed nothing. One with an unknown outcome may have.
+- B had not released, and the lease of B had not ended in true time, with a margin for replies in transit (``slack``, at
+  most a tenth of the lease): so B did not simply overrun its lease;
+- the grant to B was not wrong itself: the lease of A had ended when B was granted the lock; or A had no lease, and C
+  had requested the lock in vain before the release of A, so the lock did exclude (a lock that grants to every client
+  has no release to blame);
+- no other client was granted the lock between the grant to B and the release of A, so the lock of B existed until then;
+  and the release of A is the first release of an older hold to be in progress in that time, so no other release is the
+  cause;
+- no fault that touched a server or the host of B was active between the request of B and the grant to C: a clock jump,
+  a restart, an eviction or a failover may have removed the lock of B, and would explain C as well;
+- the release of A did not ``fail``, which would mean that it changed nothing. A release with an unknown outcome may
+  have changed something.
 
-Limits: what happens under a server fault is left undecided (``stats["undecided"]``), mutual-exclusion reports it
-anyway; servers losing a lock with no fault injected at all, just when a stale owner's release reports success,
-would be put down to the release; renewals by a non-owner are not looked for; a delayed release that hits the same
-client's next hold is not "somebody else's".
+Limits: cases under a server fault stay undecided (``stats["undecided"]``), and mutual-exclusion reports them anyway. If
+servers lose a lock without any injected fault, just when the release of a stale owner succeeds, the checker blames the
+release. It does not look for renewals by a non-owner. A delayed release that ends the same client's next hold does not
+count, since the hold is not another client's.
 """
 
 from __future__ import annotations
@@ -27,17 +31,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from checkers.base import Verdict, Violation, conclude, no_lock_taken
-from checkers.faults import Fault, faults
-from checkers.holds import FOREVER, Hold, Holds, holds
-from checkers.mutual_exclusion import too_few
-from checkers.sweep import grouped_order, overlaps
-from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, View
 from harness.history import History
 
+from .base import Verdict, Violation, conclude, no_lock_taken
+from .faults import RunFault, faults
+from .holds import FOREVER, Hold, Holds, holds
+from .mutual_exclusion import too_few
+from .sweep import grouped_order, overlaps
+from .view import ACQUIRE, FAIL, INVOKE, NONE, View
 
-class Ownership:
-    """A client's release never ends somebody else's hold.
+
+class OwnershipChecker:
+    """A client's release never ends another client's hold.
 
     The module has the argument and its limits."""
 
@@ -62,7 +67,7 @@ Trio = tuple[Hold, Hold, Hold]
 
 
 def _suspects(found: Holds) -> Iterator[Trio]:
-    """Every A, B, C whose times fit; only keys on which holds overlap can have any."""
+    """Yield every A, B, C whose times fit; only keys with overlapping holds have any."""
     order = grouped_order(found.key, found.start, found.end)
     late = overlaps(found.key[order], found.start[order], found.end[order])
     for key in np.unique(found.key[order][late]).tolist():
@@ -77,7 +82,8 @@ def _suspects(found: Holds) -> Iterator[Trio]:
 
 
 def _alive(found: Holds, row: int, time: int) -> bool:
-    """Whether the hold's client believed at ``time``, and its lease had not run out whatever the replies took."""
+    """Return whether the client still relied on the hold at ``time``, and its lease had not ended, however long replies
+    took."""
     lease = int(found.lease_end[row])
     slack = found.view.seconds("slack", 1.0) or 0
     margin = min(slack, (lease - int(found.start[row])) // 10)
@@ -85,7 +91,7 @@ def _alive(found: Holds, row: int, time: int) -> bool:
 
 
 def _between(found: Holds, releases: list[tuple[int, int]], b_row: int, c_row: int) -> Iterator[Trio]:
-    """The first release by another client's older hold that may have met B's, if that is certain to be to blame."""
+    """Yield the first release of another client's older hold that may have ended B's, if no other cause is possible."""
     begin, end = int(found.start[b_row]), int(found.start[c_row])
     for time, a_row in releases:
         if time >= end:
@@ -114,23 +120,24 @@ def _refused(columns: View, release: int) -> bool:
 
 
 def _excluded(found: Holds, a_row: int, b_row: int, release: int) -> bool:
-    """Whether B's grant was in order: after A's lease, or (without one) somebody else asked in vain meanwhile."""
+    """Return whether the grant to B was correct: after the lease of A, or (without one) while another client waited in
+    vain."""
     begin, lease = int(found.start[b_row]), int(found.lease_end[a_row])
     if lease != FOREVER:
         return lease <= begin
     columns = found.view
-    asked = columns.rows(ACQUIRE, INVOKE)
-    done = columns.done[asked]
+    acquires = columns.rows(ACQUIRE, INVOKE)
+    done = columns.done[acquires]
     until = np.where(done == NONE, columns.end, columns.time[done])
-    same = (columns.key[asked] == found.key[b_row]) & (columns.client[asked] != found.client[b_row])
-    early = columns.time[asked] < release
+    same = (columns.key[acquires] == found.key[b_row]) & (columns.client[acquires] != found.client[b_row])
+    early = columns.time[acquires] < release
     failed = (done != NONE) & (columns.type[done] == FAIL) & (until > begin)
     waited = until > release
     return bool((same & early & (failed | waited)).any())
 
 
-def _excused(columns: View, struck: list[Fault], trio: Trio) -> bool:
-    """Whether a fault of a server, or of B's host, may have taken B's lock away."""
+def _excused(columns: View, struck: list[RunFault], trio: Trio) -> bool:
+    """Return whether a fault of a server, or of the host of B, may have removed the lock of B."""
     _, victim, third = trio
     clients = set(columns.settings.get("clients") or columns.names) - {victim.client}
     begin = int(columns.time[victim.acquire])
@@ -140,10 +147,11 @@ def _excused(columns: View, struck: list[Fault], trio: Trio) -> bool:
 def _violation(columns: View, trio: Trio) -> Violation:
     owner, victim, third = trio
     at, released = columns.at, int(columns.time[owner.release])
-    lease = "which has no lease to end" if victim.lease_end_ns is None else f"leased until {at(victim.lease_end_ns)}"
+    lease = "without a lease" if victim.lease_end_ns is None else f"leased until {at(victim.lease_end_ns)}"
     sentence = (
-        f"{owner.client} released {owner.key} at {at(released)}, when {victim.client} held it (since "
-        f"{at(victim.start_ns)}, {lease}), and {third.client} acquired it at {at(third.start_ns)}"
+        f"{owner.client}'s release ended {victim.client}'s hold of {owner.key}: {owner.client} released it at "
+        f"{at(released)}, while {victim.client} held it (since {at(victim.start_ns)}, {lease}), and {third.client} "
+        f"acquired it at {at(third.start_ns)}"
     )
     involved = (owner.to_json(), victim.to_json(), third.to_json(), columns.call(owner.release))
     return Violation("foreign-release", owner.key, sentence, released, third.start_ns, involved, "service")

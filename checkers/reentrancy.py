@@ -1,14 +1,14 @@
-"""Who holds a lock can take it again, and has it until he has given it back as often (``RE`` in the table of
-anomalies).
+"""Check that a holder can re-acquire its lock, and holds it until it has released it as often (``RE``).
 
-Judged is every nested acquire: one by a client that, by the definite holds, had the key when it asked. It is *blocked*
-if it failed (as busy, or with an error that says that it surely did not happen), or was not answered within the slack;
-one with an unknown outcome accuses nobody. A nested release is one that a hold survives. It *freed* the lock if
-another client was granted the key after it was asked for and before the hold was over, and nobody was between the
-hold's begin and then (a lock that lets everybody in has no release to blame).
+The checker judges every nested acquire: one by a client that, by the definite holds, held the key when it requested it.
+The acquire is *blocked* if it failed (as busy, or with an error that says that it surely did not happen), or was not
+answered within the slack. An acquire with an unknown outcome proves nothing. A nested release is one after which the
+hold continues. It *freed* the lock if another client was granted the key after the release was invoked and before the
+hold ended, and no client held the key between the beginning of the hold and that grant (if the lock admits every
+client, no release is to blame).
 
-Neither is held against the lock when it may have lost the hold for another reason: after its lease had run out, or
-while a fault touched its client or the servers.
+Neither counts against the lock if it may have lost the hold for another reason: after its lease had ended, or while a
+fault touched its client or the servers.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checkers.base import Verdict, Violation, conclude
-from checkers.excuses import Excuses, returned
-from checkers.holds import Hold, Holds, holds, nested_calls
-from checkers.sweep import grouped_order
-from checkers.view import FAIL, INFO, INVOKE, NONE, RELEASE, Ints, View
-from harness.history import SECOND, History
+from harness.history import History
+from harness.wording import in_seconds
+
+from .base import Verdict, Violation, conclude
+from .excuses import Excuses, returned
+from .holds import Hold, Holds, holds, nested_calls
+from .sweep import grouped_order
+from .view import FAIL, INFO, INVOKE, NONE, RELEASE, Ints, View
 
 WORKLOAD = "reentrant"
 
 
-class Reentrancy:
-    """Its holder may take a lock again, at once, and the first release of two does not free it.
+class ReentrancyChecker:
+    """A holder may re-acquire its lock at once, and the first of two releases does not free it.
 
     Judged where nested acquires were made; the module says when a nested acquire counts as blocked, and which release
     is to blame for a grant to somebody else.
@@ -41,13 +43,15 @@ class Reentrancy:
         nested = nested_calls(found)
         judged = [pair for pair in nested if _known(found.view, pair[1])]
         violations = [*_blocked(found, excuses, judged), *_freed(found, excuses, nested)]
-        asked = found.view.settings.get("workload") == WORKLOAD
+        workload_matches = found.view.settings.get("workload") == WORKLOAD
         return conclude(
             history,
             violations,
-            fine=f"all is well with {len(judged)} nested acquires" if nested else "not applicable: nobody nested",
+            fine=f"all {len(judged)} nested acquires were correct"
+            if nested
+            else "not applicable: no acquire was nested",
             doubts=(
-                "no acquire was nested: nobody held the lock" if asked and not nested else None,
+                "no acquire was nested: no client held the lock" if workload_matches and not nested else None,
                 "no nested acquire had a known outcome" if nested and not judged else None,
             ),
             stats={"nested": len(nested), "granted": len(found.nested), "unknown": len(nested) - len(judged)},
@@ -72,16 +76,22 @@ def _blocked(found: Holds, excuses: Excuses, nested: list[tuple[int, int]]) -> I
         if excuses.any(int(found.client[row]), int(found.start[row]), end):
             continue
         hold: Hold = found[row]
-        how = f"{columns.error[done]} after" if failed else "not granted within" if done == NONE else "granted after"
+        how = (
+            f"refused ({columns.error[done]}) after"
+            if failed
+            else "no answer within"
+            if done == NONE
+            else "granted after"
+        )
         sentence = (
-            f"{hold.client} held {hold.key} since {columns.at(hold.start_ns)} and asked for it again at "
-            f"{columns.at(begin)}: {how} {(end - begin) / SECOND:.3f} s"
+            f"{hold.client} could not re-acquire {hold.key}, which it held since {columns.at(hold.start_ns)}: it "
+            f"requested it again at {columns.at(begin)}, {how} {in_seconds(end - begin)}"
         )
         yield Violation("blocked", hold.key, sentence, begin, end, (hold.to_json(), columns.call(index)), "service")
 
 
 def _freed(found: Holds, excuses: Excuses, nested: list[tuple[int, int]]) -> Iterator[Violation]:
-    """The first grant to another client in each hold that has survived a release."""
+    """Yield the first grant to another client in each hold that lasted beyond a release."""
     order = grouped_order(found.key, found.start, found.end)
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
@@ -97,7 +107,7 @@ def _freed(found: Holds, excuses: Excuses, nested: list[tuple[int, int]]) -> Ite
 
 
 def _intruder(found: Holds, order: Ints, place: int) -> int | None:
-    """The first hold of another client that began while this one lasted, and its lease, and that it may not share."""
+    """Return the first hold of another client that began during this hold and its lease, and may not share it."""
     row = int(order[place])
     until = min(int(found.end[row]), int(found.lease_end[row]))
     for later in order[place + 1 :].tolist():
@@ -109,7 +119,7 @@ def _intruder(found: Holds, order: Ints, place: int) -> int | None:
 
 
 def _inner_release(found: Holds, row: int, other: int) -> int | None:
-    """The last release that the hold had survived when the other one began; one that was refused freed nothing."""
+    """Return the hold's last nested release before the other hold began; a refused release freed nothing."""
     columns = found.view
     for index in range(int(found.grant[other]), int(found.grant[row]), -1):
         mine = columns.client[index] == found.client[row] and columns.key[index] == found.key[row]
@@ -124,9 +134,9 @@ def _violation(found: Holds, row: int, release: int, other: int) -> Violation:
     hold: Hold = found[row]
     next_: Hold = found[other]
     sentence = (
-        f"{hold.client} had taken {hold.key} twice, and the nested release at {columns.at(int(columns.time[release]))} "
-        f"freed it: {next_.client} was granted it at {columns.at(next_.start_ns)}, while {hold.client} was in its "
-        f"outer section until {columns.at(hold.end_ns)}"
+        f"A nested release freed {hold.key} too early: {hold.client} had acquired it twice and released it once, at "
+        f"{columns.at(int(columns.time[release]))}; {next_.client} got it at {columns.at(next_.start_ns)}, and "
+        f"{hold.client} held it until {columns.at(hold.end_ns)}"
     )
     until = min(hold.end_ns, next_.end_ns)
     involved = (hold.to_json(), columns.call(release), next_.to_json())

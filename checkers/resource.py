@@ -1,8 +1,7 @@
-"""What the lock protects came to no harm (the resource-level oracle, ``LU``): no lost update, no oversold stock, no
-money made.
+"""Check what the lock protects: no lost update, no oversold stock, no money created (``LU``, the resource oracle).
 
-The resource is never faulted and numbers what it accepted, so order is known. Only accesses that surely happened are
-accused; one whose answer was lost may have happened, and is used only to excuse.
+No fault touches the resource, and it numbers the accesses that it accepts, so their order is known. Only accesses that
+surely happened count as evidence. An access whose answer was lost may have happened; it can only excuse.
 """
 
 from __future__ import annotations
@@ -14,33 +13,34 @@ from typing import Final
 
 import numpy as np
 
-from checkers.accesses import CODES, WRITES, Access, accesses, lost_accesses, sections
-from checkers.additions import additions, collisions, unknown_additions
-from checkers.base import Json, Verdict, Violation, conclude
-from checkers.holds import holds
-from checkers.money import conserved
-from checkers.view import ADD, FAIL, NONE, TAKE, View, view
 from harness.history import History
 
+from .accesses import CODES, WRITES, Access, accesses, lost_accesses, sections
+from .additions import additions, collisions, unknown_additions
+from .base import Json, Verdict, Violation, conclude
+from .holds import holds
+from .money import conserved
+from .view import ADD, FAIL, NONE, TAKE, View, view
+
 SHOWN: Final = 5
-"""How many steps a violation has at most."""
+"""The most accesses that a violation shows."""
 
 
-class Resource:
-    """What the lock protects comes to no harm: no lost update, no stale read, no oversold stock, no order done twice,
-    no money made.
+class ResourceChecker:
+    """The resource shows no lost update, stale read, oversold stock, order processed twice or money created.
 
     - *lost-update*, *interleaved*: between the accepted read and the accepted write (or ``cas``) of a client (no new
       acquire between them), the resource accepted a write of another client. It is a lost update if that one was based
       on the same version or is itself a write without a read; otherwise (it had read an older version) interleaved.
-      Also a lost update: two confirmed additions (``add``) that saw the same number, see :mod:`checkers.additions`.
+      Also a lost update: two confirmed additions (``add``) that saw the same number, see
+      :mod:`harness.checkers.additions`.
     - *stale-read*: a read returned neither the newest accepted value nor one that a write with a lost answer may have
       put there.
     - *read-changed*: between two reads of a client in one shared section, the resource accepted a write of another.
     - *oversold*: more takes were accepted than the ``stock`` of the start entry.
     - *processed-twice*: of something that is to be processed once, more than one ``mark`` was accepted.
     - *money-made*, *money-lost*: what was grabbed of a packet and its rest are not what was in it: see
-      :mod:`checkers.money`, which tells of a packet in place of the interleaved writes.
+      :mod:`harness.checkers.money`, which tells of a packet in place of the interleaved writes.
 
     Accesses with lost answers cannot heal any of these: whether or not they were applied, the accepted ones arrived
     in that order, and a stock sold more often than it has units is oversold.
@@ -56,10 +56,10 @@ class Resource:
         added = additions(columns)
         collided = list(collisions(columns, added))
         money = conserved(columns, by_key, lost)
-        told = {violation.key for violation in money}
+        reported = {violation.key for violation in money}
         violations += [*collided, *money]
         for key, accepted in by_key.items():
-            if key not in told:
+            if key not in reported:
                 violations += _interleaved(columns, accepted, sections(found, key))
             violations += _stale_reads(columns, accepted, lost.get(key, []))
             violations += _changed(columns, accepted, sections(found, key))
@@ -76,7 +76,7 @@ class Resource:
 
 
 def _interleaved(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:
-    """Each write before which another client's was accepted that its own client had not seen."""
+    """Yield each write that overwrote another client's write which its own client had not read."""
     versions: dict[int, int | None] = {}
     for update in _updates(accepted, begun):
         read, known, newest, write = update.read, update.known, update.newest, update.write
@@ -87,9 +87,12 @@ def _interleaved(columns: View, accepted: list[Access], begun: dict[int, list[in
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An accepted write; the read that it rests on (of the same section, else None), the write that was newest to its
-    client (``known``), and the one that was newest when it came. ``version`` is the arrival of ``known``, -1 if there
-    had been none, None if it rests on nothing."""
+    """An accepted write, and what it is based on.
+
+    ``read`` is its client's read in the same critical section (None: none), ``known`` the newest write that this read
+    could see, and ``newest`` the newest write when this one arrived. ``version`` is the arrival of ``known``: -1 if
+    there was no earlier write, None if there was no read.
+    """
 
     write: Access
     read: Access | None
@@ -102,8 +105,7 @@ class Update:
 
 
 def _updates(accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Update]:
-    """``seen`` has, by client, its last read and the write that was newest to it then (or its own,
-    once it has written)."""
+    """Yield the accepted writes with what they are based on, in arrival order."""
     newest: Access | None = None
     seen: dict[int, tuple[Access, Access | None]] = {}
     for access in accepted:
@@ -119,14 +121,17 @@ def _updates(accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Up
 
 
 def lost_updates(accepted: list[Access], begun: dict[int, list[int]]) -> int:
-    """How many accepted writes the last value does not rest on, as the elements that a set has lost in Jepsen's tests
-    of locks: an update that is overwritten and comes back, since who overwrote it is overwritten too, is not lost."""
+    """Count the accepted writes on which the last value is not based.
+
+    This is how Jepsen's tests of locks count elements that a set has lost: an update that was overwritten, and whose
+    overwriter was overwritten too, is in the value again and not lost.
+    """
     version = {update.write.arrival: update.version for update in _updates(accepted, begun)}
-    kept = 0
+    writes = 0
     at: int | None = max(version, default=NONE)
     while at is not None and at != NONE:
-        kept, at = kept + 1, version[at]
-    return len(version) - kept
+        writes, at = writes + 1, version[at]
+    return len(version) - writes
 
 
 def _arrival(write: Access | None) -> int:
@@ -134,7 +139,7 @@ def _arrival(write: Access | None) -> int:
 
 
 def _same_section(begun: dict[int, list[int]], read: Access, write: Access) -> bool:
-    """Whether the client did not acquire the lock anew between the read and the write."""
+    """Return whether the client did not acquire the lock again between the read and the write."""
     grants = begun.get(read.client, [])
     return bisect(grants, read.invoke) == bisect(grants, write.invoke)
 
@@ -142,20 +147,19 @@ def _same_section(begun: dict[int, list[int]], read: Access, write: Access) -> b
 def _lost(columns: View, read: Access, other: Access, write: Access, versions: dict[int, int | None]) -> Violation:
     lost = versions[other.arrival] in (versions[write.arrival], None)
     one, two, at = columns.name(other.client), columns.name(write.client), columns.at
-    effect = f"{one}'s update is lost" if lost else "the two critical sections are interleaved"
+    effect = f"{one}'s update of {write.key} is lost" if lost else f"Critical sections interleaved on {write.key}"
     sentence = (
-        f"{two} wrote {write.key} at {at(write.done_ns)} on the strength of what it had read at {at(read.done_ns)}, "
-        f"but {one}'s write had been accepted in between: {effect} "
-        f"(accesses {read.arrival}, {other.arrival}, {write.arrival})"
+        f"{effect}: {two} read at {at(read.done_ns)} and wrote at {at(write.done_ns)}, and {one}'s write had been "
+        f"accepted in between (accesses {read.arrival}, {other.arrival}, {write.arrival})"
     )
     involved = tuple(columns.call(access.invoke) for access in (read, other, write))
     kind = "lost-update" if lost else "interleaved"
-    begun = min(other.done_ns, write.done_ns)  # from then on what the client knows is not so any more
+    begun = min(other.done_ns, write.done_ns)  # from then on, the client's knowledge is out of date
     return Violation(kind, write.key, sentence, begun, write.done_ns, involved)
 
 
 def _stale_reads(columns: View, accepted: list[Access], lost: list[int]) -> Iterator[Violation]:
-    """Reads that no order of the accepted writes and the lost ones explains; a resource with takes has no register."""
+    """Yield reads that no order of accepted and lost writes explains; a resource with takes has no register."""
     if any(access.f == "take" for access in accepted) or any(columns.f[index] == TAKE for index in lost):
         return
     newest: Access | None = None
@@ -167,7 +171,7 @@ def _stale_reads(columns: View, accepted: list[Access], lost: list[int]) -> Iter
 
 
 def _explained(columns: View, read: Access, lost: list[int]) -> bool:
-    """Whether a write with a lost answer, begun before the read was over, may have put the value there."""
+    """Return whether a write with a lost answer, invoked before the read returned, may have written the value."""
     return any(
         columns.time[index] <= read.done_ns and (columns.value[index] or {}).get("value") == read.value
         for index in lost
@@ -176,8 +180,8 @@ def _explained(columns: View, read: Access, lost: list[int]) -> bool:
 
 def _stale(columns: View, write: Access, read: Access) -> Violation:
     sentence = (
-        f"{columns.name(read.client)} read {read.value!r} from {read.key} at {columns.at(read.done_ns)}, after "
-        f"{columns.name(write.client)}'s write of {write.value!r} had been accepted "
+        f"{columns.name(read.client)} read a stale {read.value!r} from {read.key} at {columns.at(read.done_ns)}: "
+        f"{columns.name(write.client)}'s write of {write.value!r} had been accepted before "
         f"(accesses {write.arrival}, {read.arrival})"
     )
     involved = (columns.call(write.invoke), columns.call(read.invoke))
@@ -185,7 +189,7 @@ def _stale(columns: View, write: Access, read: Access) -> Violation:
 
 
 def _changed(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:
-    """Each shared read before which another client's write was accepted, after a read of the same section."""
+    """Yield each shared read that follows another client's write after an earlier read of the same critical section."""
     last: dict[int, tuple[Access, Access | None]] = {}
     newest: Access | None = None
     for access in accepted:
@@ -202,8 +206,8 @@ def _changed(columns: View, accepted: list[Access], begun: dict[int, list[int]])
 def _moved(columns: View, read: Access, write: Access, again: Access) -> Violation:
     reader, at = columns.name(again.client), columns.at
     sentence = (
-        f"{reader} read {read.key} at {at(read.done_ns)} and again at {at(again.done_ns)} in one section, but "
-        f"{columns.name(write.client)}'s write had been accepted in between: what it saw changed under it "
+        f"{read.key} changed during one critical section of {reader}, which read it at {at(read.done_ns)} and again at "
+        f"{at(again.done_ns)}: {columns.name(write.client)}'s write was accepted in between "
         f"(accesses {read.arrival}, {write.arrival}, {again.arrival})"
     )
     involved = tuple(columns.call(access.invoke) for access in (read, write, again))
@@ -217,8 +221,8 @@ def _oversold(columns: View, key: str, accepted: list[Access]) -> Iterator[Viola
         return
     first = takes[stock]
     sentence = (
-        f"{key} had {stock} units and {len(takes)} were sold: the first too many by "
-        f"{columns.name(first.client)} at {columns.at(first.done_ns)}"
+        f"{len(takes)} units of {key} were sold, but only {stock} existed: {columns.name(first.client)} took the first "
+        f"one too many at {columns.at(first.done_ns)}"
     )
     involved = tuple(columns.call(access.invoke) for access in takes[stock : stock + SHOWN])
     yield Violation("oversold", key, sentence, first.done_ns, takes[-1].done_ns, involved)
@@ -238,7 +242,7 @@ def _processed_twice(columns: View, key: str, accepted: list[Access]) -> Iterato
 
 
 def _stats(columns: View, by_key: dict[str, list[Access]], lost: dict[str, list[int]]) -> Json:
-    """Counts over all resources, and the final value of each register: with counters, compare it with its writes."""
+    """Return counts over all resources, and the final value of each register (of a counter: its number of writes)."""
     writes = {key: [access for access in accepted if access.f in WRITES] for key, accepted in by_key.items()}
     return {
         "accepted": sum(map(len, by_key.values())),

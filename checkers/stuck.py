@@ -1,20 +1,20 @@
-"""Stretches in which a lock should have been granted and was not: what deadlock and liveness have in common.
+"""Find times in which a lock should have been granted and was not, for the checkers deadlock and liveness.
 
-A key is *idle* while nobody definitely holds it. Within an idle stretch, undisturbed by faults that excuse, the key
-is *due* at the latest of
+A key is *idle* while no client definitely holds it. Within an idle stretch that no excusing fault disturbs, the key is
+*due* at the latest of these moments:
 
-- ``slack`` after the last hold was cleanly released (its release returned ok), or its release was refused: then the
-  lock itself says that its holder had lost it, and nobody is left who has it;
+- ``slack`` after the last hold was cleanly released (its release returned ok), or its release was refused: a refusal
+  means that, by the lock itself, the holder had lost it, so no client holds it;
 - ``ttl`` + ``slack`` after a hold that ended in any other way (crash, lost, expired, release unknown);
-- ``ttl`` + ``slack`` after the last heal of a disturbing fault; and, while the wake of one lasts, ``ttl`` + ``slack``
-  after any ending: what was sent into a cut network may be executed after the heal, by TCP's doubling time-outs as late
-  again as the fault was long, and take a lease that nobody knows of (row late-acquire);
-- ``ttl`` + ``slack`` after the last call on the key with an unknown outcome returned (or should have), after the
-crash of a client that was asking for it, and, as such a request may be queued, after the key became idle (doubts older
-  than ttl + slack by then count no more).
+- ``ttl`` + ``slack`` after the last heal of a disturbing fault. While the after-effects of a fault last, also ``ttl`` +
+  ``slack`` after a hold ended in any way: TCP's doubling time-outs may deliver a request from a cut network as long
+  after the heal as the fault lasted, and the request may take a lease that no client knows of (row late-acquire);
+- ``ttl`` + ``slack`` after the last call on the key with an unknown outcome returned (or should have), and after the
+  crash of a client that was requesting it. Such a request may be queued, so the time also counts from the moment at
+  which the key became idle (but doubts older than ttl + slack by then do not count).
 
-It is *stuck* if clients went on asking for it all the time until past that, and for that long at least. A client that
-stands still or is dead asks for nothing, and pauses between requests of up to ``slack`` do not count as giving up.
+The key is *stuck* if clients kept requesting it until after that moment, and for at least that long. A client that is
+stopped or dead makes no request, and pauses between requests of up to ``slack`` do not count as giving up.
 """
 
 from __future__ import annotations
@@ -25,21 +25,25 @@ from typing import Final
 
 import numpy as np
 
-from checkers.faults import FOR_EVER, SILENT, Fault, faults
-from checkers.holds import CRASHED, ENDINGS, RELEASED, Holds, holds
-from checkers.sweep import covered_until, grouped_order
-from checkers.view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Ints, View
 from harness.history import SECOND, History
 
+from .faults import FOR_EVER, SILENT, RunFault, faults
+from .holds import CRASHED, ENDINGS, RELEASED, Holds, holds
+from .sweep import covered_until, grouped_order
+from .view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Ints, View
+
 ENDED: Final = frozenset({"clean", "refused"})
-"""The service knows that these holds are over."""
+"""Endings of a hold that the service knows of."""
 UNCLEAN: Final = frozenset({"crashed", "unknown", "refused", "lost", "expired"})
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
-    """Nobody got ``key`` though it was due at ``due_ns`` and asked for until ``until_ns``; ``cause`` says how the
-    last hold (row ``hold``, -1: none) ended: clean, crashed, unknown, refused, lost, expired, heal or start."""
+class StuckKey:
+    """A stuck key: no client was granted ``key``, though it was due at ``due_ns`` and requested until ``until_ns``.
+
+    ``cause`` says how the last hold (row ``hold``, -1: none) ended: clean, crashed, unknown, refused, lost, expired,
+    heal or start.
+    """
 
     key: int
     idle_ns: int
@@ -51,8 +55,8 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """The requests for one key: ``begin`` and ``end`` (ns) of the time in which the client asked, and of the call."""
+class KeyRequests:
+    """The requests for one key: ``begin`` and ``end`` (ns) of the time in which the client waited, and of the call."""
 
     invoke: Ints
     begin: Ints
@@ -70,20 +74,21 @@ class Stretches:
         if ttl is None or slack is None:
             raise ValueError("the start entry does not state ttl and slack")
         self.ttl, self.slack = ttl, slack
-        self._asked = self.columns.rows(ACQUIRE, INVOKE)
+        self._acquires = self.columns.rows(ACQUIRE, INVOKE)
         self._unknown = self._unknown_calls()
 
-    def stuck(self) -> Iterator[Stuck]:
+    def stuck(self) -> Iterator[StuckKey]:
         for key, begin, end, row in self._idle():
             for since, until in self.quiet(begin, end):
                 found = self._judge(key, begin, since, until, row)
                 if found is not None:
                     yield found
 
-    def asking(self, key: int) -> Asking:
-        """Requests end with their answer, their own timeout, or with a fault that struck the client meanwhile."""
+    def requests(self, key: int) -> KeyRequests:
+        """Return the requests for a key. Each ends with its answer, at its own timeout, or when a fault strikes the
+        client."""
         columns = self.columns
-        invoke = self._asked[columns.key[self._asked] == key]
+        invoke = self._acquires[columns.key[self._acquires] == key]
         begin = columns.time[invoke]
         done = columns.done[invoke]
         end = np.where(done == NONE, columns.end, columns.time[done])
@@ -92,10 +97,10 @@ class Stretches:
             struck = [number for number, name in enumerate(columns.names) if name in fault.hosts]
             hit = np.isin(columns.client[invoke], struck) & (begin < fault.until_ns) & (end > fault.from_ns)
             end[hit] = np.maximum(begin[hit], fault.from_ns)
-        return Asking(invoke, begin, end)
+        return KeyRequests(invoke, begin, end)
 
     def quiet(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """The parts of a stretch without a disturbing fault."""
+        """Return the parts of a stretch without a disturbing fault."""
         parts, since = [], begin
         for fault in sorted((f for f in self.faults if f.disturbs), key=lambda fault: fault.from_ns):
             if fault.until_ns <= since or fault.from_ns >= end:
@@ -106,12 +111,12 @@ class Stretches:
         return [*parts, (since, end)] if since < end else parts
 
     def _limit(self, invoke: int) -> int:
-        """When the request should be over by its own timeout."""
+        """Return when the request should end by its own timeout."""
         timeout = (self.columns.value[invoke] or {}).get("timeout")
         return FOR_EVER if timeout is None else int(self.columns.time[invoke]) + int(timeout * SECOND) + self.slack
 
     def _idle(self) -> Iterator[tuple[int, int, int, int]]:
-        """Key, begin, end (ns) and the row of the hold before (-1) of each idle stretch longer than ``slack``."""
+        """Yield key, begin, end (ns) and the row of the hold before (-1) of each idle stretch longer than ``slack``."""
         found, columns = self.holds, self.columns
         order = grouped_order(found.key, found.start, found.end)
         key, start = found.key[order], found.start[order]
@@ -132,8 +137,9 @@ class Stretches:
     def _ending(self, key: int, time: int) -> int:
         return int(np.flatnonzero((self.holds.key == key) & (self.holds.end == time))[0])
 
-    def _judge(self, key: int, idle: int, since: int, until: int, row: int) -> Stuck | None:
-        """Whether the key was stuck in the quiet part [since, until] of the stretch that began at ``idle``."""
+    def _judge(self, key: int, idle: int, since: int, until: int, row: int) -> StuckKey | None:
+        """Return whether and how the key was stuck in the quiet part [since, until] of the stretch that began at
+        ``idle``."""
         if until - since <= self.slack:
             return None
         due, cause = self._due(key, idle, since, until, row)
@@ -141,11 +147,11 @@ class Stretches:
         for begin, end, invokes in self._runs(key, since, until):
             deadline = max(due, begin + wait)
             if end > deadline:
-                return Stuck(key, idle, deadline, end, cause, row, invokes)
+                return StuckKey(key, idle, deadline, end, cause, row, invokes)
         return None
 
     def _due(self, key: int, idle: int, since: int, until: int, row: int) -> tuple[int, str]:
-        """When the key must be had again (ns), and what the wait is put down to."""
+        """Return when the key must be available again (ns), and the cause of the wait."""
         patience = self.ttl + self.slack
         ended, cause = self._end_of(row) if row != NONE else (idle, "start")
         due = ended + (self.slack if cause in ENDED else patience)
@@ -160,12 +166,12 @@ class Stretches:
             cause = "unknown" if cause in ENDED | {"start", "heal"} else cause
         return due, cause
 
-    def _wake(self, fault: Fault) -> int:
-        """Until when requests from the time of a fault may still have an effect on a lease."""
+    def _wake(self, fault: RunFault) -> int:
+        """Return until when requests sent during a fault may still take effect on a lease."""
         return fault.until_ns + (fault.until_ns - fault.from_ns) + self.ttl + self.slack
 
     def _end_of(self, row: int) -> tuple[int, str]:
-        """When the service learned that the hold was over, or should have, and how."""
+        """Return when the service learned, or should have learned, that the hold was over, and how it ended."""
         found, columns = self.holds, self.columns
         time, how = int(found.end[row]), int(found.ended[row])
         if how != RELEASED:
@@ -182,7 +188,7 @@ class Stretches:
         return next((int(columns.time[i]) for i in crashes if columns.time[i] >= time), None)
 
     def _unknown_calls(self) -> list[tuple[int, int]]:
-        """Key and time of the end of each call that may yet have an effect on the key."""
+        """Return key and end time of each call that may still affect the key."""
         columns = self.columns
         calls = np.flatnonzero((columns.type == INVOKE) & (columns.f <= RELEASE))
         done = columns.done[calls]
@@ -203,16 +209,17 @@ class Stretches:
         yield from zip(self.holds.key[mask].tolist(), self.holds.end[mask].tolist(), strict=True)
 
     def _given_up(self, invoke: int) -> int:
-        """When a call that never returned can have had its effect at the latest: its timeout, or its client's crash."""
+        """Return the latest time at which a call that never returned can have taken effect: its timeout or a crash."""
         columns = self.columns
         crashed = self._crash_after(columns.names[columns.client[invoke]], int(columns.time[invoke]))
         return min(self._limit(invoke), FOR_EVER if crashed is None else crashed, columns.end)
 
     def _runs(self, key: int, since: int, until: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """The times in [since, until] in which somebody always asked, with some of the requests."""
-        asking = self.asking(key)
-        inside = (asking.begin < until) & (asking.end > since)
-        begin, end, invokes = asking.begin[inside], asking.end[inside], asking.invoke[inside]
+        """Yield the times in [since, until] in which some client always requested the key, with some of the
+        requests."""
+        requests = self.requests(key)
+        inside = (requests.begin < until) & (requests.end > since)
+        begin, end, invokes = requests.begin[inside], requests.end[inside], requests.invoke[inside]
         if not len(begin):
             return
         lasts = np.maximum.accumulate(end)

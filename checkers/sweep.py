@@ -1,14 +1,14 @@
-"""Intervals that overlap, in log-linear time and by column."""
+"""Find intervals that overlap, in log-linear time, on columns."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from checkers.view import Bools, Ints
+from .view import Bools, Ints
 
 
 def grouped_order(group: Ints, start: Ints, end: Ints) -> Ints:
-    """The rows sorted by group, then start, then end: the order in which the sweeps below want them."""
+    """Return the rows sorted by group, then start, then end: the order that the sweeps below need."""
     if len(group) and (np.diff(group) >= 0).all() and (np.diff(start) >= 0).all():
         ties = (np.diff(start) == 0) & (np.diff(group) == 0)
         if not (ties & (np.diff(end) < 0)).any():
@@ -17,9 +17,10 @@ def grouped_order(group: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def covered_until(group: Ints, start: Ints, end: Ints) -> Ints:
-    """For rows in sweep order: until when (ns) the earlier rows of the same group last; before ``start`` if none do.
+    """Return, for rows in sweep order, until when (ns) the earlier rows of the same group last; before ``start`` if
+    none do.
 
-    One running maximum serves all groups, because each group's times are lifted above the last one's.
+    One running maximum serves all groups, because the times of each group are shifted above those of the previous one.
     """
     if not len(group):
         return end
@@ -36,12 +37,12 @@ def covered_until(group: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def overlaps(group: Ints, start: Ints, end: Ints) -> Bools:
-    """For rows in sweep order: does this row begin while an earlier one of its group lasts?
+    """Return, for rows in sweep order, whether this row begins while an earlier row of its group lasts.
 
-    Closed intervals that only touch do not overlap. The counter-example that forces this: c0 invokes its release
-    and the service hands the lock to c1 in the same nanosecond (or the same instant of virtual time); [1, 5] and
-    [5, 9] share the point 5, and nothing was wrong. A hold of no length strictly inside another, [5, 5] in [4, 9],
-    does overlap: at 5 both were held. Hence: begins before the other ends and ends after the other begins, both
-    strictly; in sweep order the second follows from the first, since of equal starts the shorter comes first.
+    Closed intervals that only touch do not overlap. Counter-example: c0 invokes its release, and the service grants the
+    lock to c1 in the same nanosecond (or the same instant of virtual time); [1, 5] and [5, 9] share the point 5, and
+    nothing is wrong. A hold of no length strictly inside another, [5, 5] in [4, 9], does overlap: at 5 both were held.
+    Hence the condition: the row begins before the other ends and ends after the other begins, both strictly. In sweep
+    order the second follows from the first, since of equal starts the shorter comes first.
     """
     return start < covered_until(group, start, end)

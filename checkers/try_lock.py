@@ -1,18 +1,20 @@
-"""A try-lock answers at once (``LV`` in the table of anomalies, row uniq-in-open-tx)."""
+"""Check that a try-lock answers at once (``LV`` in the table of anomalies, row uniq-in-open-tx)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.base import Verdict, Violation, conclude
-from checkers.excuses import Excuses, returned
-from checkers.view import ACQUIRE, FAIL, INVOKE, NONE, OK, View, view
 from harness.history import SECOND, History
+from harness.wording import in_seconds
+
+from .base import Verdict, Violation, conclude
+from .excuses import Excuses, returned
+from .view import ACQUIRE, FAIL, INVOKE, NONE, OK, View, view
 
 WORKLOAD = "try-lock"
 
 
-class TryLock:
+class TryLockChecker:
     """An acquire with a timeout of 0 is answered within the slack, whoever holds the lock.
 
     Judged wherever such acquires were made; one during which (or not long before which) a fault struck its client or
@@ -28,13 +30,13 @@ class TryLock:
         if slack is None:
             return Verdict(None, "the start entry does not state the slack")
         tries = [i for i in columns.rows(ACQUIRE, INVOKE).tolist() if (columns.value[i] or {}).get("timeout") == 0]
-        asked = columns.settings.get("workload") == WORKLOAD
+        workload_matches = columns.settings.get("workload") == WORKLOAD
         took = [returned(columns, index) - int(columns.time[index]) for index in tries]
         return conclude(
             history,
             list(_slow(columns, Excuses(history), tries, slack)),
-            fine=f"each of {len(tries)} tries was answered at once" if tries else "not applicable: nobody tried",
-            doubts=("nobody tried: no acquire had a timeout of 0" if asked and not tries else None,),
+            fine=f"each of {len(tries)} tries was answered at once" if tries else "not applicable: no client tried",
+            doubts=("no acquire had a timeout of 0" if workload_matches and not tries else None,),
             stats={"tries": len(tries), "slowest_s": round(max(took, default=0) / SECOND, 6)},
         )
 
@@ -43,19 +45,19 @@ def _slow(columns: View, excuses: Excuses, tries: list[int], slack: int) -> Iter
     for index in tries:
         begin, end = int(columns.time[index]), returned(columns, index)
         client = int(columns.client[index])
-        since = begin if _told(columns, index) else columns.origin
+        since = begin if _is_answered(columns, index) else columns.origin
         if end - begin <= slack or excuses.any(client, since, end):
             continue
         key, answered = columns.keys[columns.key[index]], int(columns.done[index]) != NONE
         sentence = (
-            f"{columns.name(client)} tried {key} at {columns.at(begin)}, without waiting, and "
-            + (f"was answered {(end - begin) / SECOND:.3f} s later" if answered else "was never answered")
-            + f": a try-lock that waits (slack {slack / SECOND:g} s)"
+            f"{columns.name(client)} tried {key} at {columns.at(begin)} with a timeout of 0, and "
+            + (f"the answer came {in_seconds(end - begin)} later" if answered else "no answer ever came")
+            + f": a try-lock must not wait (slack {slack / SECOND:g} s)"
         )
         yield Violation("slow-try", key, sentence, begin, end, (columns.call(index),), "service")
 
 
-def _told(columns: View, index: int) -> bool:
-    """Was the answer a yes or a no?"""
+def _is_answered(columns: View, index: int) -> bool:
+    """Return whether the lock granted or refused the request."""
     done = int(columns.done[index])
     return done != NONE and (columns.type[done] == OK or (columns.type[done] == FAIL and columns.error[done] == "busy"))

@@ -1,7 +1,7 @@
-"""A history as numpy columns: what the checkers share.
+"""A history as numpy columns, which most checkers read instead of its entries.
 
-Codes instead of strings, each invocation with its completion, and each entry with its *client*: the logical one,
-which goes on under a new process number when the outcome of a call is unknown.
+Strings become numbers. Each invocation is paired with its completion. Each entry has its *client*: the logical client,
+which continues under a new process number after a call with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from harness.history import NEMESIS, SECOND, TYPES, History, HistoryError
 from harness.history.clients import Event, take_over
+from harness.wording import in_seconds, moment
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -40,14 +41,14 @@ NONE: Final = -1
 class View:
     """The columns of one history; rows are its indices.
 
-    ``time`` ns, ``type`` and ``f`` the codes above, ``key`` a number into ``keys`` (-1: none), ``client`` a number
-    into ``names`` and ``done`` the index of an invocation's completion (-1: it never came back). The nemesis has
-    client -1. Raises :class:`HistoryError` for a completion that nobody invoked.
+    ``time`` is in ns. ``type`` and ``f`` are the codes above, ``key`` is a number into ``keys`` (-1: none), ``client``
+    a number into ``names``, and ``done`` the index of an invocation's completion (-1: it did not return). The nemesis
+    has client -1. Raises :class:`HistoryError` for a completion without an invocation.
     """
 
     def __init__(self, history: History) -> None:
-        # Not the history itself: the cache below is weak, and a reference from its values to its keys would defeat
-        # it.
+        # No reference to the history itself: the cache below is weak, and a reference from its values to its keys would
+        # keep every history in memory.
         self.fs, self.value, self.error, self.node = history.f, history.value, history.error, history.node
         self.length = len(history)
         self.time: Ints = np.array(history.time, dtype=np.int64)
@@ -64,7 +65,7 @@ class View:
         self.settings: dict[str, Any] = next((op.value or {} for op in history.nemesis("start")), {})
 
     def _completions(self) -> Ints:
-        """For each invocation the next entry of its process: processes do one thing at a time."""
+        """Return, for each invocation, the next entry of its process: a process makes one call at a time."""
         order = np.argsort(self.process, kind="stable")
         done = np.full(self.length, NONE, dtype=np.int64)
         here, after = order[:-1], order[1:]
@@ -84,7 +85,7 @@ class View:
             raise HistoryError(f"entry {strays[0]}: {self.fs[strays[0]]!r} completed but never invoked")
 
     def _clients(self) -> tuple[list[str], Ints]:
-        """The names of the clients, and whose each entry is: see :func:`take_over`."""
+        """Return the names of the clients, and the client of each entry: see :func:`take_over`."""
         numbers, first, inverse = np.unique(self.process, return_index=True, return_inverse=True)
         node = self.node
         begun = zip(first.tolist(), numbers.tolist(), strict=True)
@@ -97,24 +98,29 @@ class View:
         return names, table[inverse] if self.length else np.zeros(0, dtype=np.int64)
 
     def rows(self, f: int, kind: int | None = None) -> Ints:
-        """The indices of the entries with code ``f`` (and type ``kind``), in order."""
+        """Return the indices of the entries with code ``f`` (and type ``kind``), in order."""
         mask = self.f == f if kind is None else (self.f == f) & (self.type == kind)
         return np.flatnonzero(mask)
 
     def seconds(self, name: str, default: float | None = None) -> int | None:
-        """A duration of the ``start`` entry, in ns; ``default`` is in seconds."""
+        """Return a duration of the ``start`` entry, in ns; ``default`` is in seconds."""
         value = self.settings.get(name, default)
         return None if value is None else round(value * SECOND)
 
     def at(self, ns: int) -> str:
-        """A time for people: seconds since the first entry."""
-        return f"{(int(ns) - self.origin) / SECOND:.3f} s"
+        """Return a time as text: seconds since the first entry."""
+        return moment(int(ns), self.origin)
+
+    @staticmethod
+    def span(ns: int) -> str:
+        """Return a duration as text: ``92 ms``, or ``1.250 s`` from one second on."""
+        return in_seconds(ns) if ns >= SECOND else f"{ns / 1e6:.3g} ms"
 
     def name(self, client: int) -> str:
         return self.names[client]
 
     def call(self, index: int) -> dict[str, Any]:
-        """The call invoked at ``index`` as plain data."""
+        """Return the call invoked at ``index`` as plain data."""
         done = int(self.done[index])
         return {
             "f": self.fs[index],
@@ -134,7 +140,7 @@ _views: WeakKeyDictionary[History, View] = WeakKeyDictionary()
 
 
 def view(history: History) -> View:
-    """The columns of ``history``, made once as long as it does not grow."""
+    """Return the columns of ``history``, computed once as long as it does not grow."""
     found = _views.get(history)
     if found is None or found.length != len(history):
         found = _views[history] = View(history)

@@ -22,11 +22,11 @@ from typing import Final
 from playwright.sync_api import Browser, sync_playwright
 
 from harness import check
-from harness.comparing import DOCUMENT
-from harness.nemesis import default_specs
+from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.runs import run
-from reports import comparison, linearization, run_report
+from harness.reports import comparison, linearization, run_report
+from harness.run.runs import run
+from harness.studies.compare import DOCUMENT
 
 HERE: Final = Path(__file__).parent
 CHROMIUM: Final = os.environ.get("HARNESS_CHROMIUM", "/usr/bin/chromium")
@@ -79,9 +79,9 @@ def _serve(browser: Browser, store: Path) -> None:
 
 
 def _comparison(browser: Browser, store: Path, given: Path | None) -> None:
-    """Of a copy: what others keep stays as it is."""
+    """Work on a copy of the store, so that the original stays as it is."""
     if given is None:
-        harness = [sys.executable, "-m", "harness.cli", "compare", "--cluster", "sim", "--out", str(store)]
+        harness = [sys.executable, "-m", "harness", "compare", "--cluster", "sim", "--out", str(store)]
         subprocess.run(harness, check=False)
         (given,) = (store / "comparisons").iterdir()
     copy = store / "compared"
@@ -98,7 +98,7 @@ def _served(store: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "harness.cli", "serve", "--store", str(store), "--port", str(port)]
+    command = [sys.executable, "-m", "harness", "serve", "--store", str(store), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _await(port)

@@ -1,43 +1,66 @@
 """Tells you whether your distributed lock is safe.
 
 ``from harness import run, hunt, check, compare, Plan, Lock, Grant``; see the README for ten lines that test a lock of
-your own. The names are imported on first use, so that the parts of the package can be used without all of it.
+your own. Each name is imported on first use, so that a part of the package can be used without loading all of it.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError
-
-    from .checking import Report, check
-    from .comparing import compare
-    from .comparing.plans import Asked
-    from .hunting.hunts import Hunted, LockFails, hunt
+    from .lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError
     from .plan import FaultSpec, Plan
-    from .runs import Result, run
+    from .run.checking import Report, check
+    from .run.judging import Result
+    from .run.runs import run
+    from .search.hunt import HuntResult, LockFails, hunt
+    from .search.request import HuntRequest
+    from .studies.compare import compare
+    from .studies.compare.plans import ComparisonRequest
 
 _HOMES = {
-    "run": "harness.runs",
-    "Result": "harness.runs",
-    "check": "harness.checking",
-    "Report": "harness.checking",
-    "compare": "harness.comparing",
-    "Asked": "harness.comparing.plans",
-    **dict.fromkeys(("hunt", "Hunted", "LockFails"), "harness.hunting.hunts"),
+    "run": "harness.run.runs",
+    "Result": "harness.run.judging",
+    "check": "harness.run.checking",
+    "Report": "harness.run.checking",
+    "compare": "harness.studies.compare",
+    "ComparisonRequest": "harness.studies.compare.plans",
+    **dict.fromkeys(("hunt", "HuntResult", "LockFails"), "harness.search.hunt"),
+    "HuntRequest": "harness.search.request",
     "Plan": "harness.plan",
     "FaultSpec": "harness.plan",
-    **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "lock_impls.base"),
+    **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "harness.lock_impls.base"),
 }
 __all__ = [
-    "Asked", "Endpoints", "FaultSpec", "Grant", "Hunted", "Indeterminate", "Lock", "LockError", "LockFails", "Plan",
-    "Report", "Result", "check", "compare", "hunt", "run",
+    "ComparisonRequest", "Endpoints", "FaultSpec", "Grant", "HuntRequest", "HuntResult", "Indeterminate", "Lock",
+    "LockError", "LockFails", "Plan", "Report", "Result", "check", "compare", "hunt", "run",
 ]  # fmt: skip
+
+
+class _Package(ModuleType):
+    """This package as a module whose attribute ``run`` is always the function.
+
+    ``harness.run`` is also a package, and importing that would put it in the function's place, so that what
+    ``from harness import run`` gives would depend on what was imported before.
+    """
+
+    @property
+    def run(self) -> Any:
+        return __getattr__("run")
+
+    @run.setter
+    def run(self, package: ModuleType) -> None:
+        """Ignore the package, which the import system assigns; it is found in ``sys.modules``."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'harness' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,4 +1,4 @@
-"""``python -m harness``, and the ``harness`` command: to load it takes half a second, which may be interrupted too."""
+"""Entry point of ``python -m harness`` and of the ``harness`` command."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .errors import INTERRUPTED
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line. Ctrl-C while the command line is still being loaded gives no traceback either."""
     try:
-        from .cli import main as command
+        from harness.cli.main import main as command
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     command()

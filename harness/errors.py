@@ -2,39 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Final
 
 VALID, VIOLATION, USAGE, UNKNOWN, MISSING = 0, 1, 2, 3, 4
-"""Exit statuses: valid · violation found · usage error · unknown · the environment lacks something."""
+"""Exit statuses: valid, violation found, usage error, verdict unknown, something missing on this machine."""
 INTERRUPTED = 130
-"""What shells call the end by Ctrl-C."""
+"""Exit status after Ctrl-C, as in shells (128 + SIGINT)."""
 
-MANY = 40
-"""Names that an error lists at most."""
+MAX_LISTED_NAMES = 40
 
 
 class HarnessError(Exception):
-    """Something the user can mend; the message says what, where and what was expected."""
+    """An error that the user can fix; the message says what is wrong, where, and what was expected."""
 
     exit_status = USAGE
 
 
 class UsageError(HarnessError):
-    """A wrong argument or file."""
+    """A wrong argument, or a file with wrong contents."""
 
 
-class EnvironmentLacking(HarnessError):
-    """The machine misses something; the message names the command that installs it."""
+class MissingLibrary(UsageError):
+    """The requested code is in a library, or imports one, that is not installed."""
+
+
+class MissingExtra(MissingLibrary):
+    """A part of this project was left out when it was installed."""
 
     exit_status = MISSING
 
 
+class EnvironmentLacking(HarnessError):
+    """Something is missing on this machine; the message names the command that installs it."""
+
+    exit_status = MISSING
+
+
+EXTRAS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("docker", "requests", "toxiproxy"), "docker"),
+    **dict.fromkeys(("pymysql", "sqlglot"), "mysql"),
+    **dict.fromkeys(("etcd3", "grpc", "google"), "etcd"),
+    **dict.fromkeys(("starlette", "uvicorn", "zipstream"), "serve"),
+    "distributed": "dask",
+    "hazelcast": "hazelcast",
+    "kazoo": "zookeeper",
+    "matplotlib": "plots",
+    "numba": "fast",
+    "pymemcache": "memcached",
+}
+"""Module → the extra of this project that installs it."""
+
+
+def missing_extra(error: ImportError) -> MissingExtra | None:
+    """Return the error that names the extra to install; None if no extra has the module that could not be imported."""
+    module = (error.name or "").partition(".")[0]
+    if module not in EXTRAS:
+        return None
+    return MissingExtra(
+        f"this needs the Python module {module!r}, which is not installed: pip install 'lock-harness[{EXTRAS[module]}]'"
+    )
+
+
 def unknown_name(what: str, got: str, names: Iterable[str]) -> UsageError:
-    """The error for a name that nobody has, with the nearest that somebody has."""
+    """Return the error for the unknown ``what`` (such as "lock") called ``got``, with the most similar ``names``."""
     known = sorted(names)
     near = get_close_matches(got, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known[:MANY])}"
-    if not near and len(known) > MANY:
-        hint += f" and {len(known) - MANY} more"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known[:MAX_LISTED_NAMES])}"
+    if not near and len(known) > MAX_LISTED_NAMES:
+        hint += f" and {len(known) - MAX_LISTED_NAMES} more"
     return UsageError(f"unknown {what} {got!r}: {hint}")

@@ -1,6 +1,6 @@
-"""The lock seam: what a lock must offer to be run, and what it may say about itself.
+"""The interface between the harness and a lock: what a lock must offer, and what it may declare about itself.
 
-A lock is any class with ``acquire(timeout)`` and ``release()``. Everything else here is optional.
+A lock is any class with ``acquire(timeout)`` and ``release()``. Everything else in this module is optional.
 """
 
 from __future__ import annotations
@@ -9,25 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
+from harness.errors import UsageError
+
 Safety = Literal["E", "F", "F?", "X"]
-"""E: efficiency only (two holders possible) · F: safe with fencing · F?: would be, but has no usable token · X: broken
-without any fault."""
+"""A lock's safety class; :data:`harness.wording.SAFETY` says what each means."""
 
 
 class LockError(Exception):
-    """The operation is known not to have happened (for example: release refused, somebody else owns the key)."""
+    """The operation is known not to have happened (example: release was refused because another client owns the
+    key)."""
 
 
 class Indeterminate(Exception):
-    """Nobody knows whether the operation happened: the request left, and no answer came back."""
+    """The outcome is unknown: the request was sent and no answer arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a successful acquire hands to its caller.
+    """The result of a successful acquire.
 
-    ``fence`` is a token that grows with every grant of the key, for the protected resource to check. ``valid_for`` is
-    how long the lock is surely held, in seconds from the moment acquire returned, by the client's monotonic clock.
+    ``fence`` is a token that grows with every grant of the key; the protected resource can check it. ``valid_for`` is
+    how long the lock is certainly held: seconds from the return of ``acquire``, on the client's monotonic clock.
     """
 
     fence: int | str | None = None
@@ -36,9 +38,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where the servers are. ``addresses`` are (host, port) pairs; with ``kind`` ``redis-sentinel`` they are the
-    sentinels and ``service`` names the monitored primary. ``account`` is user, password and database, where servers
-    have such."""
+    """Addresses of the servers.
+
+    ``addresses`` are (host, port) pairs. With ``kind`` ``redis-sentinel`` they are the sentinels, and ``service`` names
+    the monitored primary. ``account`` is the user name, password and database name, for servers that need them.
+    """
 
     kind: str
     addresses: tuple[tuple[str, int], ...]
@@ -48,15 +52,20 @@ class Endpoints:
 
 @runtime_checkable
 class Lock(Protocol):
-    """The seam. ``timeout`` is in seconds; None from acquire means: not acquired in time, and surely not held.
+    """What the harness calls.
 
-    More methods are used where a lock has them: ``extend() -> bool``, ``still_valid() -> bool``,
-    ``acquire_shared(timeout) -> Grant | None``, which is as acquire, but lets others in who acquire shared too (the
-    workload ``readers-writers`` calls it; ``release`` gives back either), and ``increment() ->
-    tuple[int, int]``, which adds one to a number that the lock's own service keeps beside the key, in a transaction of
-    its own, and says what it saw and what it wrote (the workload ``counter`` calls it by who holds the lock). It raises
-    LockError if nothing was added. If it leaves the transaction open, ``release`` commits it, and raises anything but
-    LockError where that may have failed.
+    ``timeout`` is in seconds. ``acquire`` returns None if the lock was not acquired in time and is certainly not held.
+
+    The harness uses these further methods if a lock has them:
+
+    - ``extend() -> bool`` prolongs the lease.
+    - ``still_valid() -> bool`` says whether the client still holds the lock.
+    - ``acquire_shared(timeout) -> Grant | None`` acquires in shared mode: other clients may hold the lock shared at the
+      same time. The workload ``readers-writers`` calls it. ``release`` gives back either mode.
+    - ``increment() -> tuple[int, int]`` adds one to a number that the lock's own service stores beside the key, in its
+      own transaction, and returns the value that it read and the value that it wrote. The workload ``counter`` calls it
+      while the client holds the lock. It raises LockError if nothing was added. If it leaves the transaction open,
+      ``release`` commits it, and raises something other than LockError if the commit may have failed.
     """
 
     def acquire(self, timeout: float) -> Grant | None: ...
@@ -66,8 +75,11 @@ class Lock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A way in which a lock is known to fail: ``id`` in the project's table of anomalies, what happens, in a line, and
-    the command that shows it (it ends with exit status 1)."""
+    """A known way in which a lock fails.
+
+    ``id`` is the row in the project's table of anomalies, ``what`` describes the failure in one line, and ``command``
+    demonstrates it (exit status 1).
+    """
 
     id: str
     what: str
@@ -76,18 +88,23 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """A catalogue entry: what a reader of ``harness show`` learns about the lock before running it.
+    """A catalogue entry: what ``harness show`` prints about a lock before it is run.
 
-    ``kinds`` are the cluster kinds the lock can run on, the first is the default; ``safety`` is a :data:`Safety` tag;
-    ``options`` are the constructor's own parameters with their defaults, on top of key and ttl. ``on_death`` says what
-    frees the lock when its holder dies (``"nothing"``, or what and when), ``outage`` what becomes of it when one server
-    is lost (``no_single_point``: it can be had all the same), and ``failures`` are those that a command can show.
-    ``library`` is what somebody else published, with the version tested, as in ``redis 8.1.0``; ``promises`` is what
-    its documentation says of it. A lock in another ``language`` than Python has a ``runtime``: what its clients run
-    in, a folder of ``docker/`` or the reference of an image made from Debian.
-    ``overtime`` is by how many seconds a lease may outlast its ttl, where servers count in whole seconds, or others
-    wait after a loss (a lock-delay): a lock that is still taken then is not late. ``queue`` says that it serves those
-    who wait in the order in which they asked.
+    - ``kinds``: the cluster kinds on which the lock can run; the first is the default.
+    - ``safety``: a :data:`Safety` tag.
+    - ``options``: the constructor's own parameters with their defaults, besides key and ttl.
+    - ``on_death``: what frees the lock when its holder dies (``"nothing"``, or what does it and when).
+    - ``outage``: what happens when one server is lost. ``no_single_point``: the lock stays available then.
+    - ``failures``: the known failures that a command can demonstrate.
+    - ``requires``: requirements of the distributions that the lock's file imports. A lock of a third party pins the
+      versions that were tested, since its behaviour depends on them.
+    - ``library``: the tested library of a third party with its version, such as ``redis 8.1.0``. ``promises``: what its
+      documentation says about the lock.
+    - ``language`` and ``runtime``: a lock that is not in Python has a runtime, which is the environment of its clients:
+      a folder of ``docker/``, or the reference of an image made from Debian.
+    - ``overtime``: by how many seconds a lease may outlast its ttl, because servers count whole seconds or because
+      waiters wait after a loss (a lock-delay). Within this time a lock that is still held does not count as late.
+    - ``queue``: the lock serves waiters in the order of their requests.
     """
 
     name: str
@@ -96,6 +113,7 @@ class LockInfo:
     source: str
     safety: Safety
     kinds: tuple[str, ...]
+    requires: tuple[str, ...] = ()
     fence: bool = False
     reentrant: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -118,14 +136,15 @@ class LockInfo:
 
     @property
     def simulated(self) -> bool:
-        """Can it run on virtual time? A program beside its client cannot."""
+        """Return whether the lock can run on virtual time. A program beside its client cannot."""
         return not self.runtime
 
 
 class LockClass(Protocol):
-    """What :func:`lock_impls.catalogue.resolve` gives: a description, and a way to open the lock against a cluster.
+    """What :func:`harness.lock_impls.catalogue.resolve` returns: a description, and a way to open the lock against a
+    cluster.
 
-    Every :class:`CataloguedLock` is one, and so is a wrapped class of the user's own.
+    Every :class:`CataloguedLock` satisfies it, and so does a wrapped class of the user's own.
     """
 
     @property
@@ -134,12 +153,12 @@ class LockClass(Protocol):
     def open(self, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Lock: ...
 
 
-class LockLookupError(Exception):
-    """The lock that was asked for cannot be had; the message says which, why, and what was expected."""
+class LockLookupError(UsageError):
+    """The requested lock is not available; the message says which lock, why, and what was expected."""
 
 
 class CataloguedLock(Protocol):
-    """A lock class the catalogue finds: it carries its description and opens itself against a cluster."""
+    """A lock class that the catalogue finds: it has a description, and opens itself against a cluster."""
 
     info: ClassVar[LockInfo]
 

@@ -1,7 +1,8 @@
-"""Finds the locks: every class of this package (and of ``thirdparty``) with an ``info``. Nothing lists them.
+"""Find locks by name: every class of this package and of ``thirdparty`` that has an ``info``. There is no list of
+locks.
 
-A lock stands in the file of its name, with ``_`` for ``-``, so that finding one imports that file alone. A file may
-hold more locks; they are found by looking through all files.
+Names and descriptions are read without importing anything (:mod:`.descriptions`), so they are there for every lock.
+Finding a lock reads and imports its file alone, and needs the client library that the file imports.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ import difflib
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
-from typing import Any
+from typing import Final
 
-from lock_impls import foreign
-from lock_impls.base import LockClass, LockInfo, LockLookupError
+from harness.errors import MISSING, MissingLibrary
+from harness.plugins import Registry
 
-PACKAGES = ("lock_impls", "lock_impls.thirdparty")
+from . import foreign
+from .base import LockClass, LockInfo, LockLookupError
+from .descriptions import infos_in
+
+PACKAGES = ("harness.lock_impls", "harness.lock_impls.thirdparty")
 
 
 class UnknownLockError(LockLookupError):
-    """No lock has that name; ``nearest`` are the names most like it."""
+    """No lock has the requested name; ``nearest`` are the most similar names."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         self.name = name
@@ -31,72 +36,127 @@ class UnknownLockError(LockLookupError):
         super().__init__(f"no lock is called {name!r}; {hint} (a class of your own is given as package.module:Class)")
 
 
-class MissingClientLibraryError(LockLookupError):
-    """The lock's file is there, and the client library it is written with is not installed."""
+class MissingClientLibraryError(LockLookupError, MissingLibrary):
+    """The lock's file exists, but the client library that it uses is not installed."""
 
-    def __init__(self, name: str, library: str) -> None:
-        self.name = name
+    exit_status = MISSING
+
+    def __init__(self, info: LockInfo, library: str) -> None:
+        self.name = info.name
         self.library = library
-        super().__init__(f"{name} needs the Python module {library!r}, which is not installed")
+        super().__init__(
+            f"{info.name} needs the Python module {library!r}, which is not installed: {installation(info)}"
+        )
+
+
+def installation(info: LockInfo) -> str:
+    """Return the command that installs what a lock requires."""
+    pinned = any("==" in one for one in info.requires)
+    service = info.kinds[0].partition("-")[0]
+    wanted = info.requires if pinned or service == "redis" else (f"lock-harness[{service}]",)
+    return " ".join(["pip install", *(f"'{one}'" for one in wanted)])
+
+
+class _Own(Mapping[str, LockClass]):
+    """Our own locks by name. Looking one up imports its file alone."""
+
+    def __getitem__(self, name: str) -> LockClass:
+        lock = own_description(name)
+        if lock is None:
+            raise KeyError(name)
+        try:
+            found: LockClass = getattr(importlib.import_module(lock.module), lock.cls)
+        except ModuleNotFoundError as error:
+            raise MissingClientLibraryError(lock.info, error.name or str(error)) from error
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(described())
+
+    def __len__(self) -> int:
+        return len(described())
+
+
+LOCKS: Final[Registry[LockClass]] = Registry(
+    "lock", "locks", _Own(), foreign.usable, unknown=lambda name, known: UnknownLockError(name, tuple(sorted(known)))
+)
 
 
 def resolve(name: str) -> LockClass:
-    """The lock that a user asked for: a catalogue name, or ``package.module:Class``."""
-    return foreign.load(name) if ":" in name else find(name)
+    """Return the lock for a name (ours, or an entry point's), or for ``package.module:Class``; raises UsageError."""
+    return LOCKS.find(name)
 
 
 def find(name: str) -> LockClass:
-    """The lock called ``name``; raises :class:`UnknownLockError` or :class:`MissingClientLibraryError`."""
-    module = _module_named(name)
-    own = _locks_of(module) if module else {}
-    found = own.get(name) or _all().get(name)
+    """Return our lock called ``name``; raises :class:`UnknownLockError` or :class:`MissingClientLibraryError`."""
+    found = LOCKS.own.get(name)
     if found is None:
         raise UnknownLockError(name, names())
     return found
 
 
+def description(name: str) -> LockInfo:
+    """Return the description of the lock that :func:`resolve` finds. One of ours needs no client library for that."""
+    own = own_description(name)
+    return resolve(name).info if own is None else own.info
+
+
+def own_description(name: str) -> Described | None:
+    """Return the description of our lock called ``name``, None if there is none."""
+    return _in_its_file(name) or described().get(name)
+
+
 def names() -> tuple[str, ...]:
-    """Of all locks whose client library is installed, sorted."""
-    return tuple(sorted(_all()))
+    """Names of all locks, sorted."""
+    return tuple(described())
 
 
 def infos() -> tuple[LockInfo, ...]:
-    """What the locks say about themselves, in the order of :func:`names`."""
-    return tuple(_all()[name].info for name in names())
+    """Descriptions of all locks, in the order of :func:`names`."""
+    return tuple(lock.info for lock in described().values())
 
 
 def unavailable() -> dict[str, str]:
-    """File name of each lock that cannot be imported here (with ``-`` for ``_``) → the module that it misses."""
+    """Map each lock whose file cannot be imported to the error, which says what to install."""
     missing: dict[str, str] = {}
-    for module_name in _module_names():
+    for name in names():
         try:
-            importlib.import_module(module_name)
-        except ImportError as error:
-            missing[_lock_name(module_name)] = error.name or str(error)
+            LOCKS.own[name]
+        except MissingClientLibraryError as error:
+            missing[name] = str(error)
     return missing
 
 
-def _module_named(name: str) -> ModuleType | None:
-    stem = name.replace("-", "_")
-    if not stem.isidentifier():
-        return None
-    for package in PACKAGES:
-        if _exists(package) and _exists(f"{package}.{stem}"):
-            try:
-                return importlib.import_module(f"{package}.{stem}")
-            except ModuleNotFoundError as error:
-                raise MissingClientLibraryError(name, error.name or str(error)) from error
-    return None
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A lock's description, and the module and the class that it is of."""
+
+    info: LockInfo
+    module: str
+    cls: str
 
 
 @cache
-def _all() -> dict[str, LockClass]:
-    found: dict[str, LockClass] = {}
-    absent = unavailable()
-    for module_name in _module_names():
-        if _lock_name(module_name) not in absent:
-            found.update(_locks_of(importlib.import_module(module_name)))
-    return found
+def described() -> dict[str, Described]:
+    """Return all our locks by name, sorted; nothing of them is imported."""
+    found = {lock.info.name: lock for module in _module_names() for lock in _described_in(module)}
+    return dict(sorted(found.items()))
+
+
+def _described_in(module: str) -> list[Described]:
+    return [Described(info, module, cls) for cls, info in infos_in(module).items()]
+
+
+@cache
+def _in_its_file(name: str) -> Described | None:
+    """Return the description of a lock that is in the file of its name (with ``_`` for ``-``), as nearly all are.
+
+    Reading all files takes a tenth of a second, which every run would wait for."""
+    stem = name.replace("-", "_")
+    files = [f"{package}.{stem}" for package in PACKAGES if stem.isidentifier() and _exists(package)]
+    return next(
+        (lock for file in files if _exists(file) for lock in _described_in(file) if lock.info.name == name), None
+    )
 
 
 def _module_names() -> Iterator[str]:
@@ -104,15 +164,6 @@ def _module_names() -> Iterator[str]:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
             if not module.ispkg:
                 yield module.name
-
-
-def _locks_of(module: ModuleType) -> dict[str, LockClass]:
-    own: list[Any] = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
-    return {kind.info.name: kind for kind in own if isinstance(getattr(kind, "info", None), LockInfo)}
-
-
-def _lock_name(module_name: str) -> str:
-    return module_name.rpartition(".")[2].replace("_", "-")
 
 
 def _exists(module_name: str) -> bool:

@@ -1,17 +1,18 @@
-"""An exclusive lock on a file of a Chubby cell, with the lock's generation (from its sequencer) as the fence.
+"""An exclusive lock on a file of a Chubby cell; the fence is the lock's generation, taken from its sequencer.
 
-Calls: CreateSession and Open once · Acquire (waits at the master) · GetSequencer · Release; KeepAlives by a thread.
+Calls: CreateSession and Open once · Acquire (waits at the master) · GetSequencer · Release; a thread sends KeepAlives.
 Source: Burrows, "The Chubby lock service for loosely-coupled distributed systems", OSDI 2006; article 003.
 
-The lock lasts as long as its session. The paper's lease of 12 s and lock-delay of up to a minute would outlast most
-runs, so the ttl decides: the lease is four fifths of it and the lock-delay one fifth, so that a lock whose holder has
-died is free after a ttl (``lease`` and ``lock_delay`` say otherwise, and the cell's own options overrule both). The
-grace period is in the paper's proportion to the lease, 45 to 12.
+The lock lasts as long as its session. The paper's lease of 12 s and its lock-delay of up to a minute would outlast most
+runs, so the ttl is divided: four fifths are the lease and one fifth is the lock-delay. So a lock whose holder has died
+is free after a ttl. The options ``lease`` and ``lock_delay`` override that, and the cell's own options override both.
+The grace period has the paper's proportion to the lease, 45 to 12.
 
-Safe for: correctness, if the resource checks the generation. Without that, as long as the holder looks at
-:meth:`still_valid` and stops in jeopardy, except for what it sent before it stopped; the lock-delay makes that rarer.
-Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, chubby-late, chubby-jeopardy (all saved by the
-fence), watchdog-zombie. A cell that loses the disks of a majority of its replicas stands still for good.
+Safe for: correctness, if the resource checks the generation. Without that it is safe only as long as the holder calls
+:meth:`still_valid` and stops in jeopardy, except for requests that it sent before; the lock-delay makes those rarer.
+
+Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, chubby-late, chubby-jeopardy (the fence covers all
+of these), watchdog-zombie. A cell that loses the disks of a majority of its replicas never works again.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Final, Self
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.chubby_client import Address, ChubbyError, Handle, Session, SessionExpired, Unanswered
+from .base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from .chubby_client import Address, ChubbyError, ChubbySession, ChubbyUnanswered, Handle, SessionExpired
 
 PATIENCE_S: Final = 0.75
-"""How much longer than its own waiting a call may take to be answered."""
+"""Additional time for the answer to a call, beyond its waiting time."""
 LEASE_SHARE: Final = 0.8
 
 
@@ -31,29 +32,29 @@ class ChubbyLock:
     info: ClassVar = LockInfo(
         name="chubby",
         title="Chubby: a lock on a file, held by a session",
-        algorithm="Session with KeepAlives; Acquire on a file; generation from its sequencer; Release.",
+        algorithm="Session with KeepAlives; Acquire on a file; the sequencer gives the generation; Release.",
         source="Burrows, OSDI 2006; article 003",
         safety="F",
         kinds=("chubby",),
         fence=True,
         options={"lease": None, "lock_delay": None, "grace": None},
-        on_death="the end of the session's lease, and then the lock-delay",
-        outage="another replica is elected and takes sessions and locks over; a majority must keep its data",
+        on_death="expiry: the session's lease ends, then the lock-delay",
+        outage="another replica is elected and takes over sessions and locks; a majority must keep its data",
         no_single_point=True,
         failures=(
             Failure(
                 "ttl-pause-write",
-                "a holder that stood still for longer than its lease goes on",
+                "the holder is paused for longer than its lease",
                 "harness run chubby --nemesis client-pause",
             ),
             Failure(
                 "chubby-jeopardy",
-                "a holder that has lost the cell does not ask, and goes on when others have the lock",
+                "a holder that has lost the cell does not check, and goes on while others have the lock",
                 "harness run chubby --nemesis partition-halves --hold 8s --time-limit 2m",
             ),
             Failure(
                 "watchdog-zombie",
-                "the session of a holder that hangs is kept alive for ever",
+                "the session of a hung holder is kept alive for ever",
                 "harness run chubby --nemesis client-hang",
             ),
         ),
@@ -75,7 +76,7 @@ class ChubbyLock:
             (1 - LEASE_SHARE) * ttl if lock_delay is None else lock_delay,
             grace,
         )
-        self._session: Session | None = None
+        self._session: ChubbySession | None = None
         self._file: Handle = {}
         self._held = False
 
@@ -96,34 +97,36 @@ class ChubbyLock:
         deadline = began + timeout + PATIENCE_S
         try:
             session = self._ready(began + max(timeout, PATIENCE_S))
-        except (ChubbyError, Unanswered) as error:
+        except (ChubbyError, ChubbyUnanswered) as error:
             raise LockError(f"no session: {error}") from error
         try:
             asks = {"handle": self._file, "mode": "exclusive"}
             if not session.call("Acquire", deadline, timeout, **asks)["held"]:
                 return None
-        except (SessionExpired, Unanswered) as error:
+        except (SessionExpired, ChubbyUnanswered) as error:
             raise self._unknown(error) from error
         except ChubbyError as error:
             raise LockError(str(error)) from error
         return self._grant(session)
 
-    def _ready(self, deadline: float) -> Session:
-        """The session with the file open in it; another one if it has expired."""
+    def _ready(self, deadline: float) -> ChubbySession:
+        """Return the session, with the file open in it; a new one if the old one has expired."""
         if self._session is None or self._session.state == "expired":
             self._session, self._file, self._held = None, {}, False
             timeout = deadline - time.monotonic()
             lease, lock_delay, grace = self._terms
-            self._session = Session(self._addresses, lease=lease, lock_delay=lock_delay, grace=grace, timeout=timeout)
+            self._session = ChubbySession(
+                self._addresses, lease=lease, lock_delay=lock_delay, grace=grace, timeout=timeout
+            )
         if not self._file:
             self._file = self._session.open(self.key, deadline)
         return self._session
 
-    def _grant(self, session: Session) -> Grant:
-        """What the caller gets; a lock that cannot be used any more is not kept."""
+    def _grant(self, session: ChubbySession) -> Grant:
+        """Build the grant; gives the lock up if it is not usable any more."""
         try:
             sequencer = session.call("GetSequencer", time.monotonic() + PATIENCE_S, handle=self._file)["sequencer"]
-        except (ChubbyError, Unanswered) as error:
+        except (ChubbyError, ChubbyUnanswered) as error:
             self._give_up()
             raise Indeterminate(f"acquired, and then no sequencer: {error}") from error
         valid_for = session.left()
@@ -134,14 +137,16 @@ class ChubbyLock:
         return Grant(fence=int(sequencer.partition(":")[0]), valid_for=valid_for)
 
     def _give_up(self) -> None:
-        """A lock that may be held in this session must not be kept alive with it."""
+        """End the session: a lock that may be held in it must not be kept alive."""
         if self._session is not None:
             self._session.close()
         self._session, self._file, self._held = None, {}, False
 
-    def _unknown(self, error: SessionExpired | Unanswered) -> LockError | Indeterminate:
-        """What becomes of a call without an answer. What was not sent has not happened; after anything else the lock
-        may be held."""
+    def _unknown(self, error: SessionExpired | ChubbyUnanswered) -> LockError | Indeterminate:
+        """Classify a call without an answer.
+
+        What was not sent has not happened. After anything else the lock may be held.
+        """
         if isinstance(error, SessionExpired):
             return Indeterminate("the session expired") if error.unanswered else LockError("the session has expired")
         if error.sent:
@@ -156,11 +161,11 @@ class ChubbyLock:
         self._held = False
         try:
             session.call("Release", time.monotonic() + session.terms.grace + PATIENCE_S, handle=self._file)
-        except (SessionExpired, Unanswered) as error:
+        except (SessionExpired, ChubbyUnanswered) as error:
             raise self._unknown(error) from error
         except ChubbyError as error:
             raise LockError(f"{self.key}: {error}") from error
 
     def still_valid(self) -> bool:
-        """Is it held, and the session safe? In jeopardy nobody knows, which is as good as no."""
+        """Return True if the lock is held and the session safe. In jeopardy the state is unknown: return False."""
         return self._held and self._session is not None and self._session.state == "safe"

@@ -1,13 +1,14 @@
 """A client library for Chubby cells: sessions, KeepAlives, jeopardy, and calls that survive a change of masters.
 
-Chubby has no public one, so this is ours, after Burrows, "The Chubby lock service for loosely-coupled distributed
-systems", OSDI 2006, sections 2.8 and 2.9. It speaks the lines of JSON of harness/sim/servers/chubby/protocol.py. A
-:class:`Session` has two connections: one for its KeepAlives, which a thread sends, and one for its calls.
+Chubby has no public client, so this is our own, after Burrows, "The Chubby lock service for loosely-coupled distributed
+systems", OSDI 2006, sections 2.8 and 2.9. It speaks the JSON lines of harness/sim/servers/chubby/protocol.py. A
+:class:`ChubbySession` has two connections: one for its calls, and one for its KeepAlives, which a thread sends.
 
-The session's local lease counts from the moment when the KeepAlive was sent that the master answered, and is a little
-shorter than what the master said, for clocks that run at different rates. When it ends without an answer the session is
-in *jeopardy*: its calls wait. If a master answers within the grace period the session is *safe* again, and the calls go
-on; else it has *expired*, with all that was open or held in it. There is no cache: every read asks the master.
+The session's local lease is counted from when the answered KeepAlive was sent. It is a little shorter than the lease
+that the master granted, because clocks may run at different rates. When it ends without an answer the session is in
+*jeopardy*: its calls wait. If a master answers within the grace period the session is *safe* again and the calls go on;
+otherwise it has *expired*, together with all that was open or held in it. There is no cache: every read fields the
+master.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 DRIFT: Final = 0.01
-"""How much slower the master's clock may run than ours."""
+"""Assumed largest factor by which the master's clock is slower than the client's."""
 RPC_S: Final = 0.5
-"""How long to wait for a replica that does not answer, before another is asked."""
+"""Time-out of a request to one replica, before the next replica is tried."""
 PAUSE_S: Final = 0.05
-"""Between two tries, when nobody is the master."""
+"""Pause between two tries when there is no master."""
 State = Literal["safe", "jeopardy", "expired"]
 Address = tuple[str, int]
 Handle = Mapping[str, Any]
@@ -42,15 +43,15 @@ class ChubbyError(Exception):
 
 
 class SessionExpired(ChubbyError):
-    """The session has ended, and with it all handles and locks. ``unanswered``: a request had left before."""
+    """The session has ended, and with it all handles and locks. ``unanswered``: a request had been sent before."""
 
     def __init__(self, unanswered: bool = False) -> None:
         super().__init__("no-session")
         self.unanswered = unanswered
 
 
-class Unanswered(Exception):
-    """No answer in time. ``sent``: a request has left, and nobody knows whether it was executed."""
+class ChubbyUnanswered(Exception):
+    """No answer in time. ``sent``: a request was sent, and it is unknown whether it was executed."""
 
     def __init__(self, what: str, *, sent: bool) -> None:
         super().__init__(f"{what} was not answered" if sent else f"{what}: no master could be asked")
@@ -58,7 +59,7 @@ class Unanswered(Exception):
 
 
 class Connection:
-    """To one replica at a time: the master, as far as known. Used by one thread."""
+    """A connection to one replica at a time: the master, as far as known. Used by one thread."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
         self._addresses = list(addresses)
@@ -68,7 +69,8 @@ class Connection:
         self.sent = False
 
     def ask(self, message: Reply, timeout: float) -> Reply:
-        """The answer; OSError if there is none, and then ``sent`` says whether the request may have arrived."""
+        """Return the answer; raises OSError if there is none, and then ``sent`` says whether the request may have
+        arrived."""
         deadline = time.monotonic() + timeout
         self.sent = False
         try:
@@ -100,14 +102,14 @@ class Connection:
         reply: Reply = json.loads(text)
         return reply
 
-    def look_for(self, master: str | None) -> None:
-        """Go to the replica that was named as the master, or just to the next one."""
+    def switch_to(self, master: str | None) -> None:
+        """Use the replica that was named as the master, or the next one if none was named."""
         self.close()
         named = [at for at, (host, _) in enumerate(self._addresses) if host == master]
         self._at = named[0] if named else (self._at + 1) % len(self._addresses)
 
-    def go_where(self, other: Connection) -> None:
-        """Ask the replica that another connection has found to be the master."""
+    def follow(self, other: Connection) -> None:
+        """Use the replica that another connection has found to be the master."""
         self._at = other._at
 
     def close(self) -> None:
@@ -118,18 +120,19 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the cell grants to a session, in seconds."""
+    """Times that the cell grants to a session, in seconds."""
 
     lease: float
     grace: float
     lock_delay: float
 
 
-class Session:
-    """A session with a cell, open from the moment it is made; raises :class:`Unanswered` if no master is found.
+class ChubbySession:
+    """A session with a cell, open from its construction on; raises :class:`ChubbyUnanswered` if no master is found.
 
-    ``lease`` and ``lock_delay`` are asked for, and the cell decides; ``grace`` is the client's own, or the cell's
-    advice. ``on_event`` is called, from the KeepAlive thread, with "jeopardy", "safe", "expired" or "failover".
+    ``lease`` and ``lock_delay`` are requests, and the cell decides. ``grace`` is the client's own choice; None means
+    the cell's advice. ``on_event`` is called from the KeepAlive thread with "jeopardy", "safe", "expired" or
+    "failover".
     """
 
     def __init__(
@@ -163,24 +166,25 @@ class Session:
             if reply is not None and "master" not in reply:
                 raise ChubbyError(reply["error"])
             if time.monotonic() >= deadline:
-                raise Unanswered("CreateSession", sent=False)  # what may be left of it holds nothing, and expires
+                # a session that may be left behind holds nothing, and expires
+                raise ChubbyUnanswered("CreateSession", sent=False)
         granted = reply["ok"]
-        self._alive.go_where(self._calls)
+        self._alive.follow(self._calls)
         self.id: str = granted["session"]
         self.epoch: int = granted["epoch"]
         self.terms = Terms(granted["lease"], granted["grace"] if grace is None else grace, granted["lock_delay"])
         self._local_end = began + self.terms.lease * (1 - DRIFT)
 
     def _try(self, connection: Connection, message: Reply, timeout: float) -> Reply | None:
-        """One try at one replica: its answer, or None. If it is not the master, the next try is at another."""
+        """Ask one replica once; returns its answer, or None. If it is not the master, the next try goes to another."""
         try:
             reply = connection.ask(message, timeout)
         except OSError:
-            connection.look_for(None)
+            connection.switch_to(None)
             time.sleep(PAUSE_S)
             return None
         if reply.get("error") == "not-master":
-            connection.look_for(reply["master"])
+            connection.switch_to(reply["master"])
             if reply["master"] is None:
                 time.sleep(PAUSE_S)
         return reply
@@ -188,7 +192,7 @@ class Session:
     # The state.
 
     def left(self) -> float:
-        """Seconds of the local lease, by this client's monotonic clock; 0 if the session is not safe."""
+        """Seconds left of the local lease, by this client's monotonic clock; 0 if the session is not safe."""
         return 0.0 if self._ended else max(0.0, self._local_end - time.monotonic())
 
     @property
@@ -202,7 +206,7 @@ class Session:
             self._on_event(event)
 
     def _wait_until_safe(self, deadline: float) -> bool:
-        """Calls wait while the session is in jeopardy; False when ``deadline`` comes first."""
+        """Wait while the session is in jeopardy; False if ``deadline`` comes first."""
         with self._changed:
             while (state := self.state) == "jeopardy":
                 left = deadline - time.monotonic()
@@ -260,18 +264,21 @@ class Session:
 
     # Calls.
 
-    def call(self, op: str, deadline: float, wait: float = 0.0, **asks: Any) -> Reply:
-        """What the master answers to an operation, whoever is the master meanwhile; the request keeps its number, so
-        that it is executed once. ``deadline`` is monotonic; ``wait`` is how long the master may let it wait.
+    def call(self, op: str, deadline: float, wait: float = 0.0, **fields: Any) -> Reply:
+        """Return the master's answer to an operation, across changes of masters.
 
-        Raises :class:`ChubbyError` for a refusal, :class:`SessionExpired`, or :class:`Unanswered` at the deadline.
+        The request keeps its number, so it is executed once. ``deadline`` is monotonic; ``wait`` is how long the master
+        may let the request wait.
+
+        Raises :class:`ChubbyError` for a refusal, :class:`SessionExpired`, or :class:`ChubbyUnanswered` at the
+        deadline.
         """
         self._number += 1
         sent, wait_until = False, time.monotonic() + wait
         while True:
             self._safe_or_raise(op, deadline, sent)
             epoch = self.epoch
-            message = {"n": self._number, "op": op, "session": self.id, "epoch": epoch, "wait": wait, **asks}
+            message = {"n": self._number, "op": op, "session": self.id, "epoch": epoch, "wait": wait, **fields}
             reply = self._try(self._calls, message, min(wait + RPC_S, max(0.001, deadline - time.monotonic())))
             sent |= self._calls.sent and (reply is None or "ok" in reply)
             if reply is not None and "ok" in reply:
@@ -292,10 +299,10 @@ class Session:
         except SessionExpired:
             raise SessionExpired(unanswered=sent) from None
         if not safe or time.monotonic() >= deadline:
-            raise Unanswered(op, sent=sent)
+            raise ChubbyUnanswered(op, sent=sent)
 
     def _await_epoch(self, stale: int, deadline: float) -> None:
-        """The KeepAlive thread is the one to learn of a new master's epoch."""
+        """Wait for another epoch than ``stale``: the KeepAlive thread learns a new master's epoch."""
         with self._changed:
             while self.epoch == stale and not self._ended and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(min(left, RPC_S))
@@ -303,13 +310,14 @@ class Session:
     def open(
         self, name: str, deadline: float, *, create: bool = True, ephemeral: bool = False, contents: str = ""
     ) -> Handle:
-        """A handle of a file, which is made if it is not there."""
-        asks: Reply = {"name": name, "create": create, "ephemeral": ephemeral, "contents": contents}
-        handle: Handle = self.call("Open", deadline, **asks)["handle"]
+        """Return a handle of a file; the file is created if it does not exist."""
+        fields: Reply = {"name": name, "create": create, "ephemeral": ephemeral, "contents": contents}
+        handle: Handle = self.call("Open", deadline, **fields)["handle"]
         return handle
 
     def close(self) -> None:
-        """End the session: its locks are free at once. Tries once; a cell that does not hear of it lets it expire."""
+        """End the session: its locks are free at once. Tries once; if the cell does not hear it, the session expires
+        later."""
         self._end()
         self._number += 1
         message = {"n": self._number, "op": "EndSession", "session": self.id, "epoch": self.epoch}

@@ -1,22 +1,23 @@
-"""A Chubby lock on ZooKeeper: a session with a grace period, a sequencer, and a delay after a holder that got lost.
+"""A Chubby lock on ZooKeeper: a session with a grace period, a sequencer, and a delay after a lost holder.
 
-/locks/KEY is a file that stays: its content is the guid of the holder, or nothing once it has released the lock. Its
-ephemeral child ``holder`` says that the holder's session lives. To acquire: ``getData`` of the file, ``exists`` of the
-child with a watch; if it is not there, ``multi`` of (``setData`` of the file, if it is still at the version that was
-read; ``create`` of the child). To release: ``multi`` of (``setData`` of nothing, if it is at the holder's version;
-``delete`` of the child). So a release can only ever end the releaser's own hold.
+/locks/KEY is a permanent node (the "file"): its content is the guid of the holder, or empty after a release. Its
+ephemeral child ``holder`` exists while the holder's session lives. To acquire: ``getData`` of the file, ``exists`` of
+the child with a watch; if it does not exist, ``multi`` of (``setData`` of the file if its version is the one that was
+read; ``create`` of the child). To release: ``multi`` of (``setData`` of nothing if the version is the holder's;
+``delete`` of the child). So a release can only end the releaser's own hold.
 
-A loss is known to be ungraceful by the file: there is no child, and its content still names a holder, whose session has
-thus ended without a release. Then the lock is taken only ``lock_delay`` after this client saw that first, as in Chubby,
-to let requests of the old holder run dry. The fence is the sequencer's generation: the zxid of the ``multi``, which is
-the czxid of the child. When a connection is lost the holder is in jeopardy: :meth:`still_valid` blocks for up to
-``grace`` seconds until the session has been kept (on another server) or is over; then it is False for this hold.
+The file reveals a loss without release: there is no child, but the content still names a holder, so the holder's
+session has ended. The lock is then taken only ``lock_delay`` after this client first saw that, as in Chubby, so that
+late requests of the old holder arrive before. The fence is the sequencer's generation: the zxid of the ``multi``, which
+is the czxid of the child. When a connection is lost the holder is in jeopardy: :meth:`still_valid` blocks for up to
+``grace`` seconds, until the session has been continued (on another server) or is over; then it is False for this hold.
 
 Source: article 003; Burrows, "The Chubby lock service for loosely-coupled distributed systems" (OSDI 2006) 2.4 and 2.8.
 
-Safe for: correctness, together with a resource that refuses a sequencer older than the newest it has seen; the delay
-alone only makes late requests less likely. Unfair: all waiters are woken, and the delay is each waiter's own.
-Known failures: zk-pause, ttl-check-then-pause, chubby-late (all saved by the fence).
+Safe for: correctness, if the resource refuses a sequencer older than the newest it has seen; the delay alone only makes
+late requests less likely. Unfair: all waiters are woken, and each measures the delay by itself.
+
+Known failures: zk-pause, ttl-check-then-pause, chubby-late (the fence covers all of these).
 """
 
 from __future__ import annotations
@@ -35,36 +36,37 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
-from lock_impls.base import Grant, LockError, LockInfo
-from lock_impls.zookeeper_client import (
+from .base import Grant, LockError, LockInfo
+from .zookeeper_client import (
     KINDS,
     OUTAGE,
     PAUSE_S,
+    REQUIRES,
     UNANSWERED,
-    Held,
-    Session,
+    HeldNode,
     Signal,
     ZooKeeperLock,
-    pausing,
+    ZooKeeperSession,
+    paused_holder,
 )
 
 GRACE_S = 5.0
 LOCK_DELAY_S = 0.4
 RELEASED = b""
-_BEATEN = BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
-"""What the parts of a transaction say that has come too late."""
+_TOO_LATE = BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
+"""Errors of the parts of a transaction that came too late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sequencer:
-    """What a holder shows to servers: they refuse one with a lower generation than they have seen of this name."""
+    """What a holder shows to servers; they refuse a generation lower than the highest they have seen for this name."""
 
     name: str
     mode: str
     generation: int
 
 
-class ChubbyLock(ZooKeeperLock):
+class ChubbyZooKeeperLock(ZooKeeperLock):
     info: ClassVar = LockInfo(
         name="chubby-zookeeper",
         title="A Chubby lock on ZooKeeper: grace period, sequencer, lock-delay",
@@ -72,17 +74,18 @@ class ChubbyLock(ZooKeeperLock):
         source="article 003; Burrows, OSDI 2006",
         safety="F",
         kinds=KINDS,
+        requires=REQUIRES,
         fence=True,
         options={"grace": GRACE_S, "lock_delay": LOCK_DELAY_S},
         on_death="its session's end, the ttl (2 to 20 ticks) after its last heartbeat, and lock_delay more",
         outage=OUTAGE,
         no_single_point=True,
         overtime=LOCK_DELAY_S,
-        failures=(pausing("chubby-zookeeper"),),
+        failures=(paused_holder("chubby-zookeeper"),),
     )
 
     def __init__(
-        self, session: Session, key: str, ttl: float, grace: float = GRACE_S, lock_delay: float = LOCK_DELAY_S
+        self, session: ZooKeeperSession, key: str, ttl: float, grace: float = GRACE_S, lock_delay: float = LOCK_DELAY_S
     ) -> None:
         super().__init__(session, key, ttl)
         self.grace = grace
@@ -93,7 +96,7 @@ class ChubbyLock(ZooKeeperLock):
         self._version = -1
         self._abandoned: tuple[int, float] = -1, 0.0
         self._doubtful: set[bytes] = set()
-        """Holders' names of which it is not known whether they were written, or released."""
+        """Guids of holds of which it is unknown whether they were written, or released."""
 
     def take(self, deadline: float) -> Grant | None:
         self._clear_doubts()
@@ -101,7 +104,7 @@ class ChubbyLock(ZooKeeperLock):
             try:
                 wait = self._obstacle(deadline)
             except UNANSWERED:
-                if self._doubtful:  # it may be held
+                if self._doubtful:  # we may hold the lock
                     raise
                 wait = PAUSE_S
             if wait is None:
@@ -112,7 +115,7 @@ class ChubbyLock(ZooKeeperLock):
             time.sleep(min(wait, remaining))
 
     def _obstacle(self, deadline: float) -> float | None:
-        """None once we hold it; else how long to wait before the next try."""
+        """Try to take the lock: None once we hold it, else how long to wait before the next try."""
         content, version = self._file()
         signal = Signal()
         if self.session.ask("exists", self.child, signal) is not None:
@@ -130,7 +133,7 @@ class ChubbyLock(ZooKeeperLock):
         return content, stat.version
 
     def _delay(self, content: bytes, version: int) -> float:
-        """Seconds until the lock of a holder that got lost may be taken; 0 if it was released."""
+        """Seconds until the lock of a lost holder may be taken; 0 if it was released."""
         if content == RELEASED:
             return 0.0
         if self._abandoned[0] != version:
@@ -153,7 +156,7 @@ class ChubbyLock(ZooKeeperLock):
         stat = self.session.again(self.session.ask, "exists", self.child)
         if stat is None or self.session.id not in (stat.ephemeralOwner, None):
             raise LockError("the session has ended, and its node with it")
-        self.held, self._version, self._guid = Held.of(self.child, stat), version + 1, guid
+        self.held, self._version, self._guid = HeldNode.of(self.child, stat), version + 1, guid
         self._doubtful.discard(guid)
         return None
 
@@ -163,7 +166,7 @@ class ChubbyLock(ZooKeeperLock):
         return Grant(fence=self.sequencer.generation)
 
     def _is_ours(self, *guids: bytes) -> bool:
-        """Does the child have one of these in it, and is it this session's?"""
+        """Return whether the child contains one of these guids and belongs to this session."""
         try:
             content, stat = self.session.look("get", self.child)
         except NoNodeError:
@@ -171,27 +174,29 @@ class ChubbyLock(ZooKeeperLock):
         return content in guids and self.session.made(stat)
 
     def _clear_doubts(self) -> None:
-        """Release what we hold without having known it."""
+        """Release a lock that we hold because an earlier request was executed without our knowing it."""
         if self._doubtful and self._is_ours(*self._doubtful):
             _, version = self._file()
             self._leave(version)
         self._doubtful.clear()
 
     def _leave(self, version: int) -> bool:
-        """Release what was taken at this version of the file; False if somebody else has taken it since."""
+        """Release the hold that was taken at this version of the file; False if another client has taken the lock
+        since."""
         leaving = self.session.client.transaction()
         leaving.set_data(self.path, RELEASED, version)
         leaving.delete(self.child)
         return _committed(self.session.patiently(leaving.commit_async()))
 
-    def give_back(self, held: Held) -> bool:
-        """The version makes it safe to ask again. What has left this version while our session lived was our own."""
-        asked = 0
+    def give_back(self, held: HeldNode) -> bool:
+        """Release the hold. The version makes a repetition safe: while our session lives, only we can have released
+        it."""
+        attempts = 0
 
         def leave() -> bool:
-            nonlocal asked
-            asked += 1
-            return self._leave(self._version) or (asked > 1 and self.session.id == held.session)
+            nonlocal attempts
+            attempts += 1
+            return self._leave(self._version) or (attempts > 1 and self.session.id == held.session)
 
         self._doubtful.add(self._guid)
         released = bool(self.session.again(leave))
@@ -199,11 +204,11 @@ class ChubbyLock(ZooKeeperLock):
         return released
 
     def still_valid(self) -> bool:
-        """Blocks in jeopardy, for as long as the grace period lasts."""
+        """Ask the server; in jeopardy, block for as long as the grace period lasts."""
         deadline = time.monotonic() + self.grace
         while self.held is not None:
             try:
-                return self.stands(self.held)
+                return self.still_exists(self.held)
             except UNANSWERED:
                 self.session.connected(max(0.0, deadline - time.monotonic()))
             except KazooException:
@@ -214,9 +219,13 @@ class ChubbyLock(ZooKeeperLock):
 
 
 def _committed(results: list[Any]) -> bool:
-    """Of a transaction: all of it, or nothing because somebody was there first (or the holder's node is gone)."""
+    """Return whether a transaction was executed.
+
+    False: nothing was executed, because another client came first or the holder's node is gone. Any other error is
+    raised.
+    """
     failed = [result for result in results if isinstance(result, Exception)]
-    unexpected = [error for error in failed if not isinstance(error, _BEATEN)]
+    unexpected = [error for error in failed if not isinstance(error, _TOO_LATE)]
     if unexpected:
         raise unexpected[0]
     return not failed

@@ -1,9 +1,9 @@
-"""What all etcd locks share: a client that goes on to the next member, leases that are kept alive, and telling "no"
-from "nobody knows".
+"""Shared parts of all etcd locks: a client that switches members, leases with keep-alives, and clear outcomes of
+requests.
 
-etcd3 talks to one member. As its users do, :class:`Members` opens a client for one of the cluster's addresses, chosen
-by chance, and one for the next address when that member does not answer. What may be asked twice (a read, a keep-alive,
-a transaction that compares first) is asked again there until its time is up.
+etcd3 talks to one member. :class:`EtcdMembers` does what users of etcd3 do: it opens a client for one of the cluster's
+addresses, chosen at random, and a client for the next address when that member does not answer. Requests that are safe
+to repeat (reads, keep-alives, transactions that compare first) are repeated there until their time is up.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ import etcd3
 import grpc
 from etcd3 import etcdrpc, exceptions
 
-from lock_impls.base import Endpoints, Indeterminate, LockError
+from .base import Endpoints, Indeterminate, LockError
 
 KINDS: Final = ("etcd",)
+REQUIRES: Final = ("etcd3>=0.12", "protobuf<3.21")
+"""etcd3's messages were generated for protobuf 3, and no release has others."""
 ANSWER_S: Final = 1.0
-"""How long one member gets for an answer."""
+"""Time-out of a request to one member."""
 PATIENCE_S: Final = 2.0
-"""How long the members together get for something that must be known: an election takes about a second."""
+"""Time-out of a request to all members together; an election takes about a second."""
 PAUSE_S: Final = 0.05
-"""Between two members that did not answer, or the same one again."""
+"""Pause before the next member is asked, or the same one again."""
 WATCH_S: Final = 1.0
-"""How long a watch is believed to be alive without saying anything: then the key is read again, perhaps elsewhere."""
+"""Time after which a silent watch is no longer trusted: the key is then read again, perhaps from another member."""
 OPTIONS: Final = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000))
-"""gRPC's own are a second and two minutes."""
+"""gRPC's own values are a second and two minutes."""
 NOT_SENT: Final = "failed to connect to all addresses"
 LOST: Final = (
     grpc.StatusCode.UNAVAILABLE,
@@ -42,14 +44,14 @@ LOST: Final = (
 )
 """Statuses after which the request may have been executed; etcd's own "request timed out" is one of them."""
 FAILED: Final = (exceptions.Etcd3Exception, grpc.RpcError)
-"""What etcd3 raises."""
+"""The exceptions that etcd3 raises."""
 OVERTIME_S: Final = 1.0
-"""By how much a lease may outlast its ttl: it is a whole number of seconds, and the leader looks every half second."""
+"""By how much a lease may outlast its ttl: it is a whole number of seconds, and the leader checks every half second."""
 T = TypeVar("T")
 
 
-def told(error: Exception) -> tuple[bool, bool, str]:
-    """What an error of etcd3 says: whether a member refused, whether the request may have left, and in words."""
+def classify_error(error: Exception) -> tuple[bool, bool, str]:
+    """Classify an error of etcd3: (a member refused, the request may have been sent, description)."""
     status = error if isinstance(error, grpc.RpcError) else error.__context__
     if not isinstance(status, grpc.Call):
         return False, True, f"{type(error).__name__}: {error}"
@@ -57,19 +59,19 @@ def told(error: Exception) -> tuple[bool, bool, str]:
     return code not in LOST, NOT_SENT not in details, f"{code.name}: {details}"
 
 
-class Unanswered(Exception):
-    """One member did not answer; ``sent`` is False where the request surely never left."""
+class MemberUnanswered(Exception):
+    """One member did not answer; ``sent`` is False if the request was certainly never sent."""
 
     def __init__(self, text: str, *, sent: bool) -> None:
         super().__init__(text)
         self.sent = sent
 
 
-class Members:
-    """A client of one member after the other. For use by one thread."""
+class EtcdMembers:
+    """A client of one member at a time, which changes members on errors. For use by one thread."""
 
     unanswered = 0
-    """How many requests left and were not answered."""
+    """Number of requests that were sent and not answered."""
 
     def __init__(self, endpoints: Endpoints, answer: float = ANSWER_S) -> None:
         self._addresses = random.sample(endpoints.addresses, len(endpoints.addresses))
@@ -78,7 +80,7 @@ class Members:
 
     @property
     def client(self) -> Any:
-        """An etcd3.Etcd3Client of the present member."""
+        """An etcd3.Etcd3Client of the current member."""
         if self._client is None:
             host, port = self._addresses[0]
             self._client = etcd3.client(host=host, port=port, timeout=self._answer, grpc_options=OPTIONS)
@@ -89,29 +91,36 @@ class Members:
             self._client.close()
             self._client = None
 
-    def ask(self, question: Callable[[Any], T]) -> T:
-        """The present member's answer. LockError: it refused; Unanswered: the next question goes to another."""
+    def ask(self, request: Callable[[Any], T]) -> T:
+        """Return the current member's answer.
+
+        Raises:
+            LockError: the member refused.
+            MemberUnanswered: it did not answer; the next request goes to another member.
+        """
         try:
-            return question(self.client)
+            return request(self.client)
         except FAILED as error:
-            refused, sent, text = told(error)
+            refused, sent, text = classify_error(error)
             if refused:
                 raise LockError(text) from error
             self.close()
             self._addresses.append(self._addresses.pop(0))
             self.unanswered += sent
-            raise Unanswered(text, sent=sent) from error
+            raise MemberUnanswered(text, sent=sent) from error
 
-    def insist(self, question: Callable[[Any], T], until: float) -> T:
-        """The first answer of any member, for what may be asked again; ``until`` is a time.monotonic().
+    def insist(self, request: Callable[[Any], T], until: float) -> T:
+        """Return the first answer of any member, for a request that is safe to repeat; ``until`` is a time.monotonic().
 
-        LockError: refused, or surely never sent; Indeterminate: sent, and not answered.
+        Raises:
+            LockError: refused, or certainly never sent.
+            Indeterminate: sent, and not answered.
         """
         sent = False
         while True:
             try:
-                return self.ask(question)
-            except Unanswered as error:
+                return self.ask(request)
+            except MemberUnanswered as error:
                 sent = sent or error.sent
                 if time.monotonic() >= until:
                     raise (Indeterminate if sent else LockError)(str(error)) from error
@@ -119,8 +128,11 @@ class Members:
 
 
 def await_deletion(client: Any, key: bytes, revision: int, seconds: float) -> bool:
-    """Whether ``key`` is deleted after ``revision``, and within ``seconds``: the watch begins at that revision, so that
-    no deletion is missed that happens before it is there. To be asked through :meth:`Members.ask`."""
+    """Return whether ``key`` is deleted after ``revision`` and within ``seconds``; call it through
+    :meth:`EtcdMembers.ask`.
+
+    The watch begins at that revision, so it also sees a deletion that happens before the watch is established.
+    """
     create = etcdrpc.WatchCreateRequest(key=key, start_revision=revision + 1)
     stream = etcdrpc.WatchStub(client.channel).Watch(
         iter([etcdrpc.WatchRequest(create_request=create)]), timeout=max(0.001, seconds)
@@ -129,7 +141,7 @@ def await_deletion(client: Any, key: bytes, revision: int, seconds: float) -> bo
         for response in stream:
             if any(event.type == event.DELETE for event in response.events):
                 return True
-            if response.canceled:  # compacted: who waits reads the key again
+            if response.canceled:  # compacted: the waiter has to read the key again
                 return False
     except grpc.RpcError as error:
         if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -137,24 +149,23 @@ def await_deletion(client: Any, key: bytes, revision: int, seconds: float) -> bo
         raise
     finally:
         stream.cancel()
-    time.sleep(PAUSE_S)  # ended without a word: not to be begun again at once
+    time.sleep(PAUSE_S)  # the stream ended without an event: wait before the next watch
     return False
 
 
 def whole_seconds(ttl: float) -> int:
-    """What to ask for: leases are whole seconds, and should not be shorter than wanted."""
+    """Round a ttl up: leases are whole seconds, and must not be shorter than wanted."""
     return max(1, math.ceil(ttl))
 
 
-class Lease:
-    """A lease, and how long it lasts by this client's monotonic clock: counted from before the last request that was
-    answered was sent, so never too long.
+class ClientLease:
+    """A lease and its remaining time by this client's monotonic clock.
 
-    etcd grants no lease shorter than 1.5 times its election time-out, in whole seconds (2 s by default); ``ttl`` is
-    what was granted.
+    The time is counted from before the last answered request was sent, so it is never too long. etcd grants no lease
+    shorter than 1.5 times its election time-out, in whole seconds (2 s by default); ``ttl`` is what was granted.
     """
 
-    def __init__(self, members: Members, ttl: float, until: float) -> None:
+    def __init__(self, members: EtcdMembers, ttl: float, until: float) -> None:
         self._members = members
         wanted, began = whole_seconds(ttl), 0.0
 
@@ -163,32 +174,33 @@ class Lease:
             began = time.monotonic()
             return client.lease(wanted)
 
-        # Asked again it leaves a lease behind that holds nothing and ends by itself.
+        # A repeated request may leave a second lease behind, which holds nothing and ends by itself.
         granted = members.insist(grant, until)
         self.id: int = granted.id
         self.ttl: float = granted.ttl
         self.deadline: float = began + self.ttl
 
     def stop(self) -> None:
-        """Keep it alive no more: what hangs on it goes within a ttl."""
+        """Stop the keep-alives; keys bound to the lease go within a ttl."""
 
     def remaining(self) -> float:
         return self.deadline - time.monotonic()
 
     def lost(self) -> bool:
-        """Must it be reckoned with that it has ended?"""
+        """Return whether the lease may have ended."""
         return self.remaining() <= 0
 
 
-class Session(Lease):
-    """A lease that a thread keeps alive every ttl/3, from when it is granted until :meth:`stop` or until it is lost:
-    the server says so, or no answer comes for a ttl and ``grace`` more. (Go's concurrency.Session, without a grace.)
+class EtcdSession(ClientLease):
+    """A lease that a thread keeps alive every ttl/3, until :meth:`stop` or until it is lost. Go's concurrency.Session,
+    with a grace period.
 
-    A process that was frozen finds its lease lost when it wakes: the thread looks at the clock before it asks.
+    It is lost when the server says so, or when no answer has arrived for a ttl plus ``grace``. A process that was
+    frozen finds its lease lost when it wakes, because the thread looks at the clock before it sends a request.
     """
 
     def __init__(self, endpoints: Endpoints, ttl: float, until: float, grace: float = 0.0) -> None:
-        super().__init__(Members(endpoints, min(ANSWER_S, ttl / 4)), ttl, until)
+        super().__init__(EtcdMembers(endpoints, min(ANSWER_S, ttl / 4)), ttl, until)
         self._grace = grace
         self._ended = threading.Event()
         threading.Thread(target=self._keep_alive, name=f"keep-alive of {self.id:x}", daemon=True).start()
@@ -200,7 +212,7 @@ class Session(Lease):
         return self._ended.is_set() or self.remaining() + self._grace <= 0
 
     def jeopardy(self) -> bool:
-        """Has its time run out with no answer, and is it not lost yet?"""
+        """Return whether the lease has run out without an answer and the grace period has not."""
         return self.remaining() <= 0 and not self.lost()
 
     def _keep_alive(self) -> None:
@@ -210,9 +222,10 @@ class Session(Lease):
             began = time.monotonic()
             try:
                 (answer,) = self._members.ask(lambda client: list(client.refresh_lease(self.id)))
-            except Unanswered:
+            except MemberUnanswered:
                 pause = PAUSE_S
-            except (LockError, ValueError):  # refused, or ended without an answer: no such lease here
+            # refused, or the stream ended without an answer: this member does not know the lease
+            except (LockError, ValueError):
                 pause = PAUSE_S
             else:
                 if answer.TTL <= 0:

@@ -1,23 +1,24 @@
-"""A queue of keys under one prefix, each bound to its owner's lease: the oldest key holds the lock, the others watch
-the key before theirs.
+"""etcd's concurrency.Mutex in Python: a queue of keys, each bound to its owner's lease; the oldest key holds the lock,
+and each waiter watches the key before its own.
 
 Requests: ``LeaseGrant ttl``, then ``LeaseKeepAlive`` every ttl/3 · ``Txn`` "if create_revision(prefix/lease) == 0 then
-put it", with the keys under the prefix · while there are older ones: ``Watch`` for the deletion of the next older one,
-from the revision of the listing (so none is missed), and list again · the listing in which nobody is older must also
-have the own key, else the session has expired while it waited (Go's client looks since 3.5.0: etcd-11456) · release:
+put it", with the keys under the prefix · while there are older keys: ``Watch`` for the deletion of the next older one,
+from the revision of the listing (so none is missed), and list again · the last listing must also contain the own key;
+otherwise the session has expired during the wait (Go's client checks this since 3.5.0: etcd-11456) · release:
 ``DeleteRange prefix/lease``.
 Source: article 003; etcd's client/v3/concurrency (session.go, mutex.go). The fence is the own key's create revision.
 
-The key has the same name again for as long as the session lasts, and is deleted by name, so a delete that is late ends
-a later hold (etcd-stale-unlock). Go's mutex has that hole; here a session in which an answer was lost ends with that
-hold, and the next has another name.
+The key's name stays the same as long as the session lasts, and the key is deleted by name, so a late delete ends a
+later hold (etcd-stale-unlock). Go's mutex has this flaw. This lock avoids it: if an answer was lost, it ends the
+session with that hold, and the next hold has another name.
 
-A lease is whole seconds, and no shorter than 1.5 election time-outs (2 s by default): a ttl of 0.5 s is 2 s in effect,
-one of 2.5 s is 3 s. ``valid_for`` and :meth:`EtcdMutex.still_valid` go by what was granted.
+A lease is a whole number of seconds, and at least 1.5 election time-outs (2 s by default): a ttl of 0.5 s is 2 s in
+effect, one of 2.5 s is 3 s. ``valid_for`` and :meth:`EtcdMutex.still_valid` use the granted time.
 
-Safe for: correctness, together with a resource that refuses a number below the highest it has seen.
-Known failures: etcd-pause, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, etcd-old-leader (all saved by the
-fence), etcd-lease-clock-back, watchdog-zombie, lost-reply-acquire (until the ttl).
+Safe for: correctness, if the resource refuses a number below the highest it has seen.
+
+Known failures: etcd-pause, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, etcd-old-leader (the fence covers all
+of these), etcd-lease-clock-back, watchdog-zombie, lost-reply-acquire (until the ttl).
 """
 
 from __future__ import annotations
@@ -26,49 +27,61 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.etcd_client import KINDS, OVERTIME_S, PATIENCE_S, PAUSE_S, WATCH_S, Lease, Members, Session, Unanswered
-from lock_impls.etcd_client import await_deletion as deleted_within
+from .base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from .etcd_client import (
+    KINDS,
+    OVERTIME_S,
+    PATIENCE_S,
+    PAUSE_S,
+    REQUIRES,
+    WATCH_S,
+    ClientLease,
+    EtcdMembers,
+    EtcdSession,
+    MemberUnanswered,
+)
+from .etcd_client import await_deletion as deleted_within
 
-ON_DEATH: Final = "the lease: nobody keeps it alive, and it ends after the ttl"
-OUTAGE: Final = "none while a majority is up; a second without answers if it was the leader"
+ON_DEATH: Final = "expiry: nobody keeps the lease alive, and it ends after the ttl"
+OUTAGE: Final = "none while a majority is up; about a second without answers if it was the leader"
 EXPIRED: Final = "its session expired while it waited"
 
 
 def failures(name: str) -> tuple[Failure, ...]:
-    """Of every lock that is bound to a lease of etcd."""
+    """Failures of every lock that is bound to a lease of etcd."""
     run = f"harness run {name}"
     return (
         Failure(
             "etcd-pause",
-            "its holder stands still for longer than the lease",
+            "the holder is paused for longer than the lease",
             f"{run} --nemesis client-pause --time-limit 60s",
         ),
         Failure(
             "etcd-lease-clock-back",
-            "its holder dies and the servers' clocks go back: the lease lives for as much longer",
+            "the holder dies and the servers' clocks go back: the lease lasts longer by as much",
             f"{run} --nemesis clock-skew,client-crash",
         ),
     )
 
 
 def hung_holder(name: str) -> Failure:
-    """Of one that is kept alive beside its holder."""
+    """Failure of a lock that a separate thread keeps alive."""
     return Failure(
-        "watchdog-zombie", "its holder hangs and its keep-alive does not", f"harness run {name} --nemesis client-hang"
+        "watchdog-zombie", "the holder hangs, and its keep-alives go on", f"harness run {name} --nemesis client-hang"
     )
 
 
 class EtcdMutex:
-    """``session`` is kept for as long as it can be relied on; ``fence`` is not None while the lock is held."""
+    """An etcd queue lock. ``session`` is reused while it is reliable; ``fence`` is not None while the lock is held."""
 
     info: ClassVar = LockInfo(
         name="etcd-mutex",
         title="etcd's concurrency.Mutex: keys on leases, in a queue",
-        algorithm="Txn: if create_revision(prefix/lease) == 0 then put; the oldest key holds; watch the one before.",
+        algorithm="Txn: if create_revision(prefix/lease) == 0 then put; the oldest key holds; watch the key before.",
         source="article 003; etcd client/v3/concurrency",
         safety="F",
         kinds=KINDS,
+        requires=REQUIRES,
         fence=True,
         queue=True,
         on_death=ON_DEATH,
@@ -82,7 +95,7 @@ class EtcdMutex:
         self.endpoints = endpoints
         self.key = key
         self.ttl = ttl
-        self.members = Members(endpoints)
+        self.members = EtcdMembers(endpoints)
         self.session: Any = None
         self.fence: int | None = None
         self._certain = 0
@@ -91,12 +104,12 @@ class EtcdMutex:
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
         return cls(endpoints, key, ttl, **options)
 
-    # The seam.
+    # The Lock protocol.
 
     def acquire(self, timeout: float) -> Grant | None:
         until = time.monotonic() + timeout
         if self.fence is not None and not self.session.lost():
-            time.sleep(max(0.0, timeout))  # not reentrant, though the key is there already
+            time.sleep(max(0.0, timeout))  # not reentrant, although the key exists already
             return None
         self.fence = None
         answer_by = max(until, time.monotonic() + PATIENCE_S)
@@ -122,7 +135,7 @@ class EtcdMutex:
             self._end_doubtful_session()
 
     def still_valid(self) -> bool:
-        """By the answers to the keep-alives and this client's monotonic clock; asks nobody."""
+        """Decide by the answers to the keep-alives and this client's monotonic clock, without a request."""
         return not (self.fence is None or self.session.lost())
 
     # The queue.
@@ -132,7 +145,7 @@ class EtcdMutex:
         return f"{self.key}/{self.session.id:x}"
 
     def _wait_in_queue(self, until: float, answer_by: float) -> int | None:
-        """The own key's create revision once it is the oldest; None if it is not in time."""
+        """Return the own key's create revision once it is the oldest; None if that takes too long."""
         mine, listing, revision = self._enqueue(answer_by)
         while earlier := [entry for entry in listing if entry[1] < mine]:
             remaining = until - time.monotonic()
@@ -144,16 +157,17 @@ class EtcdMutex:
         return mine
 
     def _enqueue(self, answer_by: float) -> tuple[int, list[tuple[bytes, int]], int]:
-        """The own key's create revision, and the keys under the prefix with theirs, at the revision that is given."""
+        """Put the own key; return its create revision, the keys under the prefix with theirs, and the revision of
+        this listing."""
         own, lease = self.own, self.session.id
 
         def enqueue(client: Any) -> Any:
             keys = client.transactions
-            everybody = keys.get(f"{self.key}/", range_end=f"{self.key}0")  # "0" comes after "/"
+            queue = keys.get(f"{self.key}/", range_end=f"{self.key}0")  # "0" comes after "/"
             return client.transaction(
                 compare=[keys.create(own) == 0],
-                success=[keys.put(own, "", lease=lease), everybody],
-                failure=[keys.get(own), everybody],
+                success=[keys.put(own, "", lease=lease), queue],
+                failure=[keys.get(own), queue],
             )
 
         _, (_, found) = self.members.insist(enqueue, answer_by)
@@ -167,7 +181,7 @@ class EtcdMutex:
     def _watch(self, key: bytes, revision: int, seconds: float) -> None:
         try:
             self.members.ask(lambda client: deleted_within(client, key, revision, seconds))
-        except Unanswered:
+        except MemberUnanswered:
             time.sleep(PAUSE_S)
 
     def _check_session(self, listing: Sequence[tuple[bytes, int]], mine: int) -> None:
@@ -175,7 +189,7 @@ class EtcdMutex:
             raise LockError(EXPIRED)
 
     def _leave_queue(self) -> None:
-        """Raises Indeterminate if the own key may still be there: it goes with its lease."""
+        """Delete the own key; raises Indeterminate if it may still exist, until its lease ends."""
         try:
             self._delete()
         except LockError as error:
@@ -191,7 +205,7 @@ class EtcdMutex:
             return
         if self.session.lost() or self.members.unanswered == before:
             raise LockError(f"{self.key} is not held any more: its session has expired")
-        # Its lease lives, so that nothing but the delete that was not answered can have removed it.
+        # Its lease lives, so only our own unanswered delete can have removed the key.
 
     def _delete(self) -> bool:
         own = self.own
@@ -205,21 +219,21 @@ class EtcdMutex:
             self.session = self._new_session(answer_by)
             self._certain = self.members.unanswered
 
-    def _new_session(self, answer_by: float) -> Lease:
-        return Session(self.endpoints, self.ttl, answer_by)
+    def _new_session(self, answer_by: float) -> ClientLease:
+        return EtcdSession(self.endpoints, self.ttl, answer_by)
 
     def _end_doubtful_session(self) -> None:
-        """A request that was not answered may be carried out later, and would then mean another hold's key."""
+        """End the session if a request was not answered: executed later, it could affect the key of another hold."""
         if self.session.lost() or self.members.unanswered > self._certain:
             self._end_session()
 
     def _end_session(self) -> None:
-        """Its keys go at once if a member answers, else within a ttl."""
+        """Revoke the lease. Its keys go at once if a member answers, else within a ttl."""
         ended, self.session = self.session, None
         ended.stop()
         try:
             self.members.ask(lambda client: client.revoke_lease(ended.id))
-        except (LockError, Unanswered):
+        except (LockError, MemberUnanswered):
             return
 
     def _valid_for(self) -> float:

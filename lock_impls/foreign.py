@@ -1,46 +1,47 @@
-"""Opens a lock class that is not in the catalogue, given as ``package.module:Class``.
+"""Open a lock class that is not in the catalogue, given as ``package.module:Class``.
 
-The class needs ``acquire`` and ``release``. It is opened by its own ``open(endpoints, key, ttl)`` classmethod where it
-has one; else its constructor's parameters are filled in by their names:
+The class needs ``acquire`` and ``release``. If it has a classmethod ``open(endpoints, key, ttl)``, that opens it;
+otherwise its constructor's parameters are filled in by name:
 
 ==================================================  ============================================================
 ``redis redis_client client conn connection``       a redis-py client
-``nodes masters clients``                           a list of redis-py clients, one a server
+``nodes masters clients``                           a list of redis-py clients, one per server
 ``servers endpoints addresses``                     a list of (host, port) pairs
 ``connection_list``                                 a list of ``{"host": .., "port": .., "db": 0}`` (redlock-py)
 ``key name resource lock_name``                     the key
 ``ttl expire lease lease_s auto_release_time timeout``  the ttl in seconds
 ==================================================  ============================================================
 
-Of each row the first name that the constructor has is filled in; every other parameter needs a default. ``acquire`` is
-given its waiting time by name (``blocking_timeout timeout wait wait_s``), and ``blocking=True`` if it has that too (for
-no waiting at all: ``blocking=False`` alone); one that cannot wait is called again and again. Its answer: a
-:class:`Grant` is passed on, anything else that is true is a grant without fence and validity, anything false means not
-acquired.
+Of each row the first name that the constructor has is filled in; every other parameter needs a default. ``acquire``
+gets its waiting time by name (``blocking_timeout timeout wait wait_s``), and ``blocking=True`` if it has that parameter
+too (for a try without waiting: only ``blocking=False``). An ``acquire`` that cannot wait is called repeatedly. Its
+result: a :class:`Grant` is passed on, any other true value is a grant without fence and validity, and a false value
+means not acquired.
 
-Requests whose answers were lost are only counted on clients that the harness opened (the first two rows): a "not
-acquired" after one is reported as unknown, since redis-py may have sent the request twice. A class with an ``open`` of
-its own is expected to raise :class:`Indeterminate` itself. A class that opens its own connections (``servers``,
-``connection_list``) can be neither counted nor asked: its "not acquired" is taken at its word, and where it has
-swallowed a lost answer, its lock may seem to be stuck for a ttl.
+Lost answers are counted only on clients that the harness opened (the first two rows). After a lost answer "not
+acquired" is reported as an unknown outcome, because redis-py may have sent the request twice. A class with its own
+``open`` is expected to raise :class:`Indeterminate` itself. If a class opens its own connections (``servers``,
+``connection_list``), its lost answers cannot be counted, and its "not acquired" is accepted as it is. If it hides a
+lost answer, its lock may seem stuck for a ttl.
 """
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockClass, LockError, LockInfo, LockLookupError
-from lock_impls.polling import poll
-from lock_impls.program import ProgramLock
-from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, open_client
+from harness.errors import MissingLibrary, UsageError
+from harness.plugins import load_object
+
+from .base import Endpoints, Grant, Indeterminate, Lock, LockClass, LockError, LockInfo, LockLookupError
+from .polling import poll
+from .program import ProgramLock
+from .redis_failures import SINGLE_KEY_KINDS
+
+if TYPE_CHECKING:
+    from .redis_client import RedisClient
 
 REDIS_NAMES: Final = ("redis", "redis_client", "client", "conn", "connection")
 NODES_NAMES: Final = ("nodes", "masters", "clients")
@@ -52,8 +53,8 @@ ROWS: Final = (REDIS_NAMES, NODES_NAMES, ADDRESSES_NAMES, CONNECTION_LIST_NAMES,
 
 WAIT_NAMES: Final = ("blocking_timeout", "timeout", "wait", "wait_s")
 
-REFUSALS: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError", "ReleaseUnlocked")
-"""Parts of the class names by which libraries say: refused, you do not hold it."""
+REFUSAL_NAMES: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError", "ReleaseUnlocked")
+"""Parts of exception class names by which libraries refuse a call of a client that does not hold the lock."""
 
 
 class UserLockError(LockLookupError):
@@ -62,7 +63,7 @@ class UserLockError(LockLookupError):
 
 @dataclass(frozen=True, slots=True)
 class ForeignClass:
-    """A usable class of somebody else's, in the shape of a catalogue entry."""
+    """A user's lock class with the interface of a catalogue entry."""
 
     info: LockInfo
     cls: type
@@ -70,15 +71,25 @@ class ForeignClass:
     def open(self, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Lock:
         if _opens_itself(self.cls):
             opened = self.cls.open(endpoints, key, ttl, **options)  # type: ignore[attr-defined]
-            return _SeamLock(opened, clients=())
-        setting = _Setting(endpoints, key, ttl)
+            return _OwnOpenLock(opened, clients=())
+        setting = _ConstructorArguments(endpoints, key, ttl)
         arguments = _fill(self.cls, setting)
         return _ForeignLock(self.cls(**arguments, **options), tuple(setting.clients))
 
 
 def load(spec: str) -> LockClass:
-    """The class named ``package.module:Class``; raises :class:`UserLockError` if it is no lock that can be opened."""
-    cls = load_class(spec)
+    """Return the class named ``package.module:Class``; raises :class:`UserLockError` if it is not a lock that can be
+    opened."""
+    try:
+        return usable(spec, load_object(spec))
+    except (UserLockError, MissingLibrary):
+        raise
+    except UsageError as error:
+        raise UserLockError(str(error)) from error
+
+
+def usable(spec: str, cls: type) -> LockClass:
+    """Return the user's class in the shape of a catalogue entry; raises :class:`UserLockError` if it is no lock."""
     if issubclass(cls, ProgramLock):
         return _program(cls, spec)
     missing = [name for name in ("acquire", "release") if not callable(getattr(cls, name, None))]
@@ -94,7 +105,7 @@ def load(spec: str) -> LockClass:
 
 
 def _program(cls: type[ProgramLock], spec: str) -> LockClass:
-    """A lock in another language is one of ours, if its adapter says all that it has to."""
+    """Check the adapter of a lock in another language: it needs a valid command and info."""
     command = getattr(cls, "command", None)
     if not isinstance(command, tuple) or not command or not all(isinstance(word, str) for word in command):
         raise UserLockError(f"{spec}: command must be the program and its arguments, a tuple of texts, got {command!r}")
@@ -104,44 +115,12 @@ def _program(cls: type[ProgramLock], spec: str) -> LockClass:
 
 
 def sharable(lock: LockClass) -> bool:
-    """Can it be held by several at once? A class of somebody else's that the harness opens is only ever acquired."""
+    """Return whether the lock can be held by several clients at once. A foreign class that the harness opens is only
+    acquired exclusively."""
     kind: object = lock
     if isinstance(lock, ForeignClass):
         kind = lock.cls if _opens_itself(lock.cls) else None
     return callable(getattr(kind, "acquire_shared", None))
-
-
-def load_class(spec: str) -> type:
-    """Any class named ``package.module:Class``, also from the working directory; raises :class:`UserLockError`."""
-    module_name, _, class_name = spec.partition(":")
-    if not module_name or not class_name:
-        raise UserLockError(f"{spec!r} is not of the form package.module:Class")
-    return _class_of(_import(module_name, spec), class_name, spec)
-
-
-def _import(module_name: str, spec: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path:  # a console script does not look into the working directory, where users keep their locks
-        sys.path.insert(0, here)
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise UserLockError(f"{spec}: there is no module {error.name!r} (looked in {here} and sys.path)") from error
-        raise UserLockError(f"{spec}: {module_name} imports {error.name!r}, which is not installed") from error
-    except (Exception, SystemExit) as error:  # the module is the user's: anything may come out of it
-        raise UserLockError(f"{spec}: importing {module_name} failed: {type(error).__name__}: {error}") from error
-
-
-def _class_of(module: ModuleType, class_name: str, spec: str) -> type:
-    found = getattr(module, class_name, None)
-    if isinstance(found, type):
-        return found
-    classes = [name for name, value in vars(module).items() if isinstance(value, type)]
-    near = difflib.get_close_matches(class_name, classes, 1, 0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    what = "no class" if found is None else f"a {type(found).__name__}, not a class,"
-    raise UserLockError(f"{spec}: {module.__name__} has {what} called {class_name!r}{hint}")
 
 
 def _describe(cls: type, spec: str) -> LockInfo:
@@ -159,7 +138,7 @@ def _describe(cls: type, spec: str) -> LockInfo:
 
 
 def _kinds(cls: type) -> tuple[str, ...]:
-    """What the class says itself (``kinds``), else what its constructor can be given."""
+    """Return the kinds that the class declares (``kinds``), else those that its constructor's parameters allow."""
     if hasattr(cls, "kinds"):
         return tuple(cls.kinds)
     if _opens_itself(cls):
@@ -173,29 +152,31 @@ def _opens_itself(cls: type) -> bool:
     return callable(getattr(cls, "open", None))
 
 
-# Filling in the constructor
+# Filling in the constructor's parameters
 
 
 @dataclass(slots=True)
-class _Setting:
-    """What a constructor can be given; remembers the clients that it opened."""
+class _ConstructorArguments:
+    """Values for a constructor's parameters; remembers the clients that it opened."""
 
     endpoints: Endpoints
     key: str
     ttl: float
-    clients: list[Client] = field(default_factory=list)
+    clients: list[RedisClient] = field(default_factory=list)
 
-    def client(self) -> Client:
+    def client(self) -> RedisClient:
         return self._opened(self.endpoints)
 
-    def client_of_each(self) -> list[Client]:
+    def client_of_each(self) -> list[RedisClient]:
         if self.endpoints.kind == "redis-sentinel":
             return [self.client()]
         kind = self.endpoints.kind
         return [self._opened(Endpoints(kind, (address,))) for address in self.endpoints.addresses]
 
-    def _opened(self, endpoints: Endpoints) -> Client:
-        client = open_client(endpoints)  # all defaults: what libraries count on
+    def _opened(self, endpoints: Endpoints) -> RedisClient:
+        from .redis_client import open_client  # here, since a lock of another service may run without redis-py
+
+        client = open_client(endpoints)  # all defaults, as libraries expect
         self.clients.append(client)
         return client
 
@@ -211,12 +192,13 @@ class _Setting:
         return makers[row]()
 
 
-def _fill(cls: type, setting: _Setting) -> dict[str, Any]:
+def _fill(cls: type, setting: _ConstructorArguments) -> dict[str, Any]:
     return {name: setting.value_of(row) for name, row in _chosen(cls).items()}
 
 
 def _chosen(cls: type) -> dict[str, tuple[str, ...]]:
-    """Parameter name → its row of the table. Raises if the constructor asks for something the table does not know."""
+    """Map parameter names to their rows of the table. Raises if the constructor needs a parameter that is not in the
+    table."""
     parameters = _parameters(cls)
     chosen: dict[str, tuple[str, ...]] = {
         name: row for row in ROWS if (name := next((n for n in row if n in parameters), None))
@@ -244,9 +226,9 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
 
 
 class _ForeignLock:
-    """Turns another library's answers and errors into the seam's."""
+    """Converts another library's results and errors into those of the Lock protocol."""
 
-    def __init__(self, lock: Any, clients: tuple[Client, ...]) -> None:
+    def __init__(self, lock: Any, clients: tuple[RedisClient, ...]) -> None:
         self._lock = lock
         self._clients = clients
         self._parameters = inspect.signature(lock.acquire).parameters
@@ -271,7 +253,7 @@ class _ForeignLock:
         return answer if isinstance(answer, Grant) else Grant() if answer else None
 
     def release(self) -> None:
-        self._outcome(self._lock.release, refusals=REFUSALS)
+        self._outcome(self._lock.release, refusals=REFUSAL_NAMES)
 
     def _outcome(self, call: Callable[[], Any], refusals: tuple[str, ...] = ()) -> Any:
         before = self._unanswered()
@@ -290,10 +272,10 @@ class _ForeignLock:
         return sum(client.unanswered for client in self._clients)
 
 
-class _SeamLock(_ForeignLock):
-    """A class with our own ``open``: its other methods mean what ours mean, so they are passed on."""
+class _OwnOpenLock(_ForeignLock):
+    """A class with its own ``open``: its optional methods mean what ours mean, so they are passed on."""
 
-    def __init__(self, lock: Any, clients: tuple[Client, ...]) -> None:
+    def __init__(self, lock: Any, clients: tuple[RedisClient, ...]) -> None:
         super().__init__(lock, clients)
         for name in ("acquire_shared", "extend", "still_valid", "increment"):
             if callable(getattr(lock, name, None)):

@@ -1,17 +1,19 @@
-"""Hazelcast's FencedLock, as hazelcast-python-client has it: kept by a CP session, and every grant has a larger fence.
+"""Hazelcast's FencedLock through hazelcast-python-client: a CP session keeps the lock, and every grant has a larger
+fence.
 
-Calls: ``try_lock(timeout)`` → a fence, or 0 when busy · ``unlock()``. The client's heartbeats keep the session alive;
-the members close it, and free the lock, when they have heard none for its time-to-live (a setting of theirs).
+Calls: ``try_lock(timeout)`` → a fence, or 0 when busy · ``unlock()``. The client's heartbeats keep the session alive.
+The members close it, and free the lock, when they have received none for its time-to-live (a setting of the members).
 Source: article 003; Hazelcast's manual, "FencedLock" and "CP Sessions".
 
-FencedLock belongs to a thread of a client. Here it belongs to this object, whatever thread calls it: each has a client
-(and so a session) of its own, and one thread that makes all its calls. Where nobody knows what became of a call, the
-client is given up, and with its session ends whatever it may hold.
+A FencedLock belongs to a thread of a client. Here it belongs to this object, whatever thread calls it: each object has
+its own client (and so its own session) and one thread that makes all its calls. If the outcome of a call is unknown,
+the client is closed; its session then ends, together with any lock that it may hold.
 
-Safe for: correctness, together with a resource that refuses a number below the highest it has seen. By itself it has
-two holders whenever the first stands still for longer than its session lives, and when the wall clock of the member
-that leads the CP group jumps forward by more than that (seen on 5.3.8).
-Known failures: hz-lock (saved by the fence).
+Safe for: correctness, if the resource refuses a number below the highest it has seen. Without that there can be two
+holders, in two cases: the first is paused for longer than its session lives, or the wall clock of the member that leads
+the CP group jumps forward by more than that (observed on 5.3.8).
+
+Known failures: hz-lock (covered by the fence).
 """
 
 from __future__ import annotations
@@ -30,18 +32,18 @@ from hazelcast.errors import (
     LockOwnershipLostError,
 )
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from .base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
 
 CONNECT_S: Final = 3.0
 PATIENCE_S: Final = 3.0
-"""For an answer, beyond the time that the call itself may wait. The client's own is 120 s."""
+"""Additional time for an answer, beyond the waiting time of the call. The client's own value is 120 s."""
 REFUSALS: Final = (LockOwnershipLostError, IllegalMonitorStateError, LockAcquireLimitReachedError)
-"""The members' words for: that did not happen."""
+"""Errors by which the members say that the operation did not happen."""
 T = TypeVar("T")
 
 
-class _Session:
-    """A client with its CP session, the lock on it, and the one thread that is the lock's owner."""
+class _CpSession:
+    """A client with its CP session, the lock in it, and the one thread that owns the lock."""
 
     def __init__(self, addresses: list[str], cluster: str, key: str) -> None:
         self._thread = ThreadPoolExecutor(1, f"hazelcast {key}")
@@ -60,17 +62,18 @@ class _Session:
             raise
 
     def call(self, operation: Callable[[Any], T], within: float) -> T:
-        """What the operation on the lock gives; raises its errors, and TimeoutError."""
+        """Run ``operation`` on the lock in the owner's thread and return its result; raises its errors, and
+        TimeoutError."""
         asked: Future[T] = self._thread.submit(operation, self._lock)
         return asked.result(within)
 
     def give_up(self) -> None:
-        """Close the session in the background, as far as somebody hears of it."""
+        """Close the client in the background; the session ends when the members hear of it, or expires."""
         self._thread.shutdown(wait=False)
         threading.Thread(target=self._client.shutdown, daemon=True).start()
 
 
-class FencedLock:
+class HazelcastFencedLock:
     info: ClassVar = LockInfo(
         name="hazelcast-fenced",
         title="Hazelcast FencedLock",
@@ -78,19 +81,20 @@ class FencedLock:
         source="hazelcast-python-client 5.7.0; article 003; Hazelcast's manual, 'FencedLock' and 'CP Sessions'",
         safety="F",
         kinds=("hazelcast",),
+        requires=("hazelcast-python-client==5.7.0",),
         library="hazelcast-python-client 5.7.0",
         promises="'A linearizable, distributed lock', 'during crash-stop failures and network partitions'; after a "
         "partition it is 'available on at most one side'.",
         fence=True,
         reentrant=True,
-        on_death="the session's time-to-live (5 s here) after its last heartbeat",
-        overtime=4.0,  # a session lives that long, whatever the ttl
-        outage="kept by the majority; two of three members lost are a CP group lost",
+        on_death="expiry: the session's time-to-live (5 s here) after its last heartbeat",
+        overtime=4.0,  # the session's time-to-live does not depend on the ttl
+        outage="none while a majority is up; if two of three members are lost, the CP group is lost",
         no_single_point=True,
         failures=(
             Failure(
                 "hz-lock",
-                "a client that stands still longer than its session lives goes on as if it held the lock",
+                "a client is paused for longer than its session lives, and goes on as if it held the lock",
                 "harness run hazelcast-fenced --nemesis client-pause --ttl 6s",
             ),
         ),
@@ -100,11 +104,11 @@ class FencedLock:
         self.addresses = addresses
         self.cluster = cluster
         self.key = key
-        self._session: _Session | None = None
+        self._session: _CpSession | None = None
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:  # noqa: ARG003
-        """``ttl`` is not the lock's to choose: the session's is set on the members."""
+        """Ignore ``ttl``: the members set the session's time-to-live."""
         addresses = [f"{host}:{port}" for host, port in endpoints.addresses]
         return cls(addresses, endpoints.account, key, **options)
 
@@ -118,7 +122,7 @@ class FencedLock:
         self._call(lambda lock: lock.unlock(), PATIENCE_S)
 
     def still_valid(self) -> bool:
-        """Asks the members (a pause right after it goes unnoticed all the same)."""
+        """Ask the members. A pause right after the answer goes unnoticed."""
         try:
             return self._session is not None and bool(self._call(_is_mine, PATIENCE_S))
         except (LockError, Indeterminate):
@@ -127,8 +131,8 @@ class FencedLock:
     def _call(self, operation: Callable[[Any], T], within: float) -> T:
         if self._session is None:
             try:
-                self._session = _Session(self.addresses, self.cluster, self.key)
-            except HazelcastError as error:  # no lock was asked for
+                self._session = _CpSession(self.addresses, self.cluster, self.key)
+            except HazelcastError as error:  # no lock was requested yet
                 raise LockError(_text(error)) from error
         try:
             return self._session.call(operation, within)
@@ -145,5 +149,5 @@ def _is_mine(lock: Any) -> bool:
 
 
 def _text(error: Exception) -> str:
-    """Without the stack of the member that said it."""
+    """Describe an error without the stack trace of the member."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -1,4 +1,4 @@
-"""How the program with the locks of Java libraries is started, in a client's container: ``docker/java``."""
+"""The command that starts the program with the locks of Java libraries (``docker/java``) in a client's container."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""ADD with an expiry to lock, DELETE to unlock: the lock that memcached's own FAQ and celery's cookbook describe.
+"""memcached lock with ADD and an expiry, and DELETE to unlock, as in memcached's own FAQ and celery's cookbook.
 
 Commands: ``add key 0 exp len token`` (STORED: held, NOT_STORED: busy) · ``delete key``.
 Source: memcached's documentation of add; celery's cookbook, "Ensuring a task is only executed one at a time"; tooz's
 memcached driver.
 
-Safe for: cutting duplicate work. There is no owner check, so a late holder frees somebody else's lock; the item may be
-evicted to make room for any other, and a restart forgets it.
+Safe for: cutting duplicate work. There is no owner check, so a late holder frees another client's lock. The server may
+evict the item to make room for others, and a restart loses it.
+
 Known failures: ttl-pause-write, ttl-overrun, del-foreign, lost-reply-acquire, late-acquire, mc-evict,
 mc-restart-rehash.
 """
@@ -16,8 +17,8 @@ import time
 import uuid
 from typing import ClassVar
 
-from lock_impls.base import Failure, Grant, LockInfo
-from lock_impls.memcached_client import KINDS, OVERTIME_S, MemcachedLock
+from .base import Failure, Grant, LockInfo
+from .memcached_client import KINDS, OVERTIME_S, REQUIRES, MemcachedLock
 
 
 class AddLock(MemcachedLock):
@@ -28,28 +29,29 @@ class AddLock(MemcachedLock):
         source="memcached protocol.txt; celery cookbook; tooz memcached driver",
         safety="E",
         kinds=KINDS,
-        on_death="its expiry, up to a second late",
+        requires=REQUIRES,
+        on_death="expiry, up to a second late",
         overtime=OVERTIME_S,
-        outage="lost: no server, no lock; a restart forgets who held it",
+        outage="the lock is lost: a restart forgets the holder, and without the server nobody can acquire it",
         failures=(
             Failure(
                 "ttl-pause-write",
-                "a holder that stands still longer than its lease goes on as if it held the lock",
+                "the holder is paused for longer than its lease",
                 "harness run memcached-add --nemesis client-pause",
             ),
             Failure(
                 "del-foreign",
-                "who works longer than the ttl deletes the next holder's item",
+                "a holder that works longer than the ttl deletes the next holder's item",
                 "harness run memcached-add --hold 4s",
             ),
             Failure(
                 "mc-evict",
-                "other items fill the memory, and the lock's is evicted long before it expires",
+                "other items fill the memory, and the lock's item is evicted long before it expires",
                 "harness run memcached-add --nemesis eviction",
             ),
             Failure(
                 "mc-restart-rehash",
-                "the server comes back empty, and the lock is free",
+                "the server restarts empty, and the lock is free",
                 "harness run memcached-add --nemesis kill-amnesia",
             ),
         ),
@@ -62,4 +64,4 @@ class AddLock(MemcachedLock):
         return Grant(valid_for=self.remaining(began))
 
     def unlock(self) -> bool:
-        return bool(self.client.delete(self.key))  # false where nobody held it; whose it was it cannot tell
+        return bool(self.client.delete(self.key))  # False if nobody held it; it does not say whose it was

@@ -1,6 +1,7 @@
-"""What the memcached locks share: opening a pymemcache client, whole seconds, and telling "no" from "nobody knows".
+"""Shared parts of the memcached locks: opening a pymemcache client, whole seconds, and telling refusals from unknown
+outcomes.
 
-A lock on one key derives from :class:`MemcachedLock` and writes its two halves, ``try_lock`` and ``unlock``.
+A lock on one key derives from :class:`MemcachedLock` and implements ``try_lock`` and ``unlock``.
 """
 
 from __future__ import annotations
@@ -15,29 +16,33 @@ from typing import Any, ClassVar, Final, Self
 from pymemcache.client.base import Client as PymemcacheClient
 from pymemcache.exceptions import MemcacheError, MemcacheUnexpectedCloseError
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.polling import poll
+from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from .polling import poll
 
 KINDS: Final = ("memcached",)
+REQUIRES: Final = ("pymemcache>=3.5",)
 TIMEOUT_S: Final = 1.0
-"""pymemcache's own is none at all: it would wait for ever."""
+"""pymemcache has no time-out by default: it would wait for ever."""
 OVERTIME_S: Final = 1.0
 """By how much a lease may outlast its ttl; see :func:`whole_seconds`."""
 
 
 def whole_seconds(ttl: float) -> int:
-    """What to ask for: memcached counts whole seconds by a clock that ticks once in each, so that an item with an
-    expiry of n may be gone after little more than n - 1 seconds. One more, and no lease is shorter than asked."""
+    """Return the expiry to request, in seconds, so that no lease is shorter than ``ttl``.
+
+    memcached counts whole seconds by a clock that ticks once a second, so an item with an expiry of n may be gone after
+    little more than n - 1 seconds. One second more makes up for that.
+    """
     return math.ceil(ttl) + 1
 
 
 class Unreachable(MemcacheError):  # type: ignore[misc]
-    """No connection: nothing was asked."""
+    """No connection: nothing was sent."""
 
 
-class Client(PymemcacheClient):  # type: ignore[misc]
-    """pymemcache's client, whose failures to connect differ from those of a request that has left. It repeats
-    nothing by itself."""
+class MemcachedClient(PymemcacheClient):  # type: ignore[misc]
+    """pymemcache's client, with failures to connect told from failures of a sent request. It repeats nothing by
+    itself."""
 
     def _connect(self) -> None:
         try:
@@ -46,14 +51,16 @@ class Client(PymemcacheClient):  # type: ignore[misc]
             raise Unreachable(f"{type(error).__name__}: {error}") from error
 
 
-def open_client(address: tuple[str, int]) -> Client:
-    """``default_noreply`` is off: with it (pymemcache's default) a store says True before the server has seen it."""
-    return Client(address, connect_timeout=TIMEOUT_S, timeout=TIMEOUT_S, no_delay=True, default_noreply=False)
+def open_client(address: tuple[str, int]) -> MemcachedClient:
+    """Open a client with ``default_noreply`` off; with it (pymemcache's default) a store returns True before the
+    server has seen it."""
+    return MemcachedClient(address, connect_timeout=TIMEOUT_S, timeout=TIMEOUT_S, no_delay=True, default_noreply=False)
 
 
 @contextmanager
 def known_outcome() -> Iterator[None]:
-    """Turns pymemcache's errors into the seam's: nothing left or the server refused → LockError, else Indeterminate."""
+    """Turn pymemcache's errors into LockError (nothing was sent, or the server refused) or Indeterminate (anything
+    else)."""
     try:
         yield
     except (OSError, MemcacheUnexpectedCloseError) as error:
@@ -63,11 +70,11 @@ def known_outcome() -> Iterator[None]:
 
 
 class MemcachedLock(ABC):
-    """A lock that is one item of one memcached. ``try_lock`` and ``unlock`` are the lock; the rest is the seam."""
+    """A lock that is one item of one memcached. Subclasses implement ``try_lock`` and ``unlock``."""
 
     info: ClassVar[LockInfo]
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: MemcachedClient, key: str, ttl: float) -> None:
         self.client = client
         self.key = key
         self.ttl = ttl
@@ -78,11 +85,11 @@ class MemcachedLock(ABC):
 
     @abstractmethod
     def try_lock(self) -> Grant | None:
-        """One try; None when somebody else holds the lock."""
+        """Try once; None if another client holds the lock."""
 
     @abstractmethod
     def unlock(self) -> bool:
-        """Gives the lock back; False when the server (or the lock itself) says that it was not held."""
+        """Give the lock back; False if the server (or the lock itself) says that it was not held."""
 
     def acquire(self, timeout: float) -> Grant | None:
         with known_outcome():
@@ -95,9 +102,9 @@ class MemcachedLock(ABC):
 
     @property
     def expiry(self) -> int:
-        """What to ask for, in seconds."""
+        """The expiry to request, in seconds."""
         return whole_seconds(self.ttl)
 
     def remaining(self, began: float) -> float:
-        """What is left of a lease that was asked for at ``began``, by the client's monotonic clock."""
+        """Seconds left of a lease that was requested at ``began``, by the client's monotonic clock."""
         return max(0.0, began + self.ttl - time.monotonic())

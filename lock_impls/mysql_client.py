@@ -1,7 +1,7 @@
-"""What all MySQL locks share: a connection, waiting for a busy lock, and telling "no" from "nobody knows".
+"""Shared parts of all MySQL locks: a connection, waiting for a busy lock, and telling refusals from unknown outcomes.
 
-A lock that is a row derives from :class:`RowLock` and writes its table and its two halves, ``try_lock`` and ``unlock``,
-in SQL; one that belongs to a connection (``FOR UPDATE``, ``GET_LOCK``) uses :class:`Session` by itself.
+A lock that is a row derives from :class:`RowLock` and implements its table, ``try_lock`` and ``unlock`` in SQL. A lock
+that belongs to a connection (``FOR UPDATE``, ``GET_LOCK``) uses :class:`MysqlSession` directly.
 """
 
 from __future__ import annotations
@@ -15,46 +15,50 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CR, ER
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.polling import poll
+from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from .polling import poll
 
 KINDS: Final = ("mysql-single", "mysql-replicated")
+REQUIRES: Final = ("PyMySQL>=1.0",)
 TIMEOUT_S: Final = 1.0
-"""What a user would set: PyMySQL itself waits for answers for ever."""
+"""A time-out that a typical user sets: by default PyMySQL waits for answers for ever."""
 CONNECTION_KILLED: Final = 1927
 """MariaDB's ER_CONNECTION_KILLED."""
 _UNSURE: Final = frozenset({ER.QUERY_INTERRUPTED, ER.SERVER_SHUTDOWN, CONNECTION_KILLED})
-"""Server's errors after which a change may stand all the same: a commit that waited for a replica is in the log."""
+"""Server errors after which a change may still take effect: a commit that waited for a replica is in the log."""
 _ANOTHER_TRY: Final = frozenset({ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK})
 
 
 class Busy(LockError):
-    """Not done because of another transaction: a duplicate key, a lock wait that took too long, a deadlock."""
+    """Not done because of another transaction: a duplicate key, a lock wait that took too long, or a deadlock."""
 
 
 class NoTable(LockError):
-    """Not done because the lock's table is not there."""
+    """Not done because the lock's table does not exist."""
 
 
 class Unreachable(LockError):
-    """Not done because no server was reached that would do it; another try may reach one."""
+    """Not done because no reachable server would do it; another try may reach one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """``count`` is of the rows changed or found, ``last_id`` the auto-increment number that was given."""
+class StatementResult:
+    """The result of a statement: ``count`` is the number of rows changed or found, ``last_id`` the assigned
+    auto-increment number."""
 
     rows: tuple[tuple[Any, ...], ...]
     count: int
     last_id: int
 
 
-class Session:
-    """One connection, made when it is first needed and anew when it has been lost. ``table`` is a statement that makes
-    the table which the statements use, run when there is none."""
+class MysqlSession:
+    """One connection, opened when it is first needed and again after it was lost.
+
+    ``table`` is a statement that creates the table that the other statements use; it runs if there is none.
+    """
 
     def __init__(self, endpoints: Endpoints, table: str = "", *, patience: float = TIMEOUT_S) -> None:
-        """``patience`` in seconds, for each answer."""
+        """``patience`` is the time-out for each answer, in seconds."""
         (self._host, self._port), *_ = endpoints.addresses
         self._account = endpoints.account
         self._table = table
@@ -63,11 +67,14 @@ class Session:
 
     @property
     def connected(self) -> bool:
-        """As far as this side knows."""
+        """True if there is a connection, as far as this side knows."""
         return self._connection is not None and self._connection.open
 
-    def execute(self, statement: str, *arguments: Any) -> Result:
-        """Raises :class:`Busy`, :class:`Unreachable`, another LockError where the server refused, or Indeterminate."""
+    def execute(self, statement: str, *arguments: Any) -> StatementResult:
+        """Execute a statement, creating the table first if needed.
+
+        Raises :class:`Busy`, :class:`Unreachable`, another LockError if the server refused, or Indeterminate.
+        """
         try:
             return self.ask(statement, *arguments)
         except NoTable:
@@ -76,8 +83,9 @@ class Session:
             self._make_table(self._connected())
             return self.execute(statement, *arguments)
 
-    def ask(self, statement: str, *arguments: Any) -> Result:
-        """As :meth:`execute`, and raises :class:`NoTable` instead of making the table, which ends a transaction."""
+    def ask(self, statement: str, *arguments: Any) -> StatementResult:
+        """As :meth:`execute`, but raise :class:`NoTable` instead of creating the table, which would end a
+        transaction."""
         connection = self._connected()
         try:
             return _run(connection, statement, arguments)
@@ -92,7 +100,7 @@ class Session:
             raise Unreachable(f"no table: {_text(error)}") from error
 
     def close(self) -> None:
-        """End the connection, and with it what belongs to it; not a word is waited for."""
+        """Close the connection without waiting; what belongs to it ends with it."""
         if self._connection is not None and self._connection.open:
             self._connection.close()
         self._connection = None
@@ -119,10 +127,11 @@ class Session:
             return Busy(text)
         if number == ER.NO_SUCH_TABLE:
             return NoTable(text)
-        if number == ER.OPTION_PREVENTS_STATEMENT:  # read-only: the name has moved, or is going to
+        # read-only: the service name has moved to another server, or is about to
+        if number == ER.OPTION_PREVENTS_STATEMENT:
             self.close()
             return Unreachable(text)
-        if number == CR.CR_SERVER_GONE_ERROR:  # while it was being sent: a server does not run half a statement
+        if number == CR.CR_SERVER_GONE_ERROR:  # failed while sending: a server does not execute half a statement
             self.close()
             return Unreachable(text)
         if number in _UNSURE or number == CR.CR_SERVER_LOST:
@@ -131,10 +140,10 @@ class Session:
         return LockError(text)
 
 
-def _run(connection: Connection[Any], statement: str, arguments: tuple[Any, ...]) -> Result:
+def _run(connection: Connection[Any], statement: str, arguments: tuple[Any, ...]) -> StatementResult:
     with connection.cursor() as cursor:
         count = cursor.execute(statement, arguments or None)
-        return Result(tuple(cursor.fetchall()), count, cursor.lastrowid or 0)
+        return StatementResult(tuple(cursor.fetchall()), count, cursor.lastrowid or 0)
 
 
 def _text(error: Exception) -> str:
@@ -142,7 +151,7 @@ def _text(error: Exception) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time as SQL writes it, for ADDTIME: ``-00:00:02.500000``."""
+    """Format a duration for ADDTIME: ``-00:00:02.500000``."""
     micros = round(abs(seconds) * 1_000_000)
     minutes, rest = divmod(micros, 60_000_000)
     sign = "-" if seconds < 0 else ""
@@ -150,14 +159,14 @@ def span(seconds: float) -> str:
 
 
 class RowLock(ABC):
-    """A lock that is a row of a table. ``try_lock`` and ``unlock`` are the lock; the rest is the seam."""
+    """A lock that is a row of a table. Subclasses implement ``try_lock`` and ``unlock``."""
 
     info: ClassVar[LockInfo]
     TABLE: ClassVar[str]
-    """The statement that makes the table."""
+    """The statement that creates the table."""
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
-        self.session = Session(endpoints, self.TABLE)
+        self.session = MysqlSession(endpoints, self.TABLE)
         self.key = key
         self.ttl = ttl
 
@@ -167,11 +176,11 @@ class RowLock(ABC):
 
     @abstractmethod
     def try_lock(self) -> Grant | None:
-        """One try; None when somebody else holds the lock."""
+        """Try once; None if another client holds the lock."""
 
     @abstractmethod
     def unlock(self) -> bool:
-        """Gives the lock back; False when the table (or the lock itself) says that it was not held."""
+        """Give the lock back; False if the table (or the lock itself) says that it was not held."""
 
     def acquire(self, timeout: float) -> Grant | None:
         return poll(self._try, timeout, worth_another=Unreachable)
@@ -187,5 +196,5 @@ class RowLock(ABC):
             raise LockError(f"{self.key} is not held by this client")
 
     def remaining(self, began: float) -> float:
-        """What is left of a lease that was asked for at ``began``, by the client's monotonic clock."""
+        """Seconds left of a lease that was requested at ``began``, by the client's monotonic clock."""
         return max(0.0, began + self.ttl - time.monotonic())

@@ -1,16 +1,17 @@
-"""SELECT ... FOR UPDATE: the row lock of an open transaction, held until it ends.
+"""MySQL lock with SELECT ... FOR UPDATE: the row lock of an open transaction, held until the transaction ends.
 
 Commands: ``BEGIN`` · ``SET SESSION innodb_lock_wait_timeout = n`` · ``SELECT name FROM lock_row WHERE name = key FOR
-UPDATE``: one row = held, error 1205 = busy · ``COMMIT`` = unlock. The row is made beforehand, in a transaction of its
-own, and its column has an index: without the row nothing is locked that keeps another out (fu-missing-row), without the
-index every row is (fu-no-index). After 1205 the transaction is still open, hence ``ROLLBACK``.
+UPDATE``: one row = held, error 1205 = busy · ``COMMIT`` = unlock. The row is inserted beforehand, in its own
+transaction, and its column has an index: without the row nothing is locked (fu-missing-row), without the index every
+row is locked (fu-no-index). After 1205 the transaction is still open, hence ``ROLLBACK``.
 Source: article 002.
 
-Safe for: data that is changed in the same transaction. For anything outside, the lock is as good as the connection:
-when that is lost the server rolls back and lets the next one in, and the holder hears of it when it asks
+Safe for: data that is changed in the same transaction. For anything outside, the lock is as reliable as the connection:
+when that is lost the server rolls back and lets the next client in. The holder learns of it when it asks
 (``still_valid``) or commits.
-Known failures: fu-conn-lost, late-acquire (until the server notices that nobody is there), db-async-failover (a row
-lock is not replicated), getlock-multi-primary; done wrong: fu-missing-row, fu-no-index, fu-autocommit,
+
+Known failures: fu-conn-lost, late-acquire (until the server notices that the client is gone), db-async-failover (row
+locks are not replicated), getlock-multi-primary; in wrong variants: fu-missing-row, fu-no-index, fu-autocommit,
 lockwait-partial.
 """
 
@@ -20,12 +21,12 @@ import math
 import time
 from typing import Any, ClassVar, Final, Self
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.mysql_client import KINDS, Busy, NoTable, Session, Unreachable
-from lock_impls.polling import poll
+from .base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from .mysql_client import KINDS, REQUIRES, Busy, MysqlSession, NoTable, Unreachable
+from .polling import poll
 
 LONGEST_WAIT_S: Final = 3
-"""Of one statement: who waits for long in a server learns late that it is gone."""
+"""Longest wait of one statement: a client that waits for long in a server notices late that the server is gone."""
 
 
 class ForUpdateLock:
@@ -40,24 +41,28 @@ class ForUpdateLock:
         source="article 002",
         safety="E",
         kinds=KINDS,
-        on_death="the server, when it notices that the connection is gone: at once, or after hours if nothing says so",
-        outage="the lock is lost with its server; the next holder waits until one is back, or promoted",
+        requires=REQUIRES,
+        on_death=(
+        "the server, when it notices that the connection is gone: at once, or after hours if the network does not "
+        "report it"
+),
+        outage="the lock is lost with its server; unavailable until a server is back or promoted",
         failures=(
             Failure("fu-conn-lost", "the connection is lost while the holder works on something else",
                     "harness run mysql-for-update --nemesis connection-reset --hold 1s"),
-            Failure("db-async-failover", "the server dies, and the holder does not know",
+            Failure("db-async-failover", "the server dies without the holder noticing",
                     "harness run mysql-for-update --topology replicated --nemesis failover --ttl 8s --hold 4s"),
         ),
     )  # fmt: skip
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
-        self.session = Session(endpoints, self.TABLE, patience=LONGEST_WAIT_S + 1.0)
+        self.session = MysqlSession(endpoints, self.TABLE, patience=LONGEST_WAIT_S + 1.0)
         self.key = key
         self.held = False
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:  # noqa: ARG003
-        """There is no ttl: the connection is the lease."""
+        """Ignore ``ttl``: the lock lasts as long as the connection."""
         return cls(endpoints, key, **options)
 
     def acquire(self, timeout: float) -> Grant | None:
@@ -65,8 +70,8 @@ class ForUpdateLock:
         return poll(lambda: self._try(deadline - time.monotonic()), timeout, worth_another=Unreachable)
 
     def _try(self, patience: float) -> Grant | None:
-        """One statement, which waits in the server for whole seconds; what is left of the patience is for further
-        tries."""
+        """Try with one statement, which waits in the server for whole seconds. Further tries use the rest of
+        ``patience``."""
         if self.held:
             return None
         wait = min(LONGEST_WAIT_S, math.floor(max(0.0, patience)))
@@ -90,10 +95,10 @@ class ForUpdateLock:
         try:
             self.session.execute(self.ADD, self.key)
         except Busy:
-            return  # somebody else has made it
+            return  # another client has inserted it
 
     def still_valid(self) -> bool:
-        """Asks the server, over the connection that the lock belongs to."""
+        """Ask the server over the connection that the lock belongs to."""
         if not (self.held and self.session.connected):
             return False
         try:

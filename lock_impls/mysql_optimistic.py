@@ -1,21 +1,23 @@
-"""A version column: nobody waits in the database, and whoever changes a row must have seen its last version.
+"""MySQL lock with a version column: a conditional UPDATE, which succeeds only if the row has the version that was read,
+decides who holds the lock.
 
 Commands: ``SELECT version, held FROM version_row WHERE name = key`` · ``UPDATE version_row SET version = seen + 1, held
 = 1 WHERE name = key AND version = seen``: one row changed = held, and the version is the fencing token · unlock: the
-same with ``held = 0``; no row changed = somebody else has been here since.
+same with ``held = 0``; no row changed = another client has changed it since.
 Source: articles 000 to 003 compare their locks with optimistic locking; DynamoDB's lock client and Kubernetes' Lease
-make a lock of it in this way.
+build a lock in this way.
 
-In its pure form there is no lock: all read, all work, and the conditional UPDATE of the data itself is refused to all
-but the first. Nothing is ever lost, work is done in vain, and it protects one row of the same database only. What can
-be compared with a lock is this: the conditional UPDATE decides whose turn it is, and the second one at the end tells
-who was late. A holder that does not come back is passed over by who has seen the same version for a ttl, by his own
-monotonic clock: no wall clock decides anything. So there is mutual exclusion as long as nobody is late, and the version
-refuses who was: at the resource (``--fencing on``), and in release.
+Pure optimistic locking has no lock: all clients read, all work, and the conditional UPDATE of the data itself succeeds
+only for the first. No update is lost, work is wasted, and only one row of the same database is protected. This module
+makes it comparable with a lock: the conditional UPDATE decides whose turn it is, and a second one at the end shows who
+was late. A contender takes over from a holder that does not come back, once it has seen the same version for a ttl by
+its own monotonic clock; no wall clock decides anything. So there is mutual exclusion as long as nobody is late, and a
+late client is refused by the version: at the resource (``--fencing on``), and in release.
 
-Safe for: correctness, together with a resource that refuses a version below the highest it has seen, on one server (or
-a replica that has got everything).
-Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun (all saved by the fence),
+Safe for: correctness, if the resource refuses a version below the highest it has seen, on one server (or on a replica
+that has received everything).
+
+Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun (the fence covers all of these),
 lost-reply-acquire and late-acquire (until the ttl), db-async-failover, db-semisync-fallback.
 """
 
@@ -24,8 +26,8 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from lock_impls.base import Endpoints, Failure, Grant, LockInfo
-from lock_impls.mysql_client import KINDS, Busy, RowLock
+from .base import Endpoints, Failure, Grant, LockInfo
+from .mysql_client import KINDS, REQUIRES, Busy, RowLock
 
 
 class OptimisticLock(RowLock):
@@ -42,14 +44,17 @@ class OptimisticLock(RowLock):
         source="articles 000 to 003; DynamoDB lock client, Kubernetes Lease",
         safety="F",
         kinds=KINDS,
+        requires=REQUIRES,
         fence=True,
-        on_death="the next contender, when it has seen the same version for a ttl",
-        outage="no lock until the server is back; with asynchronous replication, two holders after a failover, and the "
-        "same version twice",
+        on_death="the next contender, once it has seen the same version for a ttl",
+        outage=(
+        "unavailable until the server is back; with asynchronous replication, two holders and a repeated version "
+        "after a failover"
+),
         failures=(
-            Failure("ttl-pause-write", "the holder stands still for longer than the ttl (--fencing on refuses it)",
+            Failure("ttl-pause-write", "the holder is paused for longer than the ttl (--fencing on refuses its write)",
                     "harness run mysql-optimistic --nemesis client-pause"),
-            Failure("ttl-overrun", "work that takes longer than the ttl", "harness run mysql-optimistic --hold 3s"),
+            Failure("ttl-overrun", "the work takes longer than the ttl", "harness run mysql-optimistic --hold 3s"),
         ),
     )  # fmt: skip
 
@@ -88,12 +93,12 @@ class OptimisticLock(RowLock):
         try:
             self.session.execute("INSERT INTO version_row (name, version, held) VALUES (%s, 0, 0)", self.key)
         except Busy:
-            return  # somebody else has made it
+            return  # another client has inserted it
 
     def unlock(self) -> bool:
         version, self.version, self.deadline = self.version, 0, 0.0
         return bool(version) and self._change(version, held=0)
 
     def still_valid(self) -> bool:
-        """By this client's monotonic clock alone; asks nobody."""
+        """Decide by this client's monotonic clock alone, without a request."""
         return time.monotonic() < self.deadline

@@ -1,12 +1,13 @@
-"""A unique row that says whose it is: only its owner deletes it.
+"""MySQL lock with a unique row that names its owner: only the owner deletes it.
 
 Commands: ``INSERT INTO method_lock (method_name, cust_id) VALUES (key, me)`` · ``DELETE FROM method_lock WHERE
-method_name = key AND cust_id = me``. ``me`` is new for each grant. When the answer to an INSERT was lost, the next
-acquire deletes what it may have left.
-Source: article 001 (``methodLock``; its cust_id is the machine and the thread, with which it also re-enters, see
+method_name = key AND cust_id = me``. ``me`` is new for each grant. If the answer to an INSERT was lost, the next
+acquire deletes the row that it may have left.
+Source: article 001 (``methodLock``; its cust_id is the machine and the thread, which also makes it reentrant: see
 ``mysql-reentrant``).
 
-Safe for: cutting duplicate work among clients that never die; nobody frees another's lock.
+Safe for: cutting duplicate work among clients that never die; no client frees another's lock.
+
 Known failures: uniq-crash, uniq-reent-self, lost-reply-acquire (until the client tries again), late-acquire,
 db-async-failover, db-semisync-fallback.
 """
@@ -16,8 +17,8 @@ from __future__ import annotations
 import uuid
 from typing import ClassVar
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockInfo
-from lock_impls.mysql_client import KINDS, RowLock
+from .base import Endpoints, Failure, Grant, Indeterminate, LockInfo
+from .mysql_client import KINDS, REQUIRES, RowLock
 
 
 class OwnerLock(RowLock):
@@ -33,12 +34,13 @@ class OwnerLock(RowLock):
         source="article 001",
         safety="E",
         kinds=KINDS,
+        requires=REQUIRES,
         on_death="nothing",
-        outage="no lock until the server is back; with asynchronous replication, two holders after a failover",
+        outage="unavailable until the server is back; with asynchronous replication, two holders after a failover",
         failures=(
             Failure("uniq-crash", "the holder dies, and its row stays for ever",
                     "harness run mysql-owner --nemesis client-crash"),
-            Failure("db-async-failover", "the replica that is promoted has not got the row",
+            Failure("db-async-failover", "the promoted replica does not have the row",
                     "harness run mysql-owner --topology replicated --nemesis failover --ttl 8s --hold 4s"),
         ),
     )  # fmt: skip

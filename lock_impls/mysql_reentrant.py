@@ -1,12 +1,13 @@
-"""A unique row with its owner and how often he has locked: he may lock again, and must unlock as often.
+"""Reentrant MySQL lock: a unique row with its owner and a count. The owner may lock again, and must unlock as often.
 
 Commands: ``INSERT INTO reentrant_lock (name, owner, count) VALUES (key, me, 1)`` · after a duplicate key ``SELECT count
-... WHERE name = key AND owner = me``, and if there is one ``UPDATE ... SET count = n`` · unlock: ``UPDATE ... SET count
-= n``, at zero ``DELETE ... WHERE name = key AND owner = me``. The owner is this object for its whole life. It writes
-the count that it knows instead of adding one, so that a statement whose answer was lost can be repeated.
+... WHERE name = key AND owner = me``, and if there is a row ``UPDATE ... SET count = n`` · unlock: ``UPDATE ... SET
+count = n``, at zero ``DELETE ... WHERE name = key AND owner = me``. The owner is this lock object. It writes the count
+that it knows instead of adding one, so a statement whose answer was lost can be repeated.
 Source: articles 000 (which asks for a counter) and 001 (``SELECT 1 WHERE method_name AND cust_id``).
 
 Safe for: cutting duplicate work in code that nests, among clients that never die.
+
 Known failures: uniq-crash, lost-reply-acquire (until the client tries again), late-acquire, db-async-failover,
 db-semisync-fallback.
 """
@@ -16,11 +17,11 @@ from __future__ import annotations
 import uuid
 from typing import ClassVar
 
-from lock_impls.base import Endpoints, Failure, Grant, LockInfo
-from lock_impls.mysql_client import KINDS, Busy, RowLock
+from .base import Endpoints, Failure, Grant, LockInfo
+from .mysql_client import KINDS, REQUIRES, Busy, RowLock
 
 
-class ReentrantLock(RowLock):
+class MysqlReentrantLock(RowLock):
     TABLE: ClassVar = """CREATE TABLE IF NOT EXISTS reentrant_lock (
         name VARCHAR(190) NOT NULL PRIMARY KEY,
         owner VARCHAR(64) NOT NULL,
@@ -34,13 +35,14 @@ class ReentrantLock(RowLock):
         source="articles 000, 001",
         safety="E",
         kinds=KINDS,
+        requires=REQUIRES,
         reentrant=True,
         on_death="nothing",
-        outage="no lock until the server is back; with asynchronous replication, two holders after a failover",
+        outage="unavailable until the server is back; with asynchronous replication, two holders after a failover",
         failures=(
             Failure("uniq-crash", "the holder dies, and its row stays for ever",
                     "harness run mysql-reentrant --nemesis client-crash"),
-            Failure("db-async-failover", "the replica that is promoted has not got the row",
+            Failure("db-async-failover", "the promoted replica does not have the row",
                     "harness run mysql-reentrant --topology replicated --nemesis failover --ttl 8s --hold 4s"),
         ),
     )  # fmt: skip
@@ -53,7 +55,7 @@ class ReentrantLock(RowLock):
     def try_lock(self) -> Grant | None:
         try:
             self._insert()
-            self.depth = 0  # what was held had been lost, and its release must not pass for one
+            self.depth = 0  # an earlier hold was lost; its release must not end this one
         except Busy:
             if not self._is_mine():
                 return None
@@ -65,7 +67,7 @@ class ReentrantLock(RowLock):
         if not self.depth or not self._is_mine():
             self.depth = 0
             return False
-        self.depth -= 1  # also if the answer is lost: the next acquire writes what is true then
+        self.depth -= 1  # decremented even if the answer is lost: the next acquire writes the true count
         if self.depth:
             self._set(self.depth)
         else:

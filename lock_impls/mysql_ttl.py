@@ -1,15 +1,17 @@
-"""A unique row with an end and a number: rows past their end are deleted, and the number is a fencing token.
+"""MySQL lock with a unique row, an expiry time and a number: expired rows are deleted, and the number is a fencing
+token.
 
 Commands: ``INSERT INTO lease (name, owner, expires) VALUES (key, me, ADDTIME(NOW(6), ttl))``: the auto-increment id is
 the token · after a duplicate key ``DELETE FROM lease WHERE name = key AND expires <= NOW(6)`` and another try ·
-``DELETE FROM lease WHERE name = key AND id = mine``. The article has a thread that deletes all rows that are past their
-end; here each contender deletes the row that it wants.
+``DELETE FROM lease WHERE name = key AND id = mine``. In the article a thread deletes all expired rows; here each
+contender deletes the row that it wants.
 Source: article 003 (lock table with id, key, value and ttl).
 
-Safe for: correctness, together with a resource that refuses a number below the highest it has seen, on one server (or a
-replica that has got everything). Before MySQL 8.0 and MariaDB 10.2.4 a restart took the numbers back to the highest row
-that was left: there they repeat. After an asynchronous failover they may repeat too.
-Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun (all saved by the fence),
+Safe for: correctness, if the resource refuses a number below the highest it has seen, on one server (or on a replica
+that has received everything). Before MySQL 8.0 and MariaDB 10.2.4 a restart reset the counter to the highest remaining
+row, so numbers repeat there. They may repeat after an asynchronous failover too.
+
+Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun (the fence covers all of these),
 lost-reply-acquire and late-acquire (until the ttl), db-async-failover, db-semisync-fallback; a jump of the server's
 clock ends leases early or late.
 """
@@ -20,8 +22,8 @@ import time
 import uuid
 from typing import ClassVar
 
-from lock_impls.base import Endpoints, Failure, Grant, LockInfo
-from lock_impls.mysql_client import KINDS, Busy, RowLock, span
+from .base import Endpoints, Failure, Grant, LockInfo
+from .mysql_client import KINDS, REQUIRES, Busy, RowLock, span
 
 
 class TtlLock(RowLock):
@@ -40,15 +42,18 @@ class TtlLock(RowLock):
         source="article 003",
         safety="F",
         kinds=KINDS,
+        requires=REQUIRES,
         fence=True,
         on_death="the next contender after the ttl, by the server's clock",
-        outage="no lock until the server is back; with asynchronous replication, two holders after a failover, and the "
-        "same number twice",
+        outage=(
+        "unavailable until the server is back; with asynchronous replication, two holders and a repeated number "
+        "after a failover"
+),
         failures=(
-            Failure("ttl-pause-write", "the holder stands still for longer than the ttl (--fencing on refuses it)",
+            Failure("ttl-pause-write", "the holder is paused for longer than the ttl (--fencing on refuses its write)",
                     "harness run mysql-ttl --nemesis client-pause"),
-            Failure("ttl-overrun", "work that takes longer than the ttl", "harness run mysql-ttl --hold 3s"),
-            Failure("db-async-failover", "the replica that is promoted has not got the row",
+            Failure("ttl-overrun", "the work takes longer than the ttl", "harness run mysql-ttl --hold 3s"),
+            Failure("db-async-failover", "the promoted replica does not have the row",
                     "harness run mysql-ttl --topology replicated --nemesis failover --ttl 8s --hold 4s"),
         ),
     )  # fmt: skip
@@ -84,5 +89,5 @@ class TtlLock(RowLock):
         return bool(self.session.execute("DELETE FROM lease WHERE name = %s AND id = %s", self.key, number).count)
 
     def still_valid(self) -> bool:
-        """By this client's monotonic clock alone; asks nobody."""
+        """Decide by this client's monotonic clock alone, without a request."""
         return time.monotonic() < self.deadline

@@ -1,12 +1,13 @@
-"""A row with a unique key: who can insert it has the lock, and deleting it gives the lock back.
+"""MySQL lock with a unique row: the client that inserts it has the lock, and deletes it to unlock.
 
 Commands: ``INSERT INTO locked_order (order_id, memo, update_time) VALUES (key, '', NOW(6))``, where error 1062
-(duplicate entry) means busy · ``DELETE FROM locked_order WHERE order_id = key``. Each is a transaction of its own
+(duplicate entry) means busy · ``DELETE FROM locked_order WHERE order_id = key``. Each is its own transaction
 (autocommit).
 Source: article 000 (``lockedOrder``); article 001 has the same idea.
 
 Safe for: cutting duplicate work among clients that never die. No owner: anybody's DELETE frees it. No expiry: the row
-of a holder that died, or of an INSERT whose answer was lost, stays for ever.
+of a dead holder, or of an INSERT whose answer was lost, stays for ever.
+
 Known failures: uniq-crash, uniq-reent-self, lost-reply-acquire, late-acquire, db-async-failover, db-semisync-fallback;
 inside a transaction of the user's own also uniq-in-open-tx.
 """
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lock_impls.base import Failure, Grant, LockInfo
-from lock_impls.mysql_client import KINDS, RowLock
+from .base import Failure, Grant, LockInfo
+from .mysql_client import KINDS, REQUIRES, RowLock
 
 
 class UniqueLock(RowLock):
@@ -33,14 +34,15 @@ class UniqueLock(RowLock):
         source="article 000",
         safety="E",
         kinds=KINDS,
+        requires=REQUIRES,
         on_death="nothing",
-        outage="no lock until the server is back; with asynchronous replication, two holders after a failover",
+        outage="unavailable until the server is back; with asynchronous replication, two holders after a failover",
         failures=(
             Failure("uniq-crash", "the holder dies, and its row stays for ever",
                     "harness run mysql-unique --nemesis client-crash"),
-            Failure("lost-reply-acquire", "an INSERT was done, and nobody was told: nobody deletes the row",
+            Failure("lost-reply-acquire", "an INSERT is executed but its answer is lost, so nobody deletes the row",
                     "harness run mysql-unique --nemesis lost-reply --clients 2"),
-            Failure("db-async-failover", "the replica that is promoted has not got the row",
+            Failure("db-async-failover", "the promoted replica does not have the row",
                     "harness run mysql-unique --topology replicated --nemesis failover --ttl 8s --hold 4s"),
         ),
     )  # fmt: skip

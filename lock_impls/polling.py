@@ -1,4 +1,4 @@
-"""Waiting for a busy lock by trying again, for locks whose service does not tell when it is free."""
+"""Waiting for a busy lock by repeated tries, for locks whose service does not notify waiters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lock_impls.base import Grant
+from .base import Grant
 
 RETRY_DELAY_S: Final = 0.1
 """Mean pause between two tries for a busy lock."""
@@ -20,8 +20,11 @@ def poll(
     *,
     worth_another: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Grant | None:
-    """Tries at least once and then until ``timeout``, with a pause of 0.5 to 1.5 delays between two tries. A try that
-    ends in an error ``worth_another`` is followed by one; the last one's is raised."""
+    """Try at least once, and then until ``timeout`` seconds have passed.
+
+    The pause between two tries is 0.5 to 1.5 times ``retry_delay_s``, at random. A try that raises one of
+    ``worth_another`` is repeated; if the last try raises one, it is raised here.
+    """
     deadline = time.monotonic() + timeout
     while True:
         failed = None

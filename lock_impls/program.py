@@ -1,7 +1,7 @@
-"""Locks in other languages: a program beside the client, asked over its stdin and stdout.
+"""Locks in other languages: a program beside the client, which speaks JSON lines on stdin and stdout.
 
-``docs/client-protocol.md`` says what such a program has to do; ``harness conformance`` finds out whether it does. One
-program has all locks of a client, for as long as the client's process lives, and dies with it.
+``docs/client-protocol.md`` says what such a program has to do, and ``harness conformance`` tests it. One program serves
+all locks of a client. It runs for as long as the client's process, and dies with it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 
 BUSY: Final = "busy"
-"""What a program says when somebody else has the lock."""
-SAID: Final = 20
-"""Lines of a program's stderr that are kept."""
+"""A program's answer when another client holds the lock."""
+KEPT_STDERR_LINES: Final = 20
+"""Number of lines kept of a program's stderr."""
 
 
 class ProgramError(Exception):
-    """The program did not do what it has to: it died, or its answer is none."""
+    """The program broke the protocol: it died, or sent something that is not an answer."""
 
 
-class Program:
-    """A running program. One request at a time; its answers come in the order of the requests."""
+class LockProgram:
+    """A running lock program. It handles one request at a time and answers in the order of the requests."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
         self._numbers = count(1)
-        self._asking = threading.Lock()
-        self._said: deque[str] = deque(maxlen=SAID)
+        self._one_request = threading.Lock()
+        self._stderr_lines: deque[str] = deque(maxlen=KEPT_STDERR_LINES)
         self._listener = threading.Thread(target=self._listen, name="program-stderr", daemon=True)
         self._listener.start()
 
@@ -45,19 +45,19 @@ class Program:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """At once, as a crash would."""
+        """Kill the program at once, as a crash would."""
         self._process.kill()
         self._process.wait()
 
     def ask(self, op: str, **fields: Any) -> Any:
-        """The value of an ``ok``.
+        """Send a request and return the value of its ``ok`` answer.
 
         Raises:
-            LockError: ``fail``, known not to have happened.
-            Indeterminate: ``info``, or nobody answers any more: nobody knows.
-            ProgramError: ``error``, or an answer that is none.
+            LockError: the program answered ``fail``: the call is known not to have happened.
+            Indeterminate: the program answered ``info``, or answers no more: the outcome is unknown.
+            ProgramError: the program answered ``error``, or its answer is malformed.
         """
-        with self._asking:
+        with self._one_request:
             number = next(self._numbers)
             answer = self._answer(msgspec.json.encode({"id": number, "op": op, **fields}))
         if not isinstance(answer, dict) or answer.get("id") != number:
@@ -83,7 +83,7 @@ class Program:
             raise self._gone()
         try:
             return msgspec.json.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ProgramError(f"expected an answer in JSON, got {line[:200]!r}") from error
 
     def _gone(self) -> Indeterminate:
@@ -92,28 +92,28 @@ class Program:
         return Indeterminate(self.last_words())
 
     def last_words(self) -> str:
-        """Of a program that has ended."""
+        """Describe how the program ended: its exit status, and the last lines of its stderr."""
         self._listener.join(1)
-        said = " | ".join(self._said) or "silent"
-        return f"the lock program has ended ({self._process.returncode}): {said}"
+        lines = " | ".join(self._stderr_lines) or "silent"
+        return f"the lock program has ended ({self._process.returncode}): {lines}"
 
     def _listen(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self._said.append(line.decode(errors="replace").rstrip())
+            self._stderr_lines.append(line.decode(errors="replace").rstrip())
 
 
 class ProgramLock:
-    """A lock of a program. An adapter derives from it, and says ``info`` and ``command``."""
+    """A lock that a program in another language implements. Subclasses set ``info`` and ``command``."""
 
     info: ClassVar[LockInfo]
     command: ClassVar[tuple[str, ...]]
-    """As it is started in the client's container."""
-    _running: ClassVar[dict[str, Program]] = {}
+    """The command that starts the program in the client's container."""
+    _running: ClassVar[dict[str, LockProgram]] = {}
     _ended: ClassVar[list[str]] = []
-    """What became of programs that ended by themselves."""
+    """Last words of programs that ended by themselves."""
 
-    def __init__(self, program: Program, key: str) -> None:
+    def __init__(self, program: LockProgram, key: str) -> None:
         self._program = program
         self._key = key
 
@@ -122,14 +122,14 @@ class ProgramLock:
         return cls(cls.prepare(endpoints, ttl, **options), key)
 
     @classmethod
-    def prepare(cls, endpoints: Endpoints, ttl: float, **options: Any) -> Program:
-        """The program of this process, started and connected unless it is: some take a second for it."""
+    def prepare(cls, endpoints: Endpoints, ttl: float, **options: Any) -> LockProgram:
+        """Return this process's program, and start and connect it first if needed; for some that takes a second."""
         running = cls._running.get(cls.info.name)
         if running is not None:
             if running.alive:
                 return running
             cls._ended.append(running.last_words())
-        program = Program(cls.command)
+        program = LockProgram(cls.command)
         try:
             program.ask("open", lock=cls.info.name, kind=endpoints.kind, addresses=endpoints.addresses,
                         service=endpoints.service, account=endpoints.account, ttl=ttl, options=options)  # fmt: skip
@@ -141,7 +141,7 @@ class ProgramLock:
 
     @classmethod
     def failure(cls) -> str:
-        """How the program failed its client, or nothing: it dies with its client, and never before."""
+        """Describe how the program failed its client; empty if it did not. A program must not end before its client."""
         running = cls._running.get(cls.info.name)
         now = [] if running is None or running.alive else [running.last_words()]
         return next(iter([*cls._ended, *now]), "")
@@ -167,14 +167,14 @@ class ProgramLock:
 
 
 class Checks(ProgramLock):
-    """For a program that can be asked whether it still has a lock."""
+    """A lock whose program supports ``still_valid``."""
 
     def still_valid(self) -> bool:
         return bool(self._ask("still_valid"))
 
 
 class Extends(ProgramLock):
-    """For a program that can prolong a lease."""
+    """A lock whose program supports ``extend``."""
 
     def extend(self) -> bool:
         return bool(self._ask("extend"))

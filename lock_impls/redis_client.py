@@ -1,6 +1,7 @@
-"""What all Redis locks share: opening a client, waiting for a busy lock, and telling "no" from "nobody knows".
+"""Shared parts of all Redis locks: opening a client, waiting for a busy lock, and telling refusals from unknown
+outcomes.
 
-A lock on one key derives from :class:`RedisLock` and writes its two halves, ``try_lock`` and ``unlock``, in redis-py.
+A lock on one key derives from :class:`RedisLock` and implements ``try_lock`` and ``unlock`` with redis-py.
 """
 
 from __future__ import annotations
@@ -10,20 +11,26 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import redis
-from redis.client import Pipeline
+import redis.client
 from redis.exceptions import BusyLoadingError, ReadOnlyError
 from redis.sentinel import Sentinel
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.polling import poll
+from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from .polling import poll
 
-SINGLE_KEY_KINDS: Final = ("redis-single", "redis-sentinel")
+if TYPE_CHECKING:
+    from redis.client import Pipeline
+else:  # before redis-py 3, classes without "Strict" have the arguments of redis-py 1 in another order
+    Pipeline = getattr(redis.client, "StrictPipeline", None) or redis.client.Pipeline
+
+REQUIRES: Final = ("redis>=4.1",)
+"""The releases of redis-py that have ``redis.backoff`` and ``redis.retry``."""
 
 OPTIONS: Final[Mapping[str, Any]] = {"decode_responses": True, "socket_timeout": 1.0, "socket_connect_timeout": 1.0}
-"""What a user would set (redis-py's own time-outs are 5 s). Its retries are left as they are."""
+"""Options that a typical user sets. redis-py's own time-outs are 5 s. Its retries keep their defaults."""
 
 
 # The documented way to delete only one's own key (Redis documentation, "SET", "Distributed locks").
@@ -42,15 +49,19 @@ return 0
 """
 
 
-class Client(redis.Redis):
-    """redis-py's client, that also counts the requests that left and were never answered.
+class RedisClient(redis.StrictRedis):
+    """redis-py's client, which also counts the requests that were sent and never answered.
 
-    redis-py sends a request again when its answer is lost (10 times by default since 8.0), and then returns the answer
-    to the *second* one: "busy" may mean "busy with the key that my first request set". The retries stay on, because
-    users have them on; the count says that an answer must not be taken for the whole truth.
+    redis-py repeats a request when its answer is lost (10 times by default since 8.0), and returns the answer to the
+    *second* request: "busy" may mean "busy with the key that my first request set". The retries stay on, because users
+    have them on. The count tells when an answer may be about an earlier request.
     """
 
     unanswered = 0
+
+    def __repr__(self) -> str:
+        # Errors of pottery contain this text, and histories store errors. So it is the same wherever this class lies.
+        return f"<lock_impls.redis_client.Client({self.connection_pool!r})>"
 
     def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
         try:
@@ -66,9 +77,9 @@ class Client(redis.Redis):
 
 
 class _CountedPipeline(Pipeline):
-    """redis-py's pipeline reads its answers itself; it is sent again as a whole, as single commands are."""
+    """redis-py's pipeline with the same count. It reads its answers itself, and is repeated as a whole."""
 
-    counts_for: Client
+    counts_for: RedisClient
 
     def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
         try:
@@ -79,32 +90,32 @@ class _CountedPipeline(Pipeline):
 
 
 def _is_an_answer(error: Exception) -> bool:
-    """True for connection errors that redis-py makes of a server's refusal: the request was surely not executed."""
+    """True for connection errors that stand for a server's refusal: the request was certainly not executed."""
     return isinstance(error, BusyLoadingError) or isinstance(error.__context__, ReadOnlyError)
 
 
-def open_client(endpoints: Endpoints, **options: Any) -> Client:
-    """A client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's."""
+def open_client(endpoints: Endpoints, **options: Any) -> RedisClient:
+    """Open a client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's."""
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
-        primary: Client = sentinel.master_for(endpoints.service, redis_class=Client)  # type: ignore[no-untyped-call]
+        primary: RedisClient = sentinel.master_for(endpoints.service, redis_class=RedisClient)  # type: ignore[no-untyped-call]
         return primary
     host, port = endpoints.addresses[0]
-    return Client(host=host, port=port, **options)
+    return RedisClient(host=host, port=port, **options)
 
 
-def open_client_of_each(endpoints: Endpoints, **options: Any) -> tuple[Client, ...]:
-    """A client of each server; ``options`` are redis-py's."""
+def open_client_of_each(endpoints: Endpoints, **options: Any) -> tuple[RedisClient, ...]:
+    """Open a client of each server; ``options`` are redis-py's."""
     return tuple(open_client(Endpoints(endpoints.kind, (address,)), **options) for address in endpoints.addresses)
 
 
 @contextmanager
-def known_outcome(*clients: Client, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turns redis-py's errors into the seam's: nothing left or the server refused → LockError, else Indeterminate.
+def known_outcome(*clients: RedisClient, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn redis-py's errors into LockError (nothing was sent, or the server refused) or Indeterminate (anything else).
 
-    ``refusals`` are the errors by which another library says the same. A LockError raised inside becomes Indeterminate
-    as well when a request went unanswered: the refusal may be the answer to a request that redis-py had sent for the
-    second time.
+    ``refusals`` are the errors by which another library reports a refusal. A LockError raised inside becomes
+    Indeterminate too if a request went unanswered: the refusal may be the answer to a request that redis-py had sent
+    for the second time.
     """
     before = unanswered(clients)
     refused: tuple[type[Exception], ...] = (redis.RedisError, LockError, *refusals)
@@ -119,10 +130,12 @@ def known_outcome(*clients: Client, refusals: tuple[type[Exception], ...] = ()) 
 
 
 def known_grant(
-    attempt: Callable[[], Grant | None], *clients: Client, refusals: tuple[type[Exception], ...] = ()
+    attempt: Callable[[], Grant | None], *clients: RedisClient, refusals: tuple[type[Exception], ...] = ()
 ) -> Grant | None:
-    """What ``attempt`` gives, with its errors as in :func:`known_outcome`; "not acquired" after a lost answer is
-    Indeterminate too."""
+    """Return the result of ``attempt``, with its errors turned as in :func:`known_outcome`.
+
+    "Not acquired" after a lost answer is Indeterminate too.
+    """
     before = unanswered(clients)
     with known_outcome(*clients, refusals=refusals):
         grant = attempt()
@@ -131,7 +144,8 @@ def known_grant(
     return grant
 
 
-def unanswered(clients: tuple[Client, ...]) -> int:
+def unanswered(clients: tuple[RedisClient, ...]) -> int:
+    """Number of requests that these clients sent and that were never answered."""
     return sum(client.unanswered for client in clients)
 
 
@@ -140,11 +154,11 @@ def _text(error: Exception) -> str:
 
 
 class RedisLock(ABC):
-    """A lock that is one key of one Redis. ``try_lock`` and ``unlock`` are the lock; the rest is the seam."""
+    """A lock that is one key of one Redis. Subclasses implement ``try_lock`` and ``unlock``."""
 
     info: ClassVar[LockInfo]
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         self.client = client
         self.key = key
         self.ttl = ttl
@@ -155,11 +169,11 @@ class RedisLock(ABC):
 
     @abstractmethod
     def try_lock(self) -> Grant | None:
-        """One try; None when somebody else holds the lock."""
+        """Try once; None if another client holds the lock."""
 
     @abstractmethod
     def unlock(self) -> bool:
-        """Gives the lock back; False when the server (or the lock itself) says that it was not held."""
+        """Give the lock back; False if the server (or the lock itself) says that it was not held."""
 
     def acquire(self, timeout: float) -> Grant | None:
         return known_grant(lambda: poll(self.try_lock, timeout), self.client)
@@ -175,9 +189,10 @@ class RedisLock(ABC):
 
     @property
     def ttl_whole_s(self) -> int:
-        """For the commands that take whole seconds; rounded up, so that the lease is never shorter than asked for."""
+        """The ttl for commands that take whole seconds, rounded up so that the lease is never shorter than
+        requested."""
         return max(1, math.ceil(self.ttl))
 
     def remaining(self, began: float) -> float:
-        """What is left of a lease that was asked for at ``began``, by the client's monotonic clock."""
+        """Seconds left of a lease that was requested at ``began``, by the client's monotonic clock."""
         return max(0.0, began + self.ttl - time.monotonic())

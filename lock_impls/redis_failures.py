@@ -1,21 +1,25 @@
-"""What locks on one key of one Redis have in common: how they die, and the commands that show it."""
+"""Known failures that many Redis locks share, each with the command that demonstrates it, and texts that they share.
+
+Nothing here needs redis-py.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from lock_impls.base import Failure
+from .base import Failure
 
-EXPIRES: Final = "the ttl: its key expires"
-ONE_PRIMARY: Final = "nobody gets it until the server is back; with sentinels, until a replica is promoted"
+SINGLE_KEY_KINDS: Final = ("redis-single", "redis-sentinel")
+EXPIRES: Final = "expiry: its key expires after the ttl"
+ONE_PRIMARY: Final = "unavailable until the server is back; with sentinels, until a replica is promoted"
 
 
 def one_server(name: str) -> tuple[Failure, ...]:
-    """Of every lock that is known to one server."""
+    """Failures of every lock that only one server knows."""
     run = f"harness run {name}"
     return (
-        Failure("ttl-pause-write", "its holder stands still for longer than the ttl", f"{run} --nemesis client-pause"),
-        Failure("redis-restart-empty", "the server comes back without data", f"{run} --nemesis kill-amnesia"),
+        Failure("ttl-pause-write", "the holder is paused for longer than the ttl", f"{run} --nemesis client-pause"),
+        Failure("redis-restart-empty", "the server restarts without its data", f"{run} --nemesis kill-amnesia"),
         Failure(
             "redis-async-failover",
             "the primary dies before a replica has the key",
@@ -25,31 +29,37 @@ def one_server(name: str) -> tuple[Failure, ...]:
 
 
 def expiring(name: str) -> tuple[Failure, ...]:
-    """Of every lock that is a key with a ttl."""
+    """Failures of every lock that is a key with a ttl."""
     run = f"harness run {name}"
     return (
         *one_server(name),
-        Failure("redis-clock-fwd", "the server's clock jumps: the key expires early", f"{run} --nemesis clock-skew"),
-        Failure("redis-evict", "memory runs out, and the key is evicted", f"{run} --nemesis eviction"),
+        Failure(
+            "redis-clock-fwd",
+            "the server's clock jumps forward, so the key expires early",
+            f"{run} --nemesis clock-skew",
+        ),
+        Failure("redis-evict", "memory runs out, and the server evicts the key", f"{run} --nemesis eviction"),
     )
 
 
 def overrun(name: str) -> Failure:
-    """Of one that nobody renews."""
+    """Failure of a lock whose lease is not renewed."""
     return Failure("ttl-overrun", "the work takes longer than the ttl", f"harness run {name} --hold 3s")
 
 
 def foreign_delete(name: str) -> Failure:
-    """Of one whose release asks for no owner."""
-    return Failure("del-foreign", "a late release ends somebody else's hold", f"harness run {name} --hold 3s")
+    """Failure of a lock whose release does not check the owner."""
+    return Failure("del-foreign", "a late release deletes another client's key", f"harness run {name} --hold 3s")
 
 
 def redlocks(name: str) -> tuple[Failure, ...]:
-    """Of every lock that is a majority of independent servers."""
+    """Failures of every lock that is a majority of independent servers."""
     run = f"harness run {name}"
     return (
-        Failure("ttl-pause-write", "its holder stands still for longer than the ttl", f"{run} --nemesis client-pause"),
-        Failure("rl-clock-jump", "servers' clocks jump: the key expires on some", f"{run} --nemesis clock-skew"),
-        Failure("rl-restart", "servers come back empty and vote again", f"{run} --nemesis kill-amnesia"),
+        Failure("ttl-pause-write", "the holder is paused for longer than the ttl", f"{run} --nemesis client-pause"),
+        Failure(
+            "rl-clock-jump", "servers' clocks jump, so the key expires early on some", f"{run} --nemesis clock-skew"
+        ),
+        Failure("rl-restart", "servers restart empty and vote a second time", f"{run} --nemesis kill-amnesia"),
         overrun(name),
     )

@@ -1,14 +1,16 @@
-"""SET NX PX with a token, and INCR of a fence counter in the same script: every grant gets a larger number.
+"""Redis lock with fencing tokens: one Lua script does SET NX PX and INCR of a counter, so every grant has a larger
+number.
 
 Commands: ``EVALSHA`` of "if SET key token NX PX ms then INCR key:fence" · ``EVALSHA`` of "if GET is mine then DEL".
 Source: article 003 (fencing id, after Kleppmann 2016-02-08); Redisson's RFencedLock counts in the same way.
 
-Safe for: correctness, together with a resource that refuses a number below the highest it has seen, on one Redis that
-keeps its data. The counter stands on the same Redis: what loses the lock key may lose the counter too, and the numbers
-repeat (redis-async-failover, redis-restart-empty: fenced verdict BROKEN).
-Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, redis-clock-fwd (all saved by the
-fence), redis-clock-back, lost-reply-acquire, late-acquire, redis-async-failover, redis-split-brain,
-redis-restart-empty, redis-aof-1s, redis-evict (the counter has no ttl: volatile-* policies spare it), redis-oom.
+Safe for: correctness, if the resource refuses a number below the highest it has seen, and the one Redis keeps its data.
+The counter is on the same Redis: whatever loses the lock key may lose the counter too, and then numbers repeat
+(redis-async-failover, redis-restart-empty: broken even with fencing).
+
+Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, redis-clock-fwd (the fence covers all
+of these), redis-clock-back, lost-reply-acquire, late-acquire, redis-async-failover, redis-split-brain,
+redis-restart-empty, redis-aof-1s, redis-evict (the counter has no ttl, so volatile-* policies spare it), redis-oom.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import time
 import uuid
 from typing import ClassVar, Final
 
-from lock_impls.base import Grant, LockInfo
-from lock_impls.redis_client import COMPARE_AND_DELETE, SINGLE_KEY_KINDS, Client, RedisLock
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
+from .base import Grant, LockInfo
+from .redis_client import COMPARE_AND_DELETE, REQUIRES, RedisClient, RedisLock
+from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 LOCK_AND_COUNT: Final = """
 if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then
@@ -29,7 +31,7 @@ return false
 """
 
 
-class FencedLock(RedisLock):
+class RedisFencedLock(RedisLock):
     info: ClassVar = LockInfo(
         name="redis-fenced",
         title="SET NX PX with a fencing token",
@@ -37,13 +39,14 @@ class FencedLock(RedisLock):
         source="article 003; Kleppmann 2016-02-08; Redisson RFencedLock",
         safety="F",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         fence=True,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,
         failures=(*expiring("redis-fenced"), overrun("redis-fenced")),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)
         self.token = ""
         self._lock_and_count = client.register_script(LOCK_AND_COUNT)

@@ -1,13 +1,15 @@
-"""SETNX, GET, GETSET on a timestamp: the lock carries its own deadline, by the clients' clocks.
+"""Redis lock whose value is its own deadline, by the clients' clocks: SETNX, and GETSET to take over an expired one.
 
-Commands: ``SETNX key deadline`` with deadline = the client's time() + ttl. Busy: ``GET key``; when that deadline is
-past, ``GETSET key deadline``: won if the old value it returns is the one just read, or is itself past. Unlock:
-``DEL key``, but only while the own deadline is not reached: afterwards somebody else may hold it, so nothing is sent.
-Source: articles 002 and 004 (in their correct form: 002 compares with the wrong value, see seed002-compare; 004 inverts
-the condition of unlock, see seed004-unlock), Redis documentation of SETNX.
+Commands: ``SETNX key deadline`` with deadline = the client's time() + ttl. If busy: ``GET key``; if that deadline is
+past, ``GETSET key deadline``. The client has won if the returned old value is the one it just read, or is itself past.
+Unlock: ``DEL key``, but only before the own deadline: after it another client may hold the lock, so nothing is sent.
 
-Safe for: cutting duplicate work, among clients whose wall clocks agree and are never stepped. The server has no expiry
-for the key: nothing but a contender's clock says that a holder is late. No owner.
+Source: articles 002 and 004, with their mistakes corrected (002 compares with the wrong value, see seed002-compare; 004
+inverts the condition of unlock, see seed004-unlock); Redis documentation of SETNX.
+
+Safe for: cutting duplicate work, among clients whose wall clocks agree and are never stepped. The key has no expiry on
+the server: only a contender's clock decides that a holder is late. There is no owner check.
+
 Known failures: getset-client-skew, getset-loser-extends, getset-unlock-late, clock-local-deadline, ttl-pause-write,
 ttl-overrun, lost-reply-acquire, late-acquire, redis-async-failover, redis-split-brain, redis-restart-empty,
 redis-aof-1s.
@@ -18,28 +20,34 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from lock_impls.base import Failure, Grant, LockInfo
-from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
-from lock_impls.redis_failures import ONE_PRIMARY, one_server
+from .base import Failure, Grant, LockInfo
+from .redis_client import REQUIRES, RedisClient, RedisLock
+from .redis_failures import ONE_PRIMARY, SINGLE_KEY_KINDS, one_server
 
 
 class GetsetLock(RedisLock):
     info: ClassVar = LockInfo(
         name="redis-getset",
         title="SETNX, GET, GETSET with timestamps",
-        algorithm="SETNX key now+ttl; if the stored time is past: GETSET, won by the old value; DEL in time.",
+        algorithm=(
+            "SETNX key now+ttl; if the stored time is past: GETSET, won if the old value is past; DEL before the "
+            "deadline."
+        ),
         source="articles 002 and 004; Redis documentation of SETNX",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
-        on_death="the time stored in it: whoever finds it past takes over",
+        requires=REQUIRES,
+        on_death="the deadline stored in it: a contender that finds it past takes over",
         outage=ONE_PRIMARY,
         failures=(
-            Failure("getset-client-skew", "clients' clocks differ", "harness run redis-getset --nemesis clock-offset"),
+            Failure(
+                "getset-client-skew", "the clients' clocks differ", "harness run redis-getset --nemesis clock-offset"
+            ),
             *one_server("redis-getset"),
         ),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)
         self.deadline = 0.0
 
@@ -67,5 +75,6 @@ class GetsetLock(RedisLock):
 
 
 def _is_past(deadline: str | bytes | None) -> bool:
-    """Also for no deadline at all: the holder has just deleted the key, and of many GETSETs one alone sees that."""
+    """Also True for no deadline at all: the holder has just deleted the key, and only the first of several GETSETs
+    sees that."""
     return deadline is None or float(deadline) < time.time()

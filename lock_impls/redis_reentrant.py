@@ -1,11 +1,13 @@
-"""A hash of owner -> count, as Redisson's RLock: the owner may lock again, and must unlock as often.
+"""Reentrant Redis lock like Redisson's RLock: a hash of owner and count. The owner may acquire again, and must release
+as often.
 
 Commands: ``EVALSHA`` of "if the key is absent or mine: HINCRBY key owner 1, PEXPIRE" · ``EVALSHA`` of "if mine: HINCRBY
-key owner -1; PEXPIRE while the count is positive, else DEL". The owner is this object, for its whole life.
-Source: Redisson RLock (LOCKS 30), without its pub/sub and its watchdog; article 001 asks for re-entry.
+key owner -1; PEXPIRE while the count is positive, else DEL". The owner is this lock object.
+Source: Redisson RLock (LOCKS 30), without its pub/sub and its watchdog; article 001 asks for reentrancy.
 
-Safe for: cutting duplicate work in code that nests. The count is the server's: a request that redis-py sends twice
-because the first answer was lost counts twice, and then one release too few leaves the key until its ttl.
+Safe for: cutting duplicate work in code that nests. The server keeps the count: if redis-py repeats a request because
+the first answer was lost, it counts twice. Then one release is missing, and the key stays until its ttl.
+
 Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire, late-acquire,
 redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain, redis-restart-empty, redis-aof-1s,
 redis-evict, redis-oom.
@@ -17,9 +19,9 @@ import time
 import uuid
 from typing import ClassVar, Final
 
-from lock_impls.base import Grant, LockInfo
-from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
+from .base import Grant, LockInfo
+from .redis_client import REQUIRES, RedisClient, RedisLock
+from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 ENTER: Final = """
 if redis.call("exists", KEYS[1]) == 0 or redis.call("hexists", KEYS[1], ARGV[1]) == 1 then
@@ -43,7 +45,7 @@ return 1
 """
 
 
-class ReentrantLock(RedisLock):
+class RedisReentrantLock(RedisLock):
     info: ClassVar = LockInfo(
         name="redis-reentrant",
         title="Reentrant lock: a hash of owner and count",
@@ -51,13 +53,14 @@ class ReentrantLock(RedisLock):
         source="Redisson RLock; article 001",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         reentrant=True,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,
         failures=(*expiring("redis-reentrant"), overrun("redis-reentrant")),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)
         self.owner = uuid.uuid4().hex
         self._enter = client.register_script(ENTER)

@@ -1,9 +1,11 @@
-"""SET NX EX in one command, and plain DEL: no gap any more, still no owner.
+"""Redis lock with SET NX EX in one command, and a plain DEL to unlock. It is atomic, but has no owner check.
 
 Commands: ``SET key 1 EX seconds NX`` (whole seconds, rounded up) · ``DEL key``.
 Source: article 001, step 3 (since Redis 2.6.12).
 
-Safe for: cutting duplicate work. Who overran the ttl deletes the next holder's key, which lets a third one in.
+Safe for: cutting duplicate work. A holder that overran its ttl deletes the next holder's key, which lets a third client
+in.
+
 Known failures: del-foreign, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire,
 late-acquire, set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain,
 redis-restart-empty, redis-aof-1s, redis-evict, redis-oom.
@@ -14,9 +16,9 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from lock_impls.base import Grant, LockInfo
-from lock_impls.redis_client import SINGLE_KEY_KINDS, RedisLock
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, foreign_delete, overrun
+from .base import Grant, LockInfo
+from .redis_client import REQUIRES, RedisLock
+from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, foreign_delete, overrun
 
 
 class SetExLock(RedisLock):
@@ -27,6 +29,7 @@ class SetExLock(RedisLock):
         source="article 001, step 3",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,
         failures=(*expiring("redis-set-ex"), overrun("redis-set-ex"), foreign_delete("redis-set-ex")),
@@ -40,4 +43,4 @@ class SetExLock(RedisLock):
 
     def unlock(self) -> bool:
         self.client.delete(self.key)
-        return True  # DEL cannot tell whose key it was
+        return True  # DEL does not say whose key it was

@@ -1,10 +1,11 @@
-"""SETNX to lock, DEL to unlock: the first lock of article 001.
+"""Redis lock with SETNX, and DEL to unlock: the first lock of article 001. It has neither an expiry nor an owner check.
 
 Commands: ``SETNX key 1`` (1: held, 0: busy) · ``DEL key``.
 Source: article 001, step 1; Redis documentation of SETNX.
 
-Safe for: nothing that can crash. While every holder lives, no two hold it. There is no expiry, so a dead holder blocks
-everybody for ever, and no owner, so anybody's DEL frees it.
+Safe for: nothing that can crash. As long as every holder lives, there are never two. A dead holder blocks all others
+for ever, because there is no expiry. Anybody's DEL frees the lock, because there is no owner.
+
 Known failures: setnx-crash, del-foreign, lost-reply-acquire (blocked for ever), late-acquire, redis-async-failover,
 redis-split-brain, redis-restart-empty, redis-aof-1s.
 """
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lock_impls.base import Failure, Grant, LockInfo
-from lock_impls.redis_client import SINGLE_KEY_KINDS, RedisLock
-from lock_impls.redis_failures import ONE_PRIMARY
+from .base import Failure, Grant, LockInfo
+from .redis_client import REQUIRES, RedisLock
+from .redis_failures import ONE_PRIMARY, SINGLE_KEY_KINDS
 
 
 class SetnxLock(RedisLock):
@@ -26,10 +27,15 @@ class SetnxLock(RedisLock):
         source="article 001, step 1",
         safety="X",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         on_death="nothing",
         outage=ONE_PRIMARY,
         failures=(
-            Failure("setnx-crash", "nobody gets it ever again", "harness run redis-setnx --nemesis client-crash"),
+            Failure(
+                "setnx-crash",
+                "the holder dies, and nobody can ever acquire the lock again",
+                "harness run redis-setnx --nemesis client-crash",
+            ),
         ),
     )
 
@@ -38,4 +44,4 @@ class SetnxLock(RedisLock):
 
     def unlock(self) -> bool:
         self.client.delete(self.key)
-        return True  # DEL cannot tell whose key it was
+        return True  # DEL does not say whose key it was

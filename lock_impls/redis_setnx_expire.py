@@ -1,12 +1,13 @@
-"""SETNX, then EXPIRE: an expiry, but in a second command.
+"""Redis lock with SETNX, and the expiry in a second command, EXPIRE: a crash between the two blocks the lock for ever.
 
 Commands: ``SETNX key 1`` · ``EXPIRE key seconds`` (whole seconds, rounded up) · ``DEL key``.
 Source: article 001, step 2; redis-py before 3.0 did the same.
 
-Safe for: nothing that can crash between the two commands: the key then lives for ever. No owner: who overran its ttl
-deletes the next holder's key.
-Known failures: setnx-expire-gap, ttl-pause-write, ttl-overrun, del-foreign, lost-reply-acquire (blocked for ever: the
-lost answer is SETNX's), late-acquire, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain,
+Safe for: nothing that can crash between the two commands: the key then has no expiry. There is no owner check: a holder
+that overran its ttl deletes the next holder's key.
+
+Known failures: setnx-expire-gap, ttl-pause-write, ttl-overrun, del-foreign, lost-reply-acquire (blocked for ever if the
+answer to SETNX is lost), late-acquire, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain,
 redis-restart-empty, redis-aof-1s, redis-evict.
 """
 
@@ -17,9 +18,9 @@ from typing import ClassVar
 
 import redis
 
-from lock_impls.base import Grant, Indeterminate, LockInfo
-from lock_impls.redis_client import SINGLE_KEY_KINDS, RedisLock
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, foreign_delete, overrun
+from .base import Grant, Indeterminate, LockInfo
+from .redis_client import REQUIRES, RedisLock
+from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, foreign_delete, overrun
 
 
 class SetnxExpireLock(RedisLock):
@@ -30,6 +31,7 @@ class SetnxExpireLock(RedisLock):
         source="article 001, step 2",
         safety="X",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,
         failures=(*expiring("redis-setnx-expire"), overrun("redis-setnx-expire"), foreign_delete("redis-setnx-expire")),
@@ -47,4 +49,4 @@ class SetnxExpireLock(RedisLock):
 
     def unlock(self) -> bool:
         self.client.delete(self.key)
-        return True  # DEL cannot tell whose key it was
+        return True  # DEL does not say whose key it was

@@ -1,11 +1,13 @@
-"""SET NX PX with a random token; unlock and extension by a Lua script that checks the token.
+"""Redis lock with SET NX PX and a random token; a Lua script checks the token before it unlocks or extends.
 
 Commands: ``SET key token NX PX ms`` · ``EVALSHA`` of "if GET is mine then DEL" · extension: ``EVALSHA`` of "if GET is
 mine then PEXPIRE".
 Source: articles 001, 003 (10 s), 004 (30 s); Redis documentation of SET and "Distributed locks".
 
-Safe for: cutting duplicate work; nobody can free another's lock. Two holders remain possible, whenever the first is
-late and does not know it: no token is issued that a resource could check the order of (random-token-cas).
+Safe for: cutting duplicate work; no client can free another's lock. Two holders remain possible whenever the first is
+late without knowing it. The token is random, so a resource cannot use it to check the order of holders
+(random-token-cas).
+
 Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire, late-acquire,
 set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain, redis-restart-empty,
 redis-aof-1s, redis-evict, redis-oom.
@@ -17,32 +19,26 @@ import time
 import uuid
 from typing import ClassVar
 
-from lock_impls.base import Grant, LockInfo
-from lock_impls.redis_client import (
-    COMPARE_AND_DELETE,
-    COMPARE_AND_EXPIRE,
-    SINGLE_KEY_KINDS,
-    Client,
-    RedisLock,
-    known_outcome,
-)
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
+from .base import Grant, LockInfo
+from .redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, REQUIRES, RedisClient, RedisLock, known_outcome
+from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 
-class TokenLock(RedisLock):
+class RedisTokenLock(RedisLock):
     info: ClassVar = LockInfo(
         name="redis-token",
         title="SET NX PX with a token, Lua compare-and-delete",
-        algorithm="SET key token NX PX ms; Lua: if get(key) == token then del(key). Extension likewise.",
+        algorithm="SET key token NX PX ms; Lua: if get(key) == token then del(key); the same check to extend.",
         source="articles 001, 003, 004; Redis documentation of SET",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,
         failures=(*expiring("redis-token"), overrun("redis-token")),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)
         self.token = ""
         self.deadline = 0.0
@@ -62,7 +58,7 @@ class TokenLock(RedisLock):
         return bool(self.token and self._delete_own(keys=[self.key], args=[self.token]))
 
     def extend(self) -> bool:
-        """A full ttl from now, if the key is still ours."""
+        """Extend the lease to a full ttl from now, if the key is still ours."""
         began = time.monotonic()
         with known_outcome(self.client):
             extended = bool(self.token and self._expire_own(keys=[self.key], args=[self.token, self.ttl_ms]))
@@ -70,5 +66,6 @@ class TokenLock(RedisLock):
         return extended
 
     def still_valid(self) -> bool:
-        """By this client's monotonic clock alone; asks nobody (a pause right after it goes unnoticed all the same)."""
+        """Decide by this client's monotonic clock alone, without a request. A pause right after the answer goes
+        unnoticed."""
         return time.monotonic() < self.deadline

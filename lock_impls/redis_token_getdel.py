@@ -1,10 +1,11 @@
-"""SET NX PX with a random token; unlock by GET, compare, DEL from the client.
+"""Redis lock with SET NX PX and a random token; to unlock, the client does GET, compares, and sends DEL.
 
 Commands: ``SET key token NX PX ms`` · ``GET key``, compare with the own token, ``DEL key``.
-Source: article 001, step 4 (the step before it asks for Lua).
+Source: article 001, step 4 (the next step uses Lua instead).
 
-Safe for: cutting duplicate work. The owner check and the DEL are two commands: a key that expires and is taken again
-between them is deleted all the same.
+Safe for: cutting duplicate work. The owner check and the DEL are two commands: if the key expires between them and
+another client acquires it, the DEL removes the other client's key.
+
 Known failures: get-del-gap, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire,
 late-acquire, set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain,
 redis-restart-empty, redis-aof-1s, redis-evict, redis-oom.
@@ -16,9 +17,9 @@ import time
 import uuid
 from typing import ClassVar
 
-from lock_impls.base import Grant, LockInfo
-from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, RedisLock
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
+from .base import Grant, LockInfo
+from .redis_client import REQUIRES, RedisClient, RedisLock
+from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 
 class TokenGetDelLock(RedisLock):
@@ -29,12 +30,13 @@ class TokenGetDelLock(RedisLock):
         source="article 001, step 4",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,
         failures=(*expiring("redis-token-getdel"), overrun("redis-token-getdel")),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)
         self.token = ""
 

@@ -1,12 +1,13 @@
-"""SET NX PX with a token, then WAIT until replicas have it.
+"""Redis lock with SET NX PX and a token, which then uses WAIT until enough replicas have the key.
 
 Commands: ``SET key token NX PX ms`` · ``WAIT numreplicas ms``; if fewer acknowledged: "if GET is mine then DEL", and
 the lock counts as not acquired · ``EVALSHA`` of "if GET is mine then DEL".
 Source: Redis documentation of WAIT; coredis LuaLock (LOCKS 28).
 
-Safe for: cutting duplicate work. WAIT makes the loss at failover rarer and does not exclude it: the replica that is
-promoted may be one that did not acknowledge, and a refused key may have reached some replica before it was deleted.
-Known failures: redis-wait-other-replica, redis-wait-ignored (not here: the answer is looked at), redis-split-brain,
+Safe for: cutting duplicate work. WAIT makes a loss at failover rarer but does not exclude it: the promoted replica may
+be one that did not acknowledge, and a refused key may have reached a replica before it was deleted.
+
+Known failures: redis-wait-other-replica, redis-wait-ignored (not here: this lock checks the answer), redis-split-brain,
 sentinel-stale-primary, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire,
 late-acquire, redis-clock-fwd, redis-clock-back, redis-restart-empty, redis-evict, redis-oom.
 """
@@ -19,9 +20,9 @@ from typing import ClassVar
 
 import redis
 
-from lock_impls.base import Failure, Grant, Indeterminate, LockInfo
-from lock_impls.redis_client import COMPARE_AND_DELETE, Client, RedisLock
-from lock_impls.redis_failures import EXPIRES, overrun
+from .base import Failure, Grant, Indeterminate, LockInfo
+from .redis_client import COMPARE_AND_DELETE, REQUIRES, RedisClient, RedisLock
+from .redis_failures import EXPIRES, overrun
 
 
 class WaitLock(RedisLock):
@@ -32,20 +33,21 @@ class WaitLock(RedisLock):
         source="Redis documentation of WAIT; coredis LuaLock",
         safety="E",
         kinds=("redis-sentinel",),
+        requires=REQUIRES,
         options={"numreplicas": 2, "wait_s": 0.1},
         on_death=EXPIRES,
-        outage="nobody gets it while any server is gone: it waits for all replicas, unless told to wait for fewer",
+        outage="unavailable while any server is down, because it waits for all replicas; numreplicas can be lowered",
         failures=(
             Failure(
                 "ttl-pause-write",
-                "its holder stands still for longer than the ttl",
+                "the holder is paused for longer than the ttl",
                 "harness run redis-wait --nemesis client-pause",
             ),
             overrun("redis-wait"),
         ),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float, *, numreplicas: int = 2, wait_s: float = 0.1) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float, *, numreplicas: int = 2, wait_s: float = 0.1) -> None:
         super().__init__(client, key, ttl)
         self.numreplicas = numreplicas
         self.wait_ms = max(1, round(wait_s * 1000))  # WAIT 0 would wait for ever
@@ -67,8 +69,11 @@ class WaitLock(RedisLock):
         return Grant(valid_for=self.remaining(began))
 
     def _replicated(self) -> bool:
-        """WAIT speaks of the writes of its own connection. One that redis-py sent again came over a new connection,
-        which has written nothing, so its answer would be a mere count of replicas."""
+        """Send WAIT, and tell whether enough replicas acknowledged.
+
+        WAIT counts acknowledgements of the writes of its own connection. If redis-py repeats it on a new connection,
+        which has written nothing, the answer is just the number of replicas.
+        """
         before = self.client.unanswered
         acknowledged = self.client.wait(self.numreplicas, self.wait_ms)
         return acknowledged >= self.numreplicas and self.client.unanswered == before

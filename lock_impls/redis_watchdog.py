@@ -1,12 +1,13 @@
-"""SET NX PX with a token, and a thread that renews it every ttl/3 for as long as the process lives.
+"""Redis lock with SET NX PX, a token, and a watchdog thread that renews the key every ttl/3 while the process lives.
 
 Commands: ``SET key token NX PX ms`` · every ttl/3 ``EVALSHA`` of "if GET is mine then PEXPIRE" · ``EVALSHA`` of "if GET
 is mine then DEL".
 Source: article 001, last step; Redisson's watchdog (30 s, every 10 s).
 
-Safe for: cutting duplicate work of unknown length. It cures the work that takes too long; a pause of the whole process
-stops the renewal with the work, and a hung worker is renewed for ever. When a renewal finds another owner the thread
-ends and :meth:`still_valid` is False.
+Safe for: cutting duplicate work of unknown length. Renewal helps when the work takes too long. It does not help when
+the whole process is paused, because then the renewal stops too. A hung worker is renewed for ever. If a renewal finds
+another owner, the thread ends and :meth:`still_valid` is False.
+
 Known failures: watchdog-zombie, ttl-pause-write, ttl-check-then-pause, ttl-net-delay, lost-reply-acquire, late-acquire,
 redis-clock-fwd, redis-async-failover, redis-split-brain, redis-restart-empty, redis-aof-1s, redis-evict, redis-oom.
 """
@@ -20,9 +21,9 @@ from typing import ClassVar
 
 import redis
 
-from lock_impls.base import Failure, Grant, LockInfo
-from lock_impls.redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, SINGLE_KEY_KINDS, Client, RedisLock
-from lock_impls.redis_failures import ONE_PRIMARY, expiring
+from .base import Failure, Grant, LockInfo
+from .redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, REQUIRES, RedisClient, RedisLock
+from .redis_failures import ONE_PRIMARY, SINGLE_KEY_KINDS, expiring
 
 
 class WatchdogLock(RedisLock):
@@ -33,19 +34,20 @@ class WatchdogLock(RedisLock):
         source="article 001; Redisson's watchdog",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        requires=REQUIRES,
         on_death="the ttl after the last renewal: its key expires",
         outage=ONE_PRIMARY,
         failures=(
             *expiring("redis-watchdog"),
             Failure(
                 "watchdog-zombie",
-                "its holder hangs, and is renewed for ever",
+                "the holder hangs, and its key is renewed for ever",
                 "harness run redis-watchdog --nemesis client-hang",
             ),
         ),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)
         self._delete_own = client.register_script(COMPARE_AND_DELETE)
         self._renewal: Renewal | None = None
@@ -58,7 +60,7 @@ class WatchdogLock(RedisLock):
         if self._renewal is not None:
             self._renewal.stop()
         self._renewal = Renewal(self, token, began + self.ttl)
-        return Grant()  # no valid_for: it is renewed for as long as the renewal goes well, which still_valid tells
+        return Grant()  # no valid_for: the lease is renewed, and still_valid tells whether the renewals succeed
 
     def unlock(self) -> bool:
         if self._renewal is None:
@@ -71,7 +73,7 @@ class WatchdogLock(RedisLock):
 
 
 class Renewal:
-    """The watchdog of one hold: it knows the token of that hold only, so it can never renew a later one."""
+    """The watchdog of one hold. It knows only that hold's token, so it can never renew a later hold."""
 
     def __init__(self, lock: RedisLock, token: str, deadline: float) -> None:
         self.token = token
@@ -93,8 +95,8 @@ class Renewal:
             try:
                 renewed = self._expire_own(keys=[self._lock.key], args=[self.token, self._lock.ttl_ms])
             except redis.RedisError:
-                continue  # nobody knows: holds() turns False by itself if no later renewal succeeds in time
+                continue  # outcome unknown: holds() becomes False unless a later renewal succeeds in time
             if not renewed:
-                self._ended.set()  # somebody else's, or nobody's: lost
+                self._ended.set()  # the key has another owner or none: the lock is lost
                 return
             self._deadline = began + self._lock.ttl

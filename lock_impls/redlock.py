@@ -1,17 +1,19 @@
-"""Redlock: the same key on N independent masters; a majority, won in time, is the lock.
+"""Redlock: the same key on N independent Redis masters; a client holds the lock if a majority granted it in time.
 
-Commands: note the time; ``SET key value NX PX ms`` on each node in turn, the same random value on all; note the time
-again. Held when at least N//2+1 nodes said yes and ttl - elapsed - drift is positive, which is then the validity. Else,
-and to unlock: ``EVALSHA`` of "if GET is mine then DEL" on ALL nodes, also those that did not answer. A random delay
-before the next try.
+Commands: note the time; ``SET key value NX PX ms`` on each node in turn, with the same random value; note the time
+again. The lock is held if at least N//2+1 nodes granted it and ttl - elapsed - drift is positive; that is its validity.
+Otherwise, and to unlock: ``EVALSHA`` of "if GET is mine then DEL" on ALL nodes, including those that did not answer. A
+random delay precedes the next try.
 Source: Redis documentation, "Distributed locks with Redis"; articles 001, 003, 004.
 
-Safe for: cutting duplicate work, while a minority of nodes is down. Needs bounded clock rates, no clock jumps on the
-nodes, and nodes that come back no sooner than a ttl after a crash. Issues no token: the documentation itself asks for
-fencing.
-Known failures: rl-clock-jump, rl-restart, rl-pause-after, rl-split-vote, ttl-net-delay, ttl-overrun, late-acquire.
-Not here: rl-client-clock (the clock is monotonic), nrl-expired (the elapsed time is checked), rl-orphan-minority (every
-node is asked before the answer). rl-pause-inflight and rl-restart-delayed must not be flagged.
+Safe for: cutting duplicate work; available while only a minority of nodes is down. It needs clocks with bounded rates
+and without jumps on the nodes, and crashed nodes must stay down for at least a ttl. It issues no token; the
+documentation itself recommends fencing.
+
+Known failures: rl-clock-jump, rl-restart, rl-pause-after, rl-split-vote, ttl-net-delay, ttl-overrun, late-acquire. Not
+affected: rl-client-clock (the client uses a monotonic clock), nrl-expired (the elapsed time is checked),
+rl-orphan-minority (acquire asks every node before it returns). rl-pause-inflight and rl-restart-delayed must not be
+reported.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.polling import poll
-from lock_impls.redis_client import COMPARE_AND_DELETE, Client
-from lock_impls.redis_failures import EXPIRES, redlocks
+from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from .polling import poll
+from .redis_client import COMPARE_AND_DELETE, REQUIRES, RedisClient
+from .redis_failures import EXPIRES, redlocks
 
 RETRY_DELAY_S: Final = 0.2
-"""Mean pause between two tries, as redlock-py and node-redlock have it: a try costs two commands a node."""
+"""Mean pause between two tries, as in redlock-py and node-redlock: a try costs two commands per node."""
 DRIFT_FACTOR: Final = 0.01
 DRIFT_MIN_S: Final = 0.002
 
@@ -39,17 +41,18 @@ class Redlock:
     info: ClassVar = LockInfo(
         name="redlock",
         title="Redlock: a majority of independent masters",
-        algorithm="SET key value NX PX ms on N nodes; N//2+1 in time = held; validity = ttl - elapsed - drift.",
+        algorithm="SET key value NX PX ms on N nodes; N//2+1 in time: held; validity = ttl - elapsed - drift.",
         source="Redis documentation, 'Distributed locks with Redis'; articles 001, 003, 004",
         safety="E",
         kinds=("redis-independent",),
+        requires=REQUIRES,
         on_death=EXPIRES,
-        outage="nothing: it needs a majority of the servers",
+        outage="none while a majority of the servers is up",
         no_single_point=True,
         failures=redlocks("redlock"),
     )
 
-    def __init__(self, nodes: list[Client], key: str, ttl: float) -> None:
+    def __init__(self, nodes: list[RedisClient], key: str, ttl: float) -> None:
         self.nodes = nodes
         self.key = key
         self.ttl = ttl
@@ -63,7 +66,7 @@ class Redlock:
 
     def acquire(self, timeout: float) -> Grant | None:
         value = uuid.uuid4().hex
-        maybe_set: set[int] = set()  # nodes that may have our key: the set was not refused, no delete was answered
+        maybe_set: set[int] = set()  # nodes that may have our key: the SET was not refused, and no delete was confirmed
         grant = poll(lambda: self._try_lock(value, maybe_set), timeout, RETRY_DELAY_S)
         if grant is None and len(maybe_set) >= self.quorum:
             raise Indeterminate(f"no lock, but {self.key} may be set on {len(maybe_set)} of {len(self.nodes)} nodes")
@@ -89,27 +92,30 @@ class Redlock:
         if True not in deleted:
             raise LockError(f"{self.key} is not held by this client on any node that answered")
 
-    def _set(self, node: Client, value: str) -> bool | None:
-        """True: set, False: surely not set, None: nobody knows."""
+    def _set(self, node: RedisClient, value: str) -> bool | None:
+        """True: set, False: certainly not set, None: unknown."""
         before = node.unanswered
         try:
             return bool(node.set(self.key, value, nx=True, px=max(1, round(self.ttl * 1000))))
         except redis.RedisError:
             return None if node.unanswered > before else False
 
-    def _delete(self, node: Client, value: str) -> bool | None:
-        """True: deleted, False: was not ours, None: nobody knows."""
+    def _delete(self, node: RedisClient, value: str) -> bool | None:
+        """True: deleted, False: was not ours, None: unknown."""
         try:
             return bool(self._delete_own(keys=[self.key], args=[value], client=node))
         except redis.RedisError:
             return None
 
 
-def _open_node(host: str, port: int, ttl: float) -> Client:
-    """No retries, and a short timeout (5 % of the ttl, as redsync has it): the algorithm moves on to the next node as
-    soon as one does not answer, because all the time spent here is taken off the validity."""
+def _open_node(host: str, port: int, ttl: float) -> RedisClient:
+    """Open a client without retries and with a short time-out (5 % of the ttl, as in redsync).
+
+    The algorithm goes on to the next node as soon as one does not answer, because all time spent here is subtracted
+    from the validity.
+    """
     timeout = max(0.05, ttl * 0.05)
-    return Client(
+    return RedisClient(
         host=host,
         port=port,
         decode_responses=True,

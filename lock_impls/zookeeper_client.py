@@ -1,13 +1,12 @@
-"""What all ZooKeeper locks share: a session, and telling "no" from "nobody knows".
+"""Shared parts of all ZooKeeper locks: a session, and telling refusals from unknown outcomes.
 
-Each lock object has a session of its own, a KazooClient: what one lock does to its session (waits, loses it) does not
-touch another's. The session's time-out is the lock's ttl, which the servers bound to 2 to 20 of their ticks (1 to 10 s
-with a tick of half a second): a shorter one is silently made longer, a longer one shorter. kazoo keeps the session
-alive for as long as the process lives, and opens a new one, unasked, when the servers have given up the old one; a hold
-is therefore known by the session that made its node and by the czxid, not by kazoo's state, which is CONNECTED again.
+Each lock object has its own session, a KazooClient, so a lock that waits or loses its session does not affect another.
+The session's time-out is the lock's ttl, which the servers limit to 2 to 20 of their ticks (1 to 10 s with a tick of
+half a second): they silently lengthen a shorter one and shorten a longer one. kazoo keeps the session alive for as long
+as the process lives. When the servers have ended a session, kazoo opens a new one by itself, and its state is CONNECTED
+again. So a hold is identified by the session that made its node and by the czxid, not by kazoo's state.
 
-Source: ZooKeeper Programmer's Guide ("ZooKeeper Sessions", "ZooKeeper Watches"); kazoo's documentation, "Kazoo
-States".
+Source: ZooKeeper Programmer's Guide ("ZooKeeper Sessions", "ZooKeeper Watches"); kazoo's documentation, "Kazoo States".
 """
 
 from __future__ import annotations
@@ -34,27 +33,27 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from .base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
 
 KINDS: Final = ("zookeeper",)
+REQUIRES: Final = ("kazoo>=2.8",)
 UNANSWERED: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, KazooTimeoutError)
-"""The request left, or may still leave, and nobody knows what became of it."""
+"""The request was sent, or may still be sent, and its outcome is unknown."""
 RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
-"""kazoo would wait longer and longer between two tries, up to an hour."""
+"""By default kazoo's pause between two tries grows up to an hour."""
 TRIES: Final = 3
-"""How often what is safe to repeat is asked for."""
+"""Number of attempts of a request that is safe to repeat."""
 PAUSE_S: Final = 0.05
-"""Before asking again."""
-DEATH: Final = "its session's end, the ttl (2 to 20 ticks) after its last heartbeat"
-OUTAGE: Final = "none while a majority is left: clients take their sessions to another server"
-_LOG: Final = logging.getLogger("lock_impls.zookeeper")
+"""Pause before a repetition."""
+DEATH: Final = "expiry: its session ends the ttl (2 to 20 ticks) after its last heartbeat"
+OUTAGE: Final = "none while a majority is up: clients continue their sessions on another server"
+_LOG: Final = logging.getLogger("harness.lock_impls.zookeeper")
 _LOG.addHandler(logging.NullHandler())
-_LOG.propagate = False  # kazoo tells each loss of a connection, and what it means is the lock's to say
+_LOG.propagate = False  # kazoo logs each lost connection; what that means is decided here
 
 
-class Session:
-    """One session at a time. Requests raise kazoo's errors; ``UNANSWERED`` are those that leave it open what
-    happened."""
+class ZooKeeperSession:
+    """One session at a time. Requests raise kazoo's errors; after those in ``UNANSWERED`` the outcome is unknown."""
 
     def __init__(self, endpoints: Endpoints, ttl: float) -> None:
         hosts = ",".join(f"{host}:{port}" for host, port in endpoints.addresses)
@@ -63,35 +62,38 @@ class Session:
         self._live: Any = None
 
     def connect(self) -> None:
-        """Wait for a connection for at most a ttl; raises LockError: nothing was asked for yet."""
+        """Wait for a connection for at most a ttl; raises LockError, since nothing was requested yet."""
         if not self.connected(self._patience):
             raise LockError("no ZooKeeper server answers")
 
     def connected(self, timeout: float) -> bool:
-        """Is there a connection, within ``timeout`` seconds? kazoo's thread ends for good when answers do not fit its
-        requests; then it is started again, with another session."""
+        """Return whether there is a connection within ``timeout`` seconds.
+
+        kazoo's thread ends for good when answers do not fit its requests; then it is started again, with another
+        session.
+        """
         if self._live is None or self.client.client_state == KeeperState.CLOSED:
             self._live = self.client.start_async()
         return bool(self._live.wait(timeout))
 
     @property
     def id(self) -> int | None:
-        """None while there is no connection."""
+        """The session id; None while there is no connection."""
         return self.client.client_id[0] if self.client.client_id else None
 
     def made(self, stat: Any) -> bool:
-        """Is the session that is open now the one that made a node? Raises ConnectionLoss when nobody knows."""
+        """Return whether the current session made a node. Raises ConnectionLoss if that is unknown."""
         mine = self.id
         if mine is None:
             raise ConnectionLoss
         return bool(stat.ephemeralOwner == mine)
 
     def ask(self, request: str, *args: Any, **options: Any) -> Any:
-        """The answer to one of kazoo's requests, within a ttl: after that the session is not sure any more."""
+        """Return the answer to one of kazoo's requests, within a ttl: after that the session may have ended."""
         return self.patiently(getattr(self.client, f"{request}_async")(*args, **options))
 
     def patiently(self, result: Any) -> Any:
-        """What one of kazoo's asynchronous results brings within a ttl."""
+        """Return the value of one of kazoo's asynchronous results, within a ttl."""
         return result.get(timeout=self._patience)
 
     def make(self, path: str, value: bytes = b"", **options: Any) -> tuple[str, Any]:
@@ -105,10 +107,10 @@ class Session:
         return made
 
     def look(self, request: str, *args: Any) -> Any:
-        """A read that sees all that this session has done: a server may lag behind, unless it is told to catch up.
+        """Read after a ``sync``, so that the answer includes everything this session has done: a server may lag behind.
 
-        After it a request that was lost before is known to be done or never to be: the session is on its new
-        connection, and what is left of the old one is refused.
+        Afterwards the outcome of an earlier unanswered request is settled: the session uses its new connection, and
+        what is left of the old one is refused.
         """
         return self.again(self._caught_up, request, *args)
 
@@ -117,8 +119,8 @@ class Session:
         return self.ask(request, *args)
 
     def again(self, ask: Callable[..., Any], *args: Any) -> Any:
-        """What may be asked more than once: until it is answered, or for a ttl, and then once more; raises one of
-        ``UNANSWERED`` if it never is."""
+        """Repeat a request until it is answered, for a ttl, and then once more; raises one of ``UNANSWERED`` if it
+        never is."""
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             try:
@@ -129,16 +131,16 @@ class Session:
         return ask(*args)
 
     def remove(self, path: str) -> bool:
-        """Delete a node that is nobody else's, whatever happens meanwhile; False if it was not there."""
-        asked = 0
+        """Delete a node that belongs to us alone, through lost answers; False if it did not exist."""
+        attempts = 0
 
         def delete() -> bool:
-            nonlocal asked
-            asked += 1
+            nonlocal attempts
+            attempts += 1
             try:
                 self.ask("delete", path)
             except NoNodeError:
-                return asked > 1  # then it was our own, whose answer was lost
+                return attempts > 1  # then our own earlier delete removed it, and only its answer was lost
             return True
 
         return bool(self.again(delete))
@@ -146,7 +148,8 @@ class Session:
 
 @contextmanager
 def known_outcome() -> Iterator[None]:
-    """Turns kazoo's errors into the seam's: a session that has ended has taken its nodes along → LockError."""
+    """Turn kazoo's errors into LockError (refused, or the session has ended together with its nodes) or
+    Indeterminate."""
     try:
         yield
     except UNANSWERED as error:
@@ -162,26 +165,26 @@ def _text(error: Exception) -> str:
 
 
 class Signal:
-    """A watch to wait for: set by the event of a node, or by the loss of the connection that it was left on."""
+    """A watch to wait for: set by an event of the node, or by the loss of the connection on which it was registered."""
 
     def __init__(self) -> None:
         self._set = threading.Event()
         self.fired = False
-        """Was it the node?"""
+        """True if it was an event of the node."""
 
     def __call__(self, event: Any) -> None:
         self.fired = self.fired or event.path is not None
         self._set.set()
 
     def wait(self, deadline: float) -> bool:
-        """False if nothing has happened until ``deadline`` (monotonic seconds)."""
+        """Wait until ``deadline`` (monotonic seconds); False if nothing has happened by then."""
         while not self._set.is_set() and (remaining := deadline - time.monotonic()) > 0:
             self._set.wait(remaining)
         return self._set.is_set()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldNode:
     """The node that makes a client the holder, and the session that made it."""
 
     path: str
@@ -189,34 +192,34 @@ class Held:
     session: int
 
     @classmethod
-    def of(cls, path: str, stat: Any) -> Held:
+    def of(cls, path: str, stat: Any) -> HeldNode:
         return cls(path, stat.czxid, stat.ephemeralOwner)
 
 
 class ZooKeeperLock(ABC):
-    """A lock that is held by a node. ``take`` and ``give_back`` are the lock; the rest is the seam."""
+    """A lock that is held by a node. Subclasses implement ``take`` and ``give_back``."""
 
     info: ClassVar[LockInfo]
 
-    def __init__(self, session: Session, key: str, ttl: float) -> None:
+    def __init__(self, session: ZooKeeperSession, key: str, ttl: float) -> None:
         self.session = session
         self.path = f"/locks/{quote(key, safe=':')}"
         self.ttl = ttl
-        self.held: Held | None = None
+        self.held: HeldNode | None = None
         self.woken = 0
-        """How often a watch of a node has woken it while it waited."""
+        """Number of times that a watch of a node has woken it while it waited."""
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
-        return cls(Session(endpoints, ttl), key, ttl, **options)
+        return cls(ZooKeeperSession(endpoints, ttl), key, ttl, **options)
 
     @abstractmethod
     def take(self, deadline: float) -> Grant | None:
-        """Wait for the lock until ``deadline`` (monotonic seconds); None: surely not held."""
+        """Wait for the lock until ``deadline`` (monotonic seconds); None: certainly not held."""
 
     @abstractmethod
-    def give_back(self, held: Held) -> bool:
-        """Delete the node; False if it was not there any more."""
+    def give_back(self, held: HeldNode) -> bool:
+        """Delete the node; False if it did not exist any more."""
 
     def acquire(self, timeout: float) -> Grant | None:
         deadline = time.monotonic() + timeout
@@ -233,30 +236,33 @@ class ZooKeeperLock(ABC):
                 raise LockError(f"{held.path} is gone: its session has ended")
 
     def still_valid(self) -> bool:
-        """Asks the server that the session is connected to, which may lag behind for as long as it takes to notice that
-        it is cut off from the others; no answer is a no. (A pause right after it goes unnoticed all the same.)"""
+        """Ask the server to which the session is connected; no answer counts as no.
+
+        The server may be outdated until it notices that it is partitioned from the others. A pause right after the
+        answer goes unnoticed.
+        """
         try:
-            return self.held is not None and self.stands(self.held)
+            return self.held is not None and self.still_exists(self.held)
         except (KazooException, KazooTimeoutError):
             return False
 
-    def stands(self, held: Held) -> bool:
-        """Is the very node still there, as far as this server knows?"""
+    def still_exists(self, held: HeldNode) -> bool:
+        """Return whether this very node still exists, as far as this server knows."""
         stat = self.session.ask("exists", held.path)
         return stat is not None and stat.czxid == held.czxid
 
     def await_signal(self, signal: Signal, deadline: float) -> bool:
-        """False if the deadline came first."""
+        """Wait for the signal; False if the deadline came first."""
         if not signal.wait(deadline):
             return False
         self.woken += signal.fired
         return True
 
 
-def pausing(name: str, more: str = "") -> Failure:
-    """The failure of every lock that a session holds; ``more`` are words for the command."""
+def paused_holder(name: str, more: str = "") -> Failure:
+    """The failure of every lock that a session holds; ``more`` is appended to the command."""
     return Failure(
         "zk-pause",
-        "its holder is paused for longer than its session lasts, and goes on with what is another's by then",
+        "the holder is paused for longer than its session lasts, and then goes on although another holds the lock",
         f"harness run {name} --nemesis client-pause{more}",
     )

@@ -1,6 +1,6 @@
-"""Pictures of a comparison: what each lock costs, and the ranking that articles claim beside what was measured.
+"""Draw the pictures of a comparison: the costs of each lock, and the claimed ranking beside the measured one.
 
-Drawn as those of a run are (:mod:`reports.plots`): same document, same bytes.
+As with the pictures of a run (:mod:`harness.reports.plots`), the same document gives the same bytes.
 """
 
 from __future__ import annotations
@@ -10,81 +10,83 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, PercentFormatter
+from . import plots, words
+from .comparison_answer import figure as rounded
+from .comparison_view import ComparisonView, CostView, LockView, MeasureView
+from .plots import COLOURS, INK, MIDDLE
 
-from reports import plots, words
-from reports.comparison_answer import figure as rounded
-from reports.comparison_view import ComparisonView, CostView, LockView, MeasureView
-from reports.plots import COLOURS, INK, MIDDLE, STYLE
+if TYPE_CHECKING or plots.DRAWN:
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, PercentFormatter
 
 LOOKS: Final[dict[str, dict[str, Any]]] = {
     "alone": {"color": COLOURS["ok"], "marker": "o", "facecolor": COLOURS["ok"], "dash": "-", "shift": -0.16},
     "contended": {"color": COLOURS["fail"], "marker": "D", "facecolor": "none", "dash": (0, (3, 1.5)), "shift": 0.16},
 }
-"""By cost: colour, mark and dash, and how far from the middle of its row it is drawn."""
+"""For each cost: colour, mark, dash, and distance from the middle of its row."""
 LINES: Final = (
     (COLOURS["ok"], "o", "-"),
     (COLOURS["fail"], "s", (0, (4, 1.5))),
     (COLOURS["info"], "^", (0, (1, 1))),
     (MIDDLE, "D", (0, (5, 1.5, 1, 1.5))),
 )
-"""A family's colour, mark and dash in the ranking."""
+"""For each family: colour, mark and dash in the ranking."""
 LONGEST: Final = 26
-"""Letters of a lock's name beside its row."""
+"""The most letters of a lock's name beside its row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture for the page: ``svg`` to inline, ``text`` says the same in words."""
+class ComparisonPicture:
+    """A picture for the page: ``svg`` is the drawing to inline, ``text`` describes it in words.
+
+    ``svg`` is empty where pictures cannot be drawn."""
 
     name: str
     text: str
     svg: str
 
 
-def draw(view: ComparisonView, folder: Path | None = None) -> list[Picture]:
-    """The pictures that ``view`` has figures for; written to ``folder`` as well, if one is given."""
+def draw(view: ComparisonView, folder: Path | None = None) -> list[ComparisonPicture]:
+    """Draw the pictures for which ``view`` has figures, and write them to ``folder`` if one is given."""
     found = []
     if view.costs("alone") or view.costs("contended"):
-        found.append(_made(_costs(by_cost(view)), folder, "costs", costs_text(view)))
+        found.append(_save_picture(lambda: _costs(by_cost(view)), folder, "costs", costs_text(view)))
     if view.claimed and view.measures:
-        found.append(_made(_ranking(view), folder, "ranking", ranking_text(view)))
+        found.append(_save_picture(lambda: _ranking(view), folder, "ranking", ranking_text(view)))
     return found
 
 
 def by_cost(view: ComparisonView) -> list[LockView]:
-    """The locks, the quickest acquire first; those that were not measured last."""
+    """Return the locks, the quickest acquire first and those without a measurement last."""
 
-    def price(lock: LockView) -> tuple[bool, float, str]:
+    def cost_key(lock: LockView) -> tuple[bool, float, str]:
         took = lock.costs["alone"].acquire_p50 if "alone" in lock.costs else None
         return took is None, took or 0.0, lock.name
 
-    return sorted(view.locks, key=price)
+    return sorted(view.locks, key=cost_key)
 
 
 def worst_availability(lock: LockView, faults: Sequence[str]) -> CostView | None:
-    """The fault under which the lock was granted in the smallest share of the time."""
+    """Return the fault under which the lock was available in the smallest share of the time."""
     known = [cost for name, cost in lock.costs.items() if name in faults and cost.availability is not None]
     return min(known, key=lambda cost: cost.availability or 0.0, default=None)
 
 
 def costs_text(view: ComparisonView) -> str:
-    """The picture in words: the quickest and the slowest."""
+    """Describe the costs in words: the quickest and the slowest lock."""
     known = [lock for lock in by_cost(view) if "alone" in lock.costs and lock.costs["alone"].acquire_p50 is not None]
     if not known:
-        return "No acquire was measured while nobody else wanted the lock."
-    told = [f"{lock.name} ({seconds(lock.costs['alone'].acquire_p50)})" for lock in (known[0], known[-1])]
-    return f"Median of an acquire while nobody else wants the lock: from {told[0]} to {told[1]}."
+        return "No acquire without contention was measured."
+    extremes = [f"{lock.name} ({seconds(lock.costs['alone'].acquire_p50)})" for lock in (known[0], known[-1])]
+    return f"Median acquire without contention: from {extremes[0]} to {extremes[1]}."
 
 
 def ranking_text(view: ComparisonView) -> str:
-    """The picture in words: each order."""
+    """Describe the ranking in words: each order."""
     return "; ".join(
         f"{name}: {', '.join(order)}"
         for name, order in (("Claimed", view.claimed), *((measure.name, measure.order) for measure in view.measures))
@@ -92,30 +94,32 @@ def ranking_text(view: ComparisonView) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration in the unit that suits it; a dash for none."""
+    """Return a duration in a suitable unit; a dash for None."""
     return "–" if value is None else words.span(round(value * 1e9))
 
 
 def value_of(measure: MeasureView, family: str) -> str:
-    """``0.42 ms``, ``390 /s``."""
+    """Return a value with its unit: ``0.42 ms``, ``390 /s``."""
     return f"{rounded(measure.values[family])} {measure.unit}".strip()
 
 
-def _made(figure: Figure, folder: Path | None, name: str, text: str) -> Picture:
-    with mpl.rc_context(STYLE):
-        return Picture(name, text, plots.inline(plots.save(figure, folder, name), name))
+def _save_picture(paint: Callable[[], Figure], folder: Path | None, name: str, text: str) -> ComparisonPicture:
+    if not plots.DRAWN:
+        return ComparisonPicture(name, text, "")
+    with plots.styled():
+        return ComparisonPicture(name, text, plots.inline(plots.save(paint(), folder, name), name))
 
 
 def _costs(locks: Sequence[LockView]) -> Figure:
-    with mpl.rc_context(STYLE):
+    with plots.styled():
         figure = Figure(figsize=(9, 1.15 + 0.25 * len(locks)), layout="constrained")
         FigureCanvasAgg(figure)
         figure.patch.set_alpha(0)
         took, rate, there = figure.subplots(1, 3, sharey=True, width_ratios=(2.2, 1.3, 1.0))
         for axes, paint, title in (
-            (took, _took, "an acquire, median to 99 %"),
-            (rate, _rate, "grants a second"),
-            (there, _there, "share granted"),
+            (took, _plot_durations, "acquire, median to 99 %"),
+            (rate, _rate, "grants per second"),
+            (there, _plot_availability, "share granted"),
         ):
             axes.patch.set_alpha(0)
             axes.set_title(title, fontsize=9.5, loc="left")
@@ -132,18 +136,18 @@ def _costs(locks: Sequence[LockView]) -> Figure:
 
 
 def _short(name: str) -> str:
-    """The end of a long name: of ``package.module:Class``, the class."""
+    """Return the end of a long name; for ``package.module:Class``, the class."""
     return name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}"
 
 
 def _ticks(axes: Axes) -> None:
-    """More of them where a logarithmic axis spans little: one a decade may be none at all."""
+    """Add ticks where a logarithmic axis spans so little that one tick a decade may mean no tick at all."""
     low, high = axes.get_xlim()
     if axes.get_xscale() == "log" and high < 50 * low:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
 
 
-def _took(axes: Axes, locks: Sequence[LockView]) -> None:
+def _plot_durations(axes: Axes, locks: Sequence[LockView]) -> None:
     _dots(axes, locks, lambda cost: cost.acquire_p50)
     for name, look in LOOKS.items():
         for i, lock in enumerate(locks):
@@ -160,7 +164,7 @@ def _rate(axes: Axes, locks: Sequence[LockView]) -> None:
 
 
 def _dots(axes: Axes, locks: Sequence[LockView], value: Callable[[CostView], float | None]) -> None:
-    """On a logarithmic axis, which has no place for a nought: it is left out, and stands in the table."""
+    """Draw the values on a logarithmic axis. It has no place for 0, which is left out here and shown in the table."""
     drawn = False
     for name, look in LOOKS.items():
         known = [(i, value(lock.costs[name])) for i, lock in enumerate(locks) if name in lock.costs]
@@ -178,8 +182,8 @@ def _dots(axes: Axes, locks: Sequence[LockView], value: Callable[[CostView], flo
         axes.minorticks_off()
 
 
-def _there(axes: Axes, locks: Sequence[LockView]) -> None:
-    """A tick a fault, and the worst as a mark."""
+def _plot_availability(axes: Axes, locks: Sequence[LockView]) -> None:
+    """Draw availability: a tick for each fault, and a mark for the worst."""
     for i, lock in enumerate(locks):
         faults = [name for name in lock.costs if name not in LOOKS]
         shares = [some for name in faults if (some := lock.costs[name].availability) is not None]
@@ -195,7 +199,7 @@ def _there(axes: Axes, locks: Sequence[LockView]) -> None:
 def _ranking(view: ComparisonView) -> Figure:
     columns = [view.claimed, *(measure.order for measure in view.measures)]
     most = max(len(order) for order in columns)
-    with mpl.rc_context(STYLE | {"axes.grid": False}):
+    with plots.styled(**{"axes.grid": False}):
         figure = Figure(figsize=(max(9.0, 2.3 * len(columns)), 0.9 + 0.4 * most), layout="constrained")
         FigureCanvasAgg(figure)
         figure.patch.set_alpha(0)
@@ -225,7 +229,7 @@ def _line(axes: Axes, view: ComparisonView, family: str, look: tuple[str, str, A
         if family in measure.order
     ]
     for (x, y, _), (next_x, next_y, _) in pairwise(points):
-        # The names stand to the right of the marks: lines begin behind them.
+        # The names are to the right of the marks, so lines begin behind them.
         axes.plot([x + 0.5, next_x - 0.03], [y, next_y], color=colour, linestyle=dash, linewidth=1.5)
     for x, y, label in points:
         axes.scatter(x, y, color=colour, marker=mark, s=34, zorder=3)

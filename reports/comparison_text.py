@@ -1,4 +1,4 @@
-"""A comparison as text: Markdown for a README or a pull request, and CSV, a line a cell and a line a cost."""
+"""Render a comparison as Markdown (for a README or a pull request) and as CSV (a line for each cell or cost)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from reports import comparison_answer as answer
-from reports import words
-from reports.comparison_plots import by_cost, seconds, worst_availability
-from reports.comparison_view import STATES, ComparisonView, CostView, LockView, sound_first
+from harness.wording import listed
+
+from . import comparison_answer as answer
+from . import words
+from .comparison_plots import by_cost, seconds, worst_availability
+from .comparison_view import STATES, ComparisonView, CostView, LockView, sound_first
 
 SIGNS: Final = {"safe": "✅", "fenced": "🛡️", "unsafe": "❌", "unavailable": "⏳", "unknown": "❔", "not-run": "–"}
-"""Before the word, so that nobody has to tell colours apart."""
+"""Signs before the words of states, so that no reader needs to distinguish colours."""
 COUNTED: Final = tuple(state for state in STATES if state != "not-run")
 CELL_COLUMNS: Final = (
     "lock", "family", "safety", "nemesis", "state", "runs", *COUNTED, "kind", "fault", "fencing", "why", "run",
@@ -29,44 +31,46 @@ FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def files(view: ComparisonView) -> dict[str, str]:
-    """The texts by the names of their files."""
+    """Return the texts by the names of their files."""
     return {"comparison.md": markdown(view), "comparison.csv": cells_csv(view), "costs.csv": costs_csv(view)}
 
 
 def markdown(view: ComparisonView) -> str:
-    """The answer, the matrix and the costs; links are left out, since runs do not travel with a comment."""
+    """Return the recommendation, the matrix and the costs. Links are left out, since a comment does not contain the
+    runs."""
     parts = [
         f"### {_plain(answer.headline(view))}",
-        *(["**Interrupted:** what ran until then is shown."] if view.interrupted else []),
-        "\n".join(_bullet(one) for one in answer.answers(view)) + _never(view),
+        *(["**Interrupted:** this shows the runs that finished before the interruption."] if view.interrupted else []),
+        "\n".join(_bullet(one) for one in answer.answers(view)) + _never_use(view),
         _matrix(view),
-        " · ".join(f"{SIGNS[state]} {state.replace('-', ' ')}: {told}" for state, told in STATES.items()),
+        " · ".join(f"{SIGNS[state]} {state.replace('-', ' ')}: {meaning}" for state, meaning in STATES.items()),
         _costs(view),
-        "Times are virtual: round trips and waiting, not a server's own speed." * view.virtual,
+        "Times are virtual: they count round trips and waiting, but not the speed of a server." * view.virtual,
         f"`{' '.join(view.command.replace('`', '').split())}`" if view.command else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def cells_csv(view: ComparisonView) -> str:
-    """A line a lock and fault; the counts of a state are in the column of its name."""
+    """Return one line for each lock and fault; the count of a state is in the column of its name."""
     return _csv(CELL_COLUMNS, (_cell_line(lock, i) for lock in view.locks for i in range(len(lock.cells))))
 
 
 def costs_csv(view: ComparisonView) -> str:
-    """A line a lock and cost (alone, contended, or the fault under which it was measured); times in seconds."""
+    """Return one line for each lock and cost (alone, contended, or the fault under which it was measured); times in
+    seconds."""
     return _csv(COST_COLUMNS, (_cost_line(lock, cost) for lock in view.locks for cost in lock.costs.values()))
 
 
-def _bullet(one: answer.Answer) -> str:
-    best = answer.listed([f"**{_plain(lock.name)}**" for lock in one.best], "or") or "no lock"
+def _bullet(one: answer.Recommendation) -> str:
+    best = listed([f"**{_plain(lock.name)}**" for lock in one.best], "or") or "no lock"
     price = f" ({one.price})" if one.price else ""
-    return f"- {_plain(one.situation)}: {best}{price}. {_plain(one.said)}"
+    return f"- {_plain(one.situation)}: {best}{price}. {_plain(one.reasoning)}"
 
 
-def _never(view: ComparisonView) -> str:
+def _never_use(view: ComparisonView) -> str:
     never = [lock.name for lock in view.locks if answer.broken(lock)]
-    return f"\n- Never, since broken without any fault: {_plain(answer.listed(never))}." if never else ""
+    return f"\n- Never use (broken without any fault): {_plain(listed(never))}." if never else ""
 
 
 def _matrix(view: ComparisonView) -> str:
@@ -79,7 +83,15 @@ def _matrix(view: ComparisonView) -> str:
 
 
 def _costs(view: ComparisonView) -> str:
-    head = ["lock", "acquire", "99 %", "grants/s", "grants/s, contended", "least granted", "free after a death"]
+    head = [
+        "lock",
+        "acquire",
+        "99 %",
+        "grants/s",
+        "grants/s, contended",
+        "smallest share granted",
+        "free after a crash",
+    ]
     return _table(head, [_cost_row(lock, view) for lock in by_cost(view)])
 
 
@@ -103,7 +115,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown takes as it is, on one line."""
+    """Return text on one line that Markdown shows unchanged."""
     return MARKED.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -134,5 +146,5 @@ def _csv(columns: Sequence[str], lines: Iterable[dict[str, Any]]) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets an apostrophe, as spreadsheets themselves write it."""
+    """Put an apostrophe before text that a spreadsheet would take for a formula, as spreadsheets themselves do."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -1,4 +1,4 @@
-"""A comparison's document as typed view data; :func:`read` says what is wrong with a malformed one (ReportError)."""
+"""A comparison's document as typed view data; :func:`read` raises DocumentError for a malformed document."""
 
 from __future__ import annotations
 
@@ -8,23 +8,32 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import quote
 
-from reports.document import Node, ReportError, plain
+from harness.documents import ComparisonDocument, DocumentError, present
+from harness.documents.comparison import (
+    ComparedCell,
+    ComparedCost,
+    ComparedLock,
+    ComparedNemesis,
+    ComparedProperty,
+    RankingMeasure,
+)
 
-SCHEMA: Final = 1
+from .document import known_versions
+
 FAULT_FREE: Final = "none"
-"""The column in which nothing is injected."""
+"""The column without faults."""
 STATES: Final = {
-    "safe": "never two holders, and to be had whenever it should be",
+    "safe": "never two holders, and available whenever it should be",
     "fenced": (
-        "two holders, and what they wrote to refused the late one by its fencing token (it grows with each grant)"
+        "two holders, but the resource refused the late one because of its fencing token (it grows with each grant)"
     ),
-    "unsafe": "two holders, or what the lock protects was broken, and nothing stopped it",
-    "unavailable": "not to be had when it should have been: never freed, or no grant long after the fault was over",
+    "unsafe": "two holders, or a corrupted resource, and nothing prevented it",
+    "unavailable": "not available when it should have been: never freed, or no grant long after the fault was healed",
     "unknown": (
-        "nobody can tell: the fault was not seen to take effect, the lock was never granted, nobody competed, "
-        "or the comparison ended before"
+        "no verdict: the fault was not observed to take effect, the lock was never granted, there was no contention, "
+        "or the comparison was interrupted"
     ),
-    "not-run": "this fault means nothing to the servers of this lock",
+    "not-run": "the fault does not apply to the servers of this lock",
 }
 WORST_FIRST: Final = ("unsafe", "unavailable", "unknown", "fenced", "not-run")
 PROPERTIES: Final = {
@@ -39,7 +48,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class NemesisView:
-    """A column: ``role`` has the families that get another fault in its place."""
+    """A column of the comparison; ``role`` names the families that get another fault in its place."""
 
     name: str
     summary: str
@@ -49,7 +58,8 @@ class NemesisView:
 
 @dataclass(frozen=True, slots=True)
 class CellView:
-    """What came of one lock under one fault; ``link`` leads to the report of the run that shows it, empty for none."""
+    """The result of one lock under one fault; ``link`` leads to the report of a run that shows it, empty if there is
+    none."""
 
     nemesis: str
     state: str
@@ -69,19 +79,19 @@ class CellView:
 
     @property
     def reached(self) -> bool:
-        """Did the comparison get to it?"""
+        """Return whether the comparison tested this cell."""
         return self.state != "unknown" or self.runs > 0
 
     @property
     def share(self) -> str:
-        """``2 of 5`` where only some runs showed the state; empty where all did."""
+        """Return ``2 of 5`` if only some runs had this state; empty if all had."""
         some = self.counts.get(self.state, self.runs)
         return f"{some} of {self.runs}" if some < self.runs else ""
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyView:
-    """What a lock claims and what was seen; None where nothing is claimed, or nothing was measured."""
+    """A lock's claim about a property and the observed result; None without a claim, or without a measurement."""
 
     name: str
     claimed: bool | None
@@ -101,7 +111,8 @@ class PropertyView:
 
 @dataclass(frozen=True, slots=True)
 class CostView:
-    """Seconds, grants a second, and the share of the time in which somebody was granted the lock (0 to 1)."""
+    """Costs of a lock: seconds, grants per second, and its availability, the share (0 to 1) of the time in which it was
+    granted."""
 
     name: str
     clients: int | None
@@ -116,7 +127,8 @@ class CostView:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryView:
-    """From a holder's death to the next grant, s; None for never, or (without a run) for not measured."""
+    """Time from a holder's death to the next grant, s; None if there was no grant, or, without a run, no
+    measurement."""
 
     seconds: float | None
     found: str
@@ -129,7 +141,8 @@ class RecoveryView:
 
 @dataclass(frozen=True, slots=True)
 class LockView:
-    """A row; ``cells`` in the order of the columns, ``fault_free`` is what the contended run without faults came to."""
+    """A row: one lock. ``cells`` are in the order of the columns; ``fault_free`` is the result of the contended run
+    without faults."""
 
     name: str
     title: str
@@ -150,17 +163,17 @@ class LockView:
 
     @property
     def done(self) -> bool:
-        """Was it put to every test before the comparison ended?"""
+        """Return whether the lock was tested completely before the comparison ended."""
         return all(cell.reached for cell in self.cells)
 
     def under(self, *states: str) -> list[CellView]:
-        """The cells in one of ``states``."""
+        """Return the cells in one of ``states``."""
         return [cell for cell in self.cells if cell.state in states]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureView:
-    """One measurement by family; ``order`` has the best first."""
+    """One measurement by family; ``order`` has the best family first."""
 
     name: str
     unit: str
@@ -191,159 +204,134 @@ class ComparisonView:
     claimed: tuple[str, ...]
     source: str
     chosen: str
-    """Which lock stands for each service."""
+    """The lock that represents each service."""
     measures: tuple[MeasureView, ...]
 
     @property
     def virtual(self) -> bool:
-        """Were times those of the simulator?"""
+        """Return whether times are those of the simulator."""
         return self.cluster == "sim"
 
     @property
     def faults(self) -> list[str]:
-        """The columns in which something is injected."""
+        """Return the columns with a fault."""
         return [nemesis.name for nemesis in self.nemeses if nemesis.name != FAULT_FREE]
 
     def costs(self, name: str) -> list[CostView]:
-        """The costs of that name, of all locks that have them."""
+        """Return the costs of that name, of all locks that have them."""
         return [lock.costs[name] for lock in self.locks if name in lock.costs]
 
 
-def read(document: Node) -> ComparisonView:
-    """The view of a comparison's document."""
-    if document.require("schema") != SCHEMA:
-        raise ReportError(f"{document.place}: schema: expected {SCHEMA}, got {plain(document.data['schema'])}")
-    document.require("nemeses")
-    document.require("locks")
-    nemeses = tuple(_nemesis(node) for node in document.nodes("nemeses"))
-    ranking = document.node("ranking")
+def read(document: ComparisonDocument) -> ComparisonView:
+    """Return the view of a comparison's document; DocumentError if it is malformed."""
+    ranking = document.ranking
     return ComparisonView(
-        started_at=document.text("started_at"),
-        command=document.text("command"),
-        cluster=document.text("cluster"),
-        seconds=document.number("seconds"),
-        seed=plain(document.data.get("seed", "–")),
-        runs=document.whole("runs") or 1,
-        time_limit=document.number("time_limit"),
-        clients=document.whole("clients"),
-        versions=tuple(pair for pair in document.flat("versions") if pair[1] != "null"),
-        interrupted=bool(document.truth("interrupted")),
-        nemeses=nemeses,
-        locks=tuple(_lock(node, nemeses) for node in document.nodes("locks")),
-        left_out=_left_out(document),
-        cost_settings=document.text("cost_settings"),
-        claimed=ranking.texts("claimed"),
-        source=ranking.text("source"),
-        chosen=ranking.text("why_these", "the best lock of each service"),
-        measures=tuple(_measure(node) for node in ranking.nodes("measures")),
+        started_at=document.started_at,
+        command=document.command,
+        cluster=document.cluster,
+        seconds=document.seconds,
+        seed="–" if document.seed is None else str(document.seed),
+        runs=document.runs or 1,
+        time_limit=document.time_limit,
+        clients=document.clients,
+        versions=known_versions(document.versions),
+        interrupted=document.interrupted,
+        nemeses=tuple(
+            NemesisView(one.name, one.summary, one.settings, tuple(one.role.items())) for one in document.nemeses
+        ),
+        locks=tuple(_lock(lock, document.nemeses, f"locks[{i}]") for i, lock in enumerate(document.locks)),
+        left_out=tuple((one.lock, one.why) for one in document.left_out),
+        cost_settings=document.cost_settings,
+        claimed=ranking.claimed,
+        source=ranking.source,
+        chosen=ranking.why_these,
+        measures=tuple(_measure(measure) for measure in ranking.measures),
     )
 
 
 def sound_first(locks: Sequence[LockView]) -> list[LockView]:
-    """The locks by how many cells are in the worst state, then in the next one; the soundest first."""
+    """Sort the locks by how many cells are in the worst state, then in the next one; the soundest lock comes first."""
     return sorted(locks, key=lambda lock: ([len(lock.under(state)) for state in WORST_FIRST], lock.family, lock.name))
 
 
-def _nemesis(node: Node) -> NemesisView:
-    return NemesisView(_name(node), node.text("summary"), node.text("settings"), node.flat("role"))
-
-
-def _lock(node: Node, nemeses: tuple[NemesisView, ...]) -> LockView:
-    cells, properties = node.node("cells"), node.node("properties")
+def _lock(lock: ComparedLock, nemeses: Sequence[ComparedNemesis], place: str) -> LockView:
+    """Return a row; ``place`` is its place in the document, for error messages."""
+    recovery = lock.recovery
     return LockView(
-        name=_name(node),
-        title=node.text("title"),
-        safety=node.text("safety"),
-        family=node.text("family"),
-        kind=node.text("kind"),
-        fence=bool(node.truth("fence")),
-        algorithm=node.text("algorithm"),
-        source=node.text("source"),
-        language=node.text("language"),
-        library=node.text("library"),
-        promises=node.text("promises"),
-        cells=tuple(_cell(nemesis.name, cells) for nemesis in nemeses),
-        fault_free=_cell("fault_free", node),
-        properties=tuple(_property(name, properties) for name in PROPERTIES),
-        costs={cost.name: cost for cost in map(_cost, node.nodes("costs"))},
-        recovery=_recovery(node.node("recovery")),
+        name=lock.name,
+        title=lock.title,
+        safety=lock.safety,
+        family=lock.family,
+        kind=lock.kind,
+        fence=lock.fence,
+        algorithm=lock.algorithm,
+        source=lock.source,
+        language=lock.language,
+        library=lock.library,
+        promises=lock.promises,
+        cells=tuple(_cell(one.name, lock.cells.get(one.name), f"{place}.cells.{one.name}") for one in nemeses),
+        fault_free=_cell("fault_free", present(lock.fault_free), f"{place}.fault_free"),
+        properties=tuple(
+            _property(name, lock.properties.get(name), f"{place}.properties.{name}") for name in PROPERTIES
+        ),
+        costs={cost.name: _cost(cost, f"{place}.costs[{i}]") for i, cost in enumerate(lock.costs)},
+        recovery=RecoveryView(recovery.seconds, recovery.found, _link(recovery.run, f"{place}.recovery")),
     )
 
 
-def _cell(nemesis: str, cells: Node) -> CellView:
-    """A cell that is not there is unknown: the comparison was ended before."""
-    node = cells.node(nemesis)
-    state = node.require("state") if node.data else "unknown"
-    if state not in STATES:
-        raise ReportError(f"{node.place}.state: expected one of {', '.join(STATES)}, got {plain(state)}")
-    counts = node.node("counts")
-    runs = node.whole("runs") or 0
+def _cell(nemesis: str, cell: ComparedCell | None, place: str) -> CellView:
+    """Return a cell. A missing cell is unknown: the comparison was interrupted before it."""
+    if cell is None:
+        cell = ComparedCell(state="unknown", why="the comparison ended before this was run")
     return CellView(
         nemesis=nemesis,
-        state=state,
-        why=node.text("why") or ("" if node.data else "the comparison ended before this was run"),
-        runs=runs,
-        counts={name: counts.whole(name) or 0 for name in counts.data},
-        kind=node.text("kind"),
-        fault=node.text("fault", nemesis),
-        fencing=node.text("fencing"),
-        run=node.text("run"),
-        link=_link(node),
-        command=node.text("command"),
+        state=cell.state,
+        why=cell.why,
+        runs=cell.runs,
+        counts={str(state): count for state, count in cell.counts.items()},
+        kind=cell.kind or "",
+        fault=nemesis if cell.fault is None else cell.fault,
+        fencing=cell.fencing or "",
+        run=cell.run or "",
+        link=_link(cell.run, place),
+        command=cell.command or "",
     )
 
 
-def _property(name: str, properties: Node) -> PropertyView:
-    node = properties.node(name)
-    return PropertyView(
-        name, node.truth("claimed"), node.text("claim"), node.truth("measured"), node.text("found"), _link(node)
-    )
+def _property(name: str, found: ComparedProperty | None, place: str) -> PropertyView:
+    one = found or ComparedProperty()
+    return PropertyView(name, one.claimed, one.claim, one.measured, one.found, _link(one.run, place))
 
 
-def _cost(node: Node) -> CostView:
+def _cost(cost: ComparedCost, place: str) -> CostView:
     return CostView(
-        name=_name(node),
-        clients=node.whole("clients"),
-        rate=node.number("acquires_per_second"),
-        acquire_p50=node.number("acquire_p50_s"),
-        acquire_p99=node.number("acquire_p99_s"),
-        release_p50=node.number("release_p50_s"),
-        availability=node.number("availability"),
-        run=node.text("run"),
-        link=_link(node),
+        name=cost.name,
+        clients=cost.clients,
+        rate=cost.acquires_per_second,
+        acquire_p50=cost.acquire_p50_s,
+        acquire_p99=cost.acquire_p99_s,
+        release_p50=cost.release_p50_s,
+        availability=cost.availability,
+        run=cost.run or "",
+        link=_link(cost.run, place),
     )
 
 
-def _recovery(node: Node) -> RecoveryView:
-    return RecoveryView(node.number("seconds"), node.text("found"), _link(node))
-
-
-def _measure(node: Node) -> MeasureView:
-    values = node.node("values")
-    known = {family: value for family in values.data if (value := values.number(family)) is not None}
+def _measure(measure: RankingMeasure) -> MeasureView:
+    known = {family: value for family, value in measure.values.items() if value is not None}
     return MeasureView(
-        name=_name(node),
-        unit=node.text("unit"),
+        name=measure.name,
+        unit=measure.unit,
         values=known,
-        locks=dict(node.flat("locks")),
-        order=tuple(family for family in node.texts("order") if family in known),
-        agrees=bool(node.truth("agrees")),
+        locks=measure.locks,
+        order=tuple(family for family in measure.order if family in known),
+        agrees=measure.agrees,
     )
 
 
-def _left_out(document: Node) -> Pairs:
-    """Locks that were asked for and are in no row, and why."""
-    return tuple((node.text("lock"), node.text("why")) for node in document.nodes("left_out"))
-
-
-def _name(node: Node) -> str:
-    node.require("name")
-    return node.text("name")
-
-
-def _link(node: Node) -> str:
-    """The address of the run's report, from the folder of the document; runs elsewhere than beside it are refused."""
-    run = node.text("run")
-    if PurePosixPath(run).is_absolute():
-        raise ReportError(f"{node.place}.run: expected a folder relative to the document's, got {run}")
+def _link(run: str | None, place: str) -> str:
+    """Return the address of the run's report, relative to the folder of the document."""
+    if run is not None and PurePosixPath(run).is_absolute():
+        expected = "expected a folder relative to the document's"
+        raise DocumentError(f"the comparison: {place}.run: {expected}, got {run}")
     return f"{quote(run.rstrip('/'))}/report.html" if run else ""

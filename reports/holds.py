@@ -1,6 +1,6 @@
-"""The holds of a history: who believed to hold which key, from when until when (see ``docs/histories.md``).
+"""Find the holds of a history: which client believed that it held which key, and when (see ``docs/histories.md``).
 
-The checkers decide what is wrong with them; the report only draws them.
+Checkers judge the holds; this module provides them for the drawing in a report.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ ACCESSES: Final = frozenset({"read", "write", "cas", "take", "mark", "add"})
 
 
 @dataclass(slots=True)
-class Hold:
-    """One client's belief; times in ns as in the history. ``end`` is None while nothing ended it."""
+class TimelineHold:
+    """One client's hold; times are in ns as in the history. ``end`` is None as long as nothing ended it."""
 
     client: str
     process: int
@@ -30,25 +30,25 @@ class Hold:
     access_from: int | None = None
     access_until: int | None = None
     released: bool = False
-    """Did its client give it back?"""
+    """True if the client released it."""
     shared: bool = False
-    """Together with others that are shared too?"""
+    """True if the hold is shared."""
     depth: int = 1
-    """How often it was acquired: a nested acquire takes one more release."""
+    """Number of acquires: each nested acquire needs one more release."""
 
 
 @dataclass(slots=True)
-class _Finder:
-    """Walks over a history once, keeping the holds that are open by (client, key).
+class _HoldFinder:
+    """Walks through a history once, and keeps the open hold of each (client, key).
 
-    A client is known by its first process: one that retires after an ``info`` is followed by the next new process of
-    its host.
+    A client is identified by its first process: a process that retires after an ``info`` is followed by the next new
+    process of its host.
     """
 
     history: History
     checking: bool
-    holds: list[Hold] = field(default_factory=list)
-    open: dict[tuple[int, str], Hold] = field(default_factory=dict)
+    holds: list[TimelineHold] = field(default_factory=list)
+    open: dict[tuple[int, str], TimelineHold] = field(default_factory=dict)
     owner: dict[int, int] = field(default_factory=dict)
     retired: dict[str, list[int]] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class _Finder:
             self.owner[process] = retired.pop(0) if retired else process
         return self.owner[process]
 
-    def _during(self, i: int, slot: tuple[int, str], hold: Hold, f: str, kind: str) -> None:
+    def _during(self, i: int, slot: tuple[int, str], hold: TimelineHold, f: str, kind: str) -> None:
         time = self.history.time[i]
         if f == "release" and kind == "invoke":
             hold.depth -= 1
@@ -92,7 +92,7 @@ class _Finder:
         early = self.checking and hold.believed_until is not None
         hold.end = min(time, hold.believed_until or time) if early else time
 
-    def _renew_or_lose(self, i: int, slot: tuple[int, str], hold: Hold, f: str) -> None:
+    def _renew_or_lose(self, i: int, slot: tuple[int, str], hold: TimelineHold, f: str) -> None:
         time, value = self.history.time[i], _mapping(self.history.value[i])
         if value.get("extended" if f == "extend" else "valid") is False:
             self._end(slot, time)
@@ -100,7 +100,7 @@ class _Finder:
             hold.believed_until = max(hold.believed_until, time + _valid_for(self.history.value[hold.acquire_index]))
             hold.lease_end = hold.believed_until if f == "extend" else hold.lease_end
 
-    def _begin(self, i: int, slot: tuple[int, str], held: Hold | None) -> None:
+    def _begin(self, i: int, slot: tuple[int, str], held: TimelineHold | None) -> None:
         history = self.history
         if held is not None:
             held.depth += 1
@@ -108,7 +108,7 @@ class _Finder:
         value = _mapping(history.value[i])
         fence = value.get("fence")
         host, process = _host(history, i), history.process[i]
-        hold = Hold(host, process, slot[1], history.time[i], "" if fence is None else str(fence), i)
+        hold = TimelineHold(host, process, slot[1], history.time[i], "" if fence is None else str(fence), i)
         hold.shared = bool(value.get("shared"))
         if value.get("valid_for") is not None:
             hold.lease_end = hold.believed_until = history.time[i] + _valid_for(value)
@@ -120,8 +120,8 @@ class _Finder:
         for slot in [slot for slot, hold in self.open.items() if hold.client == host]:
             self._end(slot, self.history.time[i])
 
-    def finish(self) -> list[Hold]:
-        """The holds nobody ended: checking clients still stop believing when the lease runs out."""
+    def finish(self) -> list[TimelineHold]:
+        """Return all holds, after ending those of checking clients whose lease ended."""
         last = self.history.time[-1] if len(self.history) else 0
         for hold in self.open.values():
             if self.checking and hold.believed_until is not None and hold.believed_until < last:
@@ -129,16 +129,16 @@ class _Finder:
         return self.holds
 
 
-def find_holds(history: History) -> list[Hold]:
-    """All holds, in the order in which they began."""
-    finder = _Finder(history, checking=discipline(history) == "checking")
+def find_holds(history: History) -> list[TimelineHold]:
+    """Return all holds, in the order in which they began."""
+    finder = _HoldFinder(history, checking=discipline(history) == "checking")
     for i in range(len(history)):
         finder.step(i)
     return finder.finish()
 
 
 def discipline(history: History) -> str:
-    """``trusting`` or ``checking``, as the first entry says."""
+    """Return ``trusting`` or ``checking``, from the first entry."""
     if not len(history) or history.f[0] != "start":
         return "trusting"
     return str(_mapping(history.value[0]).get("discipline", "trusting"))

@@ -1,81 +1,94 @@
-"""A night as JUnit XML, which CI systems show as tests: a test suite a cluster, a test case a scenario.
+"""Write a nightly run as JUnit XML, which CI systems show as tests: a suite for each cluster, a test case for each run.
 
-There is no standard; this keeps to what the schemas in use have in common (Jenkins xUnit plugin, junit-10.xsd: times
-with at most three decimals, ``properties`` before the test cases) and to what XML 1.0 can hold at all.
+JUnit XML has no standard. This module uses what the common schemas share (Jenkins xUnit plugin, junit-10.xsd: times
+with at most three decimals, ``properties`` before the test cases) and what XML 1.0 can contain.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from reports import night
-from reports.night import RED, UNSURE, NightView, OutcomeView
+from junitparser import Attr, Error, Failure, FloatAttr, JUnitXml, Skipped, TestCase, TestSuite
+
+from harness.documents import NightlyDocument
+from harness.files import whole_file
+
+from . import night
+from .night import RED, NightView, OutcomeView
 
 FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no way to write, not even escaped (section 2.2, Char)."""
+"""Characters that XML 1.0 cannot contain, not even escaped (section 2.2, Char)."""
 
 
-def write(night_document: dict[str, Any], path: Path) -> Path:
-    """Write the file ``path``; ReportError for a malformed document, OSError if it cannot be written."""
-    view = night.read(night_document)
-    totals = _totals(view.outcomes, view.seconds)
-    del totals["skipped"]  # the schema has it on suites only
-    root = ET.Element("testsuites", {"name": _clean(f"harness {view.suite}"), **totals})
+class _Seconds(FloatAttr):
+    """A time with exactly three decimals; the schema allows neither more decimals nor an exponent."""
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        Attr.__set__(self, instance, f"{value:.3f}")
+
+
+class _JUnitCase(TestCase):
+    time = _Seconds()
+
+
+class _Suite(TestSuite):
+    time = _Seconds()
+    testcase = _JUnitCase
+
+
+class _Report(JUnitXml):
+    time = _Seconds()
+    testsuite = _Suite
+
+
+def write(document: NightlyDocument, path: Path) -> Path:
+    """Write the file ``path``; OSError if it cannot be written."""
+    view = night.read(document)
+    report = _Report(_clean(f"harness {view.suite}"))
     for cluster in view.clusters:
-        _suite(root, view, cluster)
-    ET.indent(root)
+        report.add_testsuite(_suite(view, cluster))
+    report.update_statistics()  # type: ignore[no-untyped-call]
+    report.time = view.seconds  # the times of cases that ran in parallel add up to more
+    del report._elem.attrib["skipped"]  # the schema has this attribute on suites only
+    ET.indent(report._elem)
     path.parent.mkdir(parents=True, exist_ok=True)
-    ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    with whole_file(path) as file:
+        report.write(file)
     return path
 
 
-def _suite(root: ET.Element, view: NightView, cluster: str) -> None:
-    cases = [outcome for outcome in view.outcomes if outcome.cluster == cluster]
-    spent = sum(case.real_seconds for case in cases)
-    named = {
-        "name": _clean(f"{view.suite} on {cluster}"),
-        "timestamp": f"{view.started_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}",
-    }
-    suite = ET.SubElement(root, "testsuite", named | _totals(cases, spent))
-    if view.versions:
-        properties = ET.SubElement(suite, "properties")
-        for name, value in view.versions:
-            ET.SubElement(properties, "property", name=_clean(name), value=_clean(value))
-    often = Counter(case.scenario for case in cases)
-    for case in cases:
-        _case(suite, case, case.scenario if often[case.scenario] == 1 else f"{case.scenario} seed {case.seed}")
+def _suite(view: NightView, cluster: str) -> TestSuite:
+    suite = _Suite(_clean(f"{view.suite} on {cluster}"))
+    suite.timestamp = f"{view.started_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+    for name, value in view.versions:
+        suite.add_property(_clean(name), _clean(value))
+    outcomes = [outcome for outcome in view.outcomes if outcome.cluster == cluster]
+    runs = Counter(outcome.scenario for outcome in outcomes)
+    suite.add_testcases(
+        [_case(it, it.scenario if runs[it.scenario] == 1 else f"{it.scenario} seed {it.seed}") for it in outcomes]
+    )
+    return suite
 
 
-def _totals(cases: Sequence[OutcomeView], spent: float) -> dict[str, str]:
-    states = Counter(case.state for case in cases)
-    return {
-        "tests": str(len(cases)),
-        "failures": str(sum(states[state] for state in RED)),
-        "errors": str(sum(states[state] for state in UNSURE)),
-        "skipped": str(states["not-run"]),
-        "time": f"{spent:.3f}",
-    }
+def _case(outcome: OutcomeView, name: str) -> TestCase:
+    case = _JUnitCase(_clean(name), _clean(outcome.row), outcome.real_seconds)
+    why = _clean(outcome.why)
+    if outcome.state == "not-run":
+        case.result = Skipped(why)
+    elif not outcome.as_expected:
+        result = (Failure if outcome.state in RED else Error)(why, outcome.state)
+        result.text = why
+        case.result = result
+    case.system_out = _clean("\n".join(_fact_lines(outcome)))
+    return case
 
 
-def _case(suite: ET.Element, case: OutcomeView, name: str) -> None:
-    attributes = {"classname": _clean(case.row), "name": _clean(name), "time": f"{case.real_seconds:.3f}"}
-    element = ET.SubElement(suite, "testcase", attributes)
-    why = _clean(case.why)
-    if case.state == "not-run":
-        ET.SubElement(element, "skipped", message=why)
-    elif not case.as_expected:
-        kind = "failure" if case.state in RED else "error"
-        ET.SubElement(element, kind, type=case.state, message=why).text = why
-    ET.SubElement(element, "system-out").text = _clean("\n".join(_told(case)))
-
-
-def _told(case: OutcomeView) -> list[str]:
+def _fact_lines(case: OutcomeView) -> list[str]:
     facts = {
         "scenario": case.title,
         "why": case.why,
@@ -90,5 +103,5 @@ def _told(case: OutcomeView) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    """``text`` with a question mark in a box (U+FFFD) for each character that XML cannot hold."""
+    """Replace each character that XML cannot contain by U+FFFD, a question mark in a box."""
     return FORBIDDEN.sub("\ufffd", text)

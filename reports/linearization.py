@@ -1,8 +1,8 @@
-"""The page of a partial linearization: one HTML file that needs nothing else, neither a network nor a server.
+"""The page of a partial linearization: one HTML file that needs neither a network nor a server.
 
-A row for each client, a bar for each call, and the order that was found as numbered points joined by a path, after the
-visualisation of Porcupine (https://github.com/anishathalye/porcupine). The axis is the entries that are shown, evenly
-spaced: what counts is which call returned before which was invoked, and not how long before.
+It has a row for each client, a bar for each call, and the order that was found as numbered points on a path, after the
+visualisation of Porcupine (https://github.com/anishathalye/porcupine). The axis shows entries, evenly spaced: what
+matters is which call returned before which other was invoked, not how long before.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal
 
-from checkers.linearizability.picture import Bar, Picture
+from harness.checkers.linearizability.picture import Bar, Picture
+from harness.files import write_file
 from harness.history.calls import NEVER
-from reports import page
+
+from . import page
 
 Fate = Literal["placed", "wrong", "unknown", "later"]
 FATES: Final[dict[Fate, str]] = {
-    "wrong": "could not be placed: no order gets past its return",
-    "unknown": "nobody knows whether it happened; this order does without it",
-    "later": "not reached: it returned after the order broke off",
+    "wrong": "could not be placed: no order explains all calls up to its return",
+    "unknown": "outcome unknown; this order does not need it",
+    "later": "not reached: it returned after the point where the order ends",
 }
-"""Why a call has no place."""
+"""Reasons why a call has no place in the order."""
 TOP, ROW, BAR, GAP, STATE = 62, 44, 16, 8, 30
-"""Heights, px: of what is above the rows, of a row, of a bar, of the space between clients, of the states."""
+"""Heights, px: of the space above the rows, a row, a bar, the space between clients, the states."""
 EDGE: Final = 34
 NARROW, WIDE, FULL = 16.0, 64.0, 980.0
-"""An entry's least and greatest width, and the width that a short history fills, px."""
+"""The least and greatest width of an entry, and the width that a short history fills, px."""
 LEAST: Final = 520.0
-"""The least width of the whole, px: what is said at the line must fit beside it."""
+"""The least width of the drawing, px: the text at the line must fit beside it."""
 POINTS_APART: Final = 44.0
 TICKS_APART: Final = 110
 LETTER: Final = 6.9
-"""The width of a letter, px, taken rather too large."""
+"""The width of a letter, px, slightly overestimated."""
 LONGEST_NAME: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """A call as it is drawn, px; ``mark`` is where its number is, or the sign of its having none."""
+    """A call to draw, px; ``mark`` is the place of its number, or of the sign that it has none."""
 
     bar: Bar
     fate: Fate
@@ -52,12 +54,12 @@ class CallView:
     mark: float
     label: str
     when: str
-    said: tuple[str, ...]
+    details: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something with a text from ``x`` on: a client's rows (``y``, ``size`` down), a tick, a state."""
+    """An item with a text that begins at ``x``: a client's rows (at ``y``, ``size`` high), a tick, or a state."""
 
     x: float
     y: float
@@ -68,8 +70,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All that the template draws, px. ``calls`` are in the order of their marks, ``path`` those of the order;
-    ``stuck`` is where no order is left (None: nowhere), and ``alike`` says that none is emphasised."""
+    """Everything that the template draws, px.
+
+    ``calls`` are in the order of their marks, ``path`` has those of the order. ``stuck`` is the place after which no
+    order exists (None: there is none). ``alike``: no call is emphasised.
+    """
 
     width: float
     height: float
@@ -86,12 +91,12 @@ class Drawing:
 def write(picture: Picture, path: Path) -> Path:
     """Write the page to ``path``; raises OSError if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(picture), encoding="utf-8", errors="replace")
+    write_file(path, render(picture))
     return path
 
 
 def render(picture: Picture) -> str:
-    """The page; the same picture gives the same bytes."""
+    """Return the page; the same picture gives the same bytes."""
     shown = draw(picture)
     return page.render(
         "linearization.html",
@@ -109,21 +114,23 @@ def render(picture: Picture) -> str:
 
 
 def draw(picture: Picture) -> Drawing:
-    """Where everything is."""
+    """Compute the place of each item."""
     return _Layout(picture).drawing()
 
 
 def spread(windows: Sequence[tuple[float, float]], apart: float) -> list[float]:
-    """For calls in the order in which they take effect, a point for each: rising, each inside its call's window
-    (begin, end), and ``apart`` from the one before where there is room.
+    """Return a point for each call, for calls in the order in which they take effect.
 
-    A point goes a step beyond the later of the point before it and the begin of its window; call that later one its
-    base. The step is ``apart``, or less where those that follow need the room: for each deadline ahead, the least end
-    of the windows from some point on, the way to it is shared evenly by the points that must come before it, with one
-    share left over. If the order is a linearization at all, no window ends before an earlier one in the order begins,
-    so the way to every deadline is positive at the first point, and stays so: a step that is at most the share of
-    each deadline leaves at least a share for each point after it. So all points are inside their windows. Where the
-    order contradicts the windows, points still rise, by a hundredth.
+    The points rise, each is inside the window (begin, end) of its call, and each is ``apart`` from the one before where
+    there is room.
+
+    A point is one step beyond its base, which is the later of the point before it and the begin of its window. The step
+    is ``apart``, or less if later points need the room. For each deadline ahead (the least end of the windows from some
+    point on), the distance to it is shared evenly by the points that must come before it, with one share left over. If
+    the order is a linearization at all, no window ends before an earlier call's window begins. So at the first point
+    the distance to every deadline is positive, and it stays positive: a step of at most the share of each deadline
+    leaves at least one share for each later point. Hence all points are inside their windows. If the order contradicts
+    the windows, points still rise, by a hundredth.
     """
     ends = list(accumulate((end for _, end in reversed(windows)), min))[::-1]
     points: list[float] = []
@@ -136,8 +143,11 @@ def spread(windows: Sequence[tuple[float, float]], apart: float) -> list[float]:
 
 
 class _Layout:
-    """``rank`` numbers the entries that are shown, from 0; bars, windows and points are in ranks until they are drawn,
-    ``step`` px each."""
+    """The layout of a picture.
+
+    ``rank`` numbers the entries that are shown, from 0. Bars, windows and points are in ranks until they are drawn,
+    with ``step`` px each.
+    """
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
@@ -153,7 +163,8 @@ class _Layout:
         self.digits = 3 if 2 * _duration(self.bars) >= 1_000_000 * self.last else 6
 
     def _points(self) -> dict[Bar, float]:
-        """What comes before the place where no order is left is drawn before it, even if it returned after it."""
+        """Return a point for each call. A call before the place where no order is left is drawn before it, even if it
+        returned later."""
         order = sorted((bar for bar in self.bars if bar.place), key=attrgetter("place"))
         windows = [(self.rank[bar.invoked], self._deadline(bar)) for bar in order]
         return dict(zip(order, spread(windows, max(0.5, POINTS_APART / self.step)), strict=True))
@@ -183,14 +194,17 @@ class _Layout:
         )
 
     def _end(self, bar: Bar) -> float:
-        """Where the bar ends; one without an answer soon, or where it is taken to have happened, and in an arrow."""
+        """Return the end of the bar. A bar without an answer is short, or ends after its place in the order, and has an
+        arrow."""
         if not bar.open:
             return self.rank[bar.returned]
         return max(self.rank[bar.invoked] + 1.5, self.points.get(bar, 0.0) + 0.75)
 
     def _rows(self) -> tuple[dict[Bar, tuple[float, float]], tuple[Span, ...]]:
-        """Of each bar the top, px, and the rank at which the next one in its row begins. A client whose call got no
-        answer goes on with others, so that it may need a row more."""
+        """Return, for each bar, its top (px) and the rank at which the next bar in its row begins.
+
+        A client continues with other calls after a call without an answer, so it may need an additional row.
+        """
         rows: dict[Bar, tuple[float, float]] = {}
         lanes: list[Span] = []
         y = float(TOP)
@@ -220,10 +234,10 @@ class _Layout:
                 mark=self.x(self.points.get(bar, (begin + end) / 2)),
                 label=_cut(bar.label, int(room / LETTER)),
                 when=self._when(bar),
-                said=tuple(self._said(bar)),
+                details=tuple(self._details(bar)),
             )
 
-    def _said(self, bar: Bar) -> Iterable[str]:
+    def _details(self, bar: Bar) -> Iterable[str]:
         yield f"{bar.client}: {bar.label}"
         fate = _fate(bar, self.stuck)
         if fate == "placed":
@@ -231,10 +245,10 @@ class _Layout:
         else:
             yield FATES[fate]
         if bar.place and not bar.known:
-            yield "its outcome is unknown; this order takes it to have happened"
+            yield "outcome unknown; this order assumes that it happened"
         yield self._when(bar)
         if bar.core:
-            yield "in the smallest part that is still wrong"
+            yield "belongs to the smallest set of calls that contradict each other"
 
     def _when(self, bar: Bar) -> str:
         if bar.open:
@@ -254,12 +268,12 @@ class _Layout:
                 yield Span(self.x(rank), TOP - 8, 0, str(entry), self._moment("", times[entry]))
 
     def _states(self, path: Sequence[CallView], y: float) -> Iterable[Span]:
-        """The state between each two points, from the initial one to where no order is left."""
+        """Return the state between each two points, from the initial one to the place where no order is left."""
         end = self.last if self.stuck == NEVER else self.rank[self.stuck]
         edges = [0.0, *(call.mark for call in path), max(self.x(end), path[-1].mark if path else 0.0)]
-        told = [("At the start", self.picture.initial)]
-        told += [(f"After step {call.bar.place}", call.bar.state) for call in path]
-        for (begin, until), (when, state) in zip(pairwise(edges), told, strict=True):
+        states = [("At the start", self.picture.initial)]
+        states += [(f"After step {call.bar.place}", call.bar.state) for call in path]
+        for (begin, until), (when, state) in zip(pairwise(edges), states, strict=True):
             yield Span(begin, y, until - begin, _cut(state, int((until - begin - 8) / LETTER)), f"{when}: {state}")
 
 
@@ -272,7 +286,7 @@ def _fate(bar: Bar, stuck: int) -> Fate:
 
 
 def _step(bars: Sequence[Bar], rank: dict[int, float], clients: Sequence[str]) -> float:
-    """The width of an entry, px: four labels of five have room before the client's next bar, within bounds."""
+    """Return the width of an entry, px, within bounds: enough for four of five labels before the client's next bar."""
     needs = []
     for client in clients:
         own = [bar for bar in bars if bar.client == client]
@@ -282,7 +296,7 @@ def _step(bars: Sequence[Bar], rank: dict[int, float], clients: Sequence[str]) -
 
 
 def _natural(client: str) -> tuple[str, int, str]:
-    """``c10`` comes after ``c9``."""
+    """Sort key by which ``c10`` comes after ``c9``."""
     head = client.rstrip("0123456789")
     return head, int(client[len(head) :] or -1), client
 
@@ -297,7 +311,7 @@ def _length(text: str) -> float:
 
 
 def _cut(text: str, letters: int) -> str:
-    """``text``, shortened to fit; empty if hardly anything would be left."""
+    """Return ``text``, shortened to fit; empty if hardly any of it would be left."""
     if len(text) <= letters:
         return text
     return f"{text[: letters - 1].rstrip()}…" if letters > 3 else ""

@@ -1,6 +1,6 @@
-"""A run in progress as typed view data, from a history that still grows; there are no results yet.
+"""View data of a run in progress, from its growing history; there are no results yet.
 
-It is read as it grows, and only what was recorded last is kept: see :class:`harness.history.tail.Tail`.
+The history is read as it grows, and only its latest part is kept: see :class:`harness.history.tail.Tail`.
 """
 
 from __future__ import annotations
@@ -13,28 +13,32 @@ from typing import BinaryIO, Final
 import msgspec
 import numpy as np
 
+from harness.documents import DocumentError
+from harness.documents.run import RunStats
 from harness.history import SECOND, History, Op
-from harness.history.ongoing import Force, Ongoing
+from harness.history.ongoing import Ongoing, OngoingFault
 from harness.history.tail import Tail
-from reports import timeline, words
-from reports.columns import NONE, Column
-from reports.document import Node, ReportError
-from reports.model import FaultView, RunView
+
+from . import timeline, words
+from .columns import NONE, Column
+from .model import FaultView, RunView
 
 WINDOW_S: Final = 60
-"""Seconds of the run that the timeline has."""
+"""Seconds of the run that the timeline shows."""
 ROLLING_S: Final = 10
-"""Seconds over which rates and latencies are taken."""
+"""Seconds over which rates and latencies are computed."""
 KEYS_SHOWN: Final = 12
 AT_ONCE: Final = 8 << 20
-"""Bytes that are read of a history at a time; whoever comes late to a long run sees it catch up."""
+"""Bytes of a history that are read at a time; a page opened late in a long run shows the reading progress."""
 _DAMAGED: Final = (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that has been asked for: its holders at this moment (none, one, or too many), each with the time since
-    when, in seconds after the run began. ``shared``: each of them holds it together with the others."""
+    """A requested key: its current holders (none, one, or too many), each with the start of its hold.
+
+    The start is in seconds after the run began. ``shared``: all of them share the key.
+    """
 
     key: str
     holders: tuple[tuple[str, float], ...]
@@ -42,9 +46,11 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
-    """A fault that has not been healed; ``since`` is in seconds after the run began, ``seen`` None while nobody has
-    looked."""
+class UnhealedFault:
+    """A fault that has not been healed.
+
+    ``since`` is in seconds after the run began; ``seen`` is None as long as its effect was not checked.
+    """
 
     fault: str
     hosts: tuple[str, ...]
@@ -54,9 +60,12 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A run at this moment. Times are seconds after it began, rates are per second over the last :data:`ROLLING_S`,
-    the quantiles are how long acquires of that time took that were granted (s; None: there were none)."""
+class LiveState:
+    """The present state of a run.
+
+    Times are seconds after it began, and rates are per second over the last :data:`ROLLING_S`. The quantiles are the
+    latencies of granted acquires in that time (s; None: there were none).
+    """
 
     elapsed: float
     granted: int
@@ -68,16 +77,16 @@ class Moment:
     p99: float | None
     keys: tuple[Key, ...]
     more_keys: int
-    """How many are not among ``keys``."""
-    faults: tuple[InForce, ...]
+    """Number of keys that are not in ``keys``."""
+    faults: tuple[UnhealedFault, ...]
     cut: bool
-    """Are there only the last :data:`WINDOW_S` on the timeline?"""
+    """True if the timeline shows only the last :data:`WINDOW_S`."""
     trouble: str
-    """Why no more of the history can be understood; empty if it can."""
+    """Reason why the rest of the history cannot be read; empty if it can be read."""
 
 
-class Live:
-    """A history that is read as it grows. Not for several threads at a time."""
+class GrowingHistory:
+    """A history that is read as it grows. Not thread-safe."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -90,14 +99,16 @@ class Live:
         self.ongoing = Ongoing()
         self.trouble = ""
         self._tail = Tail(WINDOW_S * SECOND)
-        self._asked: dict[int, int] = {}
+        self._invocations: dict[int, int] = {}
         self._keys: set[str] = set()
         self._calls: deque[int] = deque()
         self._granted: deque[tuple[int, int]] = deque()
 
     def take(self, file: BinaryIO) -> bool:
-        """Read on, so far as whole lines go; whether there was anything new. A file that has become shorter is another
-        one: it is read from its beginning."""
+        """Read on up to the last whole line; return whether there was anything new.
+
+        A file that has become shorter is another file: it is read from its beginning.
+        """
         size = file.seek(0, 2)
         if size < self.read:
             self._begin()
@@ -125,12 +136,12 @@ class Live:
         if op.f == "acquire" and op.key is not None:
             self._keys.add(op.key)
         if op.type == "invoke":
-            self._asked[op.process] = op.time
+            self._invocations[op.process] = op.time
             return
-        asked = self._asked.pop(op.process, op.time)
+        requested_ns = self._invocations.pop(op.process, op.time)
         self._calls.append(op.time)
         if op.f == "acquire" and op.type == "ok":
-            self._granted.append((op.time, op.time - asked))
+            self._granted.append((op.time, op.time - requested_ns))
         self._forget(self.ongoing.now - ROLLING_S * SECOND)
 
     def _forget(self, before: int) -> None:
@@ -139,12 +150,12 @@ class Live:
         while self._granted and self._granted[0][0] < before:
             self._granted.popleft()
 
-    def moment(self) -> Moment:
-        """What there is to be said of the run by now."""
+    def moment(self) -> LiveState:
+        """Return the current state of the run."""
         now, origin = self.ongoing.now, self.ongoing.origin
         took = [latency for _, latency in self._granted]
         seconds = min(ROLLING_S, (now - origin) / SECOND)
-        return Moment(
+        return LiveState(
             elapsed=(now - origin) / SECOND,
             granted=self.ongoing.granted,
             refused=self.ongoing.refused,
@@ -163,41 +174,49 @@ class Live:
     def _held(self) -> Iterator[Key]:
         holders, since = self.ongoing.holders(), self.ongoing.held_since
         for key in sorted(self._keys)[:KEYS_SHOWN]:
-            its = holders.get(key, ())
-            told = tuple((client, (since(key, client) - self.ongoing.origin) / SECOND) for client in its)
-            yield Key(key, told, bool(its) and all(self.ongoing.shared(key, client) for client in its))
+            holders_of_key = holders.get(key, ())
+            holders_since = tuple(
+                (client, (since(key, client) - self.ongoing.origin) / SECOND) for client in holders_of_key
+            )
+            yield Key(
+                key,
+                holders_since,
+                bool(holders_of_key) and all(self.ongoing.shared(key, client) for client in holders_of_key),
+            )
 
     def timeline(self) -> str:
-        """The last seconds as the page's ``showRun`` takes them, JSON; times count from the beginning of the run.
-        ``null`` if there is nothing to draw."""
+        """Return the last seconds as JSON for the page's ``showRun``; times count from the beginning of the run.
+
+        Returns ``null`` if there is nothing to draw.
+        """
         if not self.ongoing.settings or self.trouble:
             return "null"
         history, numbers = self._tail.history()
         try:
             data = timeline.build(_view(history, self.ongoing))
-        except (ReportError, *_DAMAGED) as error:
+        except (DocumentError, *_DAMAGED) as error:
             self.trouble = f"the history cannot be drawn: {error}"
             return "null"
         if self._tail.cut:
             _renumber(data, np.array(numbers, dtype=np.int64))
-        if not self.ongoing.ended:  # what has not returned may still do so: it is no call of unknown outcome
+        if not self.ongoing.ended:  # a call that has not returned may still return: its outcome is not unknown
             calls = data["calls"]
             calls["outcome"] = np.where(calls["done"] == NONE, timeline.OUTCOMES["ok"], calls["outcome"])
         return timeline.encode(data | {"live": not self.ongoing.ended})
 
 
 def _quantile(values: list[int], share: float) -> float | None:
-    """In seconds."""
+    """Return a quantile in seconds."""
     return float(np.quantile(values, share)) / SECOND if values else None
 
 
-def _in_force(force: Force, origin: int) -> InForce:
+def _in_force(force: OngoingFault, origin: int) -> UnhealedFault:
     observed = force.error or words.observed(force.observed)
-    return InForce(force.fault, force.hosts, (force.since - origin) / SECOND, force.seen, observed)
+    return UnhealedFault(force.fault, force.hosts, (force.since - origin) / SECOND, force.seen, observed)
 
 
 def _renumber(data: timeline.Data, numbers: Column) -> None:
-    """Give entries the numbers that they have in the file."""
+    """Give the entries their numbers in the file."""
     calls, holds = data["calls"], data["holds"]
     invoked, acquired = calls["invoked"].cumsum(), holds["acquired"].cumsum()
     done = np.where(calls["done"] == NONE, 0, calls["done"])
@@ -207,8 +226,8 @@ def _renumber(data: timeline.Data, numbers: Column) -> None:
 
 
 def _view(history: History, ongoing: Ongoing) -> RunView:
-    """As much of a run's view as a timeline shows; there is no verdict, and nobody has said what servers have."""
-    settings = Node(ongoing.settings, "history.jsonl")
+    """Return the part of a run's view that a timeline shows; verdict and server states do not exist yet."""
+    settings = ongoing.settings
     return RunView(
         judgement="unknown",
         verdict="",
@@ -224,14 +243,14 @@ def _view(history: History, ongoing: Ongoing) -> RunView:
         replay="",
         backend="",
         cluster=(),
-        servers=settings.texts("servers"),
-        clients=settings.texts("clients"),
+        servers=tuple(str(host) for host in settings.get("servers") or ()),
+        clients=tuple(str(host) for host in settings.get("clients") or ()),
         plan=(),
         plan_toml="",
         checkers=(),
         faults=tuple(_faults(history)),
         fencing_note="",
-        stats=Node({}, ""),
+        stats=RunStats(),
         versions=(),
         logs=(),
         history=history,
@@ -240,7 +259,7 @@ def _view(history: History, ongoing: Ongoing) -> RunView:
 
 
 def _faults(history: History) -> Iterable[FaultView]:
-    """The faults that have struck, as far as the history goes."""
+    """Yield the faults that have struck so far."""
     found: dict[int, FaultView] = {}
     for op in history.nemesis("inject", "heal"):
         number = op.value["id"]

@@ -1,4 +1,4 @@
-"""What a report measures in a run, from its history: how long calls took, when the lock was to be had, recoveries."""
+"""Measure a run from its history: latency of calls, availability of the lock, and times to recover from faults."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers import availability
-from checkers.availability import Recovery, Served
-from checkers.view import CODES, INVOKE, NONE, View, view
+from harness.checkers import availability
+from harness.checkers.availability import Recovery, Served
+from harness.checkers.view import CODES, INVOKE, NONE, View, view
 from harness.history import SECOND, TYPES, History, OpType
-from reports import words
+
+from . import words
 
 Floats = NDArray[np.float64]
 QUANTILES: Final = (0.5, 0.95, 0.99)
@@ -22,7 +23,7 @@ NAMES: Final = {0.5: "median", 0.95: "95 % within", 0.99: "99 % within"}
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Calls of one outcome that came back: when (s since the start) and after how long (s)."""
+    """Calls of one outcome that returned: when (s since the start) and after how long (s)."""
 
     done: Floats
     took: Floats
@@ -31,13 +32,13 @@ class Timed:
         return len(self.done)
 
     def quantile(self, share: float) -> int | None:
-        """ns; None without calls."""
+        """Return a quantile in ns; None without calls."""
         return round(float(np.quantile(self.took, share)) * SECOND) if len(self) else None
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """All calls of one kind, by outcome; ``open`` counts those that never came back, which have no latency."""
+class TimedOperation:
+    """All calls of one kind, by outcome; ``open`` counts those that never returned, which have no latency."""
 
     f: str
     ok: Timed
@@ -49,13 +50,13 @@ class Operation:
         return {"ok": self.ok, "fail": self.fail, "info": self.info}[name]
 
     def __len__(self) -> int:
-        """How many calls have a latency."""
+        """Return the number of calls with a latency."""
         return len(self.ok) + len(self.fail) + len(self.info)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A number that sums up the run, for its head: ``note`` says what it is of."""
+class KeyFigure:
+    """A number that characterises the run, for the head of its page; ``note`` says what it measures."""
 
     name: str
     value: str
@@ -64,23 +65,26 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """``seconds``: how long the run was; ``ttl``, s, if it is stated; ``keys`` and ``recoveries`` are empty where
-    there is nothing to say of them."""
+    """The measures of a run.
+
+    ``seconds`` is the length of the run, ``ttl`` (s) the lease if it is stated. ``keys`` and ``recoveries`` are empty
+    if they cannot be measured.
+    """
 
     origin: int
     seconds: float
     ttl: float | None
-    operations: tuple[Operation, ...]
+    operations: tuple[TimedOperation, ...]
     keys: tuple[Served, ...]
     recoveries: tuple[Recovery, ...]
 
     @property
-    def acquire(self) -> Operation | None:
+    def acquire(self) -> TimedOperation | None:
         return next((one for one in self.operations if one.f == "acquire"), None)
 
 
 def measure(history: History) -> Measures:
-    """All of it. Raises HistoryError for a history in which somebody got an answer without a call."""
+    """Measure a run. Raises HistoryError for a history with a completion that has no invocation."""
     columns = view(history)
     stretches = availability.stretches_of(history)
     return Measures(
@@ -93,34 +97,34 @@ def measure(history: History) -> Measures:
     )
 
 
-def _operation(columns: View, f: str) -> Operation | None:
-    """None if the run has no such call. Calls are in the order of their completions."""
-    asked = columns.rows(CODES[f], INVOKE)
-    if not len(asked):
+def _operation(columns: View, f: str) -> TimedOperation | None:
+    """Return the timed calls in the order of their completions; None if the run has no such call."""
+    invocations = columns.rows(CODES[f], INVOKE)
+    if not len(invocations):
         return None
-    back = asked[columns.done[asked] != NONE]
+    back = invocations[columns.done[invocations] != NONE]
     back = back[np.argsort(columns.done[back], kind="stable")]
     done = columns.done[back]
     when = (columns.time[done] - columns.origin) / SECOND
     took = (columns.time[done] - columns.time[back]) / SECOND
     kinds = (columns.type[done] == TYPES.index(outcome) for outcome in OUTCOMES)
     ok, fail, info = (Timed(when[kind], took[kind]) for kind in kinds)
-    return Operation(f, ok, fail, info, open=len(asked) - len(back))
+    return TimedOperation(f, ok, fail, info, open=len(invocations) - len(back))
 
 
-def figures(run: Measures) -> list[Figure]:
-    """The few numbers that matter; only those that this run has."""
+def figures(run: Measures) -> list[KeyFigure]:
+    """Return the few most important numbers that this run has."""
     acquire = run.acquire
     if acquire is None:
         return []
     granted, seconds = len(acquire.ok), words.span(round(run.seconds * SECOND))
-    found = [Figure("Granted a second", f"{granted / run.seconds:,.3g}", f"{granted:,} in {seconds}")]
+    found = [KeyFigure("Granted a second", f"{granted / run.seconds:,.3g}", f"{granted:,} in {seconds}")]
     if granted:
         middle = f"half of them within {words.span(acquire.ok.quantile(0.5))}"
-        found.append(Figure("Acquire, 99 % within", words.span(acquire.ok.quantile(0.99)), middle))
+        found.append(KeyFigure("Acquire, 99 % within", words.span(acquire.ok.quantile(0.99)), middle))
     if (share := availability.share(run.keys)) is not None:
-        found.append(Figure("Available", words.percent(share), "of the quarter seconds in which somebody wanted it"))
+        found.append(KeyFigure("Available", words.percent(share), "of the quarter seconds in which a client wanted it"))
     if (gap := availability.longest_gap(run.keys)) is not None:
-        since = f"wanted, and nobody had it, from {words.at(gap[0], run.origin)}"
-        found.append(Figure("Longest gap", words.span(gap[1] - gap[0]), since))
+        since = f"wanted but not granted, from {words.at(gap[0], run.origin)}"
+        found.append(KeyFigure("Longest gap", words.span(gap[1] - gap[0]), since))
     return found

@@ -1,7 +1,7 @@
-"""A stored run as typed view data: what the templates and the plots show, and nothing they must compute.
+"""A stored run as typed view data: the values that templates and plots show, already computed.
 
-:func:`load` reads a run folder. What is missing or malformed is one :class:`ReportError`; a history that was cut off by
-a crash is not an error: what there is of it is shown, and :attr:`RunView.interrupted` says so.
+:func:`load` reads a run folder, and raises :class:`DocumentError` if something is missing or malformed. A history that
+a crash has truncated is not an error: the view has its readable part, and :attr:`RunView.interrupted` says so.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from harness import documents
+from harness.documents import DocumentError, RunDocument, load_run, present
+from harness.documents.run import Evidence, InjectedFault, Involved, RunCluster, RunStats
+from harness.documents.story import Story
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, KeyState, read_keys
-from reports import words
-from reports.document import Node, ReportError, plain, read_object
 
-__all__ = ["CheckerView", "EvidenceView", "FaultView", "InvolvedView", "LogView", "ReportError", "RunView", "load"]
+from . import words
+from .document import pairs, plain
+from .story import story_steps
 
-SCHEMA: Final = 1
+__all__ = ["CheckerView", "DocumentError", "EvidenceView", "FaultView", "InvolvedView", "LogView", "RunView", "load"]
+
 LOG_BYTES: Final = 32_768
 Judgement = Literal["valid", "invalid", "unknown"]
 JUDGEMENTS: Final[dict[bool | None, Judgement]] = {True: "valid", False: "invalid", None: "unknown"}
@@ -29,7 +34,7 @@ class InvolvedView:
     """A hold or a call that a checker names as evidence; times in ns as in the history."""
 
     f: str
-    """``hold``, or what was called."""
+    """``hold``, or the function of the call."""
     client: str
     process: int | None
     start: int | None
@@ -37,13 +42,13 @@ class InvolvedView:
     lease_end: int | None
     fence: str
     outcome: str
-    """How a hold ended, or what came of a call."""
+    """End of a hold, or the outcome of a call."""
     indices: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceView:
-    """One thing a checker found. ``number`` is its place among the violations on the timeline, from 1."""
+    """One violation that a checker found. ``number`` is its number on the timeline, from 1."""
 
     checker: str
     kind: str
@@ -65,7 +70,7 @@ class CheckerView:
     evidence: tuple[EvidenceView, ...]
     stats: Pairs
     found: int
-    """How many violations it counted; the evidence is some of them."""
+    """Number of violations that it counted; the evidence shows some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +91,12 @@ class LogView:
     name: str
     text: str
     omitted: int
-    """Bytes at the beginning of the file that are not shown."""
+    """Number of bytes at the beginning of the file that are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """Everything a report shows of one run."""
+    """All data that the report of one run shows."""
 
     judgement: Judgement
     verdict: str
@@ -114,110 +119,104 @@ class RunView:
     checkers: tuple[CheckerView, ...]
     faults: tuple[FaultView, ...]
     fencing_note: str
-    stats: Node
+    stats: RunStats
     versions: Pairs
     logs: tuple[LogView, ...]
     history: History
     keys: tuple[KeyState, ...]
-    """What servers had under the locks' keys; empty where nobody looked."""
+    """Values of the locks' keys on the servers; empty if they were not observed."""
     keys_trouble: str = ""
-    """Why those are not all; empty if they are."""
+    """Reason why the states are incomplete; empty if they are complete."""
     steps: Pairs = ()
-    """The story of what broke, if a hunt told one: when each step was, and what happened."""
+    """The story of the violation, if a hunt wrote one: the time and text of each step."""
     ending: str = ""
-    """What is broken after the last step."""
+    """The harm after the last step."""
 
     @property
     def evidence(self) -> list[EvidenceView]:
-        """What the checkers found that has a place on the timeline, in the order of its numbers."""
+        """Return the evidence that has a place on the timeline, in the order of its numbers."""
         found = [found for checker in self.checkers for found in checker.evidence if found.number is not None]
         return sorted(found, key=lambda found: found.number or 0)
 
     @property
     def found(self) -> int:
-        """How many violations the checkers counted that have evidence on the timeline."""
+        """Return how many violations the checkers with evidence on the timeline counted."""
         named = [checker for checker in self.checkers if any(found.number for found in checker.evidence)]
         return sum(checker.found for checker in named)
 
 
-def _cluster(cluster: Node) -> Pairs:
-    """What there is of it, beside servers and clients. The hosts that look after servers are sentinels with Redis."""
-    watchers = "sentinels" if cluster.text("kind").startswith("redis") else "manager"
-    named = {name: plain(value) for name, value in cluster.data.items() if name not in ("servers", "clients")}
+def _cluster(cluster: RunCluster) -> Pairs:
+    """Return the parts of the cluster besides servers and clients. With Redis, the hosts that monitor servers are
+    sentinels."""
+    watchers = "sentinels" if cluster.kind.startswith("redis") else "manager"
+    data = documents.plain(cluster)
+    named = {name: plain(value) for name, value in data.items() if name not in ("servers", "clients")}
     return tuple((watchers if name == "sentinels" else name, text) for name, text in named.items() if text)
 
 
 def load(folder: Path) -> RunView:
-    """Read a run folder; raises :class:`ReportError`."""
+    """Read a run folder; raises :class:`DocumentError`."""
     if not folder.is_dir():
-        raise ReportError(f"{folder}: expected a run folder (with results.json and history.jsonl), there is none")
-    results = read_object(folder / "results.json")
-    _check_schema(results)
+        raise DocumentError(f"{folder}: expected a run folder (with results.json and history.jsonl), there is none")
+    results = load_run(folder / "results.json")
     history, cut = load_history(folder)
     keys, keys_trouble = read_keys(folder / KEYS)
-    cluster = results.node("cluster")
-    valid = results.truth("valid")
+    story = present(results.story) or Story()
     return RunView(
-        judgement=JUDGEMENTS[valid],
-        verdict=results.text("verdict"),
-        summary=results.text("summary"),
-        unknown_because=results.texts("unknown_because"),
-        interrupted=cut or _how_it_stopped(history),
-        lock=results.text("lock", "unnamed lock"),
-        title=results.text("lock_title") or results.text("lock", "unnamed lock"),
-        safety=results.text("lock_safety"),
-        seed=plain(results.data.get("seed", "–")),
-        started_at=results.text("started_at"),
-        command=results.text("command"),
-        replay=results.text("replay"),
-        backend=cluster.text("backend"),
-        cluster=_cluster(cluster),
-        servers=cluster.texts("servers"),
-        clients=cluster.texts("clients"),
-        plan=tuple(pair for pair in results.flat("plan") if pair[0] != "faults"),
+        judgement=JUDGEMENTS[results.valid],
+        verdict=results.verdict,
+        summary=results.summary,
+        unknown_because=results.unknown_because,
+        interrupted=cut or _stop_reason(history),
+        lock=results.lock,
+        title=results.lock_title or results.lock,
+        safety=results.lock_safety,
+        seed="–" if results.seed is None else str(results.seed),
+        started_at=results.started_at,
+        command=results.command,
+        replay=present(results.replay) or "",
+        backend=results.cluster.backend,
+        cluster=_cluster(results.cluster),
+        servers=results.cluster.servers,
+        clients=results.cluster.clients,
+        plan=_settings(results),
         plan_toml=_optional_text(folder / "plan.toml"),
         checkers=_checkers(results),
-        faults=tuple(_fault(node) for node in results.nodes("faults")),
-        fencing_note=results.text("fencing_note"),
-        stats=results.node("stats"),
-        versions=results.flat("versions"),
+        faults=tuple(_fault(fault) for fault in results.faults),
+        fencing_note=results.fencing_note,
+        stats=results.stats,
+        versions=pairs(results.versions),
         logs=_logs(folder / "logs"),
         history=history,
         keys=tuple(keys),
         keys_trouble=keys_trouble,
-        steps=tuple(_step(node) for node in results.node("story").nodes("steps")),
-        ending=results.node("story").text("ending"),
+        steps=story_steps(story),
+        ending=story.ending,
     )
 
 
-def _step(node: Node) -> tuple[str, str]:
-    at = node.number("at")
-    return "" if at is None else f"{at:.3f} s", node.text("text")
-
-
-def _check_schema(results: Node) -> None:
-    if results.require("schema") != SCHEMA:
-        raise ReportError(f"{results.place}: schema: expected {SCHEMA}, got {plain(results.data['schema'])}")
-    results.require("valid")
+def _settings(results: RunDocument) -> Pairs:
+    plan = present(results.plan)
+    return () if plan is None else tuple(pair for pair in pairs(documents.plain(plan)) if pair[0] != "faults")
 
 
 def load_history(folder: Path) -> tuple[History, str]:
-    """The history, and why it is not whole (empty if it is)."""
+    """Return the history, and why it is incomplete (empty if it is complete)."""
     path = folder / "history.jsonl"
     if not path.exists() and (folder / "history.jsonl.gz").exists():
         path = folder / "history.jsonl.gz"
     if not path.exists():
-        raise ReportError(f"{path}: expected the history of the run (JSON lines), there is no such file")
+        raise DocumentError(f"{path}: expected the history of the run (JSON lines), there is no such file")
     try:
         history, cut = History.salvage(path)
     except HistoryError as error:
-        raise ReportError(str(error)) from error
+        raise DocumentError(str(error)) from error
     if not cut:
         return history, ""
     return history, f"the history is cut off at line {len(history) + 1:,}; what was recorded before it is shown"
 
 
-def _how_it_stopped(history: History) -> str:
+def _stop_reason(history: History) -> str:
     stops = history.nemesis("stop")
     if not stops:
         return "the history has no stop entry: the run ended before its time"
@@ -226,76 +225,77 @@ def _how_it_stopped(history: History) -> str:
     return f"the run was stopped: {reason}" if reason in ("interrupted", "crashed") else ""
 
 
-def _checkers(results: Node) -> tuple[CheckerView, ...]:
+def _checkers(results: RunDocument) -> tuple[CheckerView, ...]:
     numbers = _numbers(results)
     found = []
-    for name, checker in results.members("checkers"):
-        evidence = tuple(_evidence(name, node, numbers.get(node.place)) for node in checker.nodes("evidence"))
-        judgement = JUDGEMENTS[checker.truth("valid")]
-        counted = max(checker.node("stats").whole("violations") or 0, len(evidence))
-        said = checker.text("explanation"), evidence, checker.flat("stats")
-        found.append(CheckerView(name, judgement, *said, counted))
+    for name, checker in results.checkers.items():
+        evidence = tuple(_evidence(name, one, numbers.get((name, i))) for i, one in enumerate(checker.evidence))
+        violations = checker.stats.get("violations")
+        counted = max(violations if isinstance(violations, int) else 0, len(evidence))
+        judgement = JUDGEMENTS[checker.valid]
+        found.append(CheckerView(name, judgement, checker.explanation, evidence, pairs(checker.stats), counted))
     return tuple(found)
 
 
-def _numbers(results: Node) -> dict[str, int]:
-    """The evidence of violated checks that has a time, numbered from 1 in the order of time, by its place."""
+def _numbers(results: RunDocument) -> dict[tuple[str, int], int]:
+    """Return the numbers of the timed evidence of violated checks, from 1 in the order of time, by checker and
+    place."""
     starts = [
-        (start, node.place)
-        for _, checker in results.members("checkers")
-        if checker.truth("valid") is False
-        for node in checker.nodes("evidence")
-        if (start := node.whole("from_ns")) is not None
+        (one.from_ns, name, i)
+        for name, checker in results.checkers.items()
+        if checker.valid is False
+        for i, one in enumerate(checker.evidence)
+        if one.from_ns is not None
     ]
-    return {place: number for number, (_, place) in enumerate(sorted(starts, key=lambda pair: pair[0]), 1)}
+    return {(name, i): number for number, (_, name, i) in enumerate(sorted(starts, key=lambda one: one[0]), 1)}
 
 
-def _evidence(checker: str, node: Node, number: int | None) -> EvidenceView:
-    start, end = node.whole("from_ns"), node.whole("until_ns")
-    involved = tuple(_involved(one) for one in node.nodes("involved") or node.nodes("holds"))
-    said = node.text("kind", "finding"), node.text("key"), node.text("sentence")
-    return EvidenceView(checker, *said, start, end, node.text("blame"), involved, _indices(node, involved), number)
-
-
-def _indices(node: Node, involved: tuple[InvolvedView, ...]) -> tuple[int, ...]:
-    named = [i for i in node.data.get("indices") or () if isinstance(i, int)]
-    return tuple(named or sorted({i for one in involved for i in one.indices}))
-
-
-def _involved(node: Node) -> InvolvedView:
-    fence = node.data.get("fence")
-    if fence is None and isinstance(asked := node.data.get("invoked"), dict):
-        fence = asked.get("fence")
-    ends = [node.whole("acquire_index"), node.whole("release_index")]
-    named = [i for i in node.data.get("indices") or ends if isinstance(i, int)]
-    return InvolvedView(
-        f=node.text("f", "hold"),
-        client=node.text("client") or f"process {plain(node.data.get('process'))}",
-        process=node.whole("process"),
-        start=_either(node, "from_ns", "start_ns"),
-        end=_either(node, "until_ns", "end_ns"),
-        lease_end=node.whole("lease_end_ns"),
-        fence="" if fence is None else plain(fence),
-        outcome=node.text("ended") or node.text("outcome"),
-        indices=tuple(named),
+def _evidence(checker: str, one: Evidence, number: int | None) -> EvidenceView:
+    involved = tuple(_involved(item) for item in one.involved or present(one.holds) or ())
+    return EvidenceView(
+        checker=checker,
+        kind=one.kind,
+        key=one.key or "",
+        sentence=one.sentence,
+        start=one.from_ns,
+        end=one.until_ns,
+        blame=one.blame or "",
+        involved=involved,
+        indices=present(one.indices) or tuple(sorted({i for item in involved for i in item.indices})),
+        number=number,
     )
 
 
-def _either(node: Node, one: str, other: str) -> int | None:
-    return node.whole(one if node.data.get(one) is not None else other)
+def _involved(one: Involved) -> InvolvedView:
+    fence = present(one.fence)
+    if fence is None and isinstance(invoked := present(one.invoked), dict):
+        fence = invoked.get("fence")
+    ends = present(one.acquire_index), present(one.release_index)
+    start, end = present(one.from_ns), present(one.until_ns)
+    return InvolvedView(
+        f=one.f,
+        client=one.client or f"process {plain(one.process)}",
+        process=one.process,
+        start=present(one.start_ns) if start is None else start,
+        end=present(one.end_ns) if end is None else end,
+        lease_end=present(one.lease_end_ns),
+        fence="" if fence is None else plain(fence),
+        outcome=present(one.ended) or present(one.outcome) or "",
+        indices=tuple(i for i in present(one.indices) or ends if i is not None),
+    )
 
 
-def _fault(node: Node) -> FaultView:
+def _fault(fault: InjectedFault) -> FaultView:
     return FaultView(
-        id=plain(node.data.get("id", "")),
-        fault=node.text("fault", "fault"),
-        hosts=node.texts("hosts"),
-        params=tuple(pair for pair in node.flat("params") if pair[1]),
-        injected=node.whole("injected_ns"),
-        healed=node.whole("healed_ns"),
-        seen=node.truth("seen"),
-        observed=words.observed(node.node("observed").data),
-        error=node.text("error"),
+        id="" if fault.id is None else str(fault.id),
+        fault=fault.fault,
+        hosts=fault.hosts,
+        params=tuple(pair for pair in pairs(fault.params) if pair[1]),
+        injected=fault.injected_ns,
+        healed=fault.healed_ns,
+        seen=fault.seen,
+        observed=words.observed(fault.observed),
+        error=fault.error or "",
     )
 
 
@@ -309,7 +309,7 @@ def _logs(folder: Path) -> tuple[LogView, ...]:
 
 
 def _log(path: Path) -> LogView:
-    """The end of a log: what a server said last explains most."""
+    """Return the end of a log: a server's last messages explain most."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - LOG_BYTES))

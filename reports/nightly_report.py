@@ -1,4 +1,4 @@
-"""The page of a night: one HTML file that needs nothing else, neither a network nor a server."""
+"""Write the report of a nightly run: a self-contained HTML file that needs neither a network nor a server."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
-from reports import night, page, words
-from reports.night import RED, UNSURE, NightView, OutcomeView
+from harness.documents import NightlyDocument
+from harness.files import write_file
+
+from . import night, page, words
+from .night import RED, UNSURE, NightView, OutcomeView
 
 PAGE: Final = "index.html"
 SLOWEST: Final = 10
@@ -23,44 +26,44 @@ SAID: Final = {
     "error": "{n} could not be run to the end",
     "unknown": "{n} gave no verdict",
 }
-"""What each state means, for the first paragraph."""
+"""Meanings of the states, for the first paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineView:
-    """One scenario on one cluster, all its seeds: ``worst`` is what came of the worst."""
+    """One scenario on one cluster with all its seeds: ``worst`` is the worst outcome."""
 
     worst: OutcomeView
-    said: str
+    outcome_text: str
     note: str
 
 
 @dataclass(frozen=True, slots=True)
-class RowView:
-    """One row of the table: a documented failure and its cures; ``cells`` in the order of the clusters."""
+class NightlyRow:
+    """A row of the table: a documented failure and its cures; ``cells`` are in the order of the clusters."""
 
     name: str
     title: str
     cells: tuple[tuple[LineView, ...], ...]
     states: str
     text: str
-    """What the filter looks through, in lower case."""
+    """The text that the filter searches, in lower case."""
 
 
-def write(night_document: dict[str, Any], folder: Path) -> Path:
+def write(document: NightlyDocument, folder: Path) -> Path:
     """Write ``index.html`` into ``folder``; relative folders of runs are taken from the working directory.
 
-    Raises ReportError for a malformed document, OSError if the file cannot be written.
+    Raises OSError if the file cannot be written.
     """
-    view = night.read(night_document)
+    view = night.read(document)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / PAGE
-    path.write_text(render(view, folder), encoding="utf-8", errors="replace")
+    write_file(path, render(view, folder))
     return path
 
 
 def render(view: NightView, folder: Path) -> str:
-    """The page, with links as they are to be from ``folder``."""
+    """Render the page, with links relative to ``folder``."""
     wrong = [outcome for state in (*RED, *UNSURE) for outcome in view.in_state(state)]
     ran = [outcome for outcome in view.outcomes if outcome.state != "not-run"]
     return page.render(
@@ -82,21 +85,21 @@ def render(view: NightView, folder: Path) -> str:
     )
 
 
-def rows(view: NightView) -> list[RowView]:
-    """The rows by name, in each a failure before its cure."""
+def rows(view: NightView) -> list[NightlyRow]:
+    """Return the rows by name; in each, a failure comes before its cure."""
     found: dict[str, list[OutcomeView]] = {}
     for outcome in sorted(view.outcomes, key=lambda one: (one.row, one.scenario.removesuffix(".safe"), one.safe)):
         found.setdefault(outcome.row, []).append(outcome)
     return [_row(name, outcomes, view.clusters) for name, outcomes in found.items()]
 
 
-def _row(name: str, outcomes: list[OutcomeView], clusters: tuple[str, ...]) -> RowView:
+def _row(name: str, outcomes: list[OutcomeView], clusters: tuple[str, ...]) -> NightlyRow:
     parts = dict.fromkeys(
         part
         for outcome in outcomes
         for part in (outcome.scenario, outcome.title, outcome.lock, outcome.kind, *outcome.faults, outcome.workload)
     )
-    return RowView(
+    return NightlyRow(
         name=name,
         title=outcomes[0].title,
         cells=tuple(_lines([one for one in outcomes if one.cluster == cluster]) for cluster in clusters),
@@ -113,21 +116,23 @@ def _lines(cell: list[OutcomeView]) -> tuple[LineView, ...]:
 
 
 def _line(seeds: list[OutcomeView]) -> LineView:
-    """``seeds``: the outcomes of one scenario on one cluster, the worst first."""
+    """Return the line for ``seeds``, the outcomes of one scenario on one cluster, the worst first."""
     worst = seeds[0]
     if worst.state == "not-run":
-        return LineView(worst, said(worst, None), f"{worst.lock}: {worst.why}")
+        return LineView(worst, outcome_text(worst, None), f"{worst.lock}: {worst.why}")
     alike = [outcome for outcome in seeds if outcome.state == worst.state]
     found = [outcome.found_s for outcome in alike if outcome.found_s is not None]
     which = f"seed{'s' if len(alike) > 1 else ''} {', '.join(outcome.seed for outcome in alike)}"
     if len(alike) < len(seeds):
         which += f" of {len(seeds)}"
     spent = sum(outcome.real_seconds for outcome in seeds)
-    return LineView(worst, said(worst, median(found) if found else None), f"{worst.lock} · {which} · {_span(spent)}")
+    return LineView(
+        worst, outcome_text(worst, median(found) if found else None), f"{worst.lock} · {which} · {_span(spent)}"
+    )
 
 
-def said(outcome: OutcomeView, found_s: float | None) -> str:
-    """What came of a scenario, in a few words; ``found_s`` is the time to the first violation."""
+def outcome_text(outcome: OutcomeView, found_s: float | None) -> str:
+    """Describe the outcome of a scenario in a few words; ``found_s`` is the time to the first violation."""
     what = "cure" if outcome.safe else "failure"
     found = _span(found_s)
     match outcome.state:
@@ -146,8 +151,11 @@ def said(outcome: OutcomeView, found_s: float | None) -> str:
 
 
 def link(run: str, folder: Path) -> str:
-    """The address of a run's report, or of its folder if it has none, from a page in ``folder``; empty if the run is
-    not kept. Relative, so that a store that is moved or unpacked elsewhere keeps its links."""
+    """Return the address of a run's report, or of its folder if it has none, from a page in ``folder``; empty if not
+    stored.
+
+    The address is relative, so that the links of a moved or unpacked store stay valid.
+    """
     target = Path(run).absolute()
     if not target.exists():
         return ""
@@ -155,7 +163,7 @@ def link(run: str, folder: Path) -> str:
     target = report if report.exists() else target
     try:
         return quote(Path(os.path.relpath(target, folder.absolute())).as_posix())
-    except ValueError:  # on another drive
+    except ValueError:  # the run is on another drive
         return target.as_uri()
 
 
@@ -172,9 +180,9 @@ def _story(view: NightView) -> str:
         for state, text in SAID.items()
         if counts[state]
     ]
-    told = f"{'; '.join(parts)}." if parts else "Each known failure was found, each cure held." * bool(view.outcomes)
-    idle = f" {counts['not-run']} could not run on the cluster asked for." if counts["not-run"] else ""
-    return told + idle
+    text = f"{'; '.join(parts)}." if parts else "Every known failure was found, every cure held." * bool(view.outcomes)
+    idle = f" {counts['not-run']} could not run on the requested cluster." if counts["not-run"] else ""
+    return text + idle
 
 
 def _spent(view: NightView, cluster: str) -> float:
@@ -182,7 +190,7 @@ def _spent(view: NightView, cluster: str) -> float:
 
 
 def _span(seconds: float | None) -> str:
-    """``2.51 s``, from two minutes on ``2 min 3 s``; empty for none."""
+    """Return a duration as ``2.51 s``, from two minutes on as ``2 min 3 s``; empty for None."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""What all pages share: the templates, the style, and filters for numbers."""
+"""Render pages: the templates, the style, and the number filters that all pages share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from reports import words
+from . import words
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 class _Compiled(jinja2.BytecodeCache):
-    """What the templates compile to, once in a process: that takes as long as to fill one in."""
+    """In-memory cache of compiled templates. Compiling a template takes as long as rendering it."""
 
     def __init__(self) -> None:
         self.codes: dict[str, bytes] = {}
@@ -32,12 +32,12 @@ _COMPILED: Final = _Compiled()
 
 
 def render(template: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
-    """The page that ``template`` makes of ``values``; a value that it lacks is an error."""
+    """Render ``template`` with ``values``; raises an error if the template needs a value that is not given."""
     return templates(filters).get_template(template).render(values)
 
 
 def templates(filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
-    """All templates, with more filters."""
+    """Return the environment of all templates, with additional filters."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -51,5 +51,5 @@ def templates(filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
 
 
 def source(name: str) -> Markup:
-    """A file of the templates as it is."""
+    """Return a file of the templates unchanged."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))

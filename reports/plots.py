@@ -1,22 +1,32 @@
-"""The look of all pictures, and how they are saved and put into a page.
+"""The style of all pictures, and functions that save them and embed them in a page.
 
-The same data gives the same bytes: no dates, fixed ids. Inlined into the page, a picture takes its colours from the
-page's variables and so is light or dark with it; the files in the run folder have the light colours.
+The same data gives the same bytes: no dates, fixed ids. A picture inside a page takes its colours from the page's
+variables, so it is light or dark with the page; the files in the run folder have the light colours.
 """
 
 from __future__ import annotations
 
 import io
 import re
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from harness.files import whole_file, write_file
+
+DRAWN: Final = find_spec("matplotlib") is not None
+"""True if pictures can be drawn. Matplotlib is an extra, since it is larger than all else together; pages without
+pictures say how to install it."""
+if TYPE_CHECKING or DRAWN:
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
 
 COLOURS: Final = {"ok": "#0072b2", "fail": "#b84a00", "info": "#7e57a8"}
-"""Told apart by colour-blind readers too (after Okabe and Ito), and each series has its own mark or dash."""
+"""Colours that colour-blind readers can distinguish (after Okabe and Ito); each series also has its own mark or
+dash."""
 INK, RULE, FAULT, MIDDLE = "#33373d", "#d9dce1", "#e8c468", "#5b6470"
 VARIABLES: Final = {
     COLOURS["ok"]: "var(--ok)",
@@ -51,24 +61,31 @@ STYLE: Final[dict[Any, Any]] = {
 }
 
 
+def styled(**more: Any) -> AbstractContextManager[object]:
+    """Return a context in which figures have the style of all pictures, and ``more``."""
+    style: dict[Any, Any] = STYLE | more
+    return mpl.rc_context(style) if DRAWN else nullcontext()
+
+
 def save(figure: Figure, folder: Path | None, name: str) -> str:
-    """The picture as SVG; written to ``folder`` as well, as PNG and SVG, if one is given."""
+    """Return the picture as SVG; write it as PNG and SVG into ``folder``, if one is given."""
     figure.dpi = DPI
     text = io.StringIO()
     svg: Any = FigureCanvasSVG(figure)
-    # Not savefig: it draws everything twice, for the sake of layouts that depend on it.
+    # Not savefig: it draws everything twice, because some layouts need it.
     svg.print_svg(text, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     if folder is not None:
-        (folder / f"{name}.svg").write_text(text.getvalue(), encoding="utf-8")
+        write_file(folder / f"{name}.svg", text.getvalue())
         figure.dpi = DPI
         figure.patch.set(facecolor="white", alpha=1)
         png: Any = FigureCanvasAgg(figure)
-        png.print_png(folder / f"{name}.png", metadata={"Software": None})
+        with whole_file(folder / f"{name}.png") as file:
+            png.print_png(file, metadata={"Software": None})
     return text.getvalue()
 
 
 def inline(svg: str, name: str) -> str:
-    """``svg`` for the inside of a page: its own ids, the page's colours and font, no prologue, no namespaces."""
+    """Prepare ``svg`` for embedding: its own ids, the page's colours and font, no prologue, no namespaces."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style type.*?</style>", "", svg, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""The report of one run: one HTML file that needs nothing else, neither a network nor a server."""
+"""Write the report of one run: a self-contained HTML file that needs neither a network nor a server."""
 
 from __future__ import annotations
 
@@ -8,42 +8,40 @@ from typing import Final
 
 from markupsafe import Markup
 
-from reports import measures, model, page, run_plots, timeline, timeline_text, words
-from reports.model import ReportError, RunView
+from harness.documents import DocumentError
+from harness.files import write_file
+from harness.wording import SAFETY
 
-__all__ = ["ReportError", "render", "write"]
+from . import measures, model, page, run_plots, timeline, timeline_text, words
+from .model import RunView
+
+__all__ = ["DocumentError", "render", "write"]
 
 SCRIPTS: Final = (
     "data.js", "layout.js", "draw.js", "draw_faults.js", "draw_servers.js", "draw_tokens.js", "hover.js", "interact.js",
     "start.js",
 )  # fmt: skip
 SHOWN: Final = 20
-"""The pieces of evidence of one checker that the page shows; the others are in results.json."""
+"""The most violations of one checker that the page shows; results.json has the others."""
 WORDS: Final = {"valid": "Safe in this run", "invalid": "Violation found", "unknown": "Unknown"}
 CHECKER_WORDS: Final = {"valid": "Holds", "invalid": "Violated", "unknown": "Unknown"}
-SAFETY: Final = {
-    "E": "efficiency only, two holders are possible",
-    "F": "safe where the resource checks fences",
-    "F?": "would be safe with fencing, but has no usable token",
-    "X": "broken even without faults",
-}
 BLAME: Final = {
-    "service": "To blame: the service, which broke what it had promised",
-    "clock": "To blame: the clocks, by which the service had kept its word",
-    "client": "To blame: the client, which acted after its lease had ended",
+    "service": "Cause: the lock service granted what it had promised to another client",
+    "clock": "Cause: server clocks jumped, so leases expired early",
+    "client": "Cause: the client acted after its lease had expired",
 }
 
 
 def write(run_folder: Path) -> Path:
-    """Write ``report.html`` and its pictures into ``run_folder``; raises :class:`ReportError`."""
+    """Write ``report.html`` and its pictures into ``run_folder``; raises :class:`DocumentError`."""
     run = model.load(run_folder)
     path = run_folder / "report.html"
-    path.write_text(render(run, run_folder), encoding="utf-8")
+    write_file(path, render(run, run_folder))
     return path
 
 
 def render(run: RunView, pictures: Path | None = None) -> str:
-    """The page; the plots are saved as files into ``pictures`` too, if given."""
+    """Render the page; with ``pictures``, also save the plots as files there."""
     data = timeline.build(run)
     measured = measures.measure(run.history)
     return page.render(
@@ -55,7 +53,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         safety=SAFETY.get(run.safety, ""),
         blame=BLAME,
         shown=SHOWN,
-        **timeline_text.said(data),
+        **timeline_text.canvas_text(data),
         measured=measured,
         figures=measures.figures(measured),
         plots=run_plots.draw(run, measured, pictures),
@@ -66,7 +64,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
 
 
 def embed(data: timeline.Data) -> Markup:
-    """JSON that cannot end the script element it stands in."""
+    """Return the data as JSON that cannot end the script element that contains it."""
     return Markup(
         timeline.encode(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     )

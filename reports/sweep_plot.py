@@ -1,41 +1,48 @@
-"""The picture of a sweep: over the ttl, how much was lost, how often a run was violated, and how soon.
+"""Draw the picture of a sweep: lost updates, violated runs and time to the first violation, as functions of the ttl.
 
-A column for each hold, a line for each pause (colour and mark) and cluster (dash). Same sweep, same bytes.
+It has a column for each hold, and a line for each pause (colour and mark) and cluster (dash). The same sweep gives the
+same bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from harness.documents.sweep import SweepPoint
 
-from reports import plots, words
+from . import plots, words
 
-Point = dict[str, Any]
+if TYPE_CHECKING or plots.DRAWN:
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
 COLOURS: Final = ("#0072b2", "#b84a00", "#7e57a8", "#009e73", "#cc79a7", "#8a6100")
 MARKS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final[tuple[Any, ...]] = ("-", (0, (4, 2)), (0, (1, 1.2)))
-"""By cluster; the marks of all but the first are hollow."""
+"""Dashes by cluster; the marks of all clusters but the first are hollow."""
 APART: Final = 0.012
-"""How far neighbouring lines are apart, as a part of the width: points of the same height stay visible."""
+"""The distance of neighbouring lines, as a share of the width: points of the same height stay visible."""
 
 
-def draw(points: Sequence[Point], folder: Path, name: str) -> str:
-    """The picture as SVG; written to ``folder`` as ``name``.svg and ``name``.png too."""
+def draw(points: Sequence[SweepPoint], folder: Path, name: str) -> str:
+    """Return the picture as SVG; write it to ``folder`` as ``name``.svg and ``name``.png too.
+
+    The text is empty, and nothing is written, where pictures cannot be drawn.
+    """
+    if not plots.DRAWN:
+        return ""
     holds = _values(points, "hold")
-    rows: list[tuple[str, Callable[[Axes, list[Point], list[float], dict[str, Any]], None]]] = [
+    rows: list[tuple[str, Callable[[Axes, list[SweepPoint], list[float], dict[str, Any]], None]]] = [
         ("updates lost", _lost),
         ("runs violated", _rate),
         ("first violation [s]", _first),
     ]
-    with mpl.rc_context(plots.STYLE):
+    with plots.styled():
         figure = Figure(figsize=(2.6 + max(4.6, 3.1 * len(holds)), 7.4), layout="constrained")
         FigureCanvasAgg(figure)
         figure.patch.set_alpha(0)
@@ -53,26 +60,26 @@ def draw(points: Sequence[Point], folder: Path, name: str) -> str:
         return plots.save(figure, folder, name)
 
 
-def _values(points: Sequence[Point], name: str) -> list[Any]:
-    return list(dict.fromkeys(point[name] for point in points))
+def _values(points: Sequence[SweepPoint], name: str) -> list[Any]:
+    return list(dict.fromkeys(getattr(point, name) for point in points))
 
 
-def _lines(axes: Axes, points: Sequence[Point], hold: float, paint: Callable[..., None]) -> None:
+def _lines(axes: Axes, points: Sequence[SweepPoint], hold: float, paint: Callable[..., None]) -> None:
     clusters, pauses, ttls = (_values(points, name) for name in ("cluster", "pause", "ttl"))
     wide = (max(ttls) - min(ttls)) or 1.0
     series = [(cluster, pause) for cluster in clusters for pause in pauses]
     for number, (cluster, pause) in enumerate(series):
         here = sorted(
-            (p for p in points if (p["cluster"], p["pause"], p["hold"]) == (cluster, pause, hold)),
-            key=lambda point: float(point["ttl"]),
+            (p for p in points if (p.cluster, p.pause, p.hold) == (cluster, pause, hold)),
+            key=lambda point: point.ttl,
         )
         shift = (number - (len(series) - 1) / 2) * APART * wide
-        paint(axes, here, [p["ttl"] + shift for p in here], _look(clusters.index(cluster), pauses.index(pause)))
+        paint(axes, here, [p.ttl + shift for p in here], _line_style(clusters.index(cluster), pauses.index(pause)))
     axes.set_xticks(sorted(ttls), [f"{ttl:g}" for ttl in sorted(ttls)])
     axes.set_xlim(min(ttls) - 0.08 * wide, max(ttls) + 0.08 * wide)
 
 
-def _look(cluster: int, pause: int) -> dict[str, Any]:
+def _line_style(cluster: int, pause: int) -> dict[str, Any]:
     colour = COLOURS[pause % len(COLOURS)]
     return {
         "color": colour,
@@ -84,43 +91,43 @@ def _look(cluster: int, pause: int) -> dict[str, Any]:
     }
 
 
-def _legend(points: Sequence[Point]) -> list[Line2D]:
+def _legend(points: Sequence[SweepPoint]) -> list[Line2D]:
     clusters, pauses = _values(points, "cluster"), _values(points, "pause")
     return [
-        Line2D([], [], label=f"{_named(pause)}, {cluster}", **_look(number, clusters_pause))
+        Line2D([], [], label=f"{_pause_label(pause)}, {cluster}", **_line_style(number, clusters_pause))
         for number, cluster in enumerate(clusters)
         for clusters_pause, pause in enumerate(pauses)
     ]
 
 
-def _named(pause: float) -> str:
+def _pause_label(pause: float) -> str:
     return f"pause {words.span(round(pause * 1e9))}" if pause else "no pause"
 
 
-def _lost(axes: Axes, points: list[Point], where: list[float], look: dict[str, Any]) -> None:
-    """With the least and the most that one run lost."""
+def _lost(axes: Axes, points: list[SweepPoint], where: list[float], look: dict[str, Any]) -> None:
+    """Draw the lost updates, with the least and the most that one run lost."""
     _with_range(axes, points, where, look, ("lost_fraction", "lost_least", "lost_most"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(bottom=0, auto=None)
 
 
-def _rate(axes: Axes, points: list[Point], where: list[float], look: dict[str, Any]) -> None:
-    """With its 95 % interval."""
+def _rate(axes: Axes, points: list[SweepPoint], where: list[float], look: dict[str, Any]) -> None:
+    """Draw the rate of violated runs, with its 95 % interval."""
     _with_range(axes, points, where, look, ("rate", "rate_low", "rate_high"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(-0.04, 1.04)
 
 
-def _first(axes: Axes, points: list[Point], where: list[float], look: dict[str, Any]) -> None:
-    axes.plot(where, [_number(point["first_s"]) for point in points], **look)
+def _first(axes: Axes, points: list[SweepPoint], where: list[float], look: dict[str, Any]) -> None:
+    axes.plot(where, [_number(point.first_s) for point in points], **look)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylim(bottom=0, auto=None)
 
 
 def _with_range(
-    axes: Axes, points: list[Point], where: list[float], look: dict[str, Any], names: tuple[str, str, str]
+    axes: Axes, points: list[SweepPoint], where: list[float], look: dict[str, Any], names: tuple[str, str, str]
 ) -> None:
-    value, low, high = ([_number(point[name]) for point in points] for name in names)
+    value, low, high = ([_number(getattr(point, name)) for point in points] for name in names)
     axes.vlines(where, low, high, color=look["color"], alpha=0.35, linewidth=1.2)
     axes.plot(where, value, clip_on=False, **look)
 

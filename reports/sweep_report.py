@@ -1,18 +1,19 @@
-"""The report of a sweep: a page that needs nothing else, the picture by itself, and the points as CSV."""
+"""Write the report of a sweep: a self-contained page, the picture as files, and the points as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
 
-from reports import page, plots, sweep_plot, words
+from harness.documents import SweepDocument, plain
+from harness.files import write_file
 
-Document = Mapping[str, Any]
+from . import page, plots, sweep_plot, words
+
 NAME: Final = "sweep"
 COLUMNS: Final = (
     "cluster", "ttl", "hold", "pause", "asked", "runs", "violated", "valid", "unknown", "stalled", "rate", "rate_low",
@@ -21,41 +22,41 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-def write(document: Document, folder: Path) -> Path:
-    """Write sweep.html, sweep.svg, sweep.png and sweep.csv into ``folder``; ``document`` is what a sweep found."""
-    (folder / f"{NAME}.csv").write_text(table(document), encoding="utf-8", newline="")
-    svg = sweep_plot.draw(document["points"], folder, NAME)
+def write(document: SweepDocument, folder: Path) -> Path:
+    """Write sweep.html, sweep.svg, sweep.png and sweep.csv into ``folder``; ``document`` is the result of a sweep."""
+    write_file(folder / f"{NAME}.csv", table(document))
+    svg = sweep_plot.draw(document.points, folder, NAME)
     path = folder / f"{NAME}.html"
-    path.write_text(_page(document, plots.inline(svg, NAME)), encoding="utf-8")
+    write_file(path, _page(document, plots.inline(svg, NAME) if svg else ""))
     return path
 
 
-def table(document: Document) -> str:
-    """One line for each point, as CSV; durations in seconds, an empty field for what has no value."""
+def table(document: SweepDocument) -> str:
+    """Return the points as CSV, one line each; durations are in seconds, and a missing value is an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(document["points"])
+    writer.writerows(plain(point) for point in document.points)
     return text.getvalue()
 
 
-def _page(document: Document, svg: str) -> str:
+def _page(document: SweepDocument, svg: str) -> str:
     filters = {"percent": words.percent, "seconds": _seconds}
     return page.render(
         "sweep.html", filters, sweep=document, svg=Markup(svg), style=page.source("style.css"), about=about(document)
     )
 
 
-def about(document: Document) -> str:
-    """What was done, in a sentence."""
-    who = "a client" if document["fault"] == "client-pause" else "servers"
-    target = document["target"]
+def about(document: SweepDocument) -> str:
+    """Describe the sweep in one sentence."""
+    who = "a client" if document.fault.startswith("client-") else "servers"
+    target = document.target
     whom = "chosen by chance each time" if target == "one" else target
-    fencing = "" if document["fencing"] == "off" else f", fencing {document['fencing']}"
+    fencing = "" if document.fencing == "off" else f", fencing {document.fencing}"
     return (
-        f"{document['clients']} {document['discipline']} clients with the workload {document['workload']}{fencing}; "
-        f"once in every {document['every']:g} s {who} ({whom}) stood still for the pause; "
-        f"{document['seeds']} runs of {document['time_limit']:g} s a point, seeds from {document['seed']}."
+        f"{document.clients} {document.discipline} clients with the workload {document.workload}{fencing}; "
+        f"once in every {document.every:g} s {who} ({whom}) stood still for the pause; "
+        f"{document.seeds} runs of {document.time_limit:g} s a point, seeds from {document.seed}."
     )
 
 

@@ -1,7 +1,8 @@
-"""The timeline's data: columns of whole numbers that the page searches and draws, small enough for 100,000 calls.
+"""The data of the timeline: columns of whole numbers that the page searches and draws, compact enough for 100,000
+calls.
 
-Times are microseconds since the first entry. Columns that only grow (``start``, ``invoked``, ``time``) are differences.
-``reports/templates/js/data.js`` reads what this writes; the two change together.
+Times are microseconds since the first entry. Columns that never fall (``start``, ``invoked``, ``time``) are stored as
+differences. ``reports/templates/js/data.js`` reads this format; the two files must change together.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
-from checkers.clocks import readings
+from harness.checkers.clocks import readings
+from harness.documents import DocumentError
 from harness.history import Call, History, HistoryError, Op
-from reports import fences
-from reports.columns import NONE, Names, columns, pack
-from reports.document import ReportError, compact
-from reports.holds import Hold, find_holds
-from reports.model import EvidenceView, FaultView, InvolvedView, RunView
-from reports.timeline_servers import ENDS, Stay, end_record, find_stays, known_until
+
+from . import fences
+from .columns import NONE, TextNumbers, columns, pack
+from .document import compact
+from .holds import TimelineHold, find_holds
+from .model import EvidenceView, FaultView, InvolvedView, RunView
+from .timeline_servers import ENDS, Stay, end_record, find_stays, known_until
 
 OUTCOMES: Final = {"ok": 0, "fail": 1, "info": 2}
 MOST_LEVELS: Final = 3
 Data = dict[str, Any]
-"""What JSON can say, and columns of numbers."""
+"""JSON data that may contain columns of numbers."""
 
 
 @dataclass(slots=True)
@@ -33,8 +36,8 @@ class _Builder:
     run: RunView
     origin: int
     last: int
-    lanes: Names = field(default_factory=Names)
-    texts: Names = field(default_factory=Names)
+    lanes: TextNumbers = field(default_factory=TextNumbers)
+    texts: TextNumbers = field(default_factory=TextNumbers)
 
     def us(self, ns: int) -> int:
         return round((ns - self.origin) / 1000)
@@ -44,13 +47,14 @@ class _Builder:
 
 
 def build(run: RunView) -> Data:
-    """What the page needs to draw ``run``: :func:`encode` makes it the text that ``showRun`` of the page reads."""
+    """Return the data that the page needs to draw ``run``; :func:`encode` converts it to the text that ``showRun``
+    reads."""
     history = run.history
     builder = _Builder(run, history.origin, _last(run))
     for client in run.clients:
         builder.lanes.code(client)
         builder.texts.code(client)
-    calls, holds = _called(history), find_holds(history)
+    calls, holds = _calls_of(history), find_holds(history)
     recorded = history.time[-1] if len(history) else history.origin
     known = known_until(run.keys, holds, recorded, whole=not run.keys_trouble and bool(history.nemesis("stop")))
     stays = find_stays(run.keys, calls, holds)
@@ -78,23 +82,23 @@ def build(run: RunView) -> Data:
 
 
 def encode(data: Data) -> str:
-    """What :func:`build` made, as JSON; columns are packed (``reports/columns.py``)."""
+    """Return the data of :func:`build` as JSON, with packed columns (``reports/columns.py``)."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=pack)
 
 
 def _last(run: RunView) -> int:
-    """The end of the timeline: of the history or, where it was cut off, of what is known to have come later."""
+    """Return the end of the timeline: the end of the history or, if that was truncated, the last known later time."""
     if not len(run.history):
         return run.history.origin
     later = [fault.healed for fault in run.faults] + [found.end for found in run.evidence]
     return max(run.history.time[-1], *(time for time in later if time is not None), run.history.origin)
 
 
-def _called(history: History) -> list[Call]:
+def _calls_of(history: History) -> list[Call]:
     try:
         return history.calls()
     except HistoryError as error:
-        raise ReportError(f"history.jsonl: {error}") from error
+        raise DocumentError(f"history.jsonl: {error}") from error
 
 
 def _calls(builder: _Builder, calls: Sequence[Call]) -> Data:
@@ -110,7 +114,8 @@ _CALL_COLUMNS: Final = (
 
 
 def _call(builder: _Builder, call: Call, base: int) -> tuple[int, ...]:
-    """One row; ``done`` counts entries from the invocation, ``wall`` is how many ms the client's wall clock was off."""
+    """Return one row; ``done`` counts entries from the invocation, ``wall`` is the error of the client's wall clock,
+    ms."""
     begun, done, code = call.invoke, call.done, builder.texts.code
     start = builder.us(begun.time)
     return (
@@ -134,11 +139,11 @@ def _value(op: Op) -> str | None:
     return None if op.value is None else compact(op.value)
 
 
-def _holds(builder: _Builder, holds: Sequence[Hold]) -> Data:
+def _holds(builder: _Builder, holds: Sequence[TimelineHold]) -> Data:
     busy: dict[str, list[int]] = {}
     rows = (_hold(builder, hold, _level(busy.setdefault(hold.client, []), hold)) for hold in holds)
     table: Data = dict(columns(_HOLD_COLUMNS, rows, rising=("start", "acquired")))
-    if any(hold.shared for hold in holds):  # of most runs none is
+    if any(hold.shared for hold in holds):  # most runs have no shared hold
         table |= columns(("shared",), ((int(hold.shared),) for hold in holds))
     return table
 
@@ -148,8 +153,8 @@ _HOLD_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _hold(builder: _Builder, hold: Hold, level: int) -> tuple[int, ...]:
-    """One row; durations count from the hold's start, -1 is none (nothing ended it, no lease, no access)."""
+def _hold(builder: _Builder, hold: TimelineHold, level: int) -> tuple[int, ...]:
+    """Return one row; durations count from the hold's start, and -1 means none (no end, no lease, no access)."""
 
     def after(ns: int | None) -> int:
         return NONE if ns is None else builder.us(ns) - start
@@ -170,8 +175,8 @@ def _hold(builder: _Builder, hold: Hold, level: int) -> tuple[int, ...]:
     )
 
 
-def _level(busy: list[int], hold: Hold) -> int:
-    """The first row of the lane that is free when ``hold`` begins: a client may hold several keys."""
+def _level(busy: list[int], hold: TimelineHold) -> int:
+    """Return the first free row of the client's lane when ``hold`` begins: a client may hold several keys."""
     end = 2**63 if hold.end is None else hold.end
     for level, until in enumerate(busy):
         if until <= hold.start:
@@ -181,8 +186,8 @@ def _level(busy: list[int], hold: Hold) -> int:
     return min(len(busy), MOST_LEVELS) - 1
 
 
-def _keys(holds: Sequence[Hold], stays: Sequence[Stay]) -> list[str]:
-    """The locks' keys, the one that was held most often first: that one is shown until another is asked for."""
+def _keys(holds: Sequence[TimelineHold], stays: Sequence[Stay]) -> list[str]:
+    """Return the locks' keys, the one held most often first: the page shows that one until the user selects another."""
     held = Counter(hold.key for hold in holds)
     seen = dict.fromkeys([*held, *(stay.key for stay in stays)])
     return sorted(seen, key=lambda key: -held[key])
@@ -191,7 +196,7 @@ def _keys(holds: Sequence[Hold], stays: Sequence[Stay]) -> list[str]:
 _STAY_COLUMNS: Final = ("lane", "start", "took", "until", "who", "ended", "renewed", "moved")
 
 
-def _stays(builder: _Builder, holds: Sequence[Hold], stays: Sequence[Stay]) -> Data:
+def _stays(builder: _Builder, holds: Sequence[TimelineHold], stays: Sequence[Stay]) -> Data:
     keys = _keys(holds, stays)
     lanes = {(host, key): i for i, (host, key) in enumerate(product(builder.run.servers, keys))}
     rows = (_stay(builder, stay, lanes[stay.host, stay.key]) for stay in stays if (stay.host, stay.key) in lanes)
@@ -199,7 +204,8 @@ def _stays(builder: _Builder, holds: Sequence[Hold], stays: Sequence[Stay]) -> D
 
 
 def _stay(builder: _Builder, stay: Stay, lane: int) -> tuple[int, ...]:
-    """One row; a lane is a server and a key, ``until`` counts from the start, ``who`` is -1 where nothing answered."""
+    """Return one row; a lane is a server and a key, ``until`` counts from the start, ``who`` is -1 if there was no
+    answer."""
     start = builder.us(stay.start)
     return (
         lane,
@@ -217,8 +223,8 @@ _GRANT_COLUMNS: Final = ("lane", "time", "key", "token")
 _ACCESS_COLUMNS: Final = ("lane", "time", "key", "token", "f", "verdict", "highest")
 
 
-def _tokens(builder: _Builder, holds: Sequence[Hold], calls: Sequence[Call]) -> Data | None:
-    """Which token each grant came with, and which ones the resource was shown; None if there were none."""
+def _tokens(builder: _Builder, holds: Sequence[TimelineHold], calls: Sequence[Call]) -> Data | None:
+    """Return the tokens of the grants, and the tokens that the resource received; None if there were none."""
     grants = [hold for hold in holds if hold.fence]
     tokens = [hold.fence for hold in grants] + [token for call in calls if (token := fences.shown(call))]
     if not tokens:
@@ -273,12 +279,13 @@ def _offender(builder: _Builder, one: InvolvedView) -> Data:
 
 
 def clock_offsets(builder: _Builder, history: History) -> dict[str, list[list[int]]]:
-    """Per host, the steps [µs, offset in µs] of its wall clock; without hosts whose clock was never off."""
+    """Return, by host, the steps [µs, offset in µs] of its wall clock; hosts whose clock was always correct are left
+    out."""
     steps: dict[str, list[list[int]]] = {}
     for op in history.nemesis("clocks", "inject", "heal"):
         for host, offset in readings(op):
-            told = steps.setdefault(host, [])
+            changes = steps.setdefault(host, [])
             value = round(offset / 1000)
-            if not told or told[-1][1] != value:
-                told.append([builder.us(op.time), value])
-    return {host: told for host, told in sorted(steps.items()) if any(value for _, value in told)}
+            if not changes or changes[-1][1] != value:
+                changes.append([builder.us(op.time), value])
+    return {host: changes for host, changes in sorted(steps.items()) if any(value for _, value in changes)}

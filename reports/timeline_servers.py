@@ -1,8 +1,8 @@
-"""What each server had under the locks' keys, and for whom: the bars in the servers' lanes of the timeline.
+"""The owner of each lock key on each server over time: the bars in the servers' lanes of the timeline.
 
-A :class:`Stay` is the time for which one server had a key for one owner. A server knows its owner by a value (a token,
-a session, a row); whose value that is, and why the stay ended, are made out from who sent what (where the states say
-it: on the simulator) and from what the clients did at that moment (the history).
+A :class:`Stay` is a time in which one server had a key for one owner. A server knows its owner by a value (a token, a
+session, a row). This module finds the client that wrote the value, and why the stay ended. It uses the senders of
+messages (which the states contain on the simulator) and the calls of clients at that moment (the history).
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from typing import Final, Literal
 
 from harness.history import Call
 from harness.history.lock_keys import KeyState
-from reports.holds import Hold
+
+from .holds import TimelineHold
 
 Ended = Literal["open", "given back", "ran out", "early", "removed", "no answer", "not recorded"]
 ENDS: Final[tuple[Ended, ...]] = ("open", "given back", "ran out", "early", "removed", "no answer", "not recorded")
 SLACK: Final = 100_000_000
-"""ns by which a look at a real server may be late: it is looked at again and again, not all the time."""
+"""The longest delay (ns) of an observation of a real server, which is polled."""
 LATEST: Final = 1_000_000_000
-"""ns after a grant by which some server's state must have been seen to change."""
+"""The longest time (ns) from a grant to an observed change of some server's state."""
 NEAR: Final = 16
-"""The grants before a moment among which its owner is looked for: more clients than that rarely hold one key."""
+"""The number of grants before a moment among which its owner is searched: more clients than that rarely hold one
+key."""
 EVER: Final = 2**62
 
 
 @dataclass(slots=True)
 class Stay:
-    """From ``start`` to ``end`` (ns, None: to the end of what is known) ``host`` had ``key`` for ``owner``.
+    """From ``start`` to ``end`` (ns, None: the end of the known time), the server ``host`` had ``key`` for ``owner``.
 
-    ``client`` is whose value that is, empty if nobody can tell. ``until`` is when the server last said that it would
-    end by itself. Without an owner it is a time in which the server gave no answer, or of which nothing was recorded.
+    ``client`` wrote the owner's value, empty if unknown. ``until`` is the time at which the key would expire, by the
+    server's last statement. Without an owner, the stay is a time in which the server did not answer, or was not
+    recorded.
     """
 
     host: str
@@ -45,15 +48,16 @@ class Stay:
     end: int | None = None
     ended: Ended = "open"
     renewed: int = 0
-    """How often its own client moved its end."""
+    """Number of times that its own client moved its expiry."""
     moved: int = 0
-    """How often its end moved otherwise: with the server's clock or, where nobody says who sent what, by a renewal."""
+    """How often its expiry moved otherwise: with the server's clock or, where senders are unknown, by a renewal."""
     since: int = 0
-    """When its client had its value brought: before ``start`` on servers that only follow, or come back with it."""
+    """When its client wrote the value: before ``start`` on servers that only replicate, or that restarted with the
+    value."""
 
     @property
     def who(self) -> str:
-        """The client or, unknown, its value made short."""
+        """Return the client or, if it is unknown, the value, shortened."""
         return self.client or shortened(self.owner or "")
 
 
@@ -62,8 +66,8 @@ def shortened(value: str) -> str:
 
 
 @dataclass(slots=True)
-class _Wanting:
-    """One client's call that may have put its value on servers, and how long the value may have been there."""
+class _AcquireAttempt:
+    """A client's call that may have written its value to servers, and how long the value may have existed there."""
 
     client: str
     asked: int
@@ -71,14 +75,14 @@ class _Wanting:
     until: int
     granted: bool
     claimed: str = ""
-    """The value that is known to be this call's."""
+    """The value that this call is known to have written."""
 
 
 @dataclass(slots=True)
-class _Deeds:
-    """What the clients did with one key, in the order of time."""
+class _ClientActions:
+    """The calls of the clients on one key, in the order of time."""
 
-    wants: list[_Wanting] = field(default_factory=list)
+    wants: list[_AcquireAttempt] = field(default_factory=list)
     releases: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     releasing: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
 
@@ -89,9 +93,10 @@ class _Deeds:
         self.releases = {client: [begun for begun, _ in times] for client, times in self.releasing.items()}
 
     def owner(self, value: str, moment: int, gone: int) -> str:
-        """Whose call brought ``value`` to a server, which had it from ``moment`` to ``gone``.
+        """Return the client whose call wrote ``value`` to a server that had it from ``moment`` to ``gone``.
 
-        The nearest grant in that time that is not known to have brought another; else the only client that was trying.
+        This is the nearest grant in that time that is not known to have written another value; otherwise the only
+        client that was trying to acquire the lock.
         """
         at = bisect_left(self.wants, moment, key=lambda want: want.done)
         around = self.wants[max(0, at - NEAR) : at + NEAR]
@@ -105,13 +110,15 @@ class _Deeds:
         return trying.pop() if len(trying) == 1 else ""
 
     def trying(self, begun: int, gone: int) -> set[str]:
-        """The clients that wanted the lock all that time: each may have written its value and taken it back."""
+        """Return the clients that requested the lock all that time: each may have written its value and deleted it
+        again."""
         at = bisect_left(self.wants, gone - SLACK, key=lambda want: want.done)
         wants = (want for want in self.wants[at : at + 2 * NEAR] if not want.granted or want.done >= gone)
         return {want.client for want in wants if want.asked <= begun}
 
     def gives_back(self, client: str, begun: int, moment: int) -> bool:
-        """Whether the client had asked, in that time, for its key to be taken away; of no client: may any have?"""
+        """Return whether the client requested, in that time, that its key be deleted; without a client: whether any
+        client may have."""
         if not client:
             releasing = any(self.is_releasing(one, moment, SLACK) for one in self.releasing)
             return releasing or bool(self.trying(begun, moment))
@@ -121,24 +128,24 @@ class _Deeds:
         return any(want.client == client for want in self._failing(moment))
 
     def is_releasing(self, client: str, moment: int, slack: int = 0) -> bool:
-        """Whether a release of the client was under way, or had been in the ``slack`` ns before."""
+        """Return whether a release of the client was in progress, or had been in the ``slack`` ns before."""
         at = bisect_right(self.releases.get(client, []), moment)
         return at > 0 and moment <= self.releasing[client][at - 1][1] + slack
 
     def is_acquiring(self, client: str, moment: int) -> bool:
-        """Whether an acquire of the client was under way, or had just been."""
+        """Return whether an acquire of the client was in progress, or had just been."""
         at = bisect_left(self.wants, moment - SLACK, key=lambda want: want.done)
         return any(want.client == client and want.asked <= moment for want in self.wants[at : at + NEAR])
 
-    def _failing(self, moment: int) -> Iterable[_Wanting]:
-        """An acquire that does not succeed takes back what it has written so far, just before it returns."""
+    def _failing(self, moment: int) -> Iterable[_AcquireAttempt]:
+        """Yield acquires that fail: such a call deletes what it has written so far, just before it returns."""
         at = bisect_left(self.wants, moment - SLACK, key=lambda want: want.done)
         return (want for want in self.wants[at : at + NEAR] if not want.granted and want.asked <= moment)
 
 
-def _deeds(calls: Iterable[Call], holds: Iterable[Hold]) -> dict[str, _Deeds]:
+def _client_actions(calls: Iterable[Call], holds: Iterable[TimelineHold]) -> dict[str, _ClientActions]:
     ends = {hold.acquire_index: EVER if hold.end is None else hold.end for hold in holds}
-    found: defaultdict[str, _Deeds] = defaultdict(_Deeds)
+    found: defaultdict[str, _ClientActions] = defaultdict(_ClientActions)
     for call in calls:
         begun, done, deeds = call.invoke, call.done, found[call.invoke.key or ""]
         client, back = begun.node or f"process {begun.process}", begun.time if done is None else done.time
@@ -146,7 +153,7 @@ def _deeds(calls: Iterable[Call], holds: Iterable[Hold]) -> dict[str, _Deeds]:
         if begun.f == "acquire":
             granted = done is not None and call.outcome == "ok"
             until = ends.get(done.index, end) if done is not None and granted else end
-            deeds.wants.append(_Wanting(client, begun.time, back, until, granted))
+            deeds.wants.append(_AcquireAttempt(client, begun.time, back, until, granted))
         elif begun.f == "release":
             deeds.releasing[client].append((begun.time, end))
     for deeds in found.values():
@@ -155,8 +162,8 @@ def _deeds(calls: Iterable[Call], holds: Iterable[Hold]) -> dict[str, _Deeds]:
 
 
 @dataclass(slots=True)
-class _Brought:
-    """Who last brought a value, when, and when it was last said to end by itself."""
+class _LastWrite:
+    """The client that last wrote a value, when it did, and when the value was last expected to expire."""
 
     client: str
     since: int
@@ -164,21 +171,21 @@ class _Brought:
 
 
 @dataclass(slots=True)
-class _Finder:
-    """Walks over the states once, keeping the stay that is open by (server, key)."""
+class _StayFinder:
+    """Walks through the states once, and keeps the open stay of each (server, key)."""
 
-    deeds: dict[str, _Deeds]
+    deeds: dict[str, _ClientActions]
     told: bool
-    """Do the states say who sent what?"""
+    """True if the states contain the senders of messages."""
     stays: list[Stay] = field(default_factory=list)
     open: dict[tuple[str, str], Stay] = field(default_factory=dict)
-    brought: dict[tuple[str, str], _Brought] = field(default_factory=dict)
-    """By (key, value)."""
+    brought: dict[tuple[str, str], _LastWrite] = field(default_factory=dict)
+    """The last write, by (key, value)."""
     lost: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    """By (server, key, value) when the server had the value last."""
+    """Last time at which the server had the value, by (server, key, value)."""
 
     def step(self, state: KeyState, gone: int) -> None:
-        """``gone`` is when the server will have no such owner any more."""
+        """Process a state; ``gone`` is when the server will no longer have this owner."""
         slot = state.host, state.key
         before = self.open.get(slot)
         if before is not None and before.owner == state.owner and (state.owner is not None or not state.answers):
@@ -213,14 +220,16 @@ class _Finder:
         until = self._until(state, state.owner)
         return Stay(state.host, state.key, state.owner, came.client, state.time, until, since=came.since)
 
-    def _whose(self, state: KeyState, value: str, gone: int, back: bool) -> _Brought:
-        """Who sent it; who brought this value elsewhere before; else who was getting the lock at that moment.
+    def _whose(self, state: KeyState, value: str, gone: int, back: bool) -> _LastWrite:
+        """Return the last write of the value.
 
-        Who sends a release may thereby make the next one in a queue the owner: it is not the owner itself. A server
-        that was away and is ``back`` has what it had, and nobody brought it anew. Where nobody says who sent what, a
-        value that a server has had and lost was brought anew: some locks write the same for all.
+        The writer is the sender; otherwise the client that wrote this value elsewhere before; otherwise the client that
+        was acquiring the lock at that moment. A client that sends a release may make the next client in a queue the
+        owner, and is then not the owner itself. A server that is ``back`` after a failure still has its old value, so
+        no client wrote it again. If senders are unknown, a value that a server has had and lost counts as written
+        again: some locks write the same value for all clients.
         """
-        deeds, slot = self.deeds.get(state.key) or _Deeds(), (state.key, value)
+        deeds, slot = self.deeds.get(state.key) or _ClientActions(), (state.key, value)
         known, client = self.brought.get(slot), state.by
         if known is not None and not (self.told or back) and known.since <= self.lost.get((state.host, *slot), -1):
             known = None
@@ -229,7 +238,7 @@ class _Finder:
         if client is None or deeds.is_releasing(client, state.time):
             client = known.client if known is not None else deeds.owner(value, state.time, gone)
         until = None if known is None or (known.until or 0) < state.time else known.until
-        self.brought[slot] = _Brought(client, state.time, until)
+        self.brought[slot] = _LastWrite(client, state.time, until)
         return self.brought[slot]
 
     def _end(self, stay: Stay, state: KeyState) -> None:
@@ -238,43 +247,46 @@ class _Finder:
             self.lost[stay.host, stay.key, stay.owner] = state.time
             stay.ended = self._why(stay, state)
         elif stay.until is not None and stay.until > state.time and state.owner is None:
-            stay.ended = "early"  # it came back without what it had
+            stay.ended = "early"  # the server restarted without its data
 
     def _why(self, stay: Stay, state: KeyState) -> Ended:
         if not state.answers:
             return "no answer"
-        until = stay.until or self.brought[stay.key, stay.owner or ""].until  # a follower goes by what its leader says
+        until = stay.until or self.brought[stay.key, stay.owner or ""].until  # a replica uses its leader's expiry
         over = until is not None and state.time >= until - SLACK // 2
         if over and state.by is None:
-            return "ran out"  # perhaps because its release never came here
+            return "ran out"  # perhaps because its release never arrived here
         if self._returned(stay, state):
             return "given back"
         if over:
             return "ran out"
-        return "early" if state.by is None or state.owner is not None else "removed"  # who comes after need not be why
+        return "early" if state.by is None or state.owner is not None else "removed"  # or its successor
 
     def _returned(self, stay: Stay, state: KeyState) -> bool:
-        deeds = self.deeds.get(stay.key) or _Deeds()
+        deeds = self.deeds.get(stay.key) or _ClientActions()
         if (state.by is not None and state.by == stay.client) or deeds.gives_back(stay.client, stay.since, state.time):
             return True
         return not self.told and stay.client in deeds.trying(stay.start, state.time)
 
 
-def find_stays(states: Sequence[KeyState], calls: Iterable[Call], holds: Iterable[Hold]) -> list[Stay]:
-    """All stays, in the order in which they began; times in ns as in the history."""
+def find_stays(states: Sequence[KeyState], calls: Iterable[Call], holds: Iterable[TimelineHold]) -> list[Stay]:
+    """Return all stays, in the order in which they began; times are in ns as in the history."""
     if not states:
         return []
     ordered = sorted(states, key=lambda state: state.time)
-    finder = _Finder(_deeds(calls, holds), told=any(state.by is not None for state in states))
+    finder = _StayFinder(_client_actions(calls, holds), told=any(state.by is not None for state in states))
     for state, gone in zip(ordered, _gone(ordered), strict=True):
         finder.step(state, gone)
     return finder.stays
 
 
-def known_until(states: Sequence[KeyState], holds: Sequence[Hold], last: int, whole: bool) -> int:
-    """To when (ns) it is known what servers had, of a history that ends at ``last``. Only changes are recorded: of a
-    run that was not recorded as a ``whole``, or whose later grants changed nothing anywhere, it is the last one. (To
-    whom a key still belonged, a reentrant lock grants it again without a change.)"""
+def known_until(states: Sequence[KeyState], holds: Sequence[TimelineHold], last: int, whole: bool) -> int:
+    """Return until when (ns) the servers' states are known, for a history that ends at ``last``.
+
+    Only changes are recorded. If the run was not recorded as a ``whole``, or if its later grants changed nothing on any
+    server, the states are known until the last change. (A reentrant lock grants a key again to its owner without a
+    change.)
+    """
     told = max((state.time for state in states), default=last)
     lasting = {(state.host, state.key): state for state in sorted(states, key=lambda state: state.time)}.values()
     theirs = {(state.key, state.by) for state in lasting if state.owner is not None}
@@ -283,7 +295,7 @@ def known_until(states: Sequence[KeyState], holds: Sequence[Hold], last: int, wh
 
 
 def end_record(stays: list[Stay], known: int, lanes: Iterable[tuple[str, str]]) -> list[Stay]:
-    """The same, where nothing was recorded after ``known``: nobody knows what servers had then in their (host, key)."""
+    """End the open stays at ``known``, and add a stay "not recorded" after it for each (host, key) of ``lanes``."""
     for stay in stays:
         if stay.end is None:
             stay.end = max(known, stay.start)
@@ -292,7 +304,7 @@ def end_record(stays: list[Stay], known: int, lanes: Iterable[tuple[str, str]]) 
 
 
 def _gone(ordered: Sequence[KeyState]) -> list[int]:
-    """For each state, when its server had another owner, or none, or gave no answer."""
+    """Return, for each state, when its server had another owner, or none, or did not answer."""
     found: list[int] = []
     after: dict[tuple[str, str], tuple[KeyState, int]] = {}
     for state in reversed(ordered):

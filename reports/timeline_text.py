@@ -1,14 +1,14 @@
-"""The timeline in words, for readers of the page who do not see the canvas."""
+"""Summaries of the timeline as text, for readers who cannot see its canvas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reports.columns import Column
-from reports.fences import ACCEPTED, REFUSED, STALE, UNKNOWN
-from reports.timeline import OUTCOMES, Data
-from reports.timeline_servers import ENDS
+from .columns import Column
+from .fences import ACCEPTED, REFUSED, STALE, UNKNOWN
+from .timeline import OUTCOMES, Data
+from .timeline_servers import ENDS
 
 _GONE: Final = frozenset({ENDS.index("early"), ENDS.index("removed")})
 _RAN_OUT: Final = ENDS.index("ran out")
@@ -16,19 +16,19 @@ _UNRECORDED: Final = ENDS.index("not recorded")
 
 
 @dataclass(slots=True)
-class Activity:
-    """What one client did."""
+class ClientSummary:
+    """Holds and acquires of one client."""
 
     client: str
     holds: int = 0
     longest: int = 0
-    """ns"""
+    """Duration in ns."""
     outcomes: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
 @dataclass(slots=True)
-class Custody:
-    """What one server had under the locks' keys; ``silent`` is ns in which it gave no answer."""
+class ServerSummary:
+    """Values of the locks' keys on one server; ``silent`` is the time (ns) in which it did not answer."""
 
     server: str
     stays: int = 0
@@ -39,8 +39,8 @@ class Custody:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What became of the tokens: granted, then accepted, accepted though stale, refused, or nobody knows."""
+class TokenSummary:
+    """Numbers of tokens granted, accepted, accepted although stale, refused, and with a lost answer."""
 
     granted: int
     accepted: int
@@ -49,51 +49,53 @@ class Shown:
     unknown: int
 
 
-def said(data: Data) -> dict[str, Any]:
-    """What the template says beside the canvas, from what ``timeline.build`` made of a run."""
+def canvas_text(data: Data) -> dict[str, Any]:
+    """Return the text that the template shows beside the canvas, from the data of ``timeline.build``."""
     clocks = bool(data["offsets"])
     known = data["known"] * 1000 if data["known"] < data["recorded"] else None
-    told = {"activity": _activity(data), "servers": _custody(data), "tokens": _shown(data)}
+    tables = {"activity": _activity(data), "servers": _custody(data), "tokens": _token_summary(data)}
     shared = "shared" in data["holds"]
-    return {**told, "clocks": clocks, "known_until": known, "leases": _leases(data["holds"]), "shared": shared}
+    return {**tables, "clocks": clocks, "known_until": known, "leases": _leases(data["holds"]), "shared": shared}
 
 
 def _leases(holds: dict[str, Column]) -> bool:
-    """Is there a lease to see: one that was not given back in time?"""
+    """Return whether there is a lease to show: one that was not released in time."""
     late = (holds["took"] < 0) | (holds["lease"] < holds["took"]) | (holds["released"] == 0)
     return bool(((holds["lease"] >= 0) & late).any())
 
 
-def _activity(data: Data) -> list[Activity]:
-    """One line a client."""
-    told = [Activity(client) for client in data["clients"]]
+def _activity(data: Data) -> list[ClientSummary]:
+    """Return one summary for each client."""
+    clients = [ClientSummary(client) for client in data["clients"]]
     holds, calls = data["holds"], data["calls"]
     for lane, took in zip(holds["lane"].tolist(), holds["took"].tolist(), strict=True):
-        told[lane].holds += 1
-        told[lane].longest = max(told[lane].longest, took * 1000)
+        clients[lane].holds += 1
+        clients[lane].longest = max(clients[lane].longest, took * 1000)
     acquires = calls["f"] == _code(data, "acquire")
-    for lane, client in enumerate(told):
+    for lane, client in enumerate(clients):
         its = calls["outcome"][acquires & (calls["lane"] == lane)]
         client.outcomes = [int((its == outcome).sum()) for outcome in OUTCOMES.values()]
-    return told
+    return clients
 
 
 def _code(data: Data, text: str) -> int:
-    """The number of a text that is there; else one that no row has."""
+    """Return the number of a text; for an unknown text, a number that no row has."""
     return data["texts"].index(text) if text in data["texts"] else -2
 
 
-def _custody(data: Data) -> list[Custody]:
-    """One line a server; none where nobody looked."""
+def _custody(data: Data) -> list[ServerSummary]:
+    """Return one summary for each server; none if the servers were not observed."""
     stays, keys = data["stays"], max(len(data["keys"]), 1)
     if not len(stays["lane"]):
         return []
     took = _lengths(data)
-    return [_of(server, stays, took, stays["lane"] // keys == i) for i, server in enumerate(data["servers"])]
+    return [
+        _server_summary(server, stays, took, stays["lane"] // keys == i) for i, server in enumerate(data["servers"])
+    ]
 
 
 def _lengths(data: Data) -> Column:
-    """How long each stay lasted, µs; to the end of what was recorded where nothing ended it."""
+    """Return the length of each stay, µs; a stay without an end lasts to the end of the recorded time."""
     stays = data["stays"]
     took: Column = stays["took"].copy()
     start = stays["start"].cumsum()
@@ -101,10 +103,10 @@ def _lengths(data: Data) -> Column:
     return took
 
 
-def _of(server: str, stays: dict[str, Column], took: Column, its: Any) -> Custody:
+def _server_summary(server: str, stays: dict[str, Column], took: Column, its: Any) -> ServerSummary:
     held, ended = its & (stays["who"] >= 0), stays["ended"]
     silent = its & (stays["who"] < 0) & (ended != _UNRECORDED)
-    return Custody(
+    return ServerSummary(
         server,
         stays=int(held.sum()),
         longest=int(took[held].max(initial=0)) * 1000,
@@ -114,11 +116,11 @@ def _of(server: str, stays: dict[str, Column], took: Column, its: Any) -> Custod
     )
 
 
-def _shown(data: Data) -> Shown | None:
-    """None if the lock hands out no tokens."""
+def _token_summary(data: Data) -> TokenSummary | None:
+    """Return the token summary, None if the lock grants no tokens."""
     tokens = data["tokens"]
     if tokens is None:
         return None
     verdicts = tokens["shown"]["verdict"]
     counted = (int((verdicts == verdict).sum()) for verdict in (ACCEPTED, STALE, REFUSED, UNKNOWN))
-    return Shown(len(tokens["grants"]["time"]), *counted)
+    return TokenSummary(len(tokens["grants"]["time"]), *counted)

@@ -1,1 +1,1 @@
-"""Every documented failure of a lock as a plan that shows it, and its cure under the same fault."""
+"""Plans that reproduce each documented lock failure, and plans that show its cure under the same fault."""

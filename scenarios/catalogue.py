@@ -1,8 +1,8 @@
-"""Finds scenarios: every ``.toml`` of this folder, or a file of the user's own. Nothing lists them.
+"""Catalogue of scenarios: every ``.toml`` file of this folder. A user's own file can be loaded by its path.
 
-A file is named after its row in the project's table of anomalies: ``ROW.toml`` is the failure, ``ROW.safe.toml`` its
-cure (the corrected lock, or a resource that checks fences) under the same fault. What stands between two dots is
-another service, or another shape of the same story: ``ttl-pause-write.etcd.safe.toml``.
+A file is named after its row in the project's table of anomalies. ``ROW.toml`` is the failure; ``ROW.safe.toml`` is its
+cure under the same fault: the corrected lock, or a resource that checks fencing tokens. A word between two dots names
+another lock service or another variant of the failure: ``ttl-pause-write.etcd.safe.toml``.
 """
 
 from __future__ import annotations
@@ -27,33 +27,42 @@ class Scenario:
 
     @property
     def row(self) -> str:
-        """The id in the table of anomalies."""
+        """Id of the failure in the table of anomalies."""
         return self.name.partition(".")[0]
+
+    @property
+    def catalogued(self) -> bool:
+        """True if the file is in this folder, so that the code that it names is trusted."""
+        return self.path.resolve().parent == FOLDER.resolve()
 
 
 def names() -> list[str]:
+    """Return the names of all scenarios, sorted."""
     return sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
 
 
-def all() -> Iterator[Scenario]:  # noqa: A001 - read as scenarios.catalogue.all()
-    """In the order of their names."""
+def all() -> Iterator[Scenario]:  # noqa: A001 - read as harness.scenarios.catalogue.all()
+    """Load all scenarios, ordered by name."""
     return (find(name) for name in names())
 
 
-def find(given: str) -> Scenario:
-    """The scenario of that name, or in that file; UsageError names the file, the key and what was expected."""
-    known = FOLDER / f"{given}{SUFFIX}"
-    if "/" not in given and known.exists():
-        return _checked(Scenario(given, known, load(known)))
-    path = Path(given)
+def find(name_or_path: str) -> Scenario:
+    """Load a scenario of this folder by its name, or a plan from a path.
+
+    Raises UsageError for an unknown name or an invalid file, and names the file, the key and the expected value.
+    """
+    catalogued = FOLDER / f"{name_or_path}{SUFFIX}"
+    if "/" not in name_or_path and catalogued.exists():
+        return _require_description(Scenario(name_or_path, catalogued, load(catalogued)))
+    path = Path(name_or_path)
     if path.suffix == SUFFIX or path.exists():
         plan = load(path)
         return Scenario(path.name.removesuffix(SUFFIX), path, plan)
-    raise unknown_name("scenario", given, names())
+    raise unknown_name("scenario", name_or_path, names())
 
 
-def _checked(scenario: Scenario) -> Scenario:
-    """One of ours says everything that a reader of the list wants to know."""
+def _require_description(scenario: Scenario) -> Scenario:
+    """Reject a catalogued scenario without title, source or expectation. A user's own file may leave them out."""
     plan = scenario.plan
     missing = [key for key in ("title", "source", "expect") if not getattr(plan, key)]
     if missing:

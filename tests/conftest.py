@@ -1,6 +1,8 @@
-"""Real Redis servers for the tests that compare the simulator with the real thing: on the loopback (a machine without
-redis-server fails them: ``.ci/setup`` installs it), and in containers where ``-m docker`` asks for them.
-And one Chromium for all tests of pages."""
+"""What many tests share: the choice of a part of the tests, real Redis servers, and one Chromium for all pages.
+
+The Redis servers are what the simulated one is compared with: on the loopback (a machine without redis-server fails
+those tests: ``.ci/setup`` installs it), and in containers where ``-m docker`` asks for them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,6 +25,28 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 Servers = tuple[Address, ...]
 LOOPBACK = "127.0.0.1"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="Run the K-th of N parts of the selected tests, K from 1 to N.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the chosen part. A test is in the same part on every machine and whatever else is selected."""
+    chosen: str | None = config.getoption("--part")
+    if chosen is None:
+        return
+    part, _, parts = chosen.partition("/")
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        raise pytest.UsageError(f"--part: expected K/N with K from 1 to N, got {chosen!r}")
+    kept = [item for item in items if part_of(item.nodeid, int(parts)) == int(part)]
+    config.hook.pytest_deselected(items=[item for item in items if part_of(item.nodeid, int(parts)) != int(part)])
+    items[:] = kept
+
+
+def part_of(nodeid: str, parts: int) -> int:
+    """Return the number of the part, from 1 on, that a test belongs to."""
+    return zlib.crc32(nodeid.encode()) % parts + 1
 
 
 def _ports() -> Iterator[int]:

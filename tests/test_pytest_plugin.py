@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest inside this one: hunts that come to what a test says, and real ones."""
+"""The pytest plugin, in inner pytest runs: hunts with scripted results, and real ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.hunting import hunts
-from harness.hunting.asked import Asked
-from harness.hunting.hunts import Hunted
-from harness.hunting.trials import play
-from lock_impls.catalogue import names
+from harness.documents import HuntDocument
+from harness.documents.hunt import HuntCoverage, HuntFinding
+from harness.lock_impls.catalogue import names
+from harness.search import hunt as hunts
+from harness.search.hunt import HuntResult
+from harness.search.request import HuntRequest
+from harness.search.trials import run_trial
 
 pytest_plugins = ["pytester"]
 
@@ -35,11 +37,11 @@ class Naive:
 """
 STORY = "  1. At 0.000 s c0 acquires k0."
 Suite = Callable[..., pytest.RunResult]
-Calls = list[tuple[Asked, dict[str, Any]]]
+Calls = list[tuple[HuntRequest, dict[str, Any]]]
 
 
 class Hunting:
-    """Stands in for :func:`harness.hunt`: says what it was asked for, and comes to what a test wants."""
+    """Stands in for :func:`harness.hunt`: records the requests, and returns what a test wants."""
 
     def __init__(self) -> None:
         self.calls: Calls = []
@@ -47,25 +49,22 @@ class Hunting:
         self.judged = 7
         self.interrupted = False
 
-    def __call__(self, asked: Asked, **arguments: Any) -> Hunted:
-        self.calls.append((asked, arguments))
+    def __call__(self, request: HuntRequest, **arguments: Any) -> HuntResult:
+        self.calls.append((request, arguments))
         folder = arguments["store"] / "a.failure"
-        finding = {
-            "broken": ["mutual-exclusion"], "lines": [STORY.strip()], "round": 0, "folder": str(folder), "faults": [],
-        }  # fmt: skip
-        document = {
-            "lock": asked.lock, "found": self.found, "findings": [finding] if self.found else [], "schedules": 1000,
-            "rounds": 1, "judged": self.judged, "seconds": 1.0, "best": 0.0, "coverage": {"states": 1}, "never": [],
-            "errors": {}, "given_up": [], "interrupted": self.interrupted,
-        }  # fmt: skip
+        finding = HuntFinding(broken=("mutual-exclusion",), lines=(STORY.strip(),), folder=str(folder))
+        document = HuntDocument(
+            schema=1, lock=request.lock, found=self.found, findings=(finding,) if self.found else (), schedules=1000,
+            rounds=1, judged=self.judged, seconds=1.0, coverage=HuntCoverage(states=1), interrupted=self.interrupted,
+        )  # fmt: skip
         findings = (SimpleNamespace(folder=folder),) if self.found else ()
-        return Hunted(asked, cast(Any, findings), document, folder)
+        return HuntResult(request, cast(Any, findings), document, folder)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
-    """What an inner run imports is forgotten after it, and may not be imported twice: so it is all imported here."""
-    play(Asked(lock="redis-token", clients=1).completed().plan())
+    """Import all that an inner run imports. Its imports are forgotten afterwards, and must not happen twice."""
+    run_trial(HuntRequest(lock="redis-token", clients=1).completed().plan())
     names()
 
 
@@ -78,7 +77,7 @@ def hunting(monkeypatch: pytest.MonkeyPatch) -> Hunting:
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> Suite:
-    """Runs a module of tests that has a lock, too."""
+    """Run a module of tests that also has a lock."""
 
     def run(tests: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(test_locks=LOCKS + tests)
@@ -94,7 +93,7 @@ MARKED = "\n@pytest.mark.hunt(Naive, faults=('client-pause',), budget_s=20)\ndef
 
 
 @pytest.mark.parametrize("tests", [FIXTURE, MARKED])
-def test_a_failure_fails_the_test_with_its_story_and_nothing_else(suite: Suite, hunting: Hunting, tests: str) -> None:
+def test_a_failure_fails_the_test_and_prints_only_its_story(suite: Suite, hunting: Hunting, tests: str) -> None:
     hunting.found = True
     result = suite(tests)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -108,21 +107,21 @@ def test_a_failure_fails_the_test_with_its_story_and_nothing_else(suite: Suite, 
 
 
 @pytest.mark.parametrize("tests", [FIXTURE, MARKED])
-def test_what_is_asked_for_is_passed_on_and_a_safe_lock_passes(suite: Suite, hunting: Hunting, tests: str) -> None:
+def test_options_are_passed_to_the_hunt_and_a_safe_lock_passes(suite: Suite, hunting: Hunting, tests: str) -> None:
     result = suite(tests, "--strict-markers")
     result.assert_outcomes(passed=1)
-    ((asked, arguments),) = hunting.calls
-    assert asked.lock.endswith(":Naive")
-    assert (asked.faults, asked.seed, arguments["budget_s"], arguments["workers"]) == (("client-pause",), 0, 20, 1)
-    assert asked.look_for == (("resource",) if tests is FIXTURE else ())
+    ((request, arguments),) = hunting.calls
+    assert request.lock.endswith(":Naive")
+    assert (request.faults, request.seed, arguments["budget_s"], arguments["workers"]) == (("client-pause",), 0, 20, 1)
+    assert request.look_for == (("resource",) if tests is FIXTURE else ())
     result.stdout.fnmatch_lines(["harness: 1 hunt, 1,000 schedules, 0 failures"])
 
 
-def test_options_are_stronger_than_tests(suite: Suite, hunting: Hunting, pytester: pytest.Pytester) -> None:
+def test_options_override_arguments_of_tests(suite: Suite, hunting: Hunting, pytester: pytest.Pytester) -> None:
     options = ["--harness-budget", "1500ms", "--harness-seed", "7", "--harness-workers", "3", "--harness-fresh"]
     suite("\ndef test_it(harness):\n    harness.hunt(Naive, rounds=4, seed=1)\n", *options, "--harness-store", "kept")
-    ((asked, arguments),) = hunting.calls
-    assert (asked.seed, arguments["budget_s"], arguments["rounds"]) == (7, 1.5, None)
+    ((request, arguments),) = hunting.calls
+    assert (request.seed, arguments["budget_s"], arguments["rounds"]) == (7, 1.5, None)
     assert (arguments["workers"], arguments["fresh"]) == (3, True)
     assert arguments["store"] == pytester.path / "kept"
     assert (pytester.path / "kept" / ".gitignore").read_text() == "*\n"
@@ -142,14 +141,14 @@ def test_the_store_of_the_ini_file_is_below_the_root(suite: Suite, hunting: Hunt
         ("--harness-workers=0", "1"),
     ],
 )
-def test_wrong_options_are_refused_at_the_start(suite: Suite, option: str, said: str) -> None:
+def test_invalid_options_are_refused_at_the_start(suite: Suite, option: str, said: str) -> None:
     result = suite("", option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}*{said}*"])
 
 
 @pytest.mark.slow
-def test_markers_are_hunted_from_the_outermost_on_up_to_a_failure(suite: Suite, hunting: Hunting) -> None:
+def test_markers_are_hunted_from_the_outermost_until_a_failure(suite: Suite, hunting: Hunting) -> None:
     tests = """
 @pytest.mark.hunt(lock=Naive, clients=4)
 class TestAll:
@@ -159,14 +158,14 @@ class TestAll:
         raise ValueError("the body comes last")
 """
     result = suite(tests)
-    assert [asked.clients for asked, _ in hunting.calls] == [4, 2, 3]
+    assert [request.clients for request, _ in hunting.calls] == [4, 2, 3]
     result.stdout.fnmatch_lines(["*ValueError: the body comes last*", "harness: 3 hunts, 3,000 schedules, 0 failures"])
     hunting.found = True
     suite(tests)
     assert len(hunting.calls) == 4
 
 
-def test_what_proves_nothing_does_not_pass(suite: Suite, hunting: Hunting) -> None:
+def test_a_hunt_that_proves_nothing_does_not_pass(suite: Suite, hunting: Hunting) -> None:
     hunting.judged = 0
     result = suite(MARKED)
     result.assert_outcomes(failed=1)
@@ -174,7 +173,7 @@ def test_what_proves_nothing_does_not_pass(suite: Suite, hunting: Hunting) -> No
 
 
 @pytest.mark.slow
-def test_who_interrupts_a_hunt_interrupts_the_tests(suite: Suite, hunting: Hunting) -> None:
+def test_an_interrupted_hunt_interrupts_the_tests(suite: Suite, hunting: Hunting) -> None:
     hunting.interrupted = True
     assert suite(MARKED + MARKED.replace("test_it", "test_other")).ret == pytest.ExitCode.INTERRUPTED
     assert len(hunting.calls) == 1
@@ -194,15 +193,15 @@ def test_who_interrupts_a_hunt_interrupts_the_tests(suite: Suite, hunting: Hunti
         ("run(Plan(lock='redis-token'), ttl=2)", "harness: a plan goes with nothing else, got ttl beside it"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(suite: Suite, call: str, said: str) -> None:
+def test_an_impossible_request_is_reported_in_one_line(suite: Suite, call: str, said: str) -> None:
     refusing = "\nclass Refusing(Naive):\n    def acquire(self, timeout):\n        raise ValueError('no server')\n"
     result = suite(f"{refusing}\nfrom harness import Plan\ndef test_it(harness):\n    harness.{call}\n")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*_ test_it _*", said, "*short test summary*"], consecutive=True)
 
 
-def test_a_failure_that_is_expected_can_be_told_from_what_cannot_be_done(suite: Suite, hunting: Hunting) -> None:
-    expected = "\nfrom harness.pytest_plugin import LockBroken\n@pytest.mark.xfail(raises=LockBroken)"
+def test_an_expected_failure_differs_from_an_impossible_request(suite: Suite, hunting: Hunting) -> None:
+    expected = "\nfrom harness.pytest.plugin import LockBroken\n@pytest.mark.xfail(raises=LockBroken)"
     hunting.found = True
     suite(expected + MARKED).assert_outcomes(xfailed=1)
     suite(expected + MARKED.replace("client-pause", "client-paus")).assert_outcomes(failed=1)
@@ -214,15 +213,15 @@ def test_a_marker_without_a_lock_is_refused(suite: Suite) -> None:
     )
 
 
-def test_a_test_is_not_lost_to_a_marker_that_pytest_puts_on_the_lock(suite: Suite) -> None:
-    """``pytest.mark.x(SomeClass)`` marks that class: here it would make a lock of the test."""
+def test_a_marker_applied_to_the_lock_class_does_not_lose_the_test(suite: Suite) -> None:
+    """``pytest.mark.x(SomeClass)`` marks that class, so it would turn the lock into a test."""
     tests = "\nclass Lone:\n    def __init__(self, redis): ...\n\n@pytest.mark.hunt(Lone)\ndef test_it(): ...\n"
     result = suite(tests)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*the marker hunt is on Lone itself: name the lock, as in @pytest.mark.hunt(lock=*"])
 
 
-def test_a_run_passes_or_fails_with_what_happened(suite: Suite, pytester: pytest.Pytester) -> None:
+def test_a_run_passes_or_fails_with_its_verdict(suite: Suite, pytester: pytest.Pytester) -> None:
     tests = "\ndef test_it(harness):\n    harness.run('redis-token', clients=2, hold='100ms', time_limit=6)\n"
     result = suite(tests, "--harness-seed", "3")
     result.assert_outcomes(passed=1)
@@ -231,13 +230,13 @@ def test_a_run_passes_or_fails_with_what_happened(suite: Suite, pytester: pytest
 
 
 @pytest.mark.slow
-def test_pytest_runs_without_a_hunt_load_nothing_for_it(pytester: pytest.Pytester) -> None:
+def test_pytest_runs_without_a_hunt_import_no_heavy_module(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): ...")
     program = """
 import sys, pytest
 assert pytest.main(["-q", "-p", "no:hypothesispytest", "-p", "no:cacheprovider"]) == 0
-assert "harness.pytest_plugin" in sys.modules
-heavy = {"hypothesis", "greenlet", "msgspec", "numpy", "lock_impls", "checkers", "harness.plan", "harness.runs"}
+assert "harness.pytest.plugin" in sys.modules
+heavy = {"hypothesis", "greenlet", "msgspec", "numpy", "lock_impls", "checkers", "harness.plan", "harness.run.runs"}
 print("loaded:", sorted(heavy & set(sys.modules)))
 """
     pytester.run(sys.executable, "-c", program).stdout.fnmatch_lines(["loaded: []"])
@@ -262,8 +261,8 @@ def test_run(harness):
 @pytest.mark.parametrize(
     "arguments", [("-W", "error"), ("-n", "2"), ("--import-mode", "importlib", "--harness-workers", "2")]
 )
-def test_real_hunts(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
-    """With warnings as errors, in processes of pytest-xdist, and in processes of the hunt."""
+def test_real_hunts_find_failures_of_an_unsafe_lock(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    """Three ways: with warnings as errors, with pytest-xdist, and with worker processes of the hunt."""
     tests = pytester.mkdir("checks")
     (tests / "test_locks.py").write_text(LOCKS + REAL)
     result = pytester.runpytest_subprocess("checks", "-p", "no:cacheprovider", *arguments)

@@ -1,1 +1,1 @@
-"""Whether a history of locks or registers is linearizable: ours beside Porcupine, on the same histories."""
+"""Measure our linearizability checks beside Porcupine, on the same histories of locks and registers."""

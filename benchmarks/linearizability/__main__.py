@@ -89,7 +89,7 @@ def measured(bench: Bench, wanted: list[Case]) -> list[Row]:
 
 
 def two_cores(bench: Bench) -> str:
-    """What Porcupine does with a second core, in a sentence."""
+    """Return a sentence about Porcupine with a second core."""
     case = Case(Shape("lock", 30_000, cases.USUAL, 10), "owner-mutex")
     path = bench.file(case)
     if bench.porcupine is None:

@@ -1,4 +1,4 @@
-"""Which histories are measured, with which models."""
+"""Histories to measure, with their models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Case:
 
     @property
     def shared(self) -> bool:
-        """Whether Porcupine gets it too. The program around it reads JSON lines only, and has no room for the longest:
+        """True if Porcupine gets it too. The program around it reads JSON lines only, and has no room for the longest:
         Porcupine remembers a bit for each call of the history with each step that it takes."""
         return self.suffix == ".jsonl" and self.shape.operations < LONGEST
 

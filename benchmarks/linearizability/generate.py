@@ -20,6 +20,7 @@ import numpy.typing as npt
 from benchmarks.linearizability import simulate
 from benchmarks.linearizability.simulate import ACQUIRE, CAS, FAIL, INFO, INVOKE, NIL, OK, READ, VALUES, WRITE
 from harness.history.calls import NEVER, Ints, Marks
+from harness.history.compiled import fastest
 
 Workload = Literal["lock", "register", "cas-register"]
 FS: Final = ("acquire", "release", "read", "write", "cas")
@@ -83,12 +84,14 @@ def make(shape: Shape) -> Entries:
     crashes = np.linspace(0, shape.operations // 2, shape.crashed).astype(np.int64)
     if shape.workload == "lock":
         wrong_from = shape.operations * 9 // 10 if shape.wrong else NEVER
-        count, wrong = simulate.lock(columns, shape.clients, shape.operations, crashes, wrong_from, shape.seed)
+        lock = fastest(simulate.lock, rows=shape.operations)
+        count, wrong = lock(columns, shape.clients, shape.operations, crashes, wrong_from, shape.seed)
         if wrong != shape.wrong:
             raise ValueError(f"{shape}: nobody waited when the lock was to be granted twice")
         return _filled(columns, count)
     fs = 3 if shape.workload == "cas-register" else 2
-    made = _filled(columns, simulate.register(columns, shape.clients, shape.operations, crashes, fs, shape.seed))
+    register = fastest(simulate.register, rows=shape.operations)
+    made = _filled(columns, register(columns, shape.clients, shape.operations, crashes, fs, shape.seed))
     if shape.wrong:
         corrupt(made)
     return made
@@ -179,7 +182,8 @@ def _text(entries: Entries, templates: list[str], from_index: int) -> Iterator[n
     for begin in range(0, len(entries), BLOCK):
         some = slice(begin, min(begin + BLOCK, len(entries)))
         fields, which = _fields(entries, some, from_index)
-        yield out[: simulate.write_lines(fields, which, table, lengths, out)]
+        write_lines = fastest(simulate.write_lines, rows=len(entries))
+        yield out[: write_lines(fields, which, table, lengths, out)]
 
 
 def _fields(entries: Entries, some: slice, from_index: int) -> tuple[Ints, Marks]:

@@ -1,7 +1,7 @@
 """One history through ours: ``python -m benchmarks.linearizability.ours FILE MODEL SECONDS WARM``.
 
-A process of its own for each history, so that its memory is that of this one; on the small history WARM first, since
-the loops come from numba's cache at their first call. Prints one JSON object.
+A process of its own for each history, so that its memory is that of this one; on the small history WARM first, with
+machine code, since numba loads or compiles that at the first call. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers.linearizability.check import check, quick_algorithm
-from checkers.linearizability.problem import Outcome, problem
-from checkers.linearizability.search import Budget, search
-from checkers.models import MODELS, Model
+from harness.checkers.linearizability.check import check, quick_algorithm
+from harness.checkers.linearizability.problem import Budget, QuickResult, problem
+from harness.checkers.linearizability.search import search
+from harness.checkers.models import MODELS, Model
+from harness.history import compiled
 from harness.history.calls import Calls
 from harness.history.files import read_calls
 
@@ -31,7 +32,7 @@ MEMORY: Final = 2**30
 def decide(calls: Calls, model: Model, seconds: float) -> bool | None:
     """The verdict alone, by the same algorithms: nothing is explained, as Porcupine does not."""
     quick = quick_algorithm(model)
-    outcome = quick(calls) if quick else Outcome(undecided=tuple(range(len(calls.keys))))
+    outcome = quick(calls) if quick else QuickResult(undecided=tuple(range(len(calls.keys))))
     if outcome.failures:
         return False
     budget = Budget(seconds, MEMORY)
@@ -83,8 +84,10 @@ def main() -> None:
     """Print what was measured."""
     path, name, seconds, warm = sys.argv[1:]
     model = MODELS[name]()
+    usual, compiled.limits = compiled.limits, compiled.ALWAYS
     for _ in range(2):
         once(Path(warm), model, float(seconds))
+    compiled.limits = usual
     print(msgspec.json.encode(measure(Path(path), model, float(seconds))).decode())
 
 

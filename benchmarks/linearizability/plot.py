@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.linearizability.table import Row
-from reports import plots
-from reports.sweep_plot import COLOURS, MARKS
+from harness.reports import plots
+from harness.reports.sweep_plot import COLOURS, MARKS
 
 DASHES: Final[dict[str, Any]] = {"ours": "-", "Porcupine": (0, (4, 2))}
 GIVEN_UP: Final = "given up"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from harness.compiled import compiled
 from harness.history.calls import NEVER, Ints, Marks
+from harness.history.compiled import compilable
 
 Columns = tuple[Ints, Ints, Marks, Marks, Ints, Ints]
-"""Of entries: time (ns), process, type, f, and two numbers that say what was asked or answered."""
+"""Entries: time (ns), process, type, f, and two numbers for the request or the answer."""
 
 MS = 1_000_000
 SHORT, LONG = 1 * MS, 5 * MS
@@ -22,7 +22,7 @@ SHORT, LONG = 1 * MS, 5 * MS
 HOLD = 20 * MS
 """The longest that a lock is held."""
 PATIENCE = 500 * MS
-"""When a client whose answer is lost gives up."""
+"""Time-out of a client whose answer is lost."""
 WAITING = 0.9
 """Which part of the clients of a lock that crash do so in an acquire, and not in a release: about that part of the
 time that they spend in calls. An acquire takes as long as others hold the lock, a release two messages."""
@@ -30,7 +30,7 @@ time that they spend in calls. An acquire takes as long as others hold the lock,
 INVOKE, OK, FAIL, INFO = range(4)
 ACQUIRE, RELEASE, READ, WRITE, CAS = range(5)
 NIL = -1
-"""What a register holds at first; what is not there."""
+"""Initial value of a register; absent value."""
 VALUES = 5
 
 _DUE, _STAGE, _F, _NAME, _DOOMED, _FIRST, _SECOND = range(7)
@@ -40,12 +40,12 @@ _IDLE, _SENT, _ANSWERED, _WAITS, _LOST = range(5)
 """What happens next: it calls; the call takes effect; the answer is back; another one releases; nobody answers."""
 
 
-@compiled
+@compilable
 def _between(low: int, high: int) -> int:
     return low + int((high - low) * np.random.random())
 
 
-@compiled
+@compilable
 def _clients(count: int) -> Ints:
     """A column each."""
     table = np.zeros((7, count), dtype=np.int64)
@@ -56,7 +56,7 @@ def _clients(count: int) -> Ints:
     return table
 
 
-@compiled
+@compilable
 def _write(columns: Columns, at: int, now: int, kind: int, table: Ints, me: int) -> int:
     """An entry: the client ``me`` calls or is answered. Returns the place of the next one."""
     times, processes, kinds, fs, firsts, seconds = columns
@@ -65,7 +65,7 @@ def _write(columns: Columns, at: int, now: int, kind: int, table: Ints, me: int)
     return at + 1
 
 
-@compiled
+@compilable
 def _leave(columns: Columns, at: int, now: int, table: Ints, me: int) -> int:
     """Nobody answered, which half of the clients find worth an entry; another one comes in its place."""
     if np.random.random() < 0.5:
@@ -75,7 +75,7 @@ def _leave(columns: Columns, at: int, now: int, table: Ints, me: int) -> int:
     return at
 
 
-@compiled
+@compilable
 def _grant(table: Ints, waiting: Ints, waits: int, turn: int, token: int, now: int) -> int:
     """The lock goes to the one whose place in ``waiting`` is ``turn``; the last one gets its place. Returns who."""
     who = int(waiting[turn])
@@ -85,7 +85,7 @@ def _grant(table: Ints, waiting: Ints, waits: int, turn: int, token: int, now: i
     return who
 
 
-@compiled
+@compilable
 def lock(columns: Columns, clients: int, operations: int, crashes: Ints, wrong_from: int, seed: int) -> tuple[int, int]:
     """Acquire (and wait), hold, release, pause, and again. The pause is half a hold on average, as it is for clients
     of a run that nobody told otherwise (``rest`` and ``hold`` of a plan), so that nearly all of them wait at any time;
@@ -148,7 +148,7 @@ def lock(columns: Columns, clients: int, operations: int, crashes: Ints, wrong_f
             waits -= 1
 
 
-@compiled
+@compilable
 def register(columns: Columns, clients: int, operations: int, crashes: Ints, fs: int, seed: int) -> int:
     """Reads, writes and, with ``fs`` = 3, compare-and-sets of :data:`VALUES` values, each as often as the other, as in
     Jepsen's tests of registers; each client pauses about as long as a call takes. ``crashes`` are the numbers of the
@@ -203,7 +203,7 @@ FIELDS = 6
 """Bytes below this in a template stand for the number of that field, written in decimal."""
 
 
-@compiled
+@compilable
 def write_lines(
     fields: Ints, which: Marks, templates: npt.NDArray[np.uint8], lengths: Ints, out: npt.NDArray[np.uint8]
 ) -> int:

@@ -1,4 +1,4 @@
-"""What was measured, as a table (Markdown, CSV), and the goals."""
+"""Write the measurements as a table (Markdown, CSV), and judge them against the goals."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Goal:
 
 
 def goals(rows: Sequence[Row]) -> list[Goal]:
-    """What issue 6 asks for, in seconds of one core."""
+    """Goals of the project, in seconds of one core."""
     locks = [row for row in rows if row.case.shape.workload == "lock"]
     hundred = [row for row in locks if row.case.shape.operations == QUICK_LOCK[-1] and row.case.suffix == ".jsonl"]
     longest = [row for row in locks if row.case.shape.operations == LONGEST]

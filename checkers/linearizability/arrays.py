@@ -1,24 +1,27 @@
-"""The arrays of the general search, and what fills them before it begins. Calls, operations and states are numbers.
+"""The arrays of the general search, and the code that fills them before it begins.
 
-``reg``     int64: the numbers below.
-``fixed``   int32, (FIXED, calls + 1): what does not change. By call: its operation, kind, bit, and which call precedes
-            it in the list of pending calls when it comes. By return: the call that returns, and how many calls had been
-            invoked by then. By group of MAY calls of one operation: the operation and where the group begins; and the
-            calls of all groups.
+Calls, operations and states are numbers.
+
+``reg``     int64: the numbers that are named below.
+``fixed``   int32, (FIXED, calls + 1): data that does not change. By call: its operation, kind and bit, and the call
+            that precedes it in the list of pending calls when it is invoked. By return: the call that returns, and the
+            number of calls invoked by then. By group of MAY calls of one operation: the operation, and where the group
+            begins. Finally the calls of all groups.
 ``live``    int32, (LIVE, calls + 1): the list of pending calls, by return (linked both ways; its head is at the number
-            of calls); which calls are linearized; the order with the state and the number of returns at each place;
-            the longest order so far with its states; how many of each group are linearized; and the stack of
-            configurations, each with its place in the order, returns, state, the move it is at, and whether it is
-            barred from CONSTANT operations.
-``words``   int64: which pending calls are linearized, a bit each: first MUST calls, by slot, then, in words of their
-            own, whether the configuration is barred (if there are CONSTANT operations), and MAY and LOOSE calls.
+            of calls); which calls are linearized; the order, with the state and the number of returns at each place;
+            the longest order so far, with its states; the number of linearized calls in each group; and the stack of
+            configurations, each with its place in the order, its returns, its state, its current move, and whether it
+            is barred from CONSTANT operations.
+``words``   int64: which pending calls are linearized, one bit each. First come MUST calls, by slot; then, in words of
+            their own, the bit that says whether the configuration is barred (if there are CONSTANT operations), and MAY
+            and LOOSE calls.
 ``marks``   int64, by operation: when it was last seen among the pending calls (see ``_candidate``).
-``nature``  int8, by operation: whether it is known never to change the state (STILL), or to lead from every state to
-            the same one (CONSTANT).
-``cells``   int32: the table, state by state, if it is whole; otherwise ``keys`` and ``cells`` are an open-addressing
-            hash table of what has been asked.
-``slots``, ``entries``, ``chain``: the configurations seen: a hash table with chains. An entry has returns and state in
-            one number, then the words.
+``nature``  int8, by operation: STILL if it is known never to change the state, CONSTANT if it is known to lead from
+            every state to the same one.
+``cells``   int32: the table, state by state, if it is whole. Otherwise ``keys`` and ``cells`` are an open-addressing
+            hash table of the cells computed so far.
+``slots``, ``entries``, ``chain``: the configurations seen: a hash table with chains. An entry has the returns and the
+            state in one number, then the words.
 """
 
 from __future__ import annotations
@@ -27,19 +30,22 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizability.problem import LOOSE, MAY, MUST
-from harness.compiled import compiled
 from harness.history.calls import Codes, Ints
+from harness.history.compiled import compilable
+
+from .problem import LOOSE, MAY, MUST
 
 CALLS, RETURNS, OPERATIONS, GROUPS, FIRM, WHOLE = range(6)
-"""Of ``reg``: how many there are; ``FIRM`` words are of MUST calls; ``WHOLE``: the table is whole."""
+"""Places in ``reg``: numbers of calls, returns, operations and groups; ``FIRM``: the number of words for MUST calls;
+``WHOLE``: whether the table is whole."""
 PHASE, DEPTH, LENGTH, LEVEL, STATE, STAMP, BEST_LEVEL, BEST_LENGTH, SAME, FRESH = range(6, 16)
-"""Of ``reg``: what to do next; the stack's height; the order's length; returns passed; state; a counter; the most
-returns passed and the length of the order that did; how much of that is still the order's beginning; whether it is yet
-to be copied."""
+"""Places in ``reg``: what the loop does next; the height of the stack; the length of the order; the number of returns
+passed; the state; a counter of scans; the most returns passed, and the length of the order that passed them; how many
+places of that longest order still begin the current order; and whether the longest order has yet to be copied."""
 STORED, TRIED, FULL, ASKED, ABOUT, BARRED, BARS = range(16, 23)
-"""Of ``reg``: configurations stored and tried; whether no more can be stored; the state and operation that the table
-lacks; whether this configuration is barred, and whether any may be."""
+"""Places in ``reg``: the numbers of configurations stored and tried; whether no more can be stored; the state and the
+operation whose cell is missing in the table; whether this configuration is barred; and whether any configuration may
+be."""
 REG: Final = 23
 
 OPERATION, KIND, BIT, BEFORE, RETURNING, INVOKED, GROUP, GROUP_AT, GROUPED = range(9)
@@ -51,10 +57,12 @@ LIVE: Final = 14
 STILL, CONSTANT = 1, 2
 
 
-@compiled
+@compilable
 def prepare(invoked: Ints, returned: Ints, by_return: Ints, reg: Ints, fixed: Codes, live: Codes) -> int:
-    """Fill what does not change, and put the calls that are pending at the first return into the list. Gives back how
-    many words say which calls are linearized."""
+    """Fill in the data that does not change, and list the calls that are pending at the first return.
+
+    Returns the number of words that say which calls are linearized.
+    """
     n, returns = len(invoked), len(by_return)
     reg[CALLS], reg[RETURNS] = n, returns
     _levels(invoked, returned, by_return, fixed)
@@ -67,7 +75,7 @@ def prepare(invoked: Ints, returned: Ints, by_return: Ints, reg: Ints, fixed: Co
     return width
 
 
-@compiled
+@compilable
 def _levels(invoked: Ints, returned: Ints, by_return: Ints, fixed: Codes) -> None:
     n, seen = len(invoked), 0
     for level, call in enumerate(by_return):
@@ -77,10 +85,13 @@ def _levels(invoked: Ints, returned: Ints, by_return: Ints, fixed: Codes) -> Non
     fixed[INVOKED, len(by_return)] = n
 
 
-@compiled
+@compilable
 def _slots(n: int, returns: int, reg: Ints, fixed: Codes) -> int:
-    """A MUST call takes a free slot at its invocation and gives it back at its return; so do LOOSE calls, among slots
-    of their own, which begin where the MAY calls, with one bit each for ever, end."""
+    """Assign a slot to each MUST and each LOOSE call.
+
+    A call takes a free slot at its invocation and gives it back at its return. The slots of LOOSE calls begin after the
+    bits of the MAY calls; each MAY call has a bit of its own for ever.
+    """
     free = np.empty((2, n + 1), np.int32)
     count, width = np.zeros(2, np.int64), np.zeros(2, np.int64)
     may = 0
@@ -114,10 +125,13 @@ def _slots(n: int, returns: int, reg: Ints, fixed: Codes) -> int:
     return int(reg[FIRM] + ((width[1] + 63) >> 6))
 
 
-@compiled
+@compilable
 def _list_order(n: int, returns: int, fixed: Codes, live: Codes) -> None:
-    """Which call precedes each in the list by return when it comes: found by going backwards in time, where a call
-    enters at its return, as the one that returns first, and leaves at its invocation."""
+    """Find the call that precedes each call in the list of pending calls when it is invoked.
+
+    The list is sorted by return. Going backwards in time, a call enters at its return, as the first of the list, and
+    leaves at its invocation.
+    """
     after, before = live[NEXT], live[PREVIOUS]
     after[n] = before[n] = n
     last = n
@@ -135,9 +149,9 @@ def _list_order(n: int, returns: int, fixed: Codes, live: Codes) -> None:
         last = first
 
 
-@compiled
+@compilable
 def _groups(n: int, reg: Ints, fixed: Codes) -> None:
-    """The MAY calls by operation, each group in the order of invocation."""
+    """Group the MAY calls by operation, each group in the order of invocation."""
     count = np.zeros(reg[OPERATIONS] + 1, np.int32)
     for call in range(n):
         count[fixed[OPERATION, call]] += fixed[KIND, call] == MAY
@@ -157,9 +171,9 @@ def _groups(n: int, reg: Ints, fixed: Codes) -> None:
     reg[GROUPS] = groups
 
 
-@compiled
+@compilable
 def enter(call: int, fixed: Codes, live: Codes) -> None:
-    """``call`` has been invoked: it is pending from now on."""
+    """Add ``call``, which has just been invoked, to the list of pending calls."""
     if fixed[KIND, call] != MAY:
         before = fixed[BEFORE, call]
         after = live[NEXT, before]
@@ -167,31 +181,31 @@ def enter(call: int, fixed: Codes, live: Codes) -> None:
         live[NEXT, before] = live[PREVIOUS, after] = call
 
 
-@compiled
+@compilable
 def rehash(slots: Codes, entries: Ints, chain: Codes, count: int, key: int) -> None:
-    """Put the first ``count`` entries into ``slots``, which are empty (-1); ``key`` numbers of each are hashed."""
+    """Put the first ``count`` entries into the empty (-1) ``slots``; the hash covers ``key`` numbers of each entry."""
     for entry in range(count):
         at = _hash(entries[entry], key) & (len(slots) - 1)
         chain[entry] = slots[at]
         slots[at] = entry
 
 
-@compiled
+@compilable
 def put(keys: Ints, cells: Codes, key: int, after: int) -> None:
-    """Add a cell to the hash table of those asked."""
+    """Add a cell to the hash table of computed cells."""
     at = spread(key) & (len(keys) - 1)
     while keys[at] >= 0:
         at = (at + 1) & (len(keys) - 1)
     keys[at], cells[at] = key, after
 
 
-@compiled
+@compilable
 def spread(number: int) -> int:
     number = number * 0x2545F4914F6CDD1D
     return number ^ (number >> 29) ^ (number >> 47)
 
 
-@compiled
+@compilable
 def _hash(entry: Ints, key: int) -> int:
     mixed = 0
     for i in range(key):

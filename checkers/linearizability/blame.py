@@ -1,4 +1,4 @@
-"""Who is to blame for a lock that two clients had, where the history says how long their leases were."""
+"""Find the cause of a double grant that linearizability checking found, if the history states the leases."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from checkers.base import Json, Violation
-from checkers.holds import Holds, holds
-from checkers.leases import Leases, lease_of, reason
-from checkers.models import ACQUIRE
+from harness.checkers.base import Json, Violation
+from harness.checkers.holds import Holds, holds
+from harness.checkers.leases import Leases, lease_of, reason
+from harness.checkers.models import ACQUIRE
 from harness.history import History
 
 
 def blamed(violation: Violation, history: History) -> Violation:
-    """``violation`` with the ruling of :mod:`checkers.leases`, if its calls are two grants of a lock, the later one
-    during the hold of the other client. ``history`` is the one it was found in, in the order of time."""
+    """Return ``violation`` with the cause that :mod:`..leases` finds, if its calls are two grants of a lock.
+
+    The later grant must be during the hold of the other client. ``history`` is the one that was checked, in the order
+    of time. Other violations are returned unchanged.
+    """
     grants = [call for call in violation.involved if call["f"] in ACQUIRE and call["outcome"] == "ok"]
     if len(grants) < 2:
         return violation
@@ -29,8 +32,8 @@ def blamed(violation: Violation, history: History) -> Violation:
     lease = lease_of(found, lasting[-1])
     ruling = Leases(history.nemesis()).rule(lease, granted)
     why = reason(lease, ruling, found.view.at)
-    said = f"{last['client']} was granted it at {found.view.at(granted)}, {why}: to blame is the {ruling.blame}"
-    sentence = f"{violation.sentence}. {said}"
+    cause = f"Cause: {ruling.blame}. {last['client']} was granted the lock at {found.view.at(granted)}; {why}"
+    sentence = f"{violation.sentence}. {cause}"
     return replace(violation, sentence=sentence, blame=ruling.blame)
 
 

@@ -1,29 +1,23 @@
-"""Is a history linearizable? The quick algorithm where the model has one, the search where it has none or cannot
-tell; each key by itself (a history is linearizable if and only if each key's is: Herlihy and Wing, "Linearizability: a
-correctness condition for concurrent objects", 1990, locality); and, where it is not, an explanation.
+"""Decide whether a history is linearizable, and explain it if it is not.
 
-What a quick algorithm calls wrong is searched as well, on the part that it points to, before anybody is told.
+Each key is checked by itself, since a history is linearizable if and only if the history of each key is (Herlihy and
+Wing, "Linearizability: a correctness condition for concurrent objects", 1990, locality). A key is decided by the fast
+algorithm of its model, or by the search if there is none or it cannot decide. Before a failure of a fast algorithm is
+reported, the search confirms it on the part of the history that the algorithm blames.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from checkers.base import CAP, Verdict, Violation
-from checkers.linearizability.core import core
-from checkers.linearizability.explain import Finding, picture, violation
-from checkers.linearizability.picture import Picture
-from checkers.linearizability.problem import Answer, Failure, Outcome, Problem, problem, rows_by_key
-from checkers.linearizability.search import Budget, Searcher
-from checkers.models import (
+from harness.checkers.base import CAP, Verdict, Violation
+from harness.checkers.models import (
     FencedMutex,
     FifoLock,
     LeaseMutex,
@@ -35,33 +29,29 @@ from checkers.models import (
     ReentrantMutex,
     Semaphore,
 )
-from harness.history.calls import Calls, Ints
+from harness.history.calls import Calls
+
+from .problem import Budget, Disagreement, QuickResult
+
+if TYPE_CHECKING:
+    from .findings import Findings
+    from .picture import Picture
 
 OWNED: Final = (OwnerMutex, ReentrantMutex, FencedMutex, ReentrantFencedMutex, ReadWriteLock, LeaseMutex)
-"""Locks whose holds have an owner."""
-EXPLAINED = 5
-"""Keys that a quick algorithm found wrong of which it is said why; the others are only counted."""
-LARGEST = 5000
-"""Calls that are searched again, and of which the smallest wrong part is found, after a quick algorithm found them
-wrong."""
-PICTURED = 500
-"""So many calls of a key are all looked at once more, for the order that they had before it went wrong."""
-SHRINKING = 10.0
-"""Seconds for confirming and explaining what is wrong, at most, whatever the budget of the searches."""
+"""Models of locks whose holds have an owner."""
 
 
 class ModelError(ValueError):
-    """The model cannot be held against this history; the message says why."""
-
-
-class Disagreement(AssertionError):
-    """Two algorithms do not agree: one of them is wrong, and nothing may be said."""
+    """The model does not fit this history; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``pictures`` are of the keys that were explained. ``quick`` says whether an algorithm for this very model
-    answered, ``searched`` on how many keys a search was needed."""
+    """The result of a check.
+
+    ``pictures`` are of the explained keys. ``quick`` says whether a fast algorithm for exactly this model decided,
+    ``searched`` how many keys needed a search.
+    """
 
     verdict: Verdict
     pictures: tuple[Picture, ...]
@@ -78,14 +68,38 @@ def check(
     workers: int = 0,
     quick: bool = True,
 ) -> Checked:
-    """Holds ``calls`` against ``model``, called ``name``.
+    """Check ``calls`` against ``model``, which messages call ``name``.
 
-    ``budget`` is for all searches together; what they cannot decide within it is unknown. ``workers`` threads search
-    (0: as many as there are processors). Without ``quick`` every key is searched. Raises :class:`ModelError` where the
-    history has calls of which the model would have to know what they do, or values that it cannot read.
+    ``budget`` is for all searches together; a key that they cannot decide within it is unknown. ``workers`` is the
+    number of threads that search (0: as many as there are processors). With ``quick=False`` every key is searched.
+    Raises :class:`ModelError` if the history has calls whose effect the model would have to know, or values that the
+    model cannot read.
     """
     budget = budget or Budget()
     name = name or type(model).__name__
+    mine = _answered(calls, model, name)
+    algorithm = quick_algorithm(model) if quick else None
+    deadline = time.monotonic() + budget.seconds
+    try:
+        outcome = algorithm(mine) if algorithm else QuickResult(undecided=tuple(np.unique(mine.key).tolist()))
+        findings = None
+        if outcome.failures or outcome.undecided:
+            from .findings import Investigation  # late: a correct history needs none of it
+
+            workers = workers or os.cpu_count() or 1
+            searches = Investigation(mine, model, name, budget=budget, deadline=deadline, workers=workers)
+            findings = searches.findings(outcome)
+    except (Disagreement, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # any exception, since a user may have written the model
+        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise ModelError(f"the model {name} cannot read this history: {what}") from error
+    pictures = findings.pictures if findings else ()
+    return Checked(_verdict(mine, name, findings), pictures, algorithm is not None, len(outcome.undecided))
+
+
+def _answered(calls: Calls, model: Model, name: str) -> Calls:
+    """Return the calls that ``model`` answers for; raises :class:`ModelError` if it cannot judge the history."""
     counts = np.bincount(calls.f, minlength=len(calls.fs))
     made = {f for f, count in zip(calls.fs, counts.tolist(), strict=True) if count}
     refused = sorted(made & set(model.refuses))
@@ -93,150 +107,48 @@ def check(
         raise ModelError(f"the model {name} does not know what {', '.join(refused)} does to the value")
     if model.timed and len(calls) and (calls.began == calls.invoked).all():
         raise ModelError(f"the model {name} asks when calls were made, and the history does not say")
-    mine = calls if made <= model.fs else calls.pick(calls.named(sorted(model.fs)))
-    algorithm = quick_algorithm(model) if quick else None
-    try:
-        checked = _Check(mine, model, name, budget, workers or os.cpu_count() or 1)
-        outcome = algorithm(mine) if algorithm else Outcome(undecided=tuple(np.unique(mine.key).tolist()))
-        verdict, pictures = checked.conclude(outcome)
-    except (Disagreement, MemoryError):
-        raise
-    except (Exception, SystemExit) as error:  # the model's, which may be anybody's
-        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise ModelError(f"the model {name} cannot read this history: {what}") from error
-    return Checked(verdict, pictures, algorithm is not None, len(outcome.undecided))
+    return calls if made <= model.fs else calls.pick(calls.named(sorted(model.fs)))
 
 
-def quick_algorithm(model: Model) -> Callable[[Calls], Outcome] | None:
-    """The algorithm for exactly this model; a class derived from it may mean something else."""
-    from checkers.linearizability import deadlines, definite, fifo
-
+def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
+    """Return the fast algorithm for exactly this model; a derived class may change its meaning."""
     kind = type(model)
     if isinstance(model, Mutex | Semaphore) and kind in (Mutex, Semaphore):
+        from . import deadlines  # late, like the others: one is enough
+
         return lambda calls: deadlines.check(calls, model)
     if isinstance(model, FifoLock) and kind is FifoLock:
+        from . import fifo
+
         return lambda calls: fifo.check(calls, model)
-    return (lambda calls: definite.check(calls, model)) if kind in OWNED else None
+    if kind not in OWNED:
+        return None
+    from . import definite
+
+    return lambda calls: definite.check(calls, model)
 
 
-class _Check:
-    def __init__(self, calls: Calls, model: Model, name: str, budget: Budget, workers: int) -> None:
-        self.calls, self.model, self.name, self.workers = calls, model, name, workers
-        self.stop = threading.Event()
-        self.budget = budget
-        self.deadline = time.monotonic() + budget.seconds
-        self.explaining = SHRINKING
-        self.tried = 0
-
-    def conclude(self, outcome: Outcome) -> tuple[Verdict, tuple[Picture, ...]]:
-        findings = [self._explaining(self._confirmed, failure) for failure in outcome.failures[:EXPLAINED]]
-        unknown: list[str] = []
-        wrong = max(0, len(outcome.failures) - EXPLAINED)
-        for key, part, answer in self._searched(outcome.undecided):
-            self.tried += answer.tried
-            if answer.valid is None:
-                unknown.append(f"{self.calls.keys[key] or 'the history'}: {answer.why}")
-            elif part is not None and len(findings) < CAP:
-                findings.append(self._explaining(self._explained, key, part, answer))
-            elif not answer.valid:
-                wrong += 1
-        count = len(findings) + wrong
-        violations = [violation(self.calls, self.model, finding) for finding in findings]
-        pictures = tuple(picture(self.calls, self.model, self.name, finding) for finding in findings if finding.core)
-        stats = {
-            "calls": len(self.calls),
-            "keys": int(np.count_nonzero(np.bincount(self.calls.key))),
-            "unknown_outcomes": int((self.calls.known == 0).sum()),
-            "failed_calls": self.calls.failed,
-            "configurations": self.tried,
-        }
-        return _verdict(self.calls, self.name, violations, unknown, stats, count), pictures
-
-    def _confirmed(self, failure: Failure) -> Finding:
-        """Why a search finds the part wrong as well that the failure points to; if that is too large, the call at which
-        no order was left."""
-        rows = np.array(sorted(failure.rows), dtype=np.int64)
-        part = self._part(failure.key, rows)
-        if len(part) <= LARGEST:
-            answer = Searcher(self.model, part.operations).search(part, self._rest())
-            self.tried += answer.tried
-            if answer.valid:
-                raise Disagreement(
-                    f"two algorithms disagree on entry {failure.position} of key {self.calls.keys[failure.key]!r}: "
-                    "please report it, with the history"
-                )
-            if answer.valid is False:
-                return self._among_others(failure, self._explained(failure.key, part, answer))
-        unplaced = int(np.flatnonzero(part.returned == failure.position)[0])
-        return Finding(failure.key, part, Answer(False, stuck=failure.position, unplaced=unplaced))
-
-    def _part(self, key: int, rows: Ints) -> Problem:
-        found = problem(self.calls.pick(rows), self.model, key)
-        return replace(found, rows=rows[found.rows])
-
-    def _among_others(self, failure: Failure, finding: Finding) -> Finding:
-        """The same with all that came before, so that it can be seen what led there, unless that is too much."""
-        before = np.flatnonzero((self.calls.key == failure.key) & (self.calls.invoked < failure.position))
-        if len(before) > PICTURED or finding.core is None:
-            return finding
-        whole = self._part(failure.key, before)
-        answer = Searcher(self.model, whole.operations).search(whole, self._rest())
-        if answer.valid is not False:
-            return finding
-        calls = np.searchsorted(whole.rows, finding.problem.rows[list(finding.core.calls)])
-        return Finding(failure.key, whole, answer, replace(finding.core, calls=tuple(calls.tolist())))
-
-    def _searched(self, keys: Sequence[int]) -> Sequence[tuple[int, Problem | None, Answer]]:
-        """The answer for each key; of those that are right nothing but that is kept."""
-        workers = max(1, min(self.workers, len(keys)))
-        memory = self.budget.memory // workers
-        rows = rows_by_key(self.calls, self.model) if keys else []
-
-        def one(key: int) -> tuple[int, Problem | None, Answer]:
-            left = self.deadline - time.monotonic()
-            if left <= 0:
-                return key, None, Answer(None, why=f"the time for the search, {self.budget.seconds:g} s, was over")
-            part = problem(self.calls, self.model, key, rows[key])
-            limits = Budget(max(0.0, left), memory, self.stop)
-            answer = Searcher(self.model, part.operations).search(part, limits)
-            return (key, None, Answer(True, tried=answer.tried)) if answer.valid else (key, part, answer)
-
-        if workers == 1:
-            return list(map(one, keys))
-        with ThreadPoolExecutor(workers) as pool:
-            try:
-                return list(pool.map(one, keys))
-            except BaseException:
-                self.stop.set()  # the pool waits for what is being searched
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def _explained(self, key: int, part: Problem, answer: Answer) -> Finding:
-        return Finding(key, part, answer, core(part, answer, Searcher(self.model, part.operations), self._rest()))
-
-    def _explaining(self, explain: Callable[..., Finding], *about: Any) -> Finding:
-        begin = time.monotonic()
-        found = explain(*about)
-        self.explaining -= time.monotonic() - begin
-        return found
-
-    def _rest(self) -> Budget:
-        """For explaining: what is left of its time."""
-        return Budget(max(0.0, self.explaining), self.budget.memory, self.stop)
-
-
-def _verdict(
-    calls: Calls, name: str, violations: list[Violation], unknown: list[str], stats: dict[str, int], count: int
-) -> Verdict:
-    if count:
-        shown = tuple(sorted(violations, key=lambda found: found.involved[0]["indices"][0])[:CAP])
-        others = f" (and {count - 1} more key{'s are' if count > 2 else ' is'} not linearizable)" if count > 1 else ""
-        return Verdict(False, shown[0].sentence + others, shown, {**stats, "violations": count})
-    if unknown:
-        return Verdict(None, "; ".join(unknown[:3]), (), {**stats, "violations": 0})
+def _verdict(calls: Calls, name: str, findings: Findings | None) -> Verdict:
+    stats = {
+        "calls": len(calls),
+        "keys": int(np.count_nonzero(np.bincount(calls.key))),
+        "unknown_outcomes": int((calls.known == 0).sum()),
+        "failed_calls": calls.failed,
+        "configurations": findings.tried if findings else 0,
+    }
+    if findings and findings.count:
+        return _invalid(findings.violations, findings.count, stats)
+    if findings and findings.unknown:
+        return Verdict(None, "; ".join(findings.unknown[:3]), (), {**stats, "violations": 0})
     if not len(calls):
         return Verdict(None, f"nothing to check: no call that the model {name} answers for happened", (), stats)
     keys = stats["keys"]
     where = f" of {keys} keys, each by itself," if keys > 1 else ""
     number = "1 call fits" if len(calls) == 1 else f"{len(calls)} calls{where} fit"
     return Verdict(True, f"{number} an order that the model {name} allows", (), {**stats, "violations": 0})
+
+
+def _invalid(violations: Sequence[Violation], count: int, stats: dict[str, int]) -> Verdict:
+    shown = tuple(sorted(violations, key=lambda found: found.involved[0]["indices"][0])[:CAP])
+    others = f" (and {count - 1} more key{'s are' if count > 2 else ' is'} not linearizable)" if count > 1 else ""
+    return Verdict(False, shown[0].sentence + others, shown, {**stats, "violations": count})

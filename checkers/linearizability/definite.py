@@ -1,47 +1,49 @@
-"""Locks whose holds have an owner, in linear time: definite holds.
+"""Check locks whose holds have an owner in linear time, by their definite holds.
 
-*The shortest hold.* A client's calls on a key come one after the other. In any linearization its hold lasts from a
-point in the window of the acquire to a point in that of the release that ends it, so it contains the *definite hold*,
-from the acquire's return to the release's invocation. Where all outcomes are known, hence:
+*The definite hold.* The calls of one client on one key follow each other. In any linearization, a hold of the client
+lasts from a point in the window of the acquire to a point in the window of the release that ends it. So every hold
+contains its *definite hold*: the time from the return of the acquire to the invocation of the release. If all outcomes
+are known, this follows:
 
-    A history is linearizable if and only if each client's calls on a key alternate as the model wants (no release
+    A history is linearizable if and only if each client's calls on a key alternate as the model demands (no release
     without a hold, no acquire beyond the limit), no two definite holds of a key overlap (unless both are shared), and
-    the tokens of its holds, in the order of their definite holds, grow.
+    the tokens of the holds, in the order of their definite holds, grow.
 
-*Only if:* holds contain their definite holds; and of two disjoint definite holds the later one cannot come first, as
-its release would take effect after its invocation, which is after the other acquire has returned. *If:* let every
-acquire that begins a hold take effect at its return and every release that ends one at its invocation, and calls inside
-a hold anywhere in their windows: the holds are then the definite ones. This is the argument by intervals that Gibbons
-and Korach ("Testing shared memories", 1997) make for registers.
+*Only if:* Holds contain their definite holds, so definite holds that overlap mean holds that overlap. Of two disjoint
+definite holds, the later one cannot come first: its release takes effect after the invocation of that release, which is
+after the other acquire has returned. *If:* Let every acquire that begins a hold take effect at its return, every
+release that ends a hold at its invocation, and every call inside a hold at any point of its window. The holds are then
+the definite holds. Gibbons and Korach ("Testing shared memories", 1997) make this argument by intervals for registers.
 
-*Unknown outcomes.* An unknown acquire is taken not to have happened. An unknown release that finds its client holding
-is taken to have happened at its invocation, unless the client's next known call is a release, which then ended the
-hold. If all is well so, that is an explicit order. If not, it is proved wrong only if the clients concerned have no
-unknown call to spare with which it could be otherwise:
+*Unknown outcomes.* We assume that an unknown acquire did not happen. We assume that an unknown release whose client
+holds the lock happened at its invocation, unless the client's next known call is a release, which then ended the hold.
+If no rule is broken under these assumptions, they give an explicit order. If a rule is broken, the history is proved
+wrong only if the clients concerned have no spare unknown call that could explain it:
 
-- a definite hold can be interrupted only by a release of its own client. So two that overlap, and tokens that fall, are
-  proved wrong if neither client has a spare unknown release: one that was not used to end a hold. (With a limit above 1
-  none is ever known to have ended a hold, so that all are spare.)
-- an acquire beyond the limit, and an inner one with another token than the outer, likewise; and with a limit above 1
-  two holds of a client that has an unknown acquire may be one, of one token;
-- a release without a hold needs an acquire: proved wrong if its client has no unknown one (nor, with a limit above 1,
-  an unknown release that may not have happened).
+- Only a release of its own client can interrupt a definite hold. So two holds that overlap, and tokens that fall, are
+  proved wrong if neither client has a spare unknown release, which is one that was not used to end a hold. (With a
+  limit above 1, no unknown release is ever known to have ended a hold, so all are spare.)
+- The same is true for an acquire beyond the limit, and for an inner acquire whose token differs from the outer one.
+  With a limit above 1, also, two holds of a client that has an unknown acquire may be one hold with one token.
+- A release without a hold needs an acquire. It is proved wrong if its client has no unknown acquire (and, with a limit
+  above 1, no unknown release that may not have happened).
 
-What is not proved is left to a search; so is a key on which two known calls of one client overlap, or one is possible
-only by grace of an unknown one.
+The search decides what is not proved. It also decides a key on which two known calls of one client overlap, or on which
+a known call is possible only because of an unknown one.
 
-*Leases* (:class:`checkers.models.LeaseMutex`). The promise of a grant ends ``lease`` after the acquire's end, or after
-the end of the last good extend. The hold is definite up to the end of the promise, or to the invocation of the last
-answer that it is held if that is later, but no longer than to the release's invocation. A grant to another that ended
-at or after the end of the promise is in order. An answer that says lost ends the hold, and is wrong if it came back
-before the promise ended. Releasing once what was lost, or has run out, is in order, and so is acquiring that again.
-Three things are left to a search besides: a hold that is definite only because of later answers, if its client has
-an unknown acquire (the lock may have run out and been acquired anew); a grant whose own promise was over before the
-other came back (it may have come first); and an unknown release of a hold that may have run out is one to spare.
+*Leases* (:class:`harness.checkers.models.LeaseMutex`). The promise of a grant ends one lease after the end of the
+acquire, or of the last successful extend. The hold is definite until the promise ends, or until the invocation of the
+last answer "still held" if that is later, but at most until the invocation of the release. A grant to another client
+that ended at or after the end of the promise is correct. The answer "lost" ends the hold; it is wrong if it returned
+before the promise ended. A client may release a lost or expired hold once, and may acquire the lock again. Three more
+cases are left to the search: a hold that is definite only because of later answers, if its client has an unknown
+acquire (the lease may have expired and the lock may have been acquired again); a grant whose own promise ended before
+the other grant returned (it may have come first); and an unknown release of a hold that may have expired, which counts
+as spare.
 
-*The part that proves it*: taking away all calls of a hold, or all of a client, makes no right history of these models
-wrong, for what remains is still a sequence of holds. So the calls of the two holds, or of the one client since the
-beginning of its last hold, are wrong only if the whole is.
+*The part that proves it.* If all calls of one hold, or all calls of one client, are removed from a correct history of
+these models, the rest is still a sequence of holds, hence correct. So if the calls of the two holds, or the calls of
+the one client since its last hold began, are wrong, the whole history is wrong.
 """
 
 from __future__ import annotations
@@ -51,8 +53,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizability.problem import Failure, Outcome
-from checkers.models import (
+from harness.checkers.models import (
     ACQUIRE,
     LOCKING,
     RELEASE,
@@ -64,37 +65,39 @@ from checkers.models import (
     ReentrantMutex,
     shared,
 )
-from harness.compiled import compiled
 from harness.history.calls import NEVER, NO_FENCE, NONE, Calls, Codes, Ints, Marks
+from harness.history.compiled import compilable, fastest
+
+from .problem import ProvedImpossible, QuickResult
 
 SHOWN: Final = 20
-"""Failures of which all calls are given; of others only the last."""
+"""The most failures that get all their calls as evidence; later failures get only the last call."""
 
 IGNORED, EXCLUSIVE, SHARED, FREE, FREE_SHARED, FREE_EXCLUSIVE, HELD, LONGER, LOST = range(-1, 8)
-"""What a call does: acquires (for itself or shared), releases (whatever, or only what is held so), says that the lock
-is held (and for longer), or says that it is lost."""
+"""Effect of a call. It acquires (EXCLUSIVE, SHARED); it releases (FREE any hold, the others only a hold of that mode);
+it reports that the lock is held (HELD), is held and extended (LONGER), or is lost (LOST)."""
 
 START, END, FIRST, LAST, MODE, SLOT, TOKEN, TOKEN_ROW = range(8)
-"""Of a hold: its definite hold (positions), the calls that began and ended it, whether it is shared, whose it is, its
-token and the call that had it."""
+"""Columns of a hold: start and end of its definite hold (positions), the calls that began and ended it, whether it is
+shared, its slot, its token, and the call that returned the token."""
 PROMISE, UNTIL, SEEN, SEEN_ROW, SINCE = range(8, 13)
-"""Where there are leases, also: when the promise ends that came with it and the longest since (ns), the invocation of
-the last answer that it is held and its call, and when its acquire ended (ns)."""
+"""More columns of a hold, for locks with leases: the end of the promise that the grant made, and of the longest promise
+since (ns); the invocation of the last answer "still held", and its call; and the end of its acquire (ns)."""
 DEPTH, NOW, TENTATIVE, ACQUIRES, RELEASES, LAPSED, RETURNED = range(7)
-"""Of a client on a key: how often it holds it, its latest hold, the unknown release that seems to have ended that, the
-unknown acquires and the spare unknown releases so far, whether it has lost it and not released it yet, and the position
-at which its last known call returned."""
+"""Columns of a slot (one client on one key): how often the client holds the key; its latest hold; the unknown release
+that seems to have ended that hold; the numbers of unknown acquires and of spare unknown releases so far; whether the
+client has lost the hold and not released it yet; and the position at which its last known call returned."""
 POSITION, ROW, HOLD, OTHER, OPEN = range(5)
-"""Of a key: where it was first proved wrong, the call that returned there, the hold or holds concerned, and whether it
-needs a search: it does if it is not proved wrong (SEARCHED), or in any case (CROSSED): a client's calls cross, or only
-an unknown call can explain one of them."""
+"""Columns of a key: the position where it was first proved wrong, the call that returned there, the one or two holds
+concerned, and whether it needs a search. SEARCHED: it needs one unless it is proved wrong. CROSSED: it needs one in any
+case, because two calls of a client cross, or only an unknown call can explain one of them."""
 SEARCHED, CROSSED = 1, 2
 
 
-def check(calls: Calls, model: Model) -> Outcome:
-    """All keys at once; ``model`` is one of this module's. Raises ValueError for a mode that cannot be read."""
+def check(calls: Calls, model: Model) -> QuickResult:
+    """Check all keys against ``model``, one of ``check.OWNED``. Raises ValueError for an unknown mode."""
     if not len(calls):
-        return Outcome()
+        return QuickResult()
     limit = model.limit if isinstance(model, ReentrantMutex | ReentrantFencedMutex) else 1
     fenced, leased = isinstance(model, ReentrantFencedMutex), isinstance(model, LeaseMutex)
     width = len(calls.clients)
@@ -116,17 +119,18 @@ def check(calls: Calls, model: Model) -> Outcome:
     rule = np.array([min(limit, 2**31), fenced, leased], dtype=np.int64)
     who = np.zeros((slots, 7), dtype=np.int64)
     who[:, NOW] = who[:, TENTATIVE] = who[:, RETURNED] = NONE
-    holds = _walk(*columns.all(), rule, who, keys)
+    holds = fastest(_walk, rows=len(calls))(*columns.all(), rule, who, keys)
     if len(holds):
         at: Codes = np.full(int(holds[:, START].max()) + 1, NONE, dtype=np.int32)
         at[holds[:, START]] = np.arange(len(holds))
-        _sweep(at, holds, columns.returned, columns.key, rule, who, keys)
+        fastest(_sweep, rows=len(calls))(at, holds, columns.returned, columns.key, rule, who, keys)
     return _outcome(calls, columns, holds, keys)
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Of each call: key, client and key as one number, what it does, and its columns."""
+    """Columns of all calls: the key, the slot (client and key as one number), the action, and the columns of the
+    history."""
 
     key: Codes
     slot: Codes
@@ -146,7 +150,7 @@ class _Columns:
 
 
 def _slots(calls: Calls, width: int) -> tuple[Codes, int]:
-    """Client and key as one number, and how many there are."""
+    """Return the slot of each call (client and key as one number), and the number of slots."""
     count = len(calls.keys) * width
     if len(calls.keys) == 1:
         return calls.client, count
@@ -157,23 +161,23 @@ def _slots(calls: Calls, width: int) -> tuple[Codes, int]:
 
 
 def _actions(calls: Calls, model: Model) -> Marks:
-    """What each call does."""
+    """Return what each call does, such as EXCLUSIVE or FREE."""
     by_name = {**dict.fromkeys(ACQUIRE, EXCLUSIVE), **dict.fromkeys(RELEASE, FREE)}
     action = np.array([by_name.get(f, IGNORED) if f in LOCKING else IGNORED for f in calls.fs], dtype=np.int8)[calls.f]
     if isinstance(model, ReadWriteLock):
         _modes(calls, model, action)
     elif isinstance(model, LeaseMutex):
-        said = calls.named(["extend", "check"]) & (calls.known == 1)
-        action[said & (calls.good == 1)] = HELD
-        action[said & (calls.good == 0)] = LOST
+        lease_reports = calls.named(["extend", "check"]) & (calls.known == 1)
+        action[lease_reports & (calls.good == 1)] = HELD
+        action[lease_reports & (calls.good == 0)] = LOST
         action[calls.named(["extend"]) & (action == HELD)] = LONGER
     return action
 
 
 def _modes(calls: Calls, model: ReadWriteLock, action: Marks) -> None:
     mine = np.flatnonzero(calls.named(sorted(model.fs)))
-    asked = calls.f[mine].astype(np.int64) * (len(calls.values) + 1) + calls.argument[mine] + 1
-    found, first, which = np.unique(asked, return_index=True, return_inverse=True)
+    arguments = calls.f[mine].astype(np.int64) * (len(calls.values) + 1) + calls.argument[mine] + 1
+    found, first, inverse = np.unique(arguments, return_index=True, return_inverse=True)
     modes = np.empty(len(found), dtype=np.int8)
     for number, row in enumerate(mine[first].tolist()):
         f = calls.fs[calls.f[row]]
@@ -181,17 +185,17 @@ def _modes(calls: Calls, model: ReadWriteLock, action: Marks) -> None:
             modes[number] = {"release-read": FREE_SHARED, "release-write": FREE_EXCLUSIVE}.get(f, FREE)
         else:
             modes[number] = SHARED if shared(Operation(f, calls.argument_of(row))) else EXCLUSIVE
-    action[mine] = modes[which.reshape(-1)]
+    action[mine] = modes[inverse.reshape(-1)]
 
 
-@compiled
+@compilable
 def _wrong(keys: Ints, key: int, position: int, row: int, hold: int, other: int) -> None:
-    """It is proved wrong at ``position``; of several proofs the earliest counts."""
+    """Note that the key is proved wrong at ``position``; the earliest proof counts."""
     if position < keys[key, POSITION]:
         keys[key, POSITION], keys[key, ROW], keys[key, HOLD], keys[key, OTHER] = position, row, hold, other
 
 
-@compiled
+@compilable
 def _walk(
     key: Codes,
     slot: Codes,
@@ -206,7 +210,7 @@ def _walk(
     who: Ints,
     keys: Ints,
 ) -> Ints:
-    """Follow each client on each key; gives the holds."""
+    """Walk through the calls of each slot in order; return the holds."""
     limit, fenced, leased = rule[0], rule[1], rule[2]
     count = 0
     for row in range(len(action)):
@@ -227,7 +231,7 @@ def _walk(
         if does <= SHARED:
             if leased and mine[NOW] != NONE and holds[mine[NOW], UNTIL] <= ended[row]:
                 mine[DEPTH] = 0
-                mine[RELEASES] += mine[TENTATIVE] != NONE  # the hold ended without it
+                mine[RELEASES] += mine[TENTATIVE] != NONE  # the lease expired, so the hold ended without that release
             mine[TENTATIVE] = NONE
             mine[LAPSED] = 0
             if mine[DEPTH]:
@@ -261,10 +265,10 @@ def _walk(
     return holds[:made]
 
 
-@compiled
+@compilable
 def _judge(fine: bool, excuse: int, keys: Ints, key: int, position: int, row: int, hold: int) -> None:
-    """What cannot be is proved wrong, unless an unknown call may be the excuse for it; then nobody knows who holds it
-    from there on."""
+    """Mark an impossible call as wrong, or, if an unknown call may excuse it, leave the key to the search: from there
+    on it is not known who holds the key."""
     if not fine:
         if excuse:
             keys[key, OPEN] = CROSSED
@@ -272,7 +276,7 @@ def _judge(fine: bool, excuse: int, keys: Ints, key: int, position: int, row: in
             _wrong(keys, key, position, row, hold, NONE)
 
 
-@compiled
+@compilable
 def _unknown(row: int, does: int, limit: int, invoked: Ints, mine: Ints, holds: Ints) -> None:
     if does <= SHARED:
         mine[ACQUIRES] += 1
@@ -285,14 +289,14 @@ def _unknown(row: int, does: int, limit: int, invoked: Ints, mine: Ints, holds: 
             mine[RELEASES] += 1
 
 
-@compiled
+@compilable
 def _frees(does: int, mode: int) -> bool:
     return bool(does == FREE or (does == FREE_SHARED) == (mode == SHARED))
 
 
-@compiled
+@compilable
 def _again(row: int, limit: int, token: int, mine: Ints, holds: Ints) -> bool:
-    """An acquire by who holds it already."""
+    """Note a re-acquire by the holder; return whether the model allows it."""
     if mine[DEPTH] == limit:
         return False
     mine[DEPTH] += 1
@@ -302,16 +306,16 @@ def _again(row: int, limit: int, token: int, mine: Ints, holds: Ints) -> bool:
     return bool(token == NO_FENCE or token == hold[TOKEN])
 
 
-@compiled
+@compilable
 def _reopened(limit: int, mine: Ints, holds: Ints) -> None:
-    """The unknown release that seemed to have ended the hold did not: it is one to spare."""
+    """Count the unknown release that seemed to have ended the hold as spare: the hold went on."""
     if mine[TENTATIVE] != NONE:
         mine[RELEASES] += limit == 1
         mine[TENTATIVE], mine[DEPTH] = NONE, 1
         holds[mine[NOW], END], holds[mine[NOW], LAST] = NEVER, NONE
 
 
-@compiled
+@compilable
 def _released(row: int, does: int, limit: int, invoked: Ints, mine: Ints, holds: Ints) -> bool:
     _reopened(limit, mine, holds)
     if mine[DEPTH] and _frees(does, holds[mine[NOW], MODE]):
@@ -324,7 +328,7 @@ def _released(row: int, does: int, limit: int, invoked: Ints, mine: Ints, holds:
     return lapsed
 
 
-@compiled
+@compilable
 def _held(row: int, invoked: Ints, mine: Ints, holds: Ints) -> bool:
     _reopened(1, mine, holds)
     if mine[DEPTH]:
@@ -332,26 +336,30 @@ def _held(row: int, invoked: Ints, mine: Ints, holds: Ints) -> bool:
     return bool(mine[DEPTH] > 0)
 
 
-@compiled
+@compilable
 def _lasts(holds: Ints, hold: int, other: int, leased: int) -> bool:
-    """Whether the definite hold ``hold`` lasts beyond the begin of ``other``."""
+    """Return whether the definite hold ``hold`` lasts beyond the beginning of ``other``."""
     begin = holds[other, START]
     if holds[hold, END] <= begin:
         return False
     return bool(not leased or holds[hold, UNTIL] > holds[other, SINCE] or holds[hold, SEEN] > begin)
 
 
-@compiled
+@compilable
 def _joined(one: int, two: int, rule: Ints, who: Ints, holds: Ints) -> int:
-    """Unknown acquires with which two holds of one client may be one, if it may hold more than once."""
+    """Count the unknown acquires that may join two holds of one client into one, if the model lets it hold more than
+    once."""
     same = holds[one, SLOT] == holds[two, SLOT]
     return int(who[holds[one, SLOT], ACQUIRES]) if same and rule[0] > 1 else 0
 
 
-@compiled
+@compilable
 def _sweep(at: Codes, holds: Ints, returned: Ints, key: Codes, rule: Ints, who: Ints, keys: Ints) -> None:
-    """Do definite holds overlap, and do tokens grow? ``at`` has the hold that begins at a position. Of the holds that
-    began before, the one that lasts longest is remembered, by mode, and the one with the highest token."""
+    """Check that definite holds do not overlap, and that tokens grow.
+
+    ``at`` is the hold that begins at each position. The sweep remembers two of the earlier holds: by mode, the one that
+    lasts longest, and the one with the highest token.
+    """
     fenced, leased = rule[1], rule[2]
     last = np.full((len(keys), 2), NONE, np.int64)
     highest = np.full(len(keys), NONE, np.int64)
@@ -365,7 +373,7 @@ def _sweep(at: Codes, holds: Ints, returned: Ints, key: Codes, rule: Ints, who: 
             g = last[k, other]
             if g != NONE and _lasts(holds, g, h, leased):
                 spare += who[holds[g, SLOT], RELEASES]
-                if leased and holds[g, PROMISE] <= holds[h, SINCE]:  # it went on, if it was not acquired anew
+                if leased and holds[g, PROMISE] <= holds[h, SINCE]:  # the hold went on, unless it was acquired again
                     spare += who[holds[g, SLOT], ACQUIRES]
                 short = leased and holds[h, PROMISE] <= holds[g, SINCE]
                 if spare or short:
@@ -374,7 +382,7 @@ def _sweep(at: Codes, holds: Ints, returned: Ints, key: Codes, rule: Ints, who: 
                     row = holds[h, FIRST]
                     if (
                         leased and returned[holds[g, SEEN_ROW]] > position
-                    ):  # only that answer tells that the hold went on
+                    ):  # only that answer shows that the hold went on
                         row = holds[g, SEEN_ROW]
                     _wrong(keys, k, returned[row], row, g, h)
         g = last[k, mode]
@@ -392,7 +400,7 @@ def _sweep(at: Codes, holds: Ints, returned: Ints, key: Codes, rule: Ints, who: 
             _wrong(keys, k, returned[row], row, g, h)
 
 
-def _outcome(calls: Calls, columns: _Columns, holds: Ints, keys: Ints) -> Outcome:
+def _outcome(calls: Calls, columns: _Columns, holds: Ints, keys: Ints) -> QuickResult:
     proved = (keys[:, POSITION] != NEVER) & (keys[:, OPEN] != CROSSED)
     wrong = np.flatnonzero(proved)
     wrong = wrong[np.argsort(keys[wrong, POSITION], kind="stable")]
@@ -402,13 +410,13 @@ def _outcome(calls: Calls, columns: _Columns, holds: Ints, keys: Ints) -> Outcom
         position = int(calls.returned[row])
         rows = {row} if number >= SHOWN else {row, *_calls_of(columns, holds, hold, position)}
         rows |= _calls_of(columns, holds, other, position) if number < SHOWN else set()
-        failures.append(Failure(key, position, tuple(sorted(rows))))
+        failures.append(ProvedImpossible(key, position, tuple(sorted(rows))))
     undecided = np.flatnonzero(~proved & (keys[:, OPEN] != 0))
-    return Outcome(tuple(failures), tuple(undecided.tolist()))
+    return QuickResult(tuple(failures), tuple(undecided.tolist()))
 
 
 def _calls_of(columns: _Columns, holds: Ints, hold: int, position: int) -> set[int]:
-    """The calls of a hold's client from its begin to its end, or to ``position``."""
+    """Return the calls of a hold's client from the hold's beginning to its end, or to ``position``."""
     if hold == NONE:
         return set()
     first, last = int(holds[hold, FIRST]), int(holds[hold, LAST])

@@ -1,4 +1,4 @@
-"""Why a history is not linearizable, in a sentence, as evidence, and as a picture."""
+"""Explain why a history is not linearizable: as a sentence, as evidence, and as a picture."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.base import Json, Violation
-from checkers.linearizability.core import Core
-from checkers.linearizability.picture import Bar, Picture
-from checkers.linearizability.problem import MUST, Answer, Problem
-from checkers.models import ACQUIRE, Inconsistent, Model, Operation, worded
+from harness.checkers.base import Json, Violation
+from harness.checkers.models import ACQUIRE, Inconsistent, Model, Operation, worded
 from harness.history.calls import NEVER, Calls
 
+from .core import Core
+from .picture import Bar, Picture
+from .problem import MUST, KeyProblem, SearchAnswer
+
 SHOWN: Final = 120
-"""Calls in a picture, besides those of the smallest wrong part."""
+"""The most calls in a picture, besides those of the smallest wrong part."""
 LISTED: Final = 8
-"""Calls that a sentence lists at most."""
+"""The most calls that a sentence lists."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class KeyFailure:
     """A key that is not linearizable: the search's answer, and the smallest wrong part if it was looked for."""
 
     key: int
-    problem: Problem
-    answer: Answer
+    problem: KeyProblem
+    answer: SearchAnswer
     core: Core | None = None
 
     @property
     def calls(self) -> tuple[int, ...]:
-        """The calls to show: those of the smallest part, or the one that no order reaches."""
+        """Return the calls to show: those of the smallest part, or the call whose return no order reaches."""
         return self.core.calls if self.core else (self.answer.unplaced,)
 
 
-def violation(calls: Calls, model: Model, finding: Finding) -> Violation:
-    """The evidence; ``involved`` are the calls of the smallest wrong part."""
+def violation(calls: Calls, model: Model, finding: KeyFailure) -> Violation:
+    """Return the evidence for a key; ``involved`` are the calls of the smallest wrong part."""
     rows = [int(finding.problem.rows[call]) for call in finding.calls]
     stuck = int(finding.problem.rows[finding.answer.unplaced])
     return Violation(
@@ -50,8 +51,8 @@ def violation(calls: Calls, model: Model, finding: Finding) -> Violation:
     )
 
 
-def sentence(calls: Calls, model: Model, finding: Finding) -> str:
-    """At which call every order ends and why, and which calls cannot all have happened."""
+def sentence(calls: Calls, model: Model, finding: KeyFailure) -> str:
+    """Say at which call every order ends and why, and which calls cannot all have happened."""
     part, answer = finding.problem, finding.answer
     name = calls.keys[finding.key]
     on = f" on {name}" if name else ""
@@ -64,7 +65,7 @@ def sentence(calls: Calls, model: Model, finding: Finding) -> str:
     return f"{end}. {_together(calls, finding.core, part)}"
 
 
-def _together(calls: Calls, found: Core, part: Problem) -> str:
+def _together(calls: Calls, found: Core, part: KeyProblem) -> str:
     count = len(found.calls)
     if count == 1:
         return "Nothing that the other calls may have done allows that"
@@ -76,9 +77,9 @@ def _together(calls: Calls, found: Core, part: Problem) -> str:
     return f"These {count} calls cannot {both} have happened, whatever the others did{fewest}: {'; '.join(listed)}"
 
 
-def _why(model: Model, part: Problem, answer: Answer) -> str:
-    """What the model says to the call that is stuck, in the state in which the longest order ends; nothing if no order
-    was looked for."""
+def _why(model: Model, part: KeyProblem, answer: SearchAnswer) -> str:
+    """Return the model's reason against the call at which the longest order is stuck; empty if no order was
+    searched."""
     if not answer.tried:
         return ""
     state = answer.states[-1] if answer.states else model.initial
@@ -86,18 +87,18 @@ def _why(model: Model, part: Problem, answer: Answer) -> str:
     return found.why if isinstance(found, Inconsistent) else ""
 
 
-def _call(calls: Calls, part: Problem, call: int) -> str:
+def _call(calls: Calls, part: KeyProblem, call: int) -> str:
     row = int(part.rows[call])
     return f"{calls.clients[calls.client[row]]}'s {label(part.operations[part.operation[call]])}"
 
 
-def _entries(part: Problem, call: int) -> str:
+def _entries(part: KeyProblem, call: int) -> str:
     begin, end = int(part.invoked[call]), int(part.returned[call])
     return f"from entry {begin} on" if end == NEVER else f"entries {begin} to {end}"
 
 
 def label(operation: Operation) -> str:
-    """What a call did, in a few words: ``acquire → token 7``, ``cas [0 3]``, ``read → 2``."""
+    """Return what a call did, in a few words: ``acquire → token 7``, ``cas [0 3]``, ``read → 2``."""
     argument = _value(operation.argument) if operation.f not in ACQUIRE | {"read"} else ""
     result = _value(operation.result) if operation.f != "write" else ""
     if operation.f == "read" and operation.known and not result:
@@ -140,9 +141,12 @@ def _json(calls: Calls, row: int) -> Json:
     }
 
 
-def picture(calls: Calls, model: Model, name: str, finding: Finding, file: str = "") -> Picture:
-    """The calls that led to the return that no order reaches; of many, the last, and those of the smallest part. Of
-    calls that never returned only those that the order makes use of."""
+def picture(calls: Calls, model: Model, name: str, finding: KeyFailure, file: str = "") -> Picture:
+    """Return a picture of the calls that led to the return that no order reaches.
+
+    If there are many, it has the last ones and those of the smallest part. Of calls that never returned, it has only
+    those in the order.
+    """
     part, answer = finding.problem, finding.answer
     place = {call: number for number, call in enumerate(answer.order, 1)}
     open_ended = (part.returned == NEVER) & ~np.isin(np.arange(len(part)), [*place, *finding.calls])
@@ -153,13 +157,13 @@ def picture(calls: Calls, model: Model, name: str, finding: Finding, file: str =
     initial = model.initial if first == 1 else answer.states[first - 2]
     bars = tuple(_bar(calls, model, finding, call, place.get(call, 0)) for call in shown)
     key = calls.keys[finding.key]
-    said = sentence(calls, model, finding)
+    text = sentence(calls, model, finding)
     left_out = int(((calls.key == finding.key) & (calls.invoked < answer.stuck)).sum()) - len(shown)
     smallest = finding.core is not None and finding.core.smallest
-    return Picture(file, name, key, said, model.describe(initial), bars, left_out, smallest)
+    return Picture(file, name, key, text, model.describe(initial), bars, left_out, smallest)
 
 
-def _bar(calls: Calls, model: Model, finding: Finding, call: int, place: int) -> Bar:
+def _bar(calls: Calls, model: Model, finding: KeyFailure, call: int, place: int) -> Bar:
     part, answer = finding.problem, finding.answer
     row = int(part.rows[call])
     return Bar(

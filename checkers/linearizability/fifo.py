@@ -1,35 +1,37 @@
-"""FIFO locks in O(n log n), for keys whose calls all have a known outcome; the others are left to the search.
+"""Check FIFO locks in O(n log n), on keys whose calls all have a known outcome; the search checks the other keys.
 
-In the spirit of P. B. Gibbons and E. Korach, "Testing shared memories", SIAM Journal on Computing 26, 1997: once it
-is known in which order the calls took effect, what is left are bounds.
+The method follows the spirit of P. B. Gibbons and E. Korach, "Testing shared memories", SIAM Journal on Computing 26,
+1997: once the order in which the calls took effect is known, only bounds are left to check.
 
-**The order is known.** A client's calls follow one another, so that each acquire has its release and, if there is
-one, its enqueue, and each other enqueue its cancel, or none: these are units. A call that fits into no unit (a second
-acquire or enqueue, a release or cancel of nothing) is wrong whatever the others did. A client holds the lock at least
-from the return of its acquire to the invocation of its release. Holds do not overlap, hence they follow one another
-in the order in which the acquires returned; number them so. For the grant Gi, its release Ri and its enqueue Ei (an
-acquire without one has Ei = Gi, since it joins the queue and leaves it at once) an order says
+**The order is known.** The calls of a client follow each other. So each acquire has its release and, if there is one,
+its enqueue; every other enqueue has its cancel, or none. We call these groups units. A call that fits into no unit (a
+second acquire or enqueue, a release or cancel of nothing) is wrong whatever the other clients did. A client holds the
+lock at least from the return of its acquire to the invocation of its release. Holds do not overlap, so they follow each
+other in the order in which the acquires returned; number them in that order. Let Gi be the i-th grant, Ri its release
+and Ei its enqueue (an acquire without an enqueue has Ei = Gi, since it joins the queue and leaves it at once). An order
+then means
 
     E1 < E2 < ...    and    Ei <= Gi < Ri < G(i+1);
 
-and no client that waits without being granted stands before one that is: for each enqueue X that was cancelled at C
-(never, if there is no cancel) and each i: Ei < X or C < Gi. These conditions, and the windows, are also enough.
+and no client that waits without being granted is in the queue before one that is granted: for each enqueue X that is
+cancelled at C (never, if there is no cancel) and each i, Ei < X or C < Gi. These conditions, together with the windows,
+are also sufficient.
 
-**As late, and as early, as can be.** Who only waits is in nobody's way if it waits shortly: X may move to just before
-its return and C to just after the invocation of the cancel; no condition suffers. Now everything else bounds from
-below: Ei by its invocation and E(i-1), Ri by its invocation (Gi is before its return, which is earlier), Gi by its
-invocation, R(i-1), Ei and, where Ei comes after X, by C. The bounds grow with what they depend on, so the least values
-that satisfy them, found for i = 1, 2, ..., are not later than those of any order. There is an order if and only if
-each is before its return. Bounds are entries of the history, meaning just after; within such a gap cancels come first,
-then E, G, R as above, then the X.
+**As late, and as early, as possible.** A client that waits in vain hinders others least if it waits briefly. So X may
+move to just before its return, and C to just after the invocation of the cancel; no condition breaks. Now all other
+conditions are lower bounds: on Ei its invocation and E(i-1); on Ri its invocation (Gi is before its own return, which
+is earlier); on Gi its invocation, R(i-1), Ei and, where Ei comes after X, C. The bounds are monotonic, so the least
+values that satisfy them, found for i = 1, 2, ..., are not later than those of any order. There is an order if and only
+if each value is before its return. Bounds are entries of the history and mean "just after". Within such a gap cancels
+come first, then E, G and R as above, then the X.
 
-**The entry at which it goes wrong.** An Ei too late shows as soon as one that must stand before it does: we compare
-each Ei with the returns of all enqueues that are granted later. So everything shows at the return of an acquire, and
-with what had been recorded until then: that a client has not been granted, or has not cancelled yet, bounds as much
-as that it will be later.
+**The entry at which it goes wrong.** If an Ej is too late because some Ei must come before it, this shows at Gi
+already: we compare each Ei with the returns of all enqueues that are granted later. So every error shows at the return
+of an acquire, from what had been recorded by then: a client that has not been granted, or has not cancelled, by then
+gives the same bounds as one that is granted or cancels later.
 
-**The part that shows it.** Units can be left out: the others keep their order. So a wrong part that consists of whole
-units proves the history wrong. We take those that are not over some time before the entry, twice as long each time,
+**The part that proves it.** Units can be left out: the others keep their order. So a wrong part that consists of whole
+units proves the history wrong. We take the units that end later than some time before the entry, and double that time
 until the part is wrong.
 """
 
@@ -40,20 +42,23 @@ from itertools import accumulate
 
 import numpy as np
 
-from checkers.linearizability.problem import Failure, Outcome
-from checkers.models import ACQUIRE, RELEASE, FifoLock
+from harness.checkers.models import ACQUIRE, RELEASE, FifoLock
 from harness.history.calls import NEVER, NONE, Calls, Ints
 
+from .problem import ProvedImpossible, QuickResult
+
 NEAR = 16
-"""Entries before the one at which it goes wrong that are looked at first."""
+"""Entries before the failing one that are tried first as the wrong part."""
 
 
-def check(calls: Calls, model: FifoLock) -> Outcome:
-    """Every key with known outcomes only is decided. Calls in the rows of a failure that return after its position
-    count as unknown."""
+def check(calls: Calls, model: FifoLock) -> QuickResult:
+    """Decide every key that has known outcomes only.
+
+    Calls in the rows of a failure that return after its position count as unknown.
+    """
     rows = np.flatnonzero(calls.named(sorted(model.fs)))
     if not len(rows):
-        return Outcome()
+        return QuickResult()
     rows = rows[np.argsort(calls.key[rows], kind="stable")]
     keys, begins = np.unique(calls.key[rows], return_index=True)
     failures, undecided = [], []
@@ -63,12 +68,12 @@ def check(calls: Calls, model: FifoLock) -> Outcome:
             continue
         position = _lost(_units(calls, part))
         if position != NEVER:
-            failures.append(Failure(key, position, tuple(_part(calls, part, position).tolist())))
-    return Outcome(tuple(failures), tuple(undecided))
+            failures.append(ProvedImpossible(key, position, tuple(_part(calls, part, position).tolist())))
+    return QuickResult(tuple(failures), tuple(undecided))
 
 
 def _plain(calls: Calls, rows: Ints) -> bool:
-    """Whether all outcomes are known, and no client makes two calls at a time."""
+    """Return whether all outcomes are known, and no client makes two calls at a time."""
     mine = rows[np.argsort(calls.client[rows], kind="stable")]
     same = calls.client[mine][1:] == calls.client[mine][:-1]
     apart = calls.invoked[mine][1:] > calls.returned[mine][:-1]
@@ -77,20 +82,25 @@ def _plain(calls: Calls, rows: Ints) -> bool:
 
 @dataclass(slots=True)
 class Unit:
-    """What a client does for one grant or one wait in vain: invocation and return of each call, NEVER if there is
-    none. ``rows`` are its calls."""
+    """The calls of a client for one grant, or for one wait in vain.
+
+    It has invocation and return of each call, NEVER if there is none; ``rows`` are its calls.
+    """
 
     rows: list[int]
     enqueued: tuple[int, int] = (NEVER, NEVER)
     acquired: tuple[int, int] = (NEVER, NEVER)
     ended: tuple[int, int] = (NEVER, NEVER)
-    """The release or the cancel."""
+    """The release, or the cancel."""
 
 
 @dataclass(slots=True)
 class Units:
-    """``misfit`` is the return of the first call that fits into no unit, and ``around`` are the rows of it and of the
-    open units of its client."""
+    """All units of a key.
+
+    ``misfit`` is the return of the first call that fits into no unit. ``around`` has the rows of that call and of the
+    open units of its client.
+    """
 
     found: list[Unit] = field(default_factory=list)
     misfit: int = NEVER
@@ -127,7 +137,7 @@ def _units(calls: Calls, rows: Ints) -> Units:
 
 
 def _lost(units: Units) -> int:
-    """The entry at which the last order is lost, or NEVER."""
+    """Return the entry at which the last order is lost, or NEVER."""
     grants = sorted((unit for unit in units.found if unit.acquired[1] != NEVER), key=lambda unit: unit.acquired[1])
     vain = sorted((u.enqueued[1], u.ended[0]) for u in units.found if u.acquired[1] == NEVER)
     vain.append((NEVER, NEVER))
@@ -152,7 +162,7 @@ def _lost(units: Units) -> int:
 
 
 def _part(calls: Calls, rows: Ints, position: int) -> Ints:
-    """A small part of ``rows``, the calls of the key, that is wrong at ``position``."""
+    """Return a small part of ``rows``, the calls of the key, that is wrong at ``position``."""
     seen = rows[calls.invoked[rows] < position]
     units = _units(calls, seen)
     if units.misfit == position:

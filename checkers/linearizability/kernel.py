@@ -1,7 +1,7 @@
-"""The loop of the general search (:mod:`checkers.linearizability.search` says what it does and why that is right).
+"""The loop of the general search. :mod:`harness.checkers.linearizability.search` explains and proves the method.
 
-Everything that the loop knows lies in arrays (:mod:`checkers.linearizability.arrays`), so that it can stop anywhere, be
-given a cell of the model's table, more memory or a look at the clock, and go on.
+All state of the loop is in arrays (:mod:`harness.checkers.linearizability.arrays`). So the loop can stop anywhere, get
+a missing cell of the model's table, more memory or a check of the clock, and continue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizability.arrays import (
+from harness.history.calls import Codes, Ints, Marks
+from harness.history.compiled import compilable
+
+from .arrays import (
     ABOUT,
     ASKED,
     AT_BARRED,
@@ -61,23 +64,23 @@ from checkers.linearizability.arrays import (
     enter,
     spread,
 )
-from checkers.linearizability.problem import LOOSE, MAY, MUST
-from harness.compiled import compiled
-from harness.history.calls import Codes, Ints, Marks
+from .problem import LOOSE, MAY, MUST
 
 MOVE, SETTLE, VISIT = range(3)
 VALID, INVALID, ASK, GROW, SLICE = range(5)
-"""Why the loop stopped: found an order; there is none; the table lacks a cell; no room for configurations; so many
-steps were made."""
+"""Why the loop stopped: it found an order; there is none; the table lacks a cell; there is no room for configurations;
+it made the given number of steps."""
 INCONSISTENT: Final = -1
 UNKNOWN: Final = -2
-"""In place of a state: the model does not allow it; it has not been asked."""
+"""Values in place of a state. INCONSISTENT: the model does not allow the operation. UNKNOWN: the model was not asked
+yet."""
 FIRST: Final = -1
 DROP: Final = -2
-"""In place of a call: none has been tried yet, or is left; only to pass a LOOSE one by has."""
+"""Values in place of a call. FIRST: no call was tried yet (or none is left). DROP: the move that skips a LOOSE call,
+which is tried first."""
 
 
-@compiled
+@compilable
 def explore(
     reg: Ints,
     fixed: Codes,
@@ -92,7 +95,7 @@ def explore(
     chain: Codes,
     steps: int,
 ) -> int:
-    """Go on for so many steps; gives back why it stopped."""
+    """Run at most the given number of steps; return why the loop stopped."""
     for _ in range(steps):
         if reg[PHASE] == MOVE:
             call, after = _candidate(reg, fixed, live, marks, nature, keys, cells)
@@ -122,7 +125,7 @@ def explore(
             reg[BEST_LEVEL], reg[FRESH] = reg[LEVEL], 1
         if reg[LEVEL] == reg[RETURNS]:
             return VALID
-        found = _seen(reg, words, slots, entries, chain)
+        found = _was_seen(reg, words, slots, entries, chain)
         if found == GROW:
             return GROW
         if found:
@@ -134,9 +137,9 @@ def explore(
     return SLICE
 
 
-@compiled
-def _look(state: int, operation: int, reg: Ints, keys: Ints, cells: Codes) -> int:
-    """The state after, INCONSISTENT, or UNKNOWN."""
+@compilable
+def _look_up_cell(state: int, operation: int, reg: Ints, keys: Ints, cells: Codes) -> int:
+    """Return the next state, INCONSISTENT, or UNKNOWN."""
     if reg[WHOLE]:
         return int(cells[state * reg[OPERATIONS] + operation])
     key = (state << 32) | operation
@@ -149,16 +152,16 @@ def _look(state: int, operation: int, reg: Ints, keys: Ints, cells: Codes) -> in
     return int(cells[at])
 
 
-@compiled
+@compilable
 def _candidate(
     reg: Ints, fixed: Codes, live: Codes, marks: Ints, nature: Marks, keys: Ints, cells: Codes
 ) -> tuple[int, int]:
-    """The next call to linearize from the configuration on top of the stack, and the state after it; FIRST if all have
-    been tried, DROP if a LOOSE call is to be passed by.
+    """Return the next call to linearize from the configuration at the top of the stack, and the state after it.
 
-    The pending calls are gone through by return. ``marks`` holds, by operation, twice the number of this scan if a
-    LOOSE call of it has been seen, and one more if a MUST call has: later ones of the same operation are passed over
-    (unless MUST ones after LOOSE ones only).
+    The call is FIRST if all have been tried, DROP if a LOOSE call is to be skipped. The loop goes through the pending
+    calls by return. By operation, ``marks`` is twice the number of this scan if it has seen a LOOSE call of the
+    operation, plus one if it has seen a MUST call. It skips later calls of the same operation (but not MUST calls if
+    only LOOSE calls were seen).
     """
     n, frame = reg[CALLS], reg[DEPTH] - 1
     tried, state = live[AT_MOVE, frame], reg[STATE]
@@ -176,7 +179,7 @@ def _candidate(
             if new:
                 barred = reg[BARRED] and nature[operation] == CONSTANT
                 if reached and tried < n and not barred:
-                    after = _look(state, operation, reg, keys, cells)
+                    after = _look_up_cell(state, operation, reg, keys, cells)
                     if after == UNKNOWN:
                         return FIRST, UNKNOWN
                     if after >= 0 and (must or after != state):
@@ -194,7 +197,7 @@ def _candidate(
             continue
         call = fixed[GROUPED, at]
         if call < fixed[INVOKED, reg[LEVEL]]:
-            after = _look(state, operation, reg, keys, cells)
+            after = _look_up_cell(state, operation, reg, keys, cells)
             if after == UNKNOWN:
                 return FIRST, UNKNOWN
             if after >= 0 and after != state:
@@ -204,9 +207,9 @@ def _candidate(
     return FIRST, INCONSISTENT
 
 
-@compiled
+@compilable
 def _bars(call: int, reg: Ints, fixed: Codes, live: Codes, nature: Marks) -> int:
-    """Whether no CONSTANT operation may come right after ``call``, which has just been linearized."""
+    """Return 1 if no CONSTANT operation may come right after ``call``, which has just been linearized."""
     if nature[fixed[OPERATION, call]] != CONSTANT:
         return 0
     if fixed[KIND, call] != MUST:
@@ -220,7 +223,7 @@ def _bars(call: int, reg: Ints, fixed: Codes, live: Codes, nature: Marks) -> int
     return int(before == 2)
 
 
-@compiled
+@compilable
 def _linearize(call: int, after: int, reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None:
     at, bit = reg[LENGTH], fixed[BIT, call]
     live[ORDER, at], live[STATES, at], live[LEVELS, at] = call, after, reg[LEVEL]
@@ -229,15 +232,15 @@ def _linearize(call: int, after: int, reg: Ints, fixed: Codes, live: Codes, word
     reg[LENGTH], reg[STATE] = at + 1, after
 
 
-@compiled
+@compilable
 def _leave(call: int, live: Codes) -> None:
     before, after = live[PREVIOUS, call], live[NEXT, call]
     live[NEXT, before], live[PREVIOUS, after] = after, before
 
 
-@compiled
+@compilable
 def _advance(reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None:
-    """Pass the return of the first of the pending calls."""
+    """Pass the return of the first pending call."""
     n, level = reg[CALLS], reg[LEVEL]
     call = live[NEXT, n]
     _leave(call, live)
@@ -248,9 +251,9 @@ def _advance(reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None:
     reg[LEVEL] = level + 1
 
 
-@compiled
+@compilable
 def _retreat(to: int, reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None:
-    """Undo passing returns, back to where ``to`` had been passed. No call that goes is linearized any more."""
+    """Undo passing returns, back to ``to`` returns. No call that leaves the pending calls is linearized any more."""
     n = reg[CALLS]
     while reg[LEVEL] > to:
         level = reg[LEVEL] - 1
@@ -267,9 +270,9 @@ def _retreat(to: int, reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None
         reg[LEVEL] = level
 
 
-@compiled
+@compilable
 def _undo(reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None:
-    """Back to the configuration on top of the stack."""
+    """Go back to the configuration at the top of the stack."""
     _keep(reg, live)
     frame = reg[DEPTH] - 1
     length, moved = live[AT_LENGTH, frame], live[AT_MOVE, frame]
@@ -286,10 +289,12 @@ def _undo(reg: Ints, fixed: Codes, live: Codes, words: Ints) -> None:
     reg[SAME] = min(reg[SAME], length)
 
 
-@compiled
+@compilable
 def _keep(reg: Ints, live: Codes) -> None:
-    """Copy the order if it is the longest so far: only what differs from the copy before, and only now that some of it
-    is to be undone."""
+    """Copy the order if it is the longest so far.
+
+    Only the difference to the last copy is copied, and only when part of the order is about to be undone.
+    """
     if reg[FRESH]:
         for at in range(reg[SAME], reg[LENGTH]):
             live[BEST, at], live[BEST_STATES, at] = live[ORDER, at], live[STATES, at]
@@ -297,15 +302,16 @@ def _keep(reg: Ints, live: Codes) -> None:
         reg[FRESH] = 0
 
 
-@compiled
+@compilable
 def _settle(reg: Ints, fixed: Codes, live: Codes, words: Ints, nature: Marks, keys: Ints, cells: Codes) -> bool:
-    """Linearize what changes nothing, and pass all returns that can be. False: the table lacks a cell."""
+    """Linearize the calls that change nothing, and pass all returns that can be passed. False if the table lacks a
+    cell."""
     n = reg[CALLS]
     call = live[NEXT, n]
     while True:
         while call != n:
             if nature[fixed[OPERATION, call]] == STILL and fixed[KIND, call] == MUST and not live[DONE, call]:
-                after = _look(reg[STATE], fixed[OPERATION, call], reg, keys, cells)
+                after = _look_up_cell(reg[STATE], fixed[OPERATION, call], reg, keys, cells)
                 if after == UNKNOWN:
                     return False
                 if after == reg[STATE]:
@@ -319,7 +325,7 @@ def _settle(reg: Ints, fixed: Codes, live: Codes, words: Ints, nature: Marks, ke
         call = live[NEXT, n]
 
 
-@compiled
+@compilable
 def _push(reg: Ints, live: Codes) -> None:
     frame = reg[DEPTH]
     live[AT_LENGTH, frame], live[AT_LEVEL, frame] = reg[LENGTH], reg[LEVEL]
@@ -327,10 +333,10 @@ def _push(reg: Ints, live: Codes) -> None:
     reg[DEPTH] = frame + 1
 
 
-@compiled
-def _seen(reg: Ints, words: Ints, slots: Codes, entries: Ints, chain: Codes) -> int:
-    """1 if a configuration that can do as much has been seen, otherwise 0, and this one is remembered; GROW if there
-    is no room for it."""
+@compilable
+def _was_seen(reg: Ints, words: Ints, slots: Codes, entries: Ints, chain: Codes) -> int:
+    """Look up a configuration: 1 if one that can do as much has been seen; 0 after remembering this one; GROW without
+    room."""
     firm, width = reg[FIRM], len(words)
     if reg[BARS]:
         words[firm] = (words[firm] & ~1) | reg[BARRED]

@@ -1,5 +1,7 @@
-"""A partial linearization as data: which calls were given a place in the order, with the state after each, and which
-could not be. ``reports/linearization.py`` draws it."""
+"""A partial linearization as data: the calls that have a place in the order, with the state after each, and the others.
+
+``reports/linearization.py`` draws it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,15 @@ from harness.history.calls import NEVER
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A call. ``label`` is what it did, such as ``acquire → fence 7``; ``invoked`` and ``returned`` are positions in
-    the history, ``began`` and ``ended`` ns since the first entry (NEVER: nothing is known to have come back; -1:
-    the history has no times).
+    """A call.
 
-    ``place`` is its number in the order, from 1 (0: it has none), and ``state`` what the lock was then. ``core`` marks
-    those of the smallest part of the history that is still wrong; ``stuck`` the one whose return no order reaches.
+    ``label`` is what it did, such as ``acquire → fence 7``. ``invoked`` and ``returned`` are positions in the history,
+    ``began`` and ``ended`` ns since the first entry (NEVER: it is not known to have returned; -1: the history has no
+    times).
+
+    ``place`` is its number in the order, from 1 (0: it has none), and ``state`` the state of the lock after it.
+    ``core`` marks calls of the smallest part of the history that is still wrong; ``stuck`` marks the call whose return
+    no order reaches.
     """
 
     client: str
@@ -32,15 +37,17 @@ class Bar:
 
     @property
     def open(self) -> bool:
-        """Whether nothing is known to have come back."""
+        """Return whether the return of the call is unknown."""
         return self.returned == NEVER
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One key of a history that is not linearizable, around the place where it goes wrong. ``initial`` is the state
-    before the first bar, ``left_out`` the number of calls of this key that are not shown. ``smallest``: it is known
-    that no part smaller than the bars of the core is wrong."""
+    """One key of a history that is not linearizable, around the place where it goes wrong.
+
+    ``initial`` is the state before the first bar, ``left_out`` the number of calls of this key that are not shown.
+    ``smallest``: it is proved that no part smaller than the bars of the core is wrong.
+    """
 
     file: str
     model: str

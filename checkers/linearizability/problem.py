@@ -1,22 +1,23 @@
-"""What is asked of an algorithm, and what it answers.
+"""The input and output types of the linearizability algorithms.
 
 Positions are those of :class:`harness.history.calls.Calls`: a call takes effect at one instant after the entry
-``invoked`` and before the entry ``returned``. Three kinds of call: one that surely happened must be put somewhere in
-its window; one of unknown outcome may be put anywhere after its invocation, or nowhere; and one that is *loose* may be
-put somewhere in its window, or nowhere. No history has loose calls: they stand for those that an explanation shall not
-depend on (:mod:`checkers.linearizability.core`).
+``invoked`` and before the entry ``returned``. There are three kinds of calls. A MUST call surely happened: it has a
+place in its window. A MAY call has an unknown outcome: it has a place anywhere after its invocation, or none. A LOOSE
+call has a place in its window, or none. No history has LOOSE calls: they are the calls on which an explanation must not
+depend (:mod:`harness.checkers.linearizability.core`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from checkers.models import Model, Operation
+from harness.checkers.models import Model, Operation
 from harness.history.calls import NEVER, Calls, Codes, Ints, Marks
 
 MUST, MAY, LOOSE = range(3)
@@ -24,12 +25,12 @@ KINDS: Final = ("must", "may", "loose")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class KeyProblem:
     """The calls of one key, in the order of their invocations.
 
-    ``kind`` is one of MUST, MAY and LOOSE; ``returned`` is NEVER exactly where ``kind`` is MAY. ``operation`` numbers
-    into ``operations``, which holds each distinct one once: two calls of the same number are interchangeable but for
-    their windows. ``rows`` are the rows of the calls in the history they came from.
+    ``kind`` is one of MUST, MAY and LOOSE; ``returned`` is NEVER exactly where ``kind`` is MAY. ``operation`` has
+    numbers into ``operations``, which has each distinct operation once: two calls of the same number differ only in
+    their windows. ``rows`` are the rows of the calls in their history.
     """
 
     invoked: Ints
@@ -42,9 +43,9 @@ class Problem:
     def __len__(self) -> int:
         return len(self.invoked)
 
-    def pick(self, which: npt.NDArray[Any]) -> Problem:
-        """The same problem with these calls only (a mask, or numbers in rising order)."""
-        return Problem(
+    def pick(self, which: npt.NDArray[Any]) -> KeyProblem:
+        """Return the problem with these calls only (a mask, or numbers in rising order)."""
+        return KeyProblem(
             self.invoked[which],
             self.returned[which],
             self.kind[which],
@@ -54,24 +55,41 @@ class Problem:
         )
 
 
-def until(problem: Problem, stuck: int) -> Problem:
-    """The history up to the return at ``stuck``: what was invoked later is left out, and of what had not returned by
-    then nobody knew yet what would come of it."""
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of one search: seconds, and bytes for remembered configurations.
+
+    When the memory is full, the search goes on, slower, without remembering more. When the time is over, it gives up.
+    """
+
+    seconds: float = 60.0
+    memory: int = 2**30
+    stop: Event = field(default_factory=Event, compare=False, repr=False)
+    """Another thread can set this event to end the search as if its time were over."""
+
+
+def until(problem: KeyProblem, stuck: int) -> KeyProblem:
+    """Return the history up to the return at ``stuck``.
+
+    Calls that were invoked later are left out. Calls that had not returned by then become MAY calls, since their
+    outcome was not known yet.
+    """
     part = problem.pick(problem.invoked < stuck)
     late = part.returned > stuck
     kind = np.where(late, MAY, part.kind).astype(np.int8)
     returned = np.where(late, NEVER, part.returned)
-    return Problem(part.invoked, returned, kind, part.operation, part.operations, part.rows)
+    return KeyProblem(part.invoked, returned, kind, part.operation, part.operations, part.rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a search found out about one problem. ``valid`` is None if its budget ran out, and ``why`` says which.
+class SearchAnswer:
+    """The result of a search on one problem. ``valid`` is None if its budget ran out; ``why`` then says which limit it
+    was.
 
     ``order`` is the longest explanation found: numbers of calls of the problem, in an order that the model allows and
-    that respects their windows; if valid it has every call that must be in it. ``states`` are the model's states
-    after each of them. ``stuck`` is the position of the return that no order reaches (NEVER if there is none) and
-    ``unplaced`` the call that returned there. ``tried`` counts the configurations looked at.
+    that respects their windows. If ``valid``, it has every MUST call. ``states`` are the model's states after each of
+    them. ``stuck`` is the position of the return that no order reaches (NEVER if there is none) and ``unplaced`` the
+    call that returned there. ``tried`` counts the configurations tried.
     """
 
     valid: bool | None
@@ -84,12 +102,12 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ProvedImpossible:
     """A proof, by a quick algorithm, that a key has no order: the calls ``rows`` cannot all have happened.
 
-    ``rows`` is a part of the history from which every other call of the key can be taken away without making a wrong
-    history right or a right one wrong; it need not be the smallest. ``position`` is the entry at which the last
-    order was lost.
+    ``rows`` is a part of the history. Removing every other call of the key makes no wrong history correct and no
+    correct history wrong. The part need not be the smallest one. ``position`` is the entry at which the last order was
+    lost.
     """
 
     key: int
@@ -98,17 +116,23 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a quick algorithm says of all keys at once: those proved wrong, and the numbers of those on which only a
-    search can decide. Every other key has an order."""
+class QuickResult:
+    """The result of a quick algorithm for all keys: ``failures`` are the keys proved wrong, and ``undecided`` has the
+    numbers of the keys that only a search can decide. Every other key has an order."""
 
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ProvedImpossible, ...] = ()
     undecided: tuple[int, ...] = ()
 
 
+class Disagreement(AssertionError):
+    """Two algorithms disagree: one of them has a bug, so there is no verdict."""
+
+
 def rows_by_key(calls: Calls, model: Model) -> list[Ints]:
-    """For each key of the history the rows of its calls that ``model`` answers for: what :func:`problem` looks for,
-    found once for all keys."""
+    """Return, for each key of the history, the rows of its calls that ``model`` covers.
+
+    This is what :func:`problem` looks for, found once for all keys.
+    """
     rows = np.flatnonzero(_answered(calls, model))
     keys = calls.key[rows]
     order = np.argsort(keys, kind="stable")
@@ -121,8 +145,8 @@ def _answered(calls: Calls, model: Model) -> npt.NDArray[np.bool_]:
     return calls.named(sorted(model.fs))
 
 
-def problem(calls: Calls, model: Model, key: int, rows: Ints | None = None) -> Problem:
-    """The calls of ``key`` that ``model`` answers for; ``rows`` are those, if they are known (:func:`rows_by_key`)."""
+def problem(calls: Calls, model: Model, key: int, rows: Ints | None = None) -> KeyProblem:
+    """Return the problem of the calls of ``key`` that ``model`` covers; pass their ``rows`` if they are known."""
     if rows is None:
         rows = np.flatnonzero((calls.key == key) & _answered(calls, model))
     known = calls.known[rows]
@@ -137,11 +161,11 @@ def problem(calls: Calls, model: Model, key: int, rows: Ints | None = None) -> P
     operations = tuple(_operation(calls, model, row) for row in rows[first].tolist())
     returned = np.where(known, calls.returned[rows], NEVER)
     kind = (1 - known).astype(np.int8)  # MUST is 0, MAY is 1
-    return Problem(calls.invoked[rows], returned, kind, which.astype(np.int32), operations, rows)
+    return KeyProblem(calls.invoked[rows], returned, kind, which.astype(np.int32), operations, rows)
 
 
 def _folded(columns: list[npt.NDArray[Any]]) -> Ints:
-    """One number for each row of ``columns``, the same only for equal rows."""
+    """Return one number for each row of ``columns``, equal only for equal rows."""
     folded: Ints = np.zeros(len(columns[0]), np.int64)
     spread = 1
     for column in columns if len(folded) else ():
@@ -159,7 +183,7 @@ def _folded(columns: list[npt.NDArray[Any]]) -> Ints:
 
 
 def _renumbered(column: npt.NDArray[Any]) -> tuple[Ints, int]:
-    """The same with small numbers from 0 on, and how many there are."""
+    """Return the column with its values renumbered from 0, and the number of values."""
     values, numbers = np.unique(column, return_inverse=True)
     return numbers.astype(np.int64), len(values)
 

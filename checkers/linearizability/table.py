@@ -1,8 +1,8 @@
-"""A model as a table of numbers: which state follows from a state and an operation.
+"""A model as a table of numbers: the state that follows from a state and an operation.
 
-States are numbered as they are met. Where a model leaves open which of several states follows (:class:`Either`), the
-state of the table is the set of all that are possible by then: a sequence of operations is possible exactly if that
-set does not become empty, so that the search needs to know nothing of it.
+States are numbered in the order in which they are met. If a model leaves open which of several states follows
+(:class:`Either`), the state of the table is the set of all states that are possible then. A sequence of operations is
+possible if and only if that set does not become empty, so the search need not know about sets.
 """
 
 from __future__ import annotations
@@ -10,35 +10,40 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from checkers.linearizability.arrays import CONSTANT, STILL, put
-from checkers.linearizability.kernel import INCONSISTENT
-from checkers.models import Either, Inconsistent, Model, Operation
+from harness.checkers.models import Either, Inconsistent, Model, Operation
 from harness.history.calls import Codes, Ints, Marks
 
+from .arrays import CONSTANT, STILL, put
+from .kernel import INCONSISTENT
+
 WHOLE_CELLS: Final = 4096
-"""A table of so many cells is filled before the search; of a bigger one what the search asks for."""
+"""The most cells of a table that is filled before the search; a larger table gets only the cells that the search asks
+for."""
 FIRST_CELLS: Final = 4096
-"""Room for so many cells is there at first, if they are asked for one by one; a power of two."""
+"""Number of cells for which there is room at first, if they are computed one by one; a power of two."""
 STATE_BYTES: Final = 300
-"""What a state takes in memory besides itself, about: its contents, and its places in a list and a dictionary."""
+"""Approximate memory (bytes) of a state besides the object itself: its contents, and its places in a list and a
+dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
-    """Any of these states, at least two, may be the one."""
+class StateSet:
+    """A set of at least two states, any of which may be the current one."""
 
     states: frozenset[Hashable]
 
 
-class Table:
-    """``cells`` has the numbers of the states after, by state and operation, if ``whole``; otherwise it is a hash table
-    beside ``keys`` (state * 2**32 + operation) of those asked so far. ``nature`` says of each operation whether it is
-    known never to change the state (STILL) or to lead from every state to the same one (CONSTANT), ``impossible`` those
-    that can happen in no state. ``several``: the model has left open what follows.
+class ModelTable:
+    """The table of a model.
+
+    If ``whole``, ``cells`` has the numbers of the next states, by state and operation. Otherwise it is a hash table
+    beside ``keys`` (state * 2**32 + operation) of the cells computed so far. ``nature`` says for each operation whether
+    it is known never to change the state (STILL) or to lead from every state to the same one (CONSTANT). ``impossible``
+    has the operations that can happen in no state. ``several``: the model left open which state follows.
     """
 
     def __init__(self, model: Model, operations: Sequence[Operation]) -> None:
@@ -61,47 +66,49 @@ class Table:
             constant = (by_state == by_state[0]).all(axis=0) & (by_state[0] != INCONSISTENT)
             self.nature = np.where(changed.any(axis=0), np.where(constant, CONSTANT, 0), STILL).astype(np.int8)
         elif rows is None:
-            self._asked = 0
+            self._computed = 0
             self._grow(FIRST_CELLS)
 
     def _closure(self) -> list[int] | None:
-        """All rows one after the other, or None if they are too many."""
+        """Return all rows one after the other, or None if there are too many."""
         rows: list[int] = []
-        for state in self.states:  # which grows meanwhile
+        for state in self.states:  # the list grows during the loop
             if len(self.states) * len(self._operations) > WHOLE_CELLS:
                 return None
             rows += [self._after(state, operation) for operation in self._operations]
         return rows
 
     def ask(self, state: int, operation: int) -> None:
-        """Add what the model says of one cell."""
-        if 2 * self._asked >= len(self.keys):
+        """Compute one cell with the model, and add it."""
+        if 2 * self._computed >= len(self.keys):
             self._grow(2 * len(self.keys))
-        put(
-            self.keys, self.cells, state << 32 | operation, self._after(self.states[state], self._operations[operation])
-        )
-        self._asked += 1
+        self._put(state << 32 | operation, self._after(self.states[state], self._operations[operation]))
+        self._computed += 1
+
+    def _put(self, key: int, after: int) -> None:
+        with np.errstate(over="ignore"):  # a 64-bit hash wraps around
+            put(self.keys, self.cells, cast(int, np.int64(key)), after)
 
     def _grow(self, size: int) -> None:
         keys, cells = self.keys, self.cells
         self.keys, self.cells = np.full(size, -1, np.int64), np.zeros(size, np.int32)
         used = np.flatnonzero(keys >= 0)
         for key, after in zip(keys[used].tolist(), cells[used].tolist(), strict=True):
-            put(self.keys, self.cells, key, after)
+            self._put(key, after)
 
     @property
     def memory(self) -> int:
-        """Bytes, about."""
+        """Return the approximate size of the table, bytes."""
         return self.keys.nbytes + self.cells.nbytes + self._bytes
 
     def _after(self, state: Any, operation: Operation) -> int:
-        found = self._united(state, operation) if type(state) is Several else self._model.step(state, operation)
+        found = self._united(state, operation) if type(state) is StateSet else self._model.step(state, operation)
         if isinstance(found, Inconsistent):
             return INCONSISTENT
         if isinstance(found, Either):
             if not found.states:
                 return INCONSISTENT
-            found = next(iter(found.states)) if len(found.states) == 1 else Several(found.states)
+            found = next(iter(found.states)) if len(found.states) == 1 else StateSet(found.states)
             self.several = True
         number = self._numbers.get(found)
         if number is None:
@@ -112,7 +119,7 @@ class Table:
             )
         return number
 
-    def _united(self, several: Several, operation: Operation) -> Either:
+    def _united(self, several: StateSet, operation: Operation) -> Either:
         return Either(frozenset(after for state in several.states for after in self._each(state, operation)))
 
     def _each(self, state: Hashable, operation: Operation) -> frozenset[Hashable]:
@@ -122,10 +129,10 @@ class Table:
         return found.states if isinstance(found, Either) else frozenset((found,))
 
     def successors(self, state: Hashable, operation: int) -> frozenset[Hashable]:
-        """The states of the model that one of them may lead to; none if the operation cannot have happened in it."""
+        """Return the model's states that any of these states may lead to; none if the operation is impossible."""
         return self._each(state, self._operations[operation])
 
 
 def options(state: Hashable) -> frozenset[Hashable]:
-    """The states of the model that a state of a table stands for."""
-    return state.states if isinstance(state, Several) else frozenset((state,))
+    """Return the model's states that a state of the table stands for."""
+    return state.states if isinstance(state, StateSet) else frozenset((state,))

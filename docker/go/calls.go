@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// notSent is what gRPC and etcd's client say of a request that has not left.
+// notSent are texts by which gRPC and etcd's client say that a request was not sent.
 var notSent = []string{
 	"Error while dialing",
 	"there is no address available",
@@ -19,12 +19,12 @@ var notSent = []string{
 	"while waiting for connections to become ready",
 }
 
-// calls follows what one operation asked of etcd: a mutex does not say what became of its key.
+// calls records the etcd requests of one operation, because the mutex does not report what happened to its key.
 type calls struct {
 	mu     sync.Mutex
-	queued bool // a key was put into the queue
-	left   bool // it may be there now
-	lost   bool // the last request was not answered
+	queued bool // the operation put a key into the queue
+	left   bool // the key may still be in the queue
+	lost   bool // the last request got no answer
 }
 
 func (c *calls) begin() {
@@ -66,7 +66,7 @@ func (c *calls) note(method string, err error) {
 	}
 }
 
-// unclear: a request was sent, and nobody knows whether it was executed.
+// unclear reports whether the request was sent and its outcome is unknown.
 func unclear(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal:

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// The documentation of clientv3 has this in its first example, and no other time-out.
+	// This value is in the first example of clientv3's documentation, which sets no other time-out.
 	dialTimeout = 5 * time.Second
-	// For what the caller gives no time: one try, and an unlock.
+	// For operations without a time of the caller's: a single try, and an unlock.
 	answerTimeout = 2 * time.Second
-	// A Lock whose context is over still deletes its key, with a context that never ends.
+	// After its context has ended, Lock still deletes its key, with a context that never ends.
 	grace = 3 * time.Second
 )
 
-// etcdLocks has one client and one session for all keys, as a process of a user's has. A session that has ended is
-// followed by another at the next acquire.
+// etcdLocks has one client and one session for all keys, as a user's process has. After a session has ended, the next
+// acquire opens another one.
 type etcdLocks struct {
 	endpoints []string
 	ttl       int
@@ -61,7 +61,7 @@ func (e *etcdLocks) acquire(key string, timeout time.Duration) (grant, error) {
 	if err := e.renew(ctx); err != nil {
 		return grant{}, refused("no session: " + err.Error())
 	}
-	// The prefix ends with a slash: a key with a slash in it would be under another one's.
+	// Without escaping, a key that contains a slash could lie under another key's prefix.
 	mutex := concurrency.NewMutex(e.session, "/locks/"+url.PathEscape(key))
 	lock := mutex.Lock
 	if timeout <= 0 {
@@ -75,7 +75,7 @@ func (e *etcdLocks) acquire(key string, timeout time.Duration) (grant, error) {
 	return grant{Fence: &mutex.Header().Revision}, nil
 }
 
-// notLocked says what a Lock that returned an error has left behind.
+// notLocked classifies the error of a Lock by what it may have left in the queue.
 func (e *etcdLocks) notLocked(err error) error {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, concurrency.ErrSessionExpired) {
 		e.session.Orphan()
@@ -91,7 +91,7 @@ func (e *etcdLocks) notLocked(err error) error {
 	return refused(err.Error())
 }
 
-// bounded closes the client of a call that does not come back, which ends all that it waits for.
+// bounded runs a call. If it does not return in time, bounded closes the client, which ends every wait of the call.
 func (e *etcdLocks) bounded(within time.Duration, call func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
@@ -134,7 +134,7 @@ func (e *etcdLocks) close() {
 	}
 }
 
-// renew makes a session unless there is one, and a client unless its own is open.
+// renew opens a session if there is none, and first a client if there is no open one.
 func (e *etcdLocks) renew(ctx context.Context) error {
 	if e.session != nil && !ended(e.session) {
 		return nil
@@ -150,7 +150,7 @@ func (e *etcdLocks) renew(ctx context.Context) error {
 		}
 		e.client = client
 	}
-	// The session lives as long as its context: only its beginning has a deadline.
+	// The session lives as long as its context, so only opening it has a deadline.
 	lifetime, cancel := context.WithCancel(e.client.Ctx())
 	stop := context.AfterFunc(ctx, cancel)
 	session, err := concurrency.NewSession(e.client, concurrency.WithTTL(e.ttl), concurrency.WithContext(lifetime))

@@ -1,5 +1,5 @@
-// Command locks is a lock program: locks as their users write them in Go, asked over standard input and output.
-// docs/client-protocol.md says what it is asked and what it answers.
+// Command locks is a lock program: locks of Go libraries, called as their users call them. It reads requests from
+// standard input and writes answers to standard output; docs/client-protocol.md describes both.
 package main
 
 import (
@@ -41,7 +41,7 @@ type grant struct {
 	ValidFor *float64 `json:"valid_for"`
 }
 
-// locks is what a library offers, for all keys of a client.
+// locks are the locks of one library, for all keys of a client.
 type locks interface {
 	acquire(key string, timeout time.Duration) (grant, error)
 	release(key string) error
@@ -49,17 +49,17 @@ type locks interface {
 	close()
 }
 
-// extending is implemented where a lease can be prolonged.
+// extending is implemented by locks whose lease can be prolonged.
 type extending interface {
 	extend(key string) (bool, error)
 }
 
-// refused is an outcome: it is known not to have happened.
+// refused is an outcome: the operation is known not to have happened.
 type refused string
 
 func (r refused) Error() string { return string(r) }
 
-// doubtful is an outcome: nobody knows whether it happened.
+// doubtful is an outcome: it is unknown whether the operation happened.
 type doubtful string
 
 func (d doubtful) Error() string { return string(d) }

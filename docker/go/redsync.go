@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redsyncLocks has a pool for each server, as redsync's documentation makes them.
+// redsyncLocks has a pool for each server, as in redsync's documentation.
 type redsyncLocks struct {
 	redsync *redsync.Redsync
 	servers []*server
@@ -26,7 +26,7 @@ type redsyncLocks struct {
 
 type redsyncOptions struct {
 	SetNXOnExtend bool `json:"set_nx_on_extend"`
-	// Off in go-redis, so that redsync's time-out of 5 % of the expiry for each server has no effect.
+	// Off by default in go-redis, so redsync's time-out for each server, 5 % of the expiry, has no effect.
 	ContextTimeouts bool `json:"context_timeouts"`
 }
 
@@ -76,7 +76,7 @@ func (r *redsyncLocks) acquire(key string, timeout time.Duration) (grant, error)
 	return grant{ValidFor: &validFor}, nil
 }
 
-// notLocked: keys that were set and not deleted again may be a majority.
+// notLocked classifies a failed acquire: it is doubtful if a majority of the servers may still have the key.
 func (r *redsyncLocks) notLocked(err error) error {
 	if left := r.count(func(s *server) bool { return s.left }); left >= r.quorum() {
 		return doubtful(fmt.Sprintf("the key may be set on %d of %d servers: %v", left, len(r.servers), err))
@@ -102,7 +102,7 @@ func (r *redsyncLocks) extend(key string) (bool, error) {
 	return r.scripted(key, (*redsync.Mutex).ExtendContext)
 }
 
-// scripted calls what needs the yes of a majority: false only where it surely did not get it.
+// scripted calls a method that needs a majority; it returns false only if there certainly was none.
 func (r *redsyncLocks) scripted(key string, call func(*redsync.Mutex, context.Context) (bool, error)) (bool, error) {
 	mutex, found := r.held[key]
 	if !found {
@@ -115,7 +115,7 @@ func (r *redsyncLocks) scripted(key string, call func(*redsync.Mutex, context.Co
 	if done {
 		return true, nil
 	}
-	if errors.Is(err, redsync.ErrExtendFailed) { // a majority said yes, and too late
+	if errors.Is(err, redsync.ErrExtendFailed) { // a majority agreed, but too late
 		return false, nil
 	}
 	if lost := r.count(func(s *server) bool { return s.unclear }); lost > 0 && lost+r.count((*server).agreed) >= r.quorum() {
@@ -124,7 +124,7 @@ func (r *redsyncLocks) scripted(key string, call func(*redsync.Mutex, context.Co
 	return false, nil
 }
 
-// stillValid goes by Until, as the documentation asks for; Valid is deprecated.
+// stillValid compares with Until, as the documentation recommends; Valid is deprecated.
 func (r *redsyncLocks) stillValid(key string) (bool, error) {
 	mutex, found := r.held[key]
 	return found && time.Now().Before(mutex.Until()), nil
@@ -148,7 +148,7 @@ func (r *redsyncLocks) count(has func(*server) bool) int {
 	return n
 }
 
-// sent: whether a request may have been executed though it was not answered.
+// sent reports whether a request may have been executed although it was not answered.
 func sent(err error) bool {
 	var said redis.Error
 	var network *net.OpError

@@ -8,16 +8,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server follows what one operation of redsync asked of one server: redsync tells only what the majority said. It is a
-// hook of go-redis, which sees a command's last outcome, and a limiter that limits nothing, which sees each attempt:
-// go-redis asks up to four times, and "not set" may be about a key that its first attempt has set.
+// server records the requests of one redsync operation to one server, because redsync reports only the majority's
+// result. It is a hook of go-redis, which sees a command's last outcome, and a limiter that limits nothing, which sees
+// each attempt: go-redis sends up to four times, and "not set" may refer to a key that its own first attempt has set.
 type server struct {
 	mu      sync.Mutex
-	lost    int  // attempts that were not answered
-	left    bool // the key may be set
-	taken   bool // it was somebody else's
-	yes     bool // a script did what it was asked for
-	unclear bool // nobody knows whether it did
+	lost    int  // attempts without an answer
+	left    bool // our key may be set
+	taken   bool // another client has the key
+	yes     bool // the script succeeded
+	unclear bool // the outcome of the script is unknown
 }
 
 func (s *server) begin() {
@@ -28,10 +28,10 @@ func (s *server) begin() {
 
 func (s *server) agreed() bool { return s.yes }
 
-// Allow is the limiter's.
+// Allow implements the limiter.
 func (s *server) Allow() error { return nil }
 
-// ReportResult is the limiter's.
+// ReportResult implements the limiter.
 func (s *server) ReportResult(err error) {
 	if sent(err) {
 		s.mu.Lock()
@@ -40,19 +40,19 @@ func (s *server) ReportResult(err error) {
 	}
 }
 
-// DialHook is the hook's.
+// DialHook implements the hook.
 func (s *server) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		return next(ctx, network, address)
 	}
 }
 
-// ProcessPipelineHook is the hook's.
+// ProcessPipelineHook implements the hook.
 func (s *server) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// ProcessHook is the hook's.
+// ProcessHook implements the hook.
 func (s *server) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		s.mu.Lock()

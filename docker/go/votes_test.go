@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// answers plays a command whose earlier attempts were lost, and whose last one ends so.
+// answers runs a command with `lost` unanswered attempts and then an attempt that ends with the error `last`.
 func answers(s *server, command redis.Cmder, lost int, last error) {
 	process := s.ProcessHook(func(context.Context, redis.Cmder) error {
 		for range lost {

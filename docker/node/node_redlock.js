@@ -1,31 +1,31 @@
-// The npm library redlock, unmodified, on one ioredis client for each server. Its own retries are what waits: with
-// retryCount and retryDelay in the settings of acquire, as its documentation has it. Release and extend keep its defaults.
+// The npm library redlock, unmodified, on one ioredis client for each server. It waits for a busy lock by its own
+// retries: acquire gets retryCount and retryDelay, as in its documentation. Release and extend keep its defaults.
 
 import Redlock from "redlock";
 import { Tally, connect, tallied } from "./servers.js";
 
-/** The library's default; the number of tries follows from it and the time to wait. */
+/** The library's default; the number of tries is computed from it and the waiting time. */
 const RETRY_DELAY_MS = 200;
 const MOST = 0.9;
-/** How long a call may take beyond the time it waits for the lock: some of the library's promises are never settled. */
+/** How long a call may take beyond its waiting time, because the library never settles some promises. */
 const PATIENCE_MS = 4000;
 const UNSETTLED = Symbol("unsettled");
 const UNANSWERED = "the library has not settled its promise";
 
 const KINDS = ["redis-independent", "redis-single"];
 
-/** An acquire that fails sends the release script: what it took back is not done any more. */
+/** Tally of an acquire: when it fails it sends the release script, and a released key does not count as set. */
 class AcquireTally extends Tally {
   busy = false;
 
   note(server, args, reply, lost) {
     const [, , keyAndArguments] = args;
-    const takesBack = keyAndArguments.length === 2; // key, value; the others have the duration, too
+    const takesBack = keyAndArguments.length === 2; // key and value; the other scripts also have the duration
     if (!takesBack) {
       super.note(server, args, reply, lost);
       this.busy ||= reply === 0;
     } else if (reply !== null) {
-      this.done.delete(server); // requests of one connection are done in their order, also when it sends them again
+      this.done.delete(server); // a connection's requests are executed in order, even when they are repeated
       this.open.delete(server);
     }
   }
@@ -68,7 +68,7 @@ export class NodeRedlock {
     if (!lock) return { fail: "not held" };
     const tally = new Tally();
     const failed = await this.#failure(tally, () => lock.release());
-    // Its tries count each for itself, and what one deleted the next does not find: together they may be a majority.
+    // Each try is counted separately, and does not find what an earlier one deleted: together they may be a majority.
     const outcome = !failed || tally.done.size >= this.#quorum ? { ok: null } : failed;
     if (!outcome.info) this.#held.delete(key);
     return outcome;
@@ -86,8 +86,8 @@ export class NodeRedlock {
     return { ok: (this.#held.get(key)?.expiration ?? 0) > Date.now() };
   }
 
-  /** The library counts tries and not time, and its delays are random. So most of the time is given to as many tries as
-   * fit into it, and what is left to more of them. */
+  /** Waits for the lock. The library counts tries, not time, and its delays are random. So most of the time is used for
+   * as many tries as fit into it, and the rest for further tries. */
   async #asked(key, timeoutMs) {
     const until = performance.now() + timeoutMs;
     for (;;) {
@@ -102,7 +102,7 @@ export class NodeRedlock {
     }
   }
 
-  /** Undefined if the call succeeded, else whether it is known not to have happened. */
+  /** Undefined if the call succeeded, else its outcome: fail (it did not happen) or info (unknown). */
   async #failure(tally, call) {
     try {
       const value = await patiently(tallied(tally, call), PATIENCE_MS);
@@ -112,7 +112,7 @@ export class NodeRedlock {
     }
   }
 
-  /** Nobody waits any more for what this acquire may bring yet. */
+  /** Releases the lock if this abandoned acquire still gets it. */
   #forget(asked) {
     asked.then((lock) => lock.release()).catch(() => {});
     return { info: UNANSWERED };

@@ -1,10 +1,10 @@
-// The lock program: one request a line on stdin, one answer a line on stdout, in the order of the requests
-// (docs/client-protocol.md). What goes wrong in it is told on stderr and in "error"; the program goes on.
+// The lock program for Node: one request per line on stdin, one answer per line on stdout, in the order of the requests
+// (docs/client-protocol.md). It reports its own errors on stderr and in "error", and goes on.
 
 import { createInterface } from "node:readline";
 import { NodeRedlock } from "./node_redlock.js";
 
-/** Their `open(request)` gives an object with a method for each op; every method gives {ok}, {fail} or {info}. */
+/** `open(request)` returns an object with a method for each op; every method returns {ok}, {fail} or {info}. */
 const LOCKS = { "node-redlock": NodeRedlock };
 
 const OPS = new Set(["acquire", "release", "still_valid", "extend"]);
@@ -41,8 +41,8 @@ async function serve(line) {
   if (op === "close") process.exit(0);
 }
 
-// A request waits for the one before it: also one that comes while that is still under way.
+// Requests are handled one after the other, even if the next arrives while one is in progress.
 for await (const line of createInterface({ input: process.stdin })) {
   if (line.trim()) await serve(line);
 }
-process.exit(0); // what still waits for a server would keep the program alive
+process.exit(0); // pending requests would keep the program alive

@@ -1,25 +1,25 @@
-// ioredis clients that remember what became of each request: the error of a lock's method does not tell.
+// ioredis clients that record the outcome of each request, because the error of a lock's method does not tell.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { Redis } from "ioredis";
 
 const CONNECT_MS = 2000;
 
-/** What the servers did in one call of a lock's method, all its tries together. */
+/** Outcomes on all servers of one call of a lock's method, over all its tries. */
 export class Tally {
-  /** Servers that answered: done. */
+  /** Servers that confirmed execution. */
   done = new Set();
-  /** Servers that may have done it, or may yet. */
+  /** Servers that may have executed it, or may still do so. */
   open = new Set();
 
-  /** `reply` is the server's number, or null: no answer. `lost`: the connection broke before the answer came, and
-   * ioredis sent the request once more, so that the answer may be that of the second time. */
+  /** `reply` is the server's number, or null for no answer. `lost`: the connection broke before the answer came, and
+   * ioredis repeated the request, so the answer may be to the repetition. */
   note(server, _args, reply, lost) {
     if (reply === 1) this.done.add(server);
     else if (reply === null || lost) this.open.add(server);
   }
 
-  /** On how many servers it was done, or may be. */
+  /** Number of servers that executed it, or may have. */
   get possible() {
     return new Set([...this.done, ...this.open]).size;
   }
@@ -27,7 +27,7 @@ export class Tally {
 
 const calls = new AsyncLocalStorage();
 
-/** Runs the call, whose requests are counted in the tally for as long as it makes any. */
+/** Runs the call and counts all its requests in the tally. */
 export function tallied(tally, call) {
   return calls.run(tally, call);
 }
@@ -38,7 +38,7 @@ class Server extends Redis {
   constructor(options) {
     super(options);
     this.on("close", () => this.losses++);
-    this.on("error", () => {}); // it connects again, and requests fail by themselves
+    this.on("error", () => {}); // it reconnects by itself, and requests report their own errors
   }
 
   evalsha(...args) {
@@ -58,13 +58,13 @@ class Server extends Redis {
       note(reply);
       return reply;
     } catch (error) {
-      if (error.name !== "ReplyError") note(null); // that would be the server's own word that it did nothing
+      if (error.name !== "ReplyError") note(null); // a ReplyError means that the server did nothing
       throw error;
     }
   }
 }
 
-/** A client for each address, connected unless a server is silent or away: those connect when they can. */
+/** Opens a client for each address; waits a limited time for connections. Others connect when their server answers. */
 export async function connect(addresses, commandTimeoutMs) {
   const servers = addresses.map(([host, port]) => new Server({ host, port, commandTimeout: commandTimeoutMs }));
   const ready = servers.map((server) => new Promise((resolve) => server.once("ready", resolve)));

@@ -1,29 +1,32 @@
-"""Memory pressure on servers that evict, by family: the same on all backends."""
+"""Memory-pressure fault for servers that evict keys (Redis, memcached): fill the memory, count evictions, undo it.
+
+:class:`Floods` keeps the state of the floods of a cluster and works on every backend; a module for each family, such as
+``redis_flood``, writes and removes the entries.
+"""
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Final
+from typing import ClassVar
 
-from .base import Facts
+from .base import ObservedFacts
 from .kinds import KINDS
-
-EVICTING: Final = ("redis", "memcached")
-"""Families whose servers forget keys when memory runs out."""
 
 
 class Floods(ABC):
-    """A family's module ``<family>_flood`` has a class of this name, derived from this one. ``address`` is asked where
-    a host's server is, and ``gate`` each time before it is dialled. Nothing is asked of a server under the lock."""
+    """Floods of a cluster's servers; implements :class:`harness.clusters.abilities.ServerMemory`.
 
-    LOST: ClassVar[type[Exception]]
-    """What is raised where the server does not answer."""
+    ``address`` returns (IP address, port) of a host's server; each connection to it is made within ``gate``. No request
+    is sent while the lock is held.
+    """
+
+    NO_ANSWER: ClassVar[type[Exception]]
+    """Exception of the client library for a server that does not answer."""
 
     def __init__(
         self,
@@ -33,118 +36,92 @@ class Floods(ABC):
         self._address = address
         self._gate = gate
         self._wanted: Counter[str] = Counter()
-        self._rising: set[str] = set()
+        self._filling: set[str] = set()
         self._lock = threading.Lock()
 
     @abstractmethod
-    def _fill(self, host: str) -> Facts:
-        """Let the flood rise while it is wanted; see :meth:`flood`."""
+    def _fill(self, host: str) -> ObservedFacts:
+        """Write entries while the flood is wanted; see :meth:`flood`."""
 
     @abstractmethod
-    def _risen(self, host: str) -> bool:
-        """Is there anything to undo? Called under the lock."""
+    def _applied(self, host: str) -> bool:
+        """Return whether there is anything to undo. Called with the lock held."""
 
     @abstractmethod
     def _undo(self, host: str) -> None:
-        """Take away what the flood has done; another thread may do the same, and be done first."""
+        """Undo what the flood has done. Another thread may do the same concurrently."""
 
     @abstractmethod
     def _forget(self, host: str) -> None:
-        """It is undone. Called under the lock."""
+        """Drop the state of a flood that was undone. Called with the lock held."""
 
     @abstractmethod
     def _left(self, host: str) -> bool:
-        """Is anything left of it on the server?"""
+        """Ask the server whether anything is left of the flood."""
 
-    def flood(self, host: str) -> Facts:
-        """See :meth:`harness.clusters.base.Cluster.flood`. Facts: ``entries`` written, ``evicted`` keys in all,
-        ``others``: those that were not the flood's own, and how many keys there were ``keys_before`` and
-        ``keys_after``, without the flood's; ``error`` if the server does not do it."""
+    def flood(self, host: str) -> ObservedFacts:
+        """See :meth:`harness.clusters.abilities.ServerMemory.flood`.
+
+        Facts: number of ``entries`` written; number of ``evicted`` keys, and of ``others`` among them that were not the
+        flood's own; number of keys ``keys_before`` and ``keys_after`` without the flood's own; ``error`` if the server
+        failed.
+        """
         with self._lock:
             self._wanted[host] += 1
-        while not self._begins(host):
+        while not self._may_start(host):
             time.sleep(0.01)
         try:
             return self._fill(host)
-        except self.LOST as error:
+        except self.NO_ANSWER as error:
             return {"evicted": 0, "others": 0, "error": str(error)}
         finally:
             with self._lock:
-                self._rising.discard(host)
-            self._ebb(host)
+                self._filling.discard(host)
+            self._undo_if_unwanted(host)
 
-    def _begins(self, host: str) -> bool:
-        """One after the other on a host, or they would take each other's entries for somebody's keys."""
+    def _may_start(self, host: str) -> bool:
+        """Reserve the host: two concurrent floods would count each other's entries as keys of the lock."""
         with self._lock:
-            free = host not in self._rising
-            self._rising.add(host)
+            free = host not in self._filling
+            self._filling.add(host)
         return free
 
     def drain(self, host: str) -> None:
         with self._lock:
-            self._wanted[host] -= 1  # below 0 if its flood has not begun yet, which then does not rise
-        self._ebb(host)
+            self._wanted[host] -= 1  # below 0 if its flood has not started yet, which then writes nothing
+        self._undo_if_unwanted(host)
 
     def flooded(self, host: str) -> bool | None:
         with self._lock:
-            rising = host in self._rising
-        if rising:
+            filling = host in self._filling
+        if filling:
             return True
-        self._ebb(host)
+        self._undo_if_unwanted(host)
         try:
             return self._left(host)
-        except self.LOST:
+        except self.NO_ANSWER:
             return None
 
     def _is_wanted(self, host: str) -> bool:
         with self._lock:
             return self._wanted[host] > 0
 
-    def _ebb(self, host: str) -> None:
-        """Undo, if nobody wants the flood and nobody is about to add to it. What the server does not answer to is left
-        for the next time."""
+    def _undo_if_unwanted(self, host: str) -> None:
+        """Undo the flood if it is not wanted and no thread is filling. If the server does not answer, the next call
+        tries again."""
         with self._lock:
-            if not self._risen(host) or self._wanted[host] > 0 or host in self._rising:
+            if not self._applied(host) or self._wanted[host] > 0 or host in self._filling:
                 return
         try:
             self._undo(host)
-        except self.LOST:
+        except self.NO_ANSWER:
             return
         with self._lock:
             if self._wanted[host] <= 0:
                 self._forget(host)
 
 
-def floods_of(
-    kind: str,
-    address: Callable[[str], tuple[str, int]],
-    gate: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Floods | None:
-    """Of a kind's servers, None if they do not evict. ``address`` is asked where a host's server is, and ``gate`` each
-    time before it is dialled."""
-    family = KINDS[kind].family
-    if family not in EVICTING:
-        return None
-    module: Any = importlib.import_module(f".{family}_flood", __package__)
-    floods: Floods = module.Floods(address, gate)
-    return floods
-
-
-class Flooding:
-    """The part of a cluster that floods its servers; see :class:`harness.clusters.base.Cluster`."""
-
-    _floods: Floods | None
-
-    def flood(self, host: str) -> Facts:
-        return self._able().flood(host)
-
-    def drain(self, host: str) -> None:
-        self._able().drain(host)
-
-    def flooded(self, host: str) -> bool | None:
-        return self._able().flooded(host)
-
-    def _able(self) -> Floods:
-        if self._floods is None:
-            raise NotImplementedError("these servers evict nothing")
-        return self._floods
+def floods_class(kind: str) -> type[Floods] | None:
+    """Return the class that fills the memory of a kind's servers, ``None`` if these never evict a key."""
+    found = KINDS.find(kind)
+    return found.load("floods") if found.floods else None

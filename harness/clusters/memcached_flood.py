@@ -1,8 +1,8 @@
-"""Memory pressure on a memcached: entries of a cache that is none of the lock's business push the lock's items out.
+"""Memory pressure on a memcached: write cache entries, unrelated to the lock, until the lock's items are evicted.
 
-The same on all backends: it is done over a plain socket from the control side, which no fault cuts off, since a client
-library waits for each answer and thousands of entries are written. memcached evicts within a slab class, so each entry
-is as large as the class of the items that were there.
+Works the same on all backends, from the control side, whose connections no fault cuts. It uses a plain socket, since a
+client library waits for each answer and thousands of entries are written. memcached evicts within a slab class, so the
+entries have the size of the class of the items that were there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
-from . import floods
-from .base import Facts
+from .base import ObservedFacts
+from .floods import Floods
 
-ASK: Final = 0.5
-"""Seconds that an answer may take."""
+ANSWER_S: Final = 0.5
+"""Time limit for an answer, seconds."""
 PREFIX: Final = b"lh:"
 OVERHEAD: Final = 59
 """Bytes of an item beside key and value, as memcached counts them."""
@@ -26,15 +26,15 @@ LIFE: Final = 60
 """Seconds until a cache entry expires."""
 BATCH: Final = 250
 ASKED: Final = 200
-"""Keys in one get: a longer list is split by nobody."""
+"""Keys in one ``get`` command, which has a maximum length."""
 MOST: Final = 3
-"""Times the entries that a class has room for, after which a flood gives up: items that are read often are spared."""
+"""A flood gives up after this multiple of a slab class's capacity: items that are read often are never evicted."""
 TRIES: Final = 10
 CLOSES: Final = (b"END\r\n", b"OK\r\n", b"ERROR\r\n")
 
 
 class _Flood:
-    """What one host's flood has written: the numbers of the entries, by slab class."""
+    """Number of entries that one host's flood has written, by slab class."""
 
     def __init__(self) -> None:
         self.entries: dict[int, int] = {}
@@ -43,10 +43,10 @@ class _Flood:
         return [key for slab, count in self.entries.items() for key in _keys(slab, range(count))]
 
 
-class Floods(floods.Floods):
+class MemcachedFloods(Floods):
     """See :class:`harness.clusters.floods.Floods`."""
 
-    LOST = OSError
+    NO_ANSWER = OSError
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Floods(floods.Floods):
         super().__init__(address, gate)
         self._floods: dict[str, _Flood] = {}
 
-    def _fill(self, host: str) -> Facts:
+    def _fill(self, host: str) -> ObservedFacts:
         with self._connection(host) as ask:
             return self._filled(host, ask)
 
-    def _risen(self, host: str) -> bool:
+    def _applied(self, host: str) -> bool:
         return host in self._floods
 
     def _undo(self, host: str) -> None:
@@ -79,18 +79,18 @@ class Floods(floods.Floods):
         with self._connection(host) as ask:
             return _left(ask, flood.keys()) > 0
 
-    def _filled(self, host: str, ask: _Asking) -> Facts:
+    def _filled(self, host: str, ask: _Connection) -> ObservedFacts:
         if not self._is_wanted(host):
             return {"evicted": 0, "others": 0}
         with self._lock:
             flood = self._floods.setdefault(host, _Flood())
-        _delete(ask, flood.keys())  # of a flood before, which is not drained yet
+        _delete(ask, flood.keys())  # of an earlier flood that was not drained yet
         flood.entries.clear()
         figures = ask.stats("items")
         victims = {slab: figures[slab, "number"] for slab, name in figures if name == "number"}
         evicted_before = _evicted(ask)
         there = sum(victims.values())
-        facts: Facts = {"entries": 0, "evicted": 0, "others": 0, "keys_before": there, "keys_after": there}
+        facts: ObservedFacts = {"entries": 0, "evicted": 0, "others": 0, "keys_before": there, "keys_after": there}
         chunks = ask.stats("slabs")
         for slab, victim_count in victims.items():
             length = chunks[slab, "chunk_size"] - OVERHEAD - len(_key(slab, 0))
@@ -112,13 +112,13 @@ class Floods(floods.Floods):
         return facts
 
     @contextmanager
-    def _connection(self, host: str) -> Iterator[_Asking]:
-        with self._gate(), socket.create_connection(self._address(host), timeout=ASK) as connection:
-            yield _Asking(connection)
+    def _connection(self, host: str) -> Iterator[_Connection]:
+        with self._gate(), socket.create_connection(self._address(host), timeout=ANSWER_S) as connection:
+            yield _Connection(connection)
 
 
-class _Asking:
-    """A connection on which a question has its answer before the next one is asked."""
+class _Connection:
+    """Connection that sends one command at a time and returns the whole answer."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -137,7 +137,7 @@ class _Asking:
         return data
 
     def stats(self, about: str) -> Counter[tuple[int, str]]:
-        """Figures by slab class and name; 0 for those that are not there."""
+        """Return statistics by (slab class, name); missing ones are 0."""
         found: Counter[tuple[int, str]] = Counter()
         for line in self(f"stats {about}\r\n".encode()).decode().splitlines():
             _, *pair = line.split(" ")
@@ -156,19 +156,20 @@ def _keys(slab: int, numbers: range) -> list[bytes]:
     return [_key(slab, number) for number in numbers]
 
 
-def _write(ask: _Asking, keys: Sequence[bytes], length: int) -> int:
-    """How many entries were taken: a server that finds nothing to evict at once refuses some."""
+def _write(ask: _Connection, keys: Sequence[bytes], length: int) -> int:
+    """Write entries and return how many were accepted: a server that cannot evict at once refuses some."""
     value = b"x" * length
     lines = [b"set %b 0 %d %d\r\n%b\r\n" % (key, LIFE, length, value) for key in keys]
     return ask(b"".join(lines) + b"verbosity 0\r\n").count(b"STORED\r\n")  # the last one answers OK
 
 
-def _evicted(ask: _Asking) -> int:
+def _evicted(ask: _Connection) -> int:
     return sum(count for (_, name), count in ask.stats("items").items() if name == "evicted")
 
 
-def _counts(ask: _Asking, keys: Sequence[bytes]) -> tuple[int, int]:
-    """Items evicted so far, and how many of the ``keys`` are left, at one moment: clients evict as well."""
+def _counts(ask: _Connection, keys: Sequence[bytes]) -> tuple[int, int]:
+    """(Items evicted so far, how many of the ``keys`` are left) in a consistent reading: clients cause evictions
+    too."""
     for _ in range(TRIES):
         before, left, after = _evicted(ask), _left(ask, keys), _evicted(ask)
         if before == after:
@@ -176,14 +177,14 @@ def _counts(ask: _Asking, keys: Sequence[bytes]) -> tuple[int, int]:
     return before, left
 
 
-def _left(ask: _Asking, keys: Sequence[bytes]) -> int:
+def _left(ask: _Connection, keys: Sequence[bytes]) -> int:
     there = 0
     for first in range(0, len(keys), ASKED):
         there += ask(b"get " + b" ".join(keys[first : first + ASKED]) + b"\r\n").count(b"VALUE ")
     return there
 
 
-def _delete(ask: _Asking, keys: Sequence[bytes]) -> None:
+def _delete(ask: _Connection, keys: Sequence[bytes]) -> None:
     for first in range(0, len(keys), BATCH):
         lines = [b"delete %b noreply\r\n" % key for key in keys[first : first + BATCH]]
         ask(b"".join(lines) + b"verbosity 0\r\n")

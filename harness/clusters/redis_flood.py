@@ -1,6 +1,6 @@
-"""Memory pressure on a Redis: entries of a cache that is none of the lock's business push out the keys that are.
+"""Memory pressure on a Redis: write cache entries, unrelated to the lock, until the lock's keys are evicted.
 
-The same on all backends: it is done with redis-py from the control side, which no fault cuts off.
+Works the same on all backends, from the control side, whose connections no fault cuts.
 """
 
 from __future__ import annotations
@@ -8,40 +8,38 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from typing import Any, Final
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from .base import ObservedFacts
+from .floods import Floods
+from .redis_admin import RedisConnection, RedisUnanswered
 
-from . import floods
-from .base import Facts
-
-ASK: Final = 0.5
-"""Seconds that an answer may take."""
+ANSWER_S: Final = 0.5
+"""Time limit for an answer, seconds."""
 DATABASE: Final = 15
-"""Of the entries. How many keys the flood itself has lost is then known without naming them all, and the rest of those
-evicted were somebody else's. To look for the lock's own key would tell nothing: a client may have taken it again."""
+"""Database number of the entries. INFO then tells how many of the flood's own entries were evicted; the other evicted
+keys belong to clients. Looking for the lock's key proves nothing, since a client may have acquired it again."""
+OWN: Final = f"db{DATABASE}"
 PREFIX: Final = "lock-harness:cache:"
 ENTRY: Final = b"x" * 1024
 LIFE: Final = 60
 """Seconds until a cache entry expires."""
 ROOM: Final = 128 << 10
-"""Bytes left when the flood begins: not nothing, or clients are refused for want of memory."""
+"""Free bytes when the flood begins. With none, the server would refuse writes of clients for lack of memory."""
 BATCH: Final = 50
 MOST: Final = 4000
-"""Entries after which a flood gives up, unless it was so quick that nothing could be told to be older than they are."""
+"""Entries after which a flood gives up, unless it took less than :data:`TICK`: then all keys have the same age."""
 TICK: Final = 2.0
-"""Seconds: a Redis measures the age of a key in whole ones, and evicts among keys of one age as it happens."""
+"""Seconds. Redis measures the age of a key in whole seconds, and evicts keys of equal age in arbitrary order."""
 POLICY: Final = "volatile-lru"
 SETTINGS: Final = ("maxmemory", "maxmemory-policy")
 
 
-class Floods(floods.Floods):
+class RedisFloods(Floods):
     """See :class:`harness.clusters.floods.Floods`."""
 
-    LOST = redis.RedisError
+    NO_ANSWER = RedisUnanswered
 
     def __init__(
         self,
@@ -51,20 +49,20 @@ class Floods(floods.Floods):
         super().__init__(address, gate)
         self._settings: dict[str, dict[str, str]] = {}
         self._counted: dict[str, tuple[int, int]] = {}
-        """By host what was last read of a flood that is up: keys evicted, and entries left."""
+        """Last reading of an active flood, by host: (keys evicted, entries left)."""
 
-    def _fill(self, host: str) -> Facts:
+    def _fill(self, host: str) -> ObservedFacts:
         with self._client(host) as client:
             return self._filled(host, client)
 
-    def _risen(self, host: str) -> bool:
+    def _applied(self, host: str) -> bool:
         return host in self._settings
 
     def _undo(self, host: str) -> None:
         with self._client(host) as client:
             _remove_entries(client)
             for name, value in self._settings.get(host, {}).items():
-                client.config_set(name, value)
+                client("CONFIG", "SET", name, value)
 
     def _forget(self, host: str) -> None:
         self._settings.pop(host, None)
@@ -74,29 +72,36 @@ class Floods(floods.Floods):
         if host in self._settings:
             return True
         with self._client(host) as client:
-            return next(client.scan_iter(f"{PREFIX}*", 1000), None) is not None
+            return next(_names(client), None) is not None
 
-    def _filled(self, host: str, client: redis.Redis) -> Facts:
+    def _filled(self, host: str, client: RedisConnection) -> ObservedFacts:
         if not self._is_wanted(host):
             return {"evicted": 0, "others": 0}
         with self._lock:
             before = self._settings.get(host)
         if before is None:
-            found: Any = client.config_get(*SETTINGS)
+            found = _texts(client("CONFIG", "GET", *SETTINGS))
+            settings = dict(zip(found[::2], found[1::2], strict=True))
             with self._lock:
-                self._settings.setdefault(host, {name: _text(found[name]) for name in SETTINGS})
+                self._settings.setdefault(host, {name: settings[name] for name in SETTINGS})
         info = _info(client)
         evicted, entries = self._counted.get(host, (info["evicted_keys"], _entries(info)))
         removed = _remove_entries(client)
         info = _info(client)
-        # By a flood before, which is still up: also what went while its own entries were removed.
+        # Evicted by an earlier flood that is still active, and while its entries were removed.
         already = info["evicted_keys"] - evicted - (entries - removed)
         evicted_before = info["evicted_keys"] - already
         keys, victims = _keys(info)
-        facts: Facts = {"entries": 0, "evicted": already, "others": already, "keys_before": keys, "keys_after": keys}
+        facts: ObservedFacts = {
+            "entries": 0,
+            "evicted": already,
+            "others": already,
+            "keys_before": keys,
+            "keys_after": keys,
+        }
         enough = already + victims if already else max(1, victims)
-        client.config_set("maxmemory-policy", POLICY)
-        client.config_set("maxmemory", info["used_memory"] + ROOM)
+        client("CONFIG", "SET", "maxmemory-policy", POLICY)
+        client("CONFIG", "SET", "maxmemory", info["used_memory"] + ROOM)
         began = time.monotonic()
         for first in itertools.count(0, BATCH):
             if not self._is_wanted(host) or facts["others"] >= enough:
@@ -104,7 +109,7 @@ class Floods(floods.Floods):
             if first >= MOST and (not victims or time.monotonic() - began > TICK):
                 break
             facts["entries"] += _write(client, range(first, first + BATCH))
-            info = _info(client)  # one moment's: what comes and goes between two questions would be miscounted
+            info = _info(client)  # one snapshot: counts from two requests would not agree
             facts["evicted"] = info["evicted_keys"] - evicted_before
             facts["others"] = facts["evicted"] - (facts["entries"] - _entries(info))
             facts["keys_after"], _ = _keys(info)
@@ -112,47 +117,60 @@ class Floods(floods.Floods):
         return facts
 
     @contextmanager
-    def _client(self, host: str) -> Iterator[redis.Redis]:
+    def _client(self, host: str) -> Iterator[RedisConnection]:
         address, port = self._address(host)
-        retry = Retry(NoBackoff(), 0)
-        client = redis.Redis(
-            host=address, port=port, db=DATABASE, socket_timeout=ASK, socket_connect_timeout=ASK, retry=retry
-        )
-        with self._gate(), closing(client):
+        with self._gate(), RedisConnection(address, port, database=DATABASE, answer_s=ANSWER_S) as client:
             yield client
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _texts(reply: object) -> list[str]:
+    """Return the texts of a list of bulk strings."""
+    return [item.decode() for item in reply if isinstance(item, bytes)] if isinstance(reply, list) else []
 
 
-def _info(client: redis.Redis) -> dict[str, Any]:
-    found: Any = client.info()
-    return dict(found)
+def _info(client: RedisConnection) -> dict[str, int]:
+    """Return the numbers of INFO; those of databases as ``db15.keys`` and ``db15.expires``."""
+    found: dict[str, int] = {}
+    reply = client("INFO")
+    for line in reply.decode().splitlines() if isinstance(reply, bytes) else ():
+        name, _, value = line.partition(":")
+        pairs = [pair.partition("=") for pair in value.split(",")] if "=" in value else []
+        numbers = {f"{name}.{key}": number for key, _, number in pairs} or {name: value}
+        found |= {key: int(number) for key, number in numbers.items() if number.isdecimal()}
+    return found
 
 
-def _entries(info: dict[str, Any]) -> int:
-    """How many of the flood's are there."""
-    found = info.get(f"db{DATABASE}", {"keys": 0})
-    return int(found["keys"])
+def _entries(info: dict[str, int]) -> int:
+    """Number of the flood's entries on the server."""
+    return info.get(f"{OWN}.keys", 0)
 
 
-def _keys(info: dict[str, Any]) -> tuple[int, int]:
-    """Keys that are not the flood's, and those of them that may be evicted: the policy takes only what expires."""
-    others = [found for name, found in info.items() if name.startswith("db") and name != f"db{DATABASE}"]
-    return sum(found["keys"] for found in others), sum(found["expires"] for found in others)
+def _keys(info: dict[str, int]) -> tuple[int, int]:
+    """(Keys that are not the flood's, those of them that may be evicted): the policy evicts only keys that expire."""
+    others = {name: count for name, count in info.items() if name[:2] == "db" and name.partition(".")[0] != OWN}
+    keys = sum(count for name, count in others.items() if name.endswith(".keys"))
+    return keys, sum(count for name, count in others.items() if name.endswith(".expires"))
 
 
-def _write(client: redis.Redis, numbers: range) -> int:
-    """How many entries were taken: a server without memory refuses some."""
-    pipe = client.pipeline(transaction=False)
-    for number in numbers:
-        pipe.set(f"{PREFIX}{number}", ENTRY, ex=LIFE)
-    return sum(done is True for done in pipe.execute(raise_on_error=False))
+def _write(client: RedisConnection, numbers: range) -> int:
+    """Write entries and return how many were accepted: a server without memory refuses some."""
+    done = client.pipeline([("SET", f"{PREFIX}{number}", ENTRY, "EX", LIFE) for number in numbers])
+    return done.count(b"OK")
 
 
-def _remove_entries(client: redis.Redis) -> int:
-    """How many there were."""
-    names = list(client.scan_iter(f"{PREFIX}*", 1000))
-    removed: Any = client.delete(*names) if names else 0
-    return int(removed)
+def _names(client: RedisConnection) -> Iterator[bytes]:
+    """Yield the names of the flood's entries."""
+    cursor: object = b"0"
+    while True:
+        reply = client("SCAN", cursor if isinstance(cursor, bytes) else b"0", "MATCH", f"{PREFIX}*", "COUNT", 1000)
+        cursor, names = reply if isinstance(reply, list) else (b"0", [])
+        yield from (name for name in names if isinstance(name, bytes)) if isinstance(names, list) else ()
+        if cursor == b"0":
+            return
+
+
+def _remove_entries(client: RedisConnection) -> int:
+    """Remove the flood's entries and return how many there were."""
+    names = list(_names(client))
+    removed = client("DEL", *names) if names else 0
+    return removed if isinstance(removed, int) else 0

@@ -1,79 +1,54 @@
-"""Options of servers, as plans give them: the same words, and the same mistakes, on every backend."""
+"""Rules for the ``server_options`` of a plan: what a kind's servers can be configured with, and which values they take.
+
+The names and the error messages are the same on every backend.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..errors import UsageError, unknown_name
-from ..sim.servers.redis.config import POLICIES, memory_size
-from .kinds import KINDS
+from harness.errors import UsageError, unknown_name
 
-PERSISTENCE: Final = {"sim": ("always", "no"), "docker": ("always", "everysec", "no")}
-"""When a Redis syncs its log, by backend, the usual first; with ``no`` it keeps none."""
-_REDIS: Final = ("persistence", "maxmemory", "maxmemory_policy", "replica_priority")
-SWITCH: Final = "true or false"
-SECONDS: Final = "seconds, more than 0"
-WHOLE: Final = "a whole number from 1"
-MEGABYTES: Final = "a whole number of megabytes from 2"
-MEMCACHED_MB: Final = 2
-"""The least that a memcached takes, and enough for locks: a flood has less to fill."""
-MEMCACHED_CHUNK: Final = 1024
-"""Bytes for the smallest item, for the same reason: what a lock writes shares a class with 2000 others, not 20 000."""
-_RULES: Final[dict[str, Callable[[Any], bool]]] = {
-    SWITCH: lambda value: isinstance(value, bool),
-    SECONDS: lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e8,
-    WHOLE: lambda value: type(value) is int and 0 < value <= 1_000_000_000,
-    MEGABYTES: lambda value: type(value) is int and 2 <= value <= 1_000_000,
-}
-OPTIONS: Final[dict[str, dict[str, str]]] = {
-    "mysql": {
-        "semi_sync": SWITCH, "semi_sync_timeout": SECONDS, "lock_wait_timeout": SECONDS, "wait_timeout": SECONDS,
-    },
-    "memcached": {"memory": MEGABYTES},
-    "zookeeper": {"tick_ms": WHOLE},
-    "etcd": {"heartbeat_ms": WHOLE, "election_ms": WHOLE},
-    "chubby": {"lease": SECONDS, "grace": SECONDS, "lock_delay": SECONDS},
-    "hazelcast": {"session_ttl": WHOLE, "session_heartbeat": WHOLE},
-}  # fmt: skip
-"""Of the other families: what each option must be."""
+ServerOption = Callable[[str, Any, str], Any]
+"""Called with (name, value, backend); returns the value for the servers. UsageError if they would not start with it."""
 
 
-def completed(kind: str, options: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """The options of a kind's servers, with sizes in bytes; raises UsageError for what they would not start with."""
-    family = KINDS[kind].family
-    known = [*OPTIONS.get(family, _REDIS)]
-    for name in options:
-        if name not in known:
-            raise unknown_name("server_options", name, known)
-    return _redis(options, backend) if family == "redis" else _checked(options, OPTIONS[family])
+def option(expected: str, accept: Callable[[Any], bool]) -> ServerOption:
+    """Return the rule of an option whose value ``accept`` accepts; ``expected`` says which it does."""
+
+    def checked(name: str, value: Any, backend: str) -> Any:
+        del backend
+        if not accept(value):
+            raise wrong_value(name, expected, value)
+        return value
+
+    return checked
 
 
-def _checked(options: Mapping[str, Any], rules: Mapping[str, str]) -> dict[str, Any]:
-    for name, value in options.items():
-        if not _RULES[rules[name]](value):
-            raise UsageError(f"server_options: {name} must be {rules[name]}, got {value!r}")
-    return dict(options)
+def one_of(*choices: str) -> ServerOption:
+    """Return the rule of an option with these values."""
+    return option(f"one of {', '.join(choices)}", lambda value: value in choices)
 
 
-def _redis(options: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    found = dict(options)
-    if "maxmemory" in found:
-        size = memory_size(str(found["maxmemory"]))
-        if size is None:
-            raise UsageError(f"server_options: maxmemory must be a size such as '3mb', got {found['maxmemory']!r}")
-        found["maxmemory"] = size
-    _one_of("maxmemory_policy", found, POLICIES)
-    if found.get("persistence") == "everysec" and backend == "sim":
-        raise UsageError("server_options: persistence 'everysec' is for real servers (--cluster docker): "
-                         "the simulated ones have no disk")  # fmt: skip
-    _one_of("persistence", found, PERSISTENCE[backend])
-    priority = found.get("replica_priority", 0)
-    if type(priority) is not int or priority < 0:
-        raise UsageError(f"server_options: replica_priority must be a whole number from 0, got {priority!r}")
-    return found
+def wrong_value(name: str, expected: str, value: Any) -> UsageError:
+    return UsageError(f"server_options: {name} must be {expected}, got {value!r}")
 
 
-def _one_of(name: str, options: Mapping[str, Any], choices: tuple[str, ...] | list[str]) -> None:
-    if name in options and options[name] not in choices:
-        raise UsageError(f"server_options: {name} must be one of {', '.join(choices)}, got {options[name]!r}")
+SWITCH: Final = option("true or false", lambda value: isinstance(value, bool))
+SECONDS: Final = option(
+    "seconds, more than 0",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e8,
+)
+WHOLE: Final = option("a whole number from 1", lambda value: type(value) is int and 0 < value <= 1_000_000_000)
+
+
+def completed(options: Mapping[str, ServerOption], given: Mapping[str, Any], backend: str) -> dict[str, Any]:
+    """Return the ``given`` options of a kind with these rules, with sizes converted to bytes.
+
+    Raises UsageError for an unknown option or a value that the servers would not start with.
+    """
+    for name in given:
+        if name not in options:
+            raise unknown_name("server_options", name, [*options])
+    return {name: options[name](name, value, backend) for name, value in given.items()}

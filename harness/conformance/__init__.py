@@ -1,5 +1,5 @@
-"""Does a lock program do what ``docs/client-protocol.md`` asks of it? Whoever writes one, in whatever language, finds
-out with ``harness conformance``, and is told in plain words what is wrong.
+"""Conformance tests (``harness conformance``) of lock programs, in any language, against ``docs/client-protocol.md``.
 
-It is about the program, not about the lock: a lock that loses its key in a failover conforms, if its program says so.
+The tests are about the program, not the lock: a lock that loses its key in a failover conforms if its program reports
+that.
 """

@@ -1,4 +1,4 @@
-"""The bench of a catalogue's lock: servers of its kind and two clients in containers, where the program is started."""
+"""Testbed in containers, for a lock of the catalogue: servers of its kind, and two clients for its program."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ from typing import Any, Final
 
 import msgspec
 
-from lock_impls.base import LockInfo
-from lock_impls.program import ProgramLock
+from harness.clusters.abilities import TRAFFIC
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.containers.channel import Channel
+from harness.clusters.docker.containers.engine import Box, engine_errors
+from harness.clusters.docker.hosts import ClientHost
+from harness.clusters.docker.images.requirements import requirements_of
+from harness.clusters.kinds import ACCOUNT, kinds
+from harness.clusters.kinds.redis import SERVICE
+from harness.errors import UNKNOWN, HarnessError, UsageError, unknown_name
+from harness.lock_impls.base import LockInfo
+from harness.lock_impls.program import ProgramLock
+from harness.worker.client_program import find_lock
 
-from ..client_program import find_lock
-from ..clusters.docker import Clients, DockerCluster
-from ..clusters.docker_hosts import Client
-from ..clusters.kinds import ACCOUNT, SERVICE, kinds
-from ..containers.channel import Channel
-from ..containers.engine import Box, engine_errors
-from ..containers.requirements import requirements_of
-from ..errors import UNKNOWN, HarnessError, UsageError, unknown_name
-from .bench import SEATS, Lost, Settings
+from .testbed import CLIENTS, ConformanceSettings, LostData
 
 SHELL: Final = ("sh", "-c", 'echo $$; exec "$@"', "program")
-"""Tells the number that the program then has in its container, which is that of its process group too."""
-STARTS: Final = 10.0
+"""Command that prints the program's process id in its container, which is also its process group."""
+START_TIMEOUT_S: Final = 10.0
 """Seconds within which a container starts a program."""
-SEEN: Final = 0.3
-"""Seconds in which a server answers that can be reached."""
+REACH_TIMEOUT_S: Final = 0.3
+"""Seconds within which a reachable server answers."""
 
 
-class Unobserved(HarnessError):
-    """What was to be tried under a fault cannot be judged: the fault was not seen to take effect."""
+class FaultNotConfirmed(HarnessError):
+    """A check under a fault cannot be judged, since the fault was not confirmed to take effect."""
 
     exit_status = UNKNOWN
 
 
-class Inside:
-    """A :class:`.bench.Wire` to a program in a container."""
+class ContainerProcess:
+    """A :class:`.testbed.ProgramHandle` to a program in a container."""
 
     def __init__(self, box: Box, command: Sequence[str], environment: dict[str, str], on_line: Callable[[bytes], None]):
         api = box.client.api
@@ -49,12 +51,12 @@ class Inside:
         self._started, self._ended = threading.Event(), threading.Event()
         self._id: str = api.exec_create(box.id, [*SHELL, *command], stdin=True, environment=environment)["Id"]
         self._raw = api.exec_start(self._id, socket=True)
-        self._channel = Channel(self._raw, self._hear, self._ended.set, lambda: self._pid)
-        if not self._started.wait(STARTS):
-            raise Unobserved(f"the container does not start {command[0]!r}: {' | '.join(self.said)}")
+        self._channel = Channel(self._raw, self._receive, self._ended.set, lambda: self._pid)
+        if not self._started.wait(START_TIMEOUT_S):
+            raise FaultNotConfirmed(f"the container does not start {command[0]!r}: {' | '.join(self.stderr_lines)}")
 
     @property
-    def said(self) -> Sequence[str]:
+    def stderr_lines(self) -> Sequence[str]:
         return self._channel.errors
 
     def send(self, line: bytes) -> None:
@@ -67,7 +69,7 @@ class Inside:
         if self._ended.is_set():
             return
         self._box.output(["sh", "-c", f"kill -9 -{self._pid}"])
-        self._ended.wait(STARTS)
+        self._ended.wait(START_TIMEOUT_S)
         self._channel.close()
 
     def status(self) -> int | None:
@@ -76,7 +78,7 @@ class Inside:
         code: int | None = self._box.client.api.exec_inspect(self._id)["ExitCode"]
         return code
 
-    def _hear(self, line: bytes) -> None:
+    def _receive(self, line: bytes) -> None:
         if self._started.is_set():
             self._on_line(line)
             return
@@ -84,49 +86,51 @@ class Inside:
         self._started.set()
 
 
-class ContainerBench:
-    """A :class:`.bench.Bench` on a cluster that runs. Opened by :func:`in_containers`."""
+class ContainerTestbed:
+    """A :class:`.testbed.Testbed` on a running cluster. :func:`in_containers` opens it."""
 
     def __init__(self, cluster: DockerCluster, boxes: Mapping[str, Box], command: Sequence[str],
-                 environment: dict[str, str], opened: Mapping[str, Any]) -> None:  # fmt: skip
+                 environment: dict[str, str], open_fields: Mapping[str, Any]) -> None:  # fmt: skip
         self._cluster = cluster
         self._boxes = boxes
         self._command = command
         self._environment = environment
-        self._opened = opened
+        self._open_fields = open_fields
         self._undo = contextlib.ExitStack()
 
-    def start(self, seat: str, on_line: Callable[[bytes], None]) -> Inside:
-        return Inside(self._boxes[seat], self._command, self._environment, on_line)
+    def start(self, client: str, on_line: Callable[[bytes], None]) -> ContainerProcess:
+        return ContainerProcess(self._boxes[client], self._command, self._environment, on_line)
 
-    def opening(self, seat: str) -> Mapping[str, Any]:
-        del seat
-        return {**self._opened, "addresses": self._cluster.endpoints().addresses}
+    def open_fields(self, client: str) -> Mapping[str, Any]:
+        del client
+        return {**self._open_fields, "addresses": self._cluster.endpoints().addresses}
 
-    def lose(self, seat: str, lost: Lost) -> None:
+    def start_losing(self, client: str, lost_data: LostData) -> None:
         servers = [host.name for host in self._cluster.hosts if host.role != "client"]
-        if lost == "everything":
+        if lost_data == "everything":
             for server in servers:
-                self._undo.callback(self._cluster.black_hole(seat, server).cancel)
+                self._undo.callback(self._cluster.black_hole(client, server).cancel)
         else:
-            links = [(server, seat) for server in servers]
+            links = [(server, client) for server in servers]
             self._cluster.cut(links)
-            self._undo.callback(self._cluster.mend, links)
+            self._undo.callback(self._cluster.heal, links)
         with ThreadPoolExecutor(len(servers)) as pool:
-            trips = list(pool.map(lambda server: self._cluster.reaches(seat, server, SEEN), servers))
+            trips = list(pool.map(lambda server: self._cluster.reaches(client, server, REACH_TIMEOUT_S), servers))
         if any(trip is not None for trip in trips):
-            raise Unobserved(f"{lost} between {seat} and {', '.join(servers)} should be lost, and is not")
+            raise FaultNotConfirmed(
+                f"{lost_data} between {client} and {', '.join(servers)} should be lost, but still arrives"
+            )
 
-    def restore(self) -> None:
+    def stop_losing(self) -> None:
         self._undo.close()
 
 
 def program_of(lock: str) -> type[ProgramLock]:
-    """The class of a lock that is a program, on kinds of servers that there are; raises UsageError for any other."""
+    """Return the class of a lock that is a program; raise UsageError for another lock or an unknown server kind."""
     found: object = find_lock(lock)
     if not isinstance(found, type) or not issubclass(found, ProgramLock):
         raise UsageError(
-            f"{lock} is no program that speaks the client protocol, but a class in Python: 'harness run {lock}' runs it"
+            f"{lock} is a Python class, not a program that uses the client protocol: test it with 'harness run {lock}'"
         )
     for kind in found.info.kinds:
         if kind not in kinds():
@@ -134,36 +138,36 @@ def program_of(lock: str) -> type[ProgramLock]:
     return found
 
 
-def lasting(settings: Settings, info: LockInfo) -> Settings:
-    """With what a lock says of how long it outlasts its holder."""
+def with_lock_times(settings: ConformanceSettings, info: LockInfo) -> ConformanceSettings:
+    """Return the settings with the lock's information on how long it outlasts its holder."""
     return replace(settings, overtime=info.overtime, expires=settings.expires and info.on_death != "nothing")
 
 
 @contextlib.contextmanager
 def in_containers(
     lock: str, adapter: type[ProgramLock], kind: str, options: Mapping[str, Any], report: Callable[[str], None]
-) -> Iterator[ContainerBench]:
-    """A cluster of the kind (or the lock's own) with two clients, for as long as it is used."""
+) -> Iterator[ContainerTestbed]:
+    """Context of a testbed with two clients, on a cluster of the given kind or the lock's first kind."""
     info = adapter.info
     kind = kind or info.kinds[0]
     if kind not in info.kinds:
         raise UsageError(f"{lock} runs on {' or '.join(info.kinds)}, not on {kind!r}")
     requirements, source = requirements_of(lock)
     cluster = DockerCluster(
-        kind=kind, nodes=0, clients=Clients(len(SEATS), requirements, source, info.runtime), seed=0,
-        resource=msgspec.json.encode({"fencing": "off", "stock": {}}).decode(), options={}, needs=frozenset({"hole"}),
+        kind=kind, nodes=0, clients=Clients(len(CLIENTS), requirements, source, info.runtime), seed=0,
+        resource=msgspec.json.encode({"fencing": "off", "stock": {}}).decode(), options={}, needs=frozenset({TRAFFIC}),
         report=report,
     )  # fmt: skip
-    opened = {"lock": info.name, "kind": kind, "service": SERVICE, "account": ACCOUNT, "options": dict(options)}
+    open_fields = {"lock": info.name, "kind": kind, "service": SERVICE, "account": ACCOUNT, "options": dict(options)}
     with engine_errors():
         try:
             cluster.start_all()
-            boxes = {host.name: host.box for host in cluster.hosts if isinstance(host, Client)}
+            boxes = {host.name: host.box for host in cluster.hosts if isinstance(host, ClientHost)}
             environment = {"PYTHONPATH": "/user"} if source else {}
-            bench = ContainerBench(cluster, boxes, adapter.command, environment, opened)
+            testbed = ContainerTestbed(cluster, boxes, adapter.command, environment, open_fields)
             try:
-                yield bench
+                yield testbed
             finally:
-                bench.restore()
+                testbed.stop_losing()
         finally:
             cluster.stop_all()

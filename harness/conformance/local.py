@@ -1,5 +1,4 @@
-"""The bench that needs no containers: the program is a process of this machine, and a proxy of ours stands between it
-and each server."""
+"""Testbed without containers: the lock program is a local process, with a proxy between it and each server."""
 
 from __future__ import annotations
 
@@ -13,24 +12,26 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, Final
 
-from ..errors import UNKNOWN, HarnessError, UsageError
-from .bench import SEATS, Lost
-from .proxy import Address, Proxy, reach
+from harness.clusters.kinds import KINDS
+from harness.errors import UNKNOWN, HarnessError, UsageError
 
-SAID: Final = 20
-"""Lines of stderr that are kept."""
-FOLLOWED: Final = ("redis-sentinel", "hazelcast")
-"""Kinds whose servers tell clients where to go: past any proxy."""
+from .proxy import Address, Proxy, check_reachable
+from .testbed import CLIENTS, LostData
+
+LONGEST_LINE: Final = 16 * 1024 * 1024
+"""Bytes of a line of output, after which it counts as ended."""
+STDERR_LINES: Final = 20
+"""Maximum number of stored lines of stderr."""
 
 
-class NoServer(HarnessError):
-    """Nothing can be tried without servers."""
+class ServerUnreachable(HarnessError):
+    """A server that the tests need does not accept connections."""
 
     exit_status = UNKNOWN
 
 
-class Process:
-    """A :class:`.bench.Wire`."""
+class LocalProcess:
+    """A :class:`.testbed.ProgramHandle`."""
 
     def __init__(self, command: Sequence[str], on_line: Callable[[bytes], None]) -> None:
         try:
@@ -40,17 +41,17 @@ class Process:
             )  # fmt: skip
         except OSError as error:
             raise UsageError(f"cannot start {command[0]!r}: {error.strerror}") from error
-        self._said: deque[str] = deque(maxlen=SAID)
-        self._ears = [
-            threading.Thread(target=_listen, args=listened, name="program", daemon=True)
-            for listened in ((self._process.stdout, on_line), (self._process.stderr, self._hear_error))
+        self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES)
+        self._threads = [
+            threading.Thread(target=_read_lines, args=arguments, name="program", daemon=True)
+            for arguments in ((self._process.stdout, on_line), (self._process.stderr, self._store_stderr_line))
         ]
-        for ear in self._ears:
-            ear.start()
+        for thread in self._threads:
+            thread.start()
 
     @property
-    def said(self) -> Sequence[str]:
-        return list(self._said)
+    def stderr_lines(self) -> Sequence[str]:
+        return list(self._stderr_lines)
 
     def send(self, line: bytes) -> None:
         assert self._process.stdin is not None
@@ -62,74 +63,80 @@ class Process:
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """With all that it has started itself."""
-        if self._process.poll() is None:  # else the number may be another's
+        """Kill the program and its child processes."""
+        if self._process.poll() is None:  # otherwise another process may have the id
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        for ear in self._ears:
-            ear.join(1)
+        for thread in self._threads:
+            thread.join(1)
         self.end_input()
 
     def status(self) -> int | None:
         return self._process.poll()
 
-    def _hear_error(self, line: bytes) -> None:
-        self._said.append(line.decode(errors="replace"))
+    def _store_stderr_line(self, line: bytes) -> None:
+        self._stderr_lines.append(line.decode(errors="replace"))
 
 
-def _listen(stream: IO[bytes], on_line: Callable[[bytes], None]) -> None:
+def _read_lines(stream: IO[bytes], on_line: Callable[[bytes], None]) -> None:
     rest = b""
     with stream:
         while data := stream.read(1 << 16):
             *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > LONGEST_LINE:  # its end may never come
+                lines, rest = [*lines, rest], b""
             for line in lines:
                 on_line(line)
     if rest:
         on_line(rest)
 
 
-class LocalBench:
-    """A :class:`.bench.Bench` of servers that run already. ``opened`` are the fields of ``open`` that are neither
-    addresses nor the ttl; UsageError or :class:`NoServer` if it cannot be."""
+class LocalTestbed:
+    """A :class:`.testbed.Testbed` of running servers.
 
-    def __init__(self, command: Sequence[str], servers: Sequence[Address], opened: Mapping[str, Any]) -> None:
-        if opened["kind"] in FOLLOWED:
+    ``open_fields`` are the fields of ``open`` except addresses and ttl. Raises UsageError for a kind that bypasses
+    proxies, :class:`ServerUnreachable` if a server does not accept connections.
+    """
+
+    def __init__(self, command: Sequence[str], servers: Sequence[Address], open_fields: Mapping[str, Any]) -> None:
+        kind = KINDS.known(open_fields["kind"])
+        if kind is not None and kind.redirects:
             raise UsageError(
-                f"kind {opened['kind']!r}: its servers name their own addresses to clients, which then go past "
-                "the proxy that keeps answers from them; try it in containers, as a lock of the catalogue or as "
+                f"kind {open_fields['kind']!r}: its servers send their own addresses to clients, which then bypass the "
+                "proxy that loses data; test the program in containers, as a lock of the catalogue or as "
                 "package.module:Class"
             )
         for host, port in servers:
             try:
-                reach((host, port))
+                check_reachable((host, port))
             except OSError as error:
-                raise NoServer(f"no server at {host}:{port}: {error.strerror or error}") from error
+                raise ServerUnreachable(f"no server at {host}:{port}: {error.strerror or error}") from error
         self._command = command
-        self._opened = opened
-        self._processes: list[Process] = []
-        self._proxies = {seat: [Proxy(server) for server in servers] for seat in SEATS}
+        self._open_fields = open_fields
+        self._processes: list[LocalProcess] = []
+        self._proxies = {client: [Proxy(server) for server in servers] for client in CLIENTS}
 
-    def start(self, seat: str, on_line: Callable[[bytes], None]) -> Process:
-        """In a thread, where no interrupt strikes: what has been started is known, and does not outlive this."""
-        del seat
+    def start(self, client: str, on_line: Callable[[bytes], None]) -> LocalProcess:
+        """Start the program in a thread, which KeyboardInterrupt cannot interrupt, so that :meth:`close` kills it."""
+        del client
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(self._start, on_line).result()
 
-    def _start(self, on_line: Callable[[bytes], None]) -> Process:
-        process = Process(self._command, on_line)
+    def _start(self, on_line: Callable[[bytes], None]) -> LocalProcess:
+        process = LocalProcess(self._command, on_line)
         self._processes.append(process)
         return process
 
-    def opening(self, seat: str) -> Mapping[str, Any]:
-        return {**self._opened, "addresses": [proxy.address for proxy in self._proxies[seat]]}
+    def open_fields(self, client: str) -> Mapping[str, Any]:
+        return {**self._open_fields, "addresses": [proxy.address for proxy in self._proxies[client]]}
 
-    def lose(self, seat: str, lost: Lost) -> None:
-        for proxy in self._proxies[seat]:
-            proxy.lose(lost)
+    def start_losing(self, client: str, lost_data: LostData) -> None:
+        for proxy in self._proxies[client]:
+            proxy.start_losing(lost_data)
 
-    def restore(self) -> None:
-        self._each(Proxy.restore)
+    def stop_losing(self) -> None:
+        self._each(Proxy.stop_losing)
 
     def close(self) -> None:
         for process in self._processes:

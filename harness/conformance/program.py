@@ -1,4 +1,4 @@
-"""One lock program that is talked to: what it was asked, what it answered, and what was wrong with that."""
+"""Talk to a lock program under test: send requests, match answers to them, and collect protocol errors."""
 
 from __future__ import annotations
 
@@ -11,36 +11,40 @@ from typing import Any, Final
 
 import msgspec
 
-from .bench import Settings, Wire
+from .testbed import ConformanceSettings, ProgramHandle
 
 OUTCOMES: Final = ("ok", "fail", "info", "error")
-NOT_ONE: Final = f"which has not exactly one of {', '.join(OUTCOMES)}"
-SHOWN: Final = 300
-"""Letters of a line that a message shows."""
+NOT_ONE_OUTCOME: Final = f"which has not exactly one of {', '.join(OUTCOMES)}"
+MAX_SHOWN_CHARACTERS: Final = 300
+"""Characters of a line that a message shows."""
 SHOWN_LINES: Final = 3
-SPLIT_SECOND: Final = 0.1
-"""Seconds in which a line that is one too many would have come."""
-NEAR: Final = 0.9
-"""Of a ttl: what took longer since a lease was asked for says nothing, it may have ended."""
+SURPLUS_WAIT_S: Final = 0.1
+"""Seconds within which a surplus line would have arrived."""
+SAFE_TTL_SHARE: Final = 0.9
+"""Share of the ttl after which a lease, counted from its request, may have ended."""
+
+
+StartProgram = Callable[[Callable[[bytes], None]], ProgramHandle]
+"""Starts a program, given the callback for each line of its stdout."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A request and what came of it. ``line`` is empty where no answer came; ``why`` says more about that, or about one
-    that is none."""
+class ProgramAnswer:
+    """A request with its answer. ``line`` is empty if no answer came; ``why`` explains that, or why a line is no valid
+    answer."""
 
-    seat: str
+    client: str
     request: str
     line: str
     body: dict[str, Any]
-    asked: float
+    sent_at: float
     """Monotonic time at which the request was sent."""
     seconds: float
     why: str = ""
 
     @property
     def outcome(self) -> str:
-        """One of :data:`OUTCOMES`, ``nothing`` if it was not answered, ``malformed`` if it is no answer."""
+        """One of :data:`OUTCOMES`, ``nothing`` without an answer, ``malformed`` if the line is no valid answer."""
         if not self.line:
             return "nothing"
         outcomes = [name for name in OUTCOMES if name in self.body]
@@ -51,47 +55,47 @@ class Answer:
         return self.body.get(self.outcome)
 
     @property
-    def at(self) -> float:
-        """Monotonic time at which it was there, or given up."""
-        return self.asked + self.seconds
+    def answered_at(self) -> float:
+        """Monotonic time at which the answer arrived or was given up."""
+        return self.sent_at + self.seconds
 
     def __str__(self) -> str:
-        asked = f"{self.seat} was asked {_short(self.request)}"
+        request = f"{self.client} received the request {_short(self.request)}"
         if not self.line:
-            return f"{asked} and did not answer{self.why}"
-        wrong = self.why or (NOT_ONE if self.outcome == "malformed" else "")
-        return f"{asked} and answered {_short(self.line)}{wrong and f', {wrong},'} after {self.seconds:.2f} s"
+            return f"{request} and did not answer{self.why}"
+        problem = self.why or (NOT_ONE_OUTCOME if self.outcome == "malformed" else "")
+        return f"{request} and answered {_short(self.line)}{problem and f', {problem},'} after {self.seconds:.2f} s"
 
 
-class Failed(Exception):
-    """A check that does not hold: what was ``seen``, and what was ``expected`` and why."""
+class CheckFailed(Exception):
+    """A check failed. ``seen`` are the observations, ``expected`` the expectation with its reason."""
 
-    def __init__(self, expected: str, *seen: Answer | Hold | str) -> None:
+    def __init__(self, expected: str, *seen: ProgramAnswer | ProgramHold | str) -> None:
         self.expected = expected
         self.seen = tuple(map(str, seen))
         super().__init__("; ".join([*self.seen, f"expected {expected}"]))
 
 
-class Skipped(Exception):
-    """A check that says nothing about this lock, and why."""
+class CheckSkipped(Exception):
+    """A check does not apply to this lock; the message says why."""
 
 
-class TooSlow(Exception):
-    """Nobody can judge a check: it took longer than the lease that it was about."""
+class CheckTooSlow(Exception):
+    """A check cannot be judged, since it took longer than the lease that it is about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """A key that was granted: its lease began when it was asked for, or later."""
+class ProgramHold:
+    """A granted key. Its lease began at the request or later."""
 
-    answer: Answer
+    answer: ProgramAnswer
     ttl: float
 
-    def lasts(self, until: Answer) -> None:
-        """Raises :class:`TooSlow` unless the lease surely lasted until an answer was there, one that goes by it."""
-        seconds = until.at - self.answer.asked
-        if until.outcome in ("ok", "fail") and seconds > self.ttl * NEAR:
-            raise TooSlow(
+    def check_not_expired(self, until: ProgramAnswer) -> None:
+        """Raise :class:`CheckTooSlow` if the lease may have ended before an answer that depends on it."""
+        seconds = until.answered_at - self.answer.sent_at
+        if until.outcome in ("ok", "fail") and seconds > self.ttl * SAFE_TTL_SHARE:
+            raise CheckTooSlow(
                 f"it took {seconds:.1f} s, longer than the ttl of {self.ttl:g} s allows, and the lease may have ended: "
                 "raise --ttl"
             )
@@ -100,195 +104,205 @@ class Hold:
         return str(self.answer)
 
 
-def expect(answer: Answer, outcome: str, why: str, held: Hold | None = None) -> Answer:
-    """The answer, if it is that. Where it has to be so only while a lease lasts, that is ``held``."""
+def expect(answer: ProgramAnswer, outcome: str, why: str, held: ProgramHold | None = None) -> ProgramAnswer:
+    """Return an answer with the expected outcome, else raise :class:`CheckFailed`. If the expectation depends on a
+    lease, that is ``held``."""
     if answer.outcome != outcome:
         if held is not None:
-            held.lasts(answer)
-        raise Failed(f"{outcome!r}: {why}", answer)
+            held.check_not_expired(answer)
+        raise CheckFailed(f"{outcome!r}: {why}", answer)
     return answer
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """``noise`` is how much of that there was before it."""
+class SentRequest:
+    """A request that was sent."""
 
     number: int
     line: str
-    at: float
-    noise: int
+    sent_at: float
+    earlier_stray_lines: int
+    """Number of stray lines that the program wrote before the request was sent."""
     key: str
-    """Of an acquire, else empty."""
+    """Key of an acquire; empty for other requests."""
 
 
-class Program:
-    """Requests are numbered from 1. What it says wrongly is kept, by what is wrong with it: a check that is about
-    something else goes on, as far as that is possible."""
+class ProgramUnderTest:
+    """A running lock program. Requests are numbered from 1.
 
-    def __init__(self, seat: str, settings: Settings, start: Callable[[Callable[[bytes], None]], Wire]) -> None:
-        self.seat = seat
-        self.noise: list[str] = []
-        """Lines that are no answers at all."""
-        self.surplus: list[str] = []
-        """Answers that nobody asked for, second ones, and those that have not exactly one outcome."""
-        self.disorder: list[str] = []
-        """Answers that came before those to earlier requests."""
-        self.holds: dict[str, Hold] = {}
-        """What it was granted last, by key."""
+    Protocol errors are collected by kind, so that a check of another property can continue as far as possible.
+    """
+
+    def __init__(self, client: str, settings: ConformanceSettings, start: StartProgram) -> None:
+        self.client = client
+        self.stray_lines: list[str] = []
+        """Lines on stdout that are no JSON answers."""
+        self.surplus_answers: list[str] = []
+        """Answers without a request, second answers, and answers without exactly one outcome."""
+        self.out_of_order: list[str] = []
+        """Answers that arrived before those to earlier requests."""
+        self.holds: dict[str, ProgramHold] = {}
+        """Last grant of each key."""
         self._settings = settings
         self._changed = threading.Condition()
-        self._waiting: dict[int, Asked] = {}
-        self._heard: dict[int, tuple[str, dict[str, Any], float]] = {}
-        self._strange: tuple[str, str] | None = None
-        """What must be an answer, and why it is none."""
+        self._waiting: dict[int, SentRequest] = {}
+        self._answers: dict[int, tuple[str, dict[str, Any], float]] = {}
+        self._malformed: tuple[str, str] | None = None
+        """(Line, error) of a line that was meant as an answer but is malformed."""
         self._number = 0
-        self._wire = start(self._hear)
+        self._process = start(self._receive)
 
     # Requests.
 
-    def send(self, op: str, **fields: Any) -> Asked:
-        """Ask, and do not wait."""
+    def send(self, op: str, **fields: Any) -> SentRequest:
+        """Send a request without waiting for the answer."""
         with self._changed:
             self._number += 1
             line = msgspec.json.encode({"id": self._number, "op": op, **fields})
             key = fields["key"] if op == "acquire" else ""
-            asked = Asked(self._number, line.decode(), time.monotonic(), len(self.noise), key)
-            self._waiting[asked.number] = asked
-            with contextlib.suppress(OSError):  # that it is gone is told when the answer is missed
-                self._wire.send(line)
-        return asked
+            sent = SentRequest(self._number, line.decode(), time.monotonic(), len(self.stray_lines), key)
+            self._waiting[sent.number] = sent
+            with contextlib.suppress(OSError):  # a program that has ended is reported when the answer is missing
+                self._process.send(line)
+        return sent
 
-    def answer(self, asked: Asked, within: float) -> Answer:
-        """What came of it, at the latest that many seconds after it was asked."""
-        deadline = asked.at + within
+    def answer(self, sent: SentRequest, within: float) -> ProgramAnswer:
+        """Return the answer to a request, waiting until ``within`` seconds after it was sent."""
+        deadline = sent.sent_at + within
         with self._changed:
-            while asked.number not in self._heard and self._strange is None:
+            while sent.number not in self._answers and self._malformed is None:
                 left = deadline - time.monotonic()
-                if left <= 0 or (self.status() is not None and not self._changed.wait(SPLIT_SECOND)):
+                if left <= 0 or (self.status() is not None and not self._changed.wait(SURPLUS_WAIT_S)):
                     break
-                self._changed.wait(min(left, SPLIT_SECOND))
-            (line, why), self._strange = self._strange or ("", ""), None
-            line, body, at = self._heard.get(asked.number, (line, {}, time.monotonic()))
-        seconds = at - asked.at
+                self._changed.wait(min(left, SURPLUS_WAIT_S))
+            (line, why), self._malformed = self._malformed or ("", ""), None
+            line, body, answered_at = self._answers.get(sent.number, (line, {}, time.monotonic()))
+        seconds = answered_at - sent.sent_at
         if not line:
-            why = self._why_silent(asked, seconds)
-        answer = Answer(self.seat, asked.line, line, body, asked.at, seconds, "" if body else why)
-        if asked.key and answer.outcome == "ok":
-            self.holds[asked.key] = Hold(answer, self._settings.ttl)
+            why = self._why_unanswered(sent, seconds)
+        answer = ProgramAnswer(self.client, sent.line, line, body, sent.sent_at, seconds, "" if body else why)
+        if sent.key and answer.outcome == "ok":
+            self.holds[sent.key] = ProgramHold(answer, self._settings.ttl)
         return answer
 
-    def ask(self, op: str, **fields: Any) -> Answer:
-        """The answer to what should take no time."""
+    def request(self, op: str, **fields: Any) -> ProgramAnswer:
+        """Send a request that should be answered at once, and return its answer."""
         return self.answer(self.send(op, **fields), self._settings.patience)
 
-    def acquire(self, key: str, timeout: float = 0.0) -> Answer:
+    def acquire(self, key: str, timeout: float = 0.0) -> ProgramAnswer:
         return self.answer(self.send("acquire", key=key, timeout=timeout), timeout + self._settings.patience)
 
-    def release(self, key: str) -> Answer:
-        return self.ask("release", key=key)
+    def release(self, key: str) -> ProgramAnswer:
+        return self.request("release", key=key)
 
-    def take(self, key: str) -> Hold:
+    def acquire_free(self, key: str) -> ProgramHold:
         """Acquire a key that is free."""
         expect(self.acquire(key, self._settings.timeout), "ok", "the key is free, and the servers answer")
         return self.holds[key]
 
-    def give(self, key: str) -> Answer:
-        """Release a key that it holds."""
-        return expect(self.release(key), "ok", "it holds the key, and the servers answer", self.holds[key])
+    def release_held(self, key: str) -> ProgramAnswer:
+        """Release a key that the program holds."""
+        why = f"{self.client} holds the key, and the servers answer"
+        return expect(self.release(key), "ok", why, self.holds[key])
 
-    # Its end.
+    # End of the program.
 
     def end_input(self) -> None:
-        self._wire.end_input()
+        self._process.end_input()
 
     def kill(self) -> None:
-        self._wire.kill()
+        self._process.kill()
 
     def status(self) -> int | None:
-        return self._wire.status()
+        return self._process.status()
 
-    def ended(self, within: float) -> int | None:
-        """Its exit status, None if it still runs then."""
+    def wait_for_end(self, within: float) -> int | None:
+        """Return the exit status, ``None`` if the program still runs after ``within`` seconds."""
         deadline = time.monotonic() + within
         while (status := self.status()) is None and time.monotonic() < deadline:
             time.sleep(0.01)
         return status
 
-    def _why_silent(self, asked: Asked, seconds: float) -> str:
-        wrote = " and ".join(repr(_short(text)) for text in self.noise[asked.noise :][:SHOWN_LINES])
+    def _why_unanswered(self, sent: SentRequest, seconds: float) -> str:
+        wrote = " and ".join(repr(_short(text)) for text in self.stray_lines[sent.earlier_stray_lines :][:SHOWN_LINES])
         status = self.status()
         if status is None:
-            why = f" within {seconds:.2f} s{self._why_late(asked)}"
+            why = f" within {seconds:.2f} s{self._why_late(sent)}"
         else:
-            said = f"; its last words: {' | '.join(self._wire.said[-3:])}" if self._wire.said else ""
-            why = f": the program has ended with status {status}{said}"
+            lines = " | ".join(self._process.stderr_lines[-SHOWN_LINES:])
+            why = f": the program has ended with status {status}{lines and f'; end of its stderr: {lines}'}"
         return f"{why}; it wrote {wrote} to its stdout, which is no answer" if wrote else why
 
-    def _why_late(self, asked: Asked) -> str:
-        """Does it answer one request when the next has come? Asks for something harmless."""
+    def _why_late(self, sent: SentRequest) -> str:
+        """Explain a missing answer that arrives after the next request; empty if it does not arrive then either."""
         self.send("no-such-op")
         with self._changed:
-            self._changed.wait_for(lambda: asked.number in self._heard, SPLIT_SECOND)
-            line, _, _ = self._heard.get(asked.number, ("", {}, 0.0))
-        return line and f"; it answered {_short(line)} only when it was asked something else"
+            self._changed.wait_for(lambda: sent.number in self._answers, SURPLUS_WAIT_S)
+            line, _, _ = self._answers.get(sent.number, ("", {}, 0.0))
+        return line and f"; it answered {_short(line)} only after the next request"
 
-    # What it says.
+    # Output of the program.
 
-    def _hear(self, line: bytes) -> None:
-        text, at = line.decode(errors="replace").rstrip("\r"), time.monotonic()
+    def _receive(self, line: bytes) -> None:
+        text, answered_at = line.decode(errors="replace").rstrip("\r"), time.monotonic()
         with self._changed:
-            self._sort(text, _json(line), at)
+            self._sort(text, _json(line), answered_at)
             self._changed.notify_all()
 
-    def _sort(self, text: str, found: Any, at: float) -> None:
-        if not _meant(found):
-            self.noise.append(text)
+    def _sort(self, text: str, message: Any, answered_at: float) -> None:
+        if not _looks_like_answer(message):
+            self.stray_lines.append(text)
             return
-        wrong = self._why_none(found)
-        if wrong:
-            self.surplus.append(f"{self.seat} wrote {_short(text)}, {wrong}")
-            if self._waiting:  # whoever waits need not wait longer
-                self._strange = text, wrong
+        problem = self._why_no_answer(message)
+        if problem:
+            self.surplus_answers.append(f"{self.client} wrote {_short(text)}, {problem}")
+            if self._waiting:  # the caller need not wait longer
+                self._malformed = text, problem
             return
-        number, body = found["id"], found
+        number, body = message["id"], message
         if number not in self._waiting:
-            self.surplus.append(f"{self.seat} wrote {_short(text)}, a second answer")
+            self.surplus_answers.append(f"{self.client} wrote {_short(text)}, a second answer")
             return
         first = next(iter(self._waiting))
-        asked = self._waiting.pop(number)
+        sent = self._waiting.pop(number)
         if number != first:
-            self.disorder.append(
-                f"{self.seat} answered request {number}, {_short(asked.line)}, before {first}, "
+            self.out_of_order.append(
+                f"{self.client} answered request {number}, {_short(sent.line)}, before {first}, "
                 f"{_short(self._waiting[first].line)}, which was sent earlier"
             )
         if sum(name in body for name in OUTCOMES) != 1:
-            self.surplus.append(f"{self.seat} wrote {_short(text)}, {NOT_ONE}")
-        self._heard[number] = text, body, at
+            self.surplus_answers.append(f"{self.client} wrote {_short(text)}, {NOT_ONE_OUTCOME}")
+        self._answers[number] = text, body, answered_at
 
-    def _why_none(self, found: Any) -> str:
-        """Why it is an answer to no request, or nothing."""
-        if not isinstance(found, dict):
+    def _why_no_answer(self, message: Any) -> str:
+        """Return why a line is no answer to any request; empty if it is one."""
+        if not isinstance(message, dict):
             return "which is no JSON object"
-        if "id" not in found:
+        if "id" not in message:
             return "which has no id"
-        number = found["id"]
-        known = type(number) is int and (number in self._waiting or number in self._heard)
+        number = message["id"]
+        known = type(number) is int and (number in self._waiting or number in self._answers)
         return "" if known else "whose id is not that of a request"
 
 
-def _meant(found: Any) -> bool:
-    """As an answer, right or wrong: also what has the id left out, or an array around it."""
-    if isinstance(found, dict):
-        return not {"id", *OUTCOMES}.isdisjoint(found)
-    return isinstance(found, list) and any(map(_meant, found))
+def _looks_like_answer(message: Any) -> bool:
+    """Return True if a line is meant as an answer, even if the id is missing or an array encloses it."""
+    found = [message]
+    while found:  # not recursive: a program may nest arrays as deeply as it likes
+        one = found.pop()
+        if isinstance(one, dict) and not {"id", *OUTCOMES}.isdisjoint(one):
+            return True
+        if isinstance(one, list):
+            found += one
+    return False
 
 
 def _json(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."

@@ -1,4 +1,4 @@
-"""A TCP proxy on the loopback that can fall silent: data goes nowhere, and connections stay open."""
+"""TCP proxy on the loopback that can discard data while connections stay open."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import socket
 import threading
 from typing import Final
 
-from .bench import Lost
+from .testbed import LostData
 
 LOOPBACK: Final = "127.0.0.1"
-REACH: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 5.0
 """Seconds within which a server takes a connection."""
 Address = tuple[str, int]
 
 
 class _Connection:
-    """One client's connection, and the one to the server that it stands for. ``damaged`` once something was lost."""
+    """A client's connection and the matching one to the server. ``damaged`` is True once data was lost."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self.damaged = False
@@ -47,11 +47,11 @@ class _Connection:
 
 
 class Proxy:
-    """Stands before one server, for one client."""
+    """Proxy of one server for one client."""
 
     def __init__(self, server: Address) -> None:
         self._server = server
-        self._lost: Lost | None = None
+        self._lost: LostData | None = None
         self._connections: list[_Connection] = []
         self._listener = socket.create_server((LOOPBACK, 0))
         self._lock = threading.Lock()
@@ -65,11 +65,11 @@ class Proxy:
     def loses(self, *, answers: bool) -> bool:
         return self._lost == "everything" or (answers and self._lost == "answers")
 
-    def lose(self, lost: Lost) -> None:
-        self._lost = lost
+    def start_losing(self, lost_data: LostData) -> None:
+        self._lost = lost_data
 
-    def restore(self) -> None:
-        """Connections in which something is missing are closed; the others go on."""
+    def stop_losing(self) -> None:
+        """Stop losing data and close the connections in which data was lost."""
         with self._lock:
             self._lost = None
             for connection in self._connections:
@@ -92,7 +92,7 @@ class Proxy:
             except OSError:  # closed
                 return
             try:
-                server = socket.create_connection(self._server, REACH)
+                server = socket.create_connection(self._server, CONNECT_TIMEOUT_S)
             except OSError:
                 client.close()
                 continue
@@ -103,6 +103,6 @@ class Proxy:
                 self._connections.append(_Connection(self, client, server))
 
 
-def reach(server: Address) -> None:
-    """Raises OSError if nobody takes connections there."""
-    socket.create_connection(server, REACH).close()
+def check_reachable(server: Address) -> None:
+    """Raise OSError if the server does not accept connections."""
+    socket.create_connection(server, CONNECT_TIMEOUT_S).close()

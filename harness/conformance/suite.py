@@ -1,4 +1,4 @@
-"""All checks, one after the other, and what came of them."""
+"""List of all conformance checks, and a runner that yields their results."""
 
 from __future__ import annotations
 
@@ -8,26 +8,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from ..errors import unknown_name
-from . import holding, losing, speaking
-from .bench import Bench, Settings
-from .program import Failed, Skipped, TooSlow
-from .stage import Check, Stage
+from harness.errors import unknown_name
+
+from . import lock_checks, network_loss_checks, protocol_checks
+from .check_context import Check, CheckContext
+from .program import CheckFailed, CheckSkipped, CheckTooSlow
+from .testbed import ConformanceSettings, Testbed
 
 CHECKS: Final[tuple[Check, ...]] = (
-    speaking.OPENS, *speaking.FIRST, *holding.CHECKS, speaking.IN_ORDER, *losing.CHECKS, holding.DIES, *speaking.LAST,
-)  # fmt: skip
-"""The first is what all others need."""
-Verdict = Literal["holds", "failed", "skipped", "unknown"]
+    protocol_checks.OPENS,
+    *protocol_checks.FIRST,
+    *lock_checks.CHECKS,
+    protocol_checks.IN_ORDER,
+    *network_loss_checks.CHECKS,
+    lock_checks.DIES,
+    *protocol_checks.LAST,
+)
+"""All checks in order. All others depend on the first."""
+CheckVerdict = Literal["holds", "failed", "skipped", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """``seen`` and ``expected`` are there if it failed; ``why`` if it was skipped, or is unknown."""
+class CheckResult:
+    """Result of a check. ``seen`` and ``expected`` are set if it failed, ``why`` if it was skipped or is unknown."""
 
     name: str
     proves: str
-    verdict: Verdict
+    verdict: CheckVerdict
     seconds: float
     seen: tuple[str, ...] = ()
     expected: str = ""
@@ -35,7 +42,8 @@ class Result:
 
 
 def chosen(names: Sequence[str]) -> tuple[Check, ...]:
-    """The checks of these names in their usual order, or all if there are none; raises UsageError."""
+    """Return the checks with these names in the usual order, all if ``names`` is empty. Raise UsageError for an
+    unknown name."""
     known = [check.name for check in CHECKS]
     for name in names:
         if name not in known:
@@ -44,32 +52,35 @@ def chosen(names: Sequence[str]) -> tuple[Check, ...]:
 
 
 def run(
-    bench: Bench, settings: Settings, checks: Sequence[Check] = CHECKS, begins: Callable[[Check], None] = lambda _: None
-) -> Generator[Result, None, None]:
-    """Each result as it is there; all programs are ended when it is closed. One that does not even open is not tried
-    further."""
-    stage = Stage(bench, settings)
+    testbed: Testbed,
+    settings: ConformanceSettings,
+    checks: Sequence[Check] = CHECKS,
+    on_start: Callable[[Check], None] = lambda _: None,
+) -> Generator[CheckResult, None, None]:
+    """Run checks and yield each result; closing the generator kills all programs. If the first check fails, the others
+    are not run."""
+    context = CheckContext(testbed, settings)
     try:
         for check in checks:
-            begins(check)
-            result = _result(stage, check)
+            on_start(check)
+            result = _result(context, check)
             if result.verdict == "failed":
-                stage.clear()
+                context.clear()
             yield result
             if check is CHECKS[0] and result.verdict == "failed":
                 return
     finally:
-        stage.clear()
+        context.clear()
 
 
-def _result(stage: Stage, check: Check) -> Result:
-    began, result = time.monotonic(), partial(Result, check.name, check.proves)
+def _result(context: CheckContext, check: Check) -> CheckResult:
+    began, result = time.monotonic(), partial(CheckResult, check.name, check.proves)
     try:
-        check.run(stage)
-    except Failed as failed:
+        check.run(context)
+    except CheckFailed as failed:
         return result("failed", time.monotonic() - began, failed.seen, failed.expected)
-    except Skipped as skipped:
+    except CheckSkipped as skipped:
         return result("skipped", time.monotonic() - began, why=str(skipped))
-    except TooSlow as slow:
+    except CheckTooSlow as slow:
         return result("unknown", time.monotonic() - began, why=str(slow))
     return result("holds", time.monotonic() - began)

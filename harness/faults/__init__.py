@@ -1,0 +1,1 @@
+"""Faults: one module for each family, which injects, observes and heals it."""

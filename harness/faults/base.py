@@ -1,38 +1,42 @@
-"""The fault seam: inject, observe that it took effect, heal, observe that it is undone.
+"""The interface of a fault: inject it, confirm that it took effect, heal it, confirm that it is healed.
 
-A fault is a msgspec struct whose fields are its parameters; its class says what it is called, what it needs of a
-cluster, and whether it excuses a lock from being available. Its damage undoes itself.
+A fault is a msgspec struct. Its fields are its parameters. Its class states the name, what the fault needs of a
+cluster, and whether it excuses a lock from being available.
 
-``inject`` and ``heal`` return at once and may be called from any thread; what observes may take time and has a thread
-of its own.
+``inject`` and ``heal`` return at once and may be called from any thread. Observing may take time, so each observation
+runs in a thread of its own.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import msgspec
 
-from ..clusters.base import Cluster, Facts, Role, names
-from ..errors import UsageError
-from .clocks import Clocks
+from harness.clusters.abilities import Ability, Links, Needs, Network, leader_of
+from harness.clusters.base import Cluster, ObservedFacts, Role, names
+from harness.errors import UsageError
 
-PROBE: float = 0.3
-"""Seconds that a probe across the network may take."""
+from .clocks import Clocks
+from .records import PARTIAL, FaultRecord, Moment
+
+PROBE_TIMEOUT_S: float = 0.3
+"""Time-out of a probe across the network."""
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """Where a fault strikes: the cluster, chance, the lock's ttl in seconds, and the client whose doing
-    triggered it.
+class InjectionContext:
+    """Arguments of an injection: cluster, random numbers, the lock's ttl in seconds, and the client whose event
+    triggered the fault.
 
-    ``over`` is set when the fault has been healed: whoever still waits for its effect gives up then. ``clocks`` is
-    what the faults of a run have done to wall clocks; ``schedule`` is the same for all turns of one fault.
+    ``over`` is set when the fault has been healed; an observation that still waits gives up then. ``clocks`` records
+    what the faults of a run have done to wall clocks. ``schedule`` is the same for all turns of one fault.
     """
 
     cluster: Cluster
@@ -46,61 +50,160 @@ class Scene:
     def hosts(self, role: Role) -> list[str]:
         return names(self.cluster.hosts, role)
 
+    def part(self, ability: Ability[Part]) -> Part:
+        """Return the part of the cluster that has this ability, which the fault must have among its ``needs``."""
+        return ability.of(self.cluster)
+
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What was observed: did the fault (or its heal) take effect, the facts, and in words what was expected."""
+class Observation:
+    """Result of observing a fault (or its heal): effects, facts that prove them, and the expectation in words.
 
-    effective: bool
-    facts: Facts
+    ``effects`` is True for each examined host (``n1``) or link (``c0>n1``) that shows the effect. A fault that affects
+    only some of them did not take effect.
+    """
+
+    effects: Mapping[str, bool]
+    facts: ObservedFacts
     expected: str
+    unit: str = "hosts"
+
+    @property
+    def effective(self) -> bool:
+        return bool(self.effects) and all(self.effects.values())
+
+    def error(self, f: str) -> str | None:
+        """Return the error of the ``inject`` or ``heal`` entry that records this, None if it took effect.
+
+        A partial effect says on how many: ``took effect on 2 of 3 hosts, not on n2; expected all of them paused``.
+        """
+        if self.effective:
+            return None
+        missing = [name for name, affected in self.effects.items() if not affected]
+        affected = len(self.effects) - len(missing)
+        what = "not undone" if f == "heal" else "no effect seen"
+        if affected:
+            what = "undone on" if f == "heal" else PARTIAL
+            what += f" {affected} of {len(self.effects)} {self.unit}, not on {', '.join(missing)}"
+        return f"{what}; expected {self.expected}"
 
 
-def nothing_to_undo() -> Seen:
-    """What is seen of the heal of a fault that leaves nothing behind."""
-    return Seen(True, {}, "nothing")
+def nothing_to_undo() -> Observation:
+    """Return the observation of the heal of a fault that leaves nothing behind."""
+    return Observation({"nothing to undo": True}, {}, "nothing")
 
 
 @dataclass(slots=True)
 class Damage:
-    """An injected fault: the hosts actually hit, how to see it, how to undo it, and how to see that it is undone.
+    """An injected fault: the hosts that were hit, and how to observe it, heal it, and observe that it is healed.
 
-    ``heal`` is idempotent. ``healed`` looks once; the nemesis asks again for a while, since servers take time to come
-    back. ``crashed`` names client hosts whose programs died.
+    ``heal`` is idempotent. ``healed`` looks once; the nemesis calls it again for a while, since servers take time to
+    come back. ``crashed`` names the client hosts whose programs died.
     """
 
     hosts: list[str]
-    observe: Callable[[], Seen]
+    observe: Callable[[], Observation]
     heal: Callable[[], object]
-    healed: Callable[[], Seen] = nothing_to_undo
+    healed: Callable[[], Observation] = nothing_to_undo
     crashed: list[str] = field(default_factory=list)
     restarted: list[str] = field(default_factory=list)
     """Client hosts whose programs must be launched again after the heal."""
 
 
+@dataclass(frozen=True, slots=True)
+class FaultStep:
+    """A fault as a step of an exhaustive search.
+
+    ``verb`` and ``undo`` name its steps (``pause c0``, ``resume c0``); ``words`` describe it with its article. It
+    strikes one host of ``role`` with the parameters ``params``. It is over at once (``ttls`` 0), never ends (None), or
+    lasts for that many ttls of the lock. With ``within``, it also strikes a client in the middle of its own step, right
+    after the end of a call.
+    """
+
+    verb: str
+    role: Role
+    ttls: float | None
+    words: str
+    undo: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+    within: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonColumn:
+    """A fault as a column of a comparison of locks.
+
+    Columns stand in the order of ``rank``. ``ttl_s`` and ``hold_s`` are the lease and the work under it in seconds
+    where the usual ones would hide the effect (None: the usual ones), and ``why`` says so.
+    """
+
+    rank: int
+    ttl_s: float | None = None
+    hold_s: float | None = None
+    why: str = ""
+
+
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all faults. ``schedule`` is when it happens if the user only names it: fields of a FaultSpec, where a
-    string such as ``"1.5 ttl"`` means multiples of the lock's ttl."""
+    """Base of all faults. Everything that other parts of the harness know about one fault is stated by its class.
+
+    ``disturbs``: a lock may be unavailable while the fault lasts. ``schedule`` is when it strikes if the user gives
+    only its name: fields of a FaultSpec, where a string such as ``"1.5 ttl"`` means multiples of the lock's ttl.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    needs: ClassVar[frozenset[str]] = frozenset()
+    needs: ClassVar[Needs] = frozenset()
+    """The abilities that a cluster must have."""
+    damages_with: ClassVar[str] = ""
+    """The method of a part of the cluster that does the damage. Tests replace it by one that does nothing; the
+    observation must notice that."""
     disturbs: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"every": 10.0, "for": 5.0}
     replaces: ClassVar[bool] = False
-    """The next turn of this fault takes the place of the last, as with a clock that is set again."""
+    """True if the next turn of this fault replaces the previous one, as with a clock that is set again."""
     takes: ClassVar[float] = 0.5
-    """Seconds until its effect has surely been seen; it does not strike when less is left before the run settles."""
+    """Seconds until its effect is certainly observed. It is not injected if the run settles earlier."""
     roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel", "client")
-    """Whom its ``target`` may name."""
+    """The roles of the hosts that its ``target`` may name."""
     companions: ClassVar[tuple[dict[str, Any], ...]] = ()
-    """Other faults that come with it if the user only names it: fields of FaultSpecs."""
+    """Further faults to inject if the user gives only its name: fields of FaultSpecs."""
     search: ClassVar[dict[str, tuple[Any, ...]]] = {}
-    """What a search for failures tries: values of parameters, and of ``for``, the simplest first; as in ``schedule``,
-    ``"1.5 ttl"`` means multiples of the lock's ttl. Hosts are tried without being named."""
+    """Values that a search for failures tries, for parameters and for ``for``, the simplest first. As in ``schedule``,
+    ``"1.5 ttl"`` means multiples of the lock's ttl. A search always tries different hosts."""
+    step: ClassVar[FaultStep | None] = None
+    """The fault in an exhaustive search, None if that does not support it."""
+    column: ClassVar[ComparisonColumn | None] = None
+    """The fault in an ordinary comparison of locks, None if it is not part of that."""
+    stands_in_for: ClassVar[str] = ""
+    """The fault that this one replaces in a comparison where the servers cannot suffer that one."""
+    silences: ClassVar[Literal["", "pause", "hang", "death"]] = ""
+    """State in which an affected client makes no requests: paused, its thread hung (others run), or dead."""
+    fact: ClassVar[str] = ""
+    """Observed fact that its description needs. A record without the fact gets a general description."""
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         raise NotImplementedError
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        """Return the clause of a story that follows "At 0.205 s, ".
+
+        ``ended`` is " until 3.850 s" if the fault was over before the violation, else empty.
+        """
+        return f"{record.fault} strikes {record.who or 'no host'}{ended}"
+
+    @classmethod
+    def cause(cls, record: FaultRecord, moment: Moment) -> str:
+        """Return the clause of a run's summary that names the fault as active at ``moment``.
+
+        Later effects of the fault are left out.
+        """
+        return f"{record.fault} struck {record.who or 'no host'} at {moment.seconds(record.injected_ns)}"
+
+    @classmethod
+    def describes(cls, record: FaultRecord) -> bool:
+        """Return True if the record has the facts that this fault's description needs."""
+        return record.seen and cls.fact in record.observed
 
 
 GROUPS: Final = (
@@ -111,21 +214,21 @@ GROUP_ROLES: Final[dict[str, Role]] = {
     "servers": "server", "sentinels": "sentinel", "clients": "client",
     "primary": "server", "replicas": "server", "holder": "client",
 }  # fmt: skip
-"""Groups that are of one role whatever the fault; the others choose among those whom the fault is for."""
+"""Groups that have one role whatever the fault. The others choose among the hosts that the fault is for."""
 
 
-def targets(scene: Scene, target: str, default: Sequence[str]) -> list[str]:
-    """Host names for a target named by intent, or by name.
+def targets(scene: InjectionContext, target: str, default: Sequence[str]) -> list[str]:
+    """Return the host names that a target means.
 
-    ``one``, ``minority``, ``majority`` and ``all`` choose among ``default``; ``servers``, ``sentinels``, ``clients``,
-    ``primary``, ``replicas`` and ``holder`` (the client whose event triggered the fault) speak for themselves; anything
-    else is a list of host names with commas.
+    ``one``, ``minority``, ``majority`` and ``all`` choose among ``default``. ``holder`` is the client whose event
+    triggered the fault. ``servers``, ``sentinels``, ``clients``, ``primary`` and ``replicas`` mean what they say.
+    Anything else is a list of host names with commas; UsageError for a name that no host has.
     """
     servers = scene.hosts("server")
     groups: dict[str, Callable[[], Sequence[str]]] = {
         "one": lambda: [scene.rng.choice(list(default))],
-        "minority": lambda: _some(scene.rng, default, max(1, (len(default) - 1) // 2)),
-        "majority": lambda: _some(scene.rng, default, len(default) // 2 + 1),
+        "minority": lambda: _random_hosts(scene.rng, default, max(1, (len(default) - 1) // 2)),
+        "majority": lambda: _random_hosts(scene.rng, default, len(default) // 2 + 1),
         "all": lambda: default,
         "servers": lambda: servers,
         "sentinels": lambda: scene.hosts("sentinel"),
@@ -144,12 +247,14 @@ def targets(scene: Scene, target: str, default: Sequence[str]) -> list[str]:
     return wanted
 
 
-def probe(cluster: Cluster, links: Sequence[tuple[str, str]], timeout: float = PROBE) -> dict[str, float | None]:
-    """Round trips in seconds across links, all at once; None where nothing came back within ``timeout``."""
+def probe(
+    network: Network, links: Sequence[tuple[str, str]], timeout: float = PROBE_TIMEOUT_S
+) -> dict[str, float | None]:
+    """Measure round trips across links, all at once: seconds by link (``c0>n1``), None if ``timeout`` passed first."""
     trips: dict[str, float | None] = {f"{source}>{target}": None for source, target in links}
 
     def ask(source: str, target: str) -> None:
-        trips[f"{source}>{target}"] = cluster.reaches(source, target, timeout)
+        trips[f"{source}>{target}"] = network.reaches(source, target, timeout)
 
     # Not a pool: its start-up holds a lock of the whole process while it waits.
     threads = [threading.Thread(target=ask, args=link, daemon=True) for link in links]
@@ -161,7 +266,7 @@ def probe(cluster: Cluster, links: Sequence[tuple[str, str]], timeout: float = P
 
 
 def once(undo: Callable[[], object]) -> Callable[[], None]:
-    """A heal that may be called again: starts, resumes and mends count, and one too many would undo another fault."""
+    """Make a heal idempotent. Clusters count starts, resumes and mends, so a second call would undo another fault."""
     done: list[bool] = []
 
     def heal() -> None:
@@ -172,24 +277,25 @@ def once(undo: Callable[[], object]) -> Callable[[], None]:
     return heal
 
 
-def answered(cluster: Cluster, links: Sequence[tuple[str, str]], within: float = PROBE) -> Seen:
-    """What is seen of links that should work again."""
-    trips = probe(cluster, links)
-    fine = all(trip is not None and trip < within for trip in trips.values())
-    return Seen(fine, {"probe": trips}, f"answers within {within:g} s on every link")
+def answered(network: Network, links: Links, within: float = PROBE_TIMEOUT_S) -> Observation:
+    """Observe links that should work again: each answers within ``within`` seconds."""
+    trips = probe(network, links)
+    effects = {link: trip is not None and trip < within for link, trip in trips.items()}
+    expected = f"answers within {within:g} s on every link"
+    return Observation(effects or {"no link": True}, {"probe": trips}, expected, "links")
 
 
-def _primary(scene: Scene, servers: list[str]) -> list[str]:
-    primary = scene.cluster.primary()
+def _primary(scene: InjectionContext, servers: list[str]) -> list[str]:
+    primary = leader_of(scene.cluster)
     return servers[:1] if primary is None else [primary]
 
 
-def _some(rng: Random, pool: Sequence[str], count: int) -> list[str]:
+def _random_hosts(rng: Random, pool: Sequence[str], count: int) -> list[str]:
     return sorted(rng.sample(list(pool), min(count, len(pool))))
 
 
 def multiples(value: Any, ttl: float) -> Any:
-    """``"1.5 ttl"`` as seconds; anything else as it is."""
+    """Turn ``"1.5 ttl"`` into seconds; return anything else unchanged."""
     if isinstance(value, str) and value.endswith(" ttl"):
         return math.ceil(float(value.removesuffix(" ttl")) * ttl * 1000) / 1000
     return value

@@ -1,7 +1,7 @@
-"""What the faults of a run have done to the wall clocks of its hosts.
+"""The shifts that the faults of a run have made to the wall clocks of its hosts.
 
-A cluster's clocks are *set*: whoever sets one last wins. Here the parts of several faults add up per host, and each is
-taken away by itself, so that healing one fault leaves the others as they were.
+A cluster's clock is *set*, so the last setting wins. This module adds up the shifts of several faults on each host, so
+that healing one fault leaves the others as they were.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import threading
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from ..clusters.base import Cluster
+from harness.clusters.abilities import CLOCKS
+from harness.clusters.base import Cluster
 
 SECOND = 1_000_000_000
 
@@ -24,7 +25,7 @@ class Shift:
     since_ns: int = 0
 
     def at(self, now_ns: int) -> int:
-        """How far the fault has put the clock ahead by then, ns."""
+        """Return how far the fault has put the clock ahead by then, ns."""
         return self.offset_ns + int((now_ns - self.since_ns) * self.rate)
 
 
@@ -36,12 +37,12 @@ class Clocks:
         self._shifts: dict[Hashable, dict[str, Shift]] = {}
 
     def of(self, schedule: Hashable) -> dict[str, Shift]:
-        """What the turns of one schedule have left so far."""
+        """Return what the turns of one schedule have left so far."""
         with self._lock:
             return self._shifts.get(schedule, {})
 
     def take_over(self, cluster: Cluster, schedule: Hashable, shifts: dict[str, Shift]) -> None:
-        """Put ``shifts`` in the place of all that earlier turns of the schedule have left."""
+        """Replace all that earlier turns of the schedule have left by ``shifts``."""
         with self._lock:
             before = self._shifts.get(schedule, {})
             self._shifts[schedule] = shifts
@@ -54,7 +55,7 @@ class Clocks:
                 self._set(cluster, self._shifts.pop(schedule))
 
     def expected(self, host: str, now_ns: int) -> int:
-        """How far all faults together have put a clock ahead of true time, ns."""
+        """Return how far all faults together have put a clock ahead of true time, ns."""
         with self._lock:
             return sum(shift.at(now_ns) for shift in self._on(host))
 
@@ -62,8 +63,9 @@ class Clocks:
         return [shifts[host] for shifts in self._shifts.values() if host in shifts]
 
     def _set(self, cluster: Cluster, hosts: Iterable[str]) -> None:
+        wall_clocks = CLOCKS.of(cluster)
         for host in hosts:
-            now, _ = cluster.clock()  # of each anew: on real hosts setting one takes time, in which those that drift do
+            now, _ = cluster.clock()  # read it for each host: setting a real clock takes time, and others drift on
             shifts = self._on(host)
             offset = sum(shift.at(now) for shift in shifts)
-            cluster.set_clock(host, offset / SECOND, sum(shift.rate for shift in shifts))
+            wall_clocks.set_clock(host, offset / SECOND, sum(shift.rate for shift in shifts))

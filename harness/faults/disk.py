@@ -1,93 +1,107 @@
-"""Disks that stand still, and machines that lose power: what a server has on its disk, and not only in its memory or
-in its kernel's."""
+"""Faults of disks and of power: they show what a server has on its disk, and not only in memory or in the kernel."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ..clusters.base import Role
-from .base import Damage, Fault, Scene, Seen, once, targets
-from .process import running
+from harness.clusters.abilities import DISKS, LOCK_KEYS, PROCESSES, Needs
+from harness.clusters.base import Role
+
+from .base import Damage, Fault, InjectionContext, Observation, once, targets
+from .process import ServersDie, running
+from .records import FaultRecord
 
 
 class DiskStall(Fault, frozen=True):
-    """The disk of servers takes no writes: whoever writes waits, and goes on when it ends. What had been written before
-    is safe: a stall begins with a sync."""
+    """The disks of servers take no writes: a server that writes waits until the stall ends. What was written before is
+    safe, since a stall begins with a sync."""
 
     name: ClassVar[str] = "disk-stall"
-    summary: ClassVar[str] = "the disks of a minority of the servers take no writes for a while"
-    needs: ClassVar[frozenset[str]] = frozenset({"disk"})
+    damages_with: ClassVar[str] = "stall"
+    fact: ClassVar[str] = "disk"
+    summary: ClassVar[str] = "writes to the disks of a minority of the servers block for a while"
+    needs: ClassVar[Needs] = frozenset({DISKS, PROCESSES})
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "1.5 ttl"}
 
     roles: ClassVar[tuple[Role, ...]] = ("server",)
     target: str = "minority"
 
-    def inject(self, scene: Scene) -> Damage:
-        cluster = scene.cluster
+    def inject(self, scene: InjectionContext) -> Damage:
+        disks, processes = scene.part(DISKS), scene.part(PROCESSES)
         hosts = targets(scene, self.target, scene.hosts("server"))
         for host in hosts:
-            cluster.stall(host)
+            disks.stall(host)
 
-        def observe() -> Seen:
-            disks = {host: cluster.disk(host) for host in hosts}
-            return Seen(set(disks.values()) == {"hangs"}, {"disk": disks}, "a write to each of these disks hangs")
+        def observe() -> Observation:
+            found = {host: disks.disk(host) for host in hosts}
+            hangs = {host: disk == "hangs" for host, disk in found.items()}
+            return Observation(hangs, {"disk": found}, "a write to each of these disks hangs")
 
         def heal() -> None:
             for host in hosts:
-                cluster.unstall(host)
+                disks.unstall(host)
 
-        def healed() -> Seen:
-            disks = {host: cluster.disk(host) for host in hosts}
-            states = {host: cluster.state(host) for host in hosts}
-            fine = "hangs" not in disks.values() and "paused" not in states.values()
-            return Seen(fine, {"disk": disks, "state": states}, "no write hangs, and no server")
+        def healed() -> Observation:
+            found = {host: disks.disk(host) for host in hosts}
+            states = {host: processes.state(host) for host in hosts}
+            fine = {host: found[host] != "hangs" and states[host] != "paused" for host in hosts}
+            return Observation(fine, {"disk": found, "state": states}, "no write hangs, and no server")
 
         return Damage(hosts, observe, once(heal), healed)
 
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        return f"the disk of {record.who} takes no writes{ended}"
 
-class PowerLoss(Fault, frozen=True):
-    """The machines of servers lose power, all at once: what they have acknowledged and not yet synced is gone. They
-    come back with what is on their disks."""
+
+class PowerLoss(ServersDie, frozen=True):
+    """The machines of servers lose power at the same moment: what they have acknowledged and not yet synced is lost.
+    They come back with what is on their disks."""
 
     name: ClassVar[str] = "power-loss"
-    summary: ClassVar[str] = "a majority of the servers loses power, and with it what was not synced to disk"
-    needs: ClassVar[frozenset[str]] = frozenset({"disk"})
+    damages_with: ClassVar[str] = "lose_power"
+    dies: ClassVar[tuple[str, str, str]] = ("loses power", "lose power", "had lost power")
+    summary: ClassVar[str] = "a majority of the servers loses power, and with it all data that was not synced to disk"
+    needs: ClassVar[Needs] = frozenset({DISKS, LOCK_KEYS, PROCESSES})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.02}
 
     roles: ClassVar[tuple[Role, ...]] = ("server",)
     target: str = "majority"
 
-    def inject(self, scene: Scene) -> Damage:
-        cluster = scene.cluster
+    def inject(self, scene: InjectionContext) -> Damage:
+        disks, processes, keys = scene.part(DISKS), scene.part(PROCESSES), scene.part(LOCK_KEYS)
         hosts = targets(scene, self.target, scene.hosts("server"))
-        before = {host: cluster.size(host) for host in hosts}
-        lives = {host: cluster.life(host) for host in hosts}
+        before = {host: keys.key_count(host) for host in hosts}
+        incarnations = {host: processes.incarnation(host) for host in hosts}
         for host in hosts:
-            cluster.lose_power(host)
+            disks.lose_power(host)
 
-        def observe() -> Seen:
-            disks = {host: cluster.disk(host) for host in hosts}
-            states = {host: cluster.state(host) for host in hosts}
-            # It may have power again already: then it lives another life.
+        def observe() -> Observation:
+            found = {host: disks.disk(host) for host in hosts}
+            states = {host: processes.state(host) for host in hosts}
+            # A host that has power again has a new incarnation already.
             died = [
                 host
                 for host in hosts
-                if (states[host] == "dead" and disks[host] == "fails") or cluster.life(host) not in (None, lives[host])
+                if (states[host] == "dead" and found[host] == "fails")
+                or processes.incarnation(host) not in (None, incarnations[host])
             ]
-            facts = {"disk": disks, "state": states, "died": died, "keys_before": before}
-            return Seen(died == hosts, facts, "all of them dead and their disks out of reach, or in another life")
+            facts = {"disk": found, "state": states, "died": died, "keys_before": before}
+            expected = "all of them dead and their disks out of reach, or in another life"
+            return Observation({host: host in died for host in hosts}, facts, expected)
 
         def heal() -> None:
             for host in hosts:
-                cluster.start(host, wiped=False)
+                processes.start(host, wiped=False)
 
-        def healed() -> Seen:
-            disks = {host: cluster.disk(host) for host in hosts}
-            found = running(cluster, hosts)
-            after = {host: cluster.size(host) for host in hosts}
+        def healed() -> Observation:
+            states = {host: disks.disk(host) for host in hosts}
+            found = running(processes, hosts)
+            after = {host: keys.key_count(host) for host in hosts}
             lost = [host for host in hosts if before[host] and after[host] == 0]
-            facts = {**found.facts, "disk": disks, "keys_before": before, "keys_after": after, "wiped": lost}
-            return replace(found, effective=found.effective and "fails" not in disks.values(), facts=facts)
+            facts = {**found.facts, "disk": states, "keys_before": before, "keys_after": after, "wiped": lost}
+            back = {host: up and states[host] != "fails" for host, up in found.effects.items()}
+            return replace(found, effects=back, facts=facts)
 
         return Damage(hosts, observe, once(heal), healed)

@@ -1,20 +1,25 @@
-"""Memory pressure: a server that is also somebody's cache drops the lock's key to make room."""
+"""Memory pressure: a server that also serves as a cache evicts the lock's key to make room."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..clusters.base import Facts, Role
-from .base import Damage, Fault, Scene, Seen, once, targets
+from harness.clusters.abilities import MEMORY, Needs
+from harness.clusters.base import ObservedFacts, Role
+
+from .base import Damage, Fault, InjectionContext, Observation, once, targets
+from .records import FaultRecord
 
 
 class Eviction(Fault, frozen=True):
-    """Cache entries fill a server's memory until it evicts keys that were there before, as ``volatile-lru`` does; at
-    the heal they go, and its settings are what they were. What never expires is not evicted."""
+    """Cache entries fill a server's memory until it evicts older keys, as ``volatile-lru`` does. Keys that never expire
+    are not evicted. The heal deletes the entries and restores the server's settings."""
 
     name: ClassVar[str] = "eviction"
+    damages_with: ClassVar[str] = "flood"
+    fact: ClassVar[str] = "flood"
     summary: ClassVar[str] = "a server runs out of memory and evicts the lock's key"
-    needs: ClassVar[frozenset[str]] = frozenset({"evict"})
+    needs: ClassVar[Needs] = frozenset({MEMORY})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.5}
     takes: ClassVar[float] = 1.0
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (0.5,)}
@@ -22,21 +27,27 @@ class Eviction(Fault, frozen=True):
     roles: ClassVar[tuple[Role, ...]] = ("server",)
     target: str = "primary"
 
-    def inject(self, scene: Scene) -> Damage:
-        cluster = scene.cluster
+    def inject(self, scene: InjectionContext) -> Damage:
+        memory = scene.part(MEMORY)
         hosts = targets(scene, self.target, scene.hosts("server"))
 
-        def observe() -> Seen:
-            floods: dict[str, Facts] = {host: cluster.flood(host) for host in hosts}
-            evicted = all(facts.get("others", 0) > 0 for facts in floods.values())
-            return Seen(evicted, {"flood": floods}, "keys evicted that were there before")
+        def observe() -> Observation:
+            floods: dict[str, ObservedFacts] = {host: memory.flood(host) for host in hosts}
+            evicted = {host: facts.get("others", 0) > 0 for host, facts in floods.items()}
+            return Observation(evicted, {"flood": floods}, "keys evicted that were there before")
 
         def heal() -> None:
             for host in hosts:
-                cluster.drain(host)
+                memory.drain(host)
 
-        def healed() -> Seen:
-            left = {host: cluster.flooded(host) for host in hosts}
-            return Seen(not any(left.values()) and None not in left.values(), {"flooded": left}, "nothing left of it")
+        def healed() -> Observation:
+            left = {host: memory.flooded(host) for host in hosts}
+            dry = {host: flooded is False for host, flooded in left.items()}
+            return Observation(dry, {"flooded": left}, "nothing left of it")
 
         return Damage(hosts, observe, once(heal), healed)
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        del ended  # what was evicted stays lost
+        return f"{record.who} runs out of memory and evicts what is old"

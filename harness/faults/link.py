@@ -1,41 +1,66 @@
-"""Links that carry packets badly: late, unevenly, slowly, not all of them, or all but one."""
+"""Faults of links: packets that are late, uneven or slow, packets that are lost, and connections that are reset."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Sequence
+from math import comb
 from typing import Any, ClassVar, Final
 
-from ..clusters.base import Links, Shape
-from .base import PROBE, Damage, Fault, Scene, Seen, answered, probe, targets
+from harness.clusters.abilities import NETWORK, TRAFFIC, Links, LinkShape, MessageTrap, Needs, Traffic
+from harness.wording import listed
 
-CATCH: Final = 10.0
-"""Seconds within which a message to lose or to hold back must have come by."""
-NORMAL: Final = 0.1
-"""A round trip in less, in seconds, is that of a link with nothing on it."""
+from .base import PROBE_TIMEOUT_S, Damage, Fault, InjectionContext, Observation, answered, probe, targets
+from .records import FaultRecord, Moment, seconds
+
+CATCH_WITHIN_S: Final = 10.0
+"""Time for which an observation waits for a message that the fault can lose or delay."""
+NORMAL_S: Final = 0.1
+"""The round trip of an undisturbed link takes less."""
 PROBES: Final = 20
+"""Number of round trips that detect packet loss on a link."""
+BY_CHANCE: Final = 0.001
+"""Probability below which so few late probes count as no packet loss on some link."""
 
 
-def _ends(scene: Scene, clients: str, servers: str) -> Links:
+def _ends(scene: InjectionContext, clients: str, servers: str) -> Links:
     some = targets(scene, clients, scene.hosts("client"))
     far = targets(scene, servers, scene.hosts("server"))
-    return [pair for a in some for b in far for pair in ((a, b), (b, a))]
+    return [pair for a in some for b in far if a != b for pair in ((a, b), (b, a))]
 
 
-def _shape(scene: Scene, links: Links, shape: Shape, slower: float) -> Damage:
-    """Shape links; the effect is a probe that takes at least ``slower`` seconds more, or is lost."""
-    cluster = scene.cluster
+def _shape(scene: InjectionContext, links: Links, shape: LinkShape, slower: float) -> Damage:
+    """LinkShape links; a link shows the effect if a probe takes at least ``slower`` seconds or is lost."""
+    network = scene.part(NETWORK)
     hosts = sorted({host for link in links for host in link})
-    undo = cluster.shape(links, shape)
+    undo = scene.part(TRAFFIC).shape(links, shape)
     sample = links[:4]
 
-    def observe() -> Seen:
-        trips = probe(cluster, sample, max(PROBE, 4 * slower))
-        effective = any(trip is None or trip >= slower for trip in trips.values())
-        return Seen(effective, {"probe": trips}, f"round trips of {slower:g} s and more, or none")
+    def observe() -> Observation:
+        trips = probe(network, sample, max(PROBE_TIMEOUT_S, 4 * slower))
+        late = {link: trip is None or trip >= slower for link, trip in trips.items()}
+        return Observation(late, {"probe": trips}, f"round trips of {slower:g} s and more, or none", "links")
 
-    return Damage(hosts, observe, undo, lambda: answered(cluster, sample, max(slower, NORMAL)))
+    return Damage(hosts, observe, undo, lambda: answered(network, sample, max(slower, NORMAL_S)))
+
+
+def _least_late_probes(probes: int, loss: float) -> int:
+    """Return how many of ``probes`` round trips are late, at least, if every packet is lost with probability ``loss``.
+
+    The answer may be wrong with a probability of :data:`BY_CHANCE`. It is at least 1.
+    """
+    late = 1 - (1 - loss) ** 2  # a packet goes each way
+    below = 0.0
+    for count in range(probes + 1):
+        below += comb(probes, count) * late**count * (1 - late) ** (probes - count)
+        if below > BY_CHANCE:
+            return max(1, count)
+    return max(1, probes)
+
+
+def _packets(record: FaultRecord, how: str, ended: str) -> str:
+    return f"packets among {record.who} {how}{ended}"
 
 
 class Latency(Fault, frozen=True):
@@ -43,8 +68,10 @@ class Latency(Fault, frozen=True):
 
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"delay": (0.05, 0.4, 0.02, 1.1), "jitter": (0.0, 0.1)}
     name: ClassVar[str] = "latency"
-    summary: ClassVar[str] = "packets between clients and servers take longer, and unevenly so"
-    needs: ClassVar[frozenset[str]] = frozenset({"shape"})
+    fact: ClassVar[str] = "probe"
+    summary: ClassVar[str] = "packets between clients and servers are delayed, each by a different time"
+    needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
+    damages_with: ClassVar[str] = "shape"
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
 
     delay: float = 0.05
@@ -52,86 +79,118 @@ class Latency(Fault, frozen=True):
     clients: str = "clients"
     servers: str = "servers"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         links = _ends(scene, self.clients, self.servers)
-        return _shape(scene, links, Shape(latency=self.delay, jitter=self.jitter), 2 * self.delay)
+        return _shape(scene, links, LinkShape(latency=self.delay, jitter=self.jitter), 2 * self.delay)
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        return _packets(record, f"take {seconds(record.params.get('delay', 0.0))} longer each way", ended)
 
 
 class SlowLink(Fault, frozen=True):
     """Links carry ``rate`` bytes a second."""
 
     name: ClassVar[str] = "slow-link"
+    fact: ClassVar[str] = "probe"
     summary: ClassVar[str] = "links between clients and servers carry few bytes a second"
-    needs: ClassVar[frozenset[str]] = frozenset({"shape"})
+    needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
+    damages_with: ClassVar[str] = "shape"
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
 
     rate: float = 2000.0
     clients: str = "clients"
     servers: str = "servers"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         links = _ends(scene, self.clients, self.servers)
-        return _shape(scene, links, Shape(rate=self.rate), 64 / self.rate)
+        return _shape(scene, links, LinkShape(rate=self.rate), 64 / self.rate)
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        return _packets(record, f"crawl ({record.params.get('rate', 0.0):g} bytes a second)", ended)
 
 
 class PacketLoss(Fault, frozen=True):
-    """Each packet is lost with probability ``loss``; TCP repeats it after 0.2 s, 0.6 s ..."""
+    """Each packet is lost with probability ``loss``; TCP repeats it after 0.2 s, 0.6 s ...
+
+    Which probes are late is a matter of chance, so the observation counts late probes over all links.
+    """
 
     name: ClassVar[str] = "packet-loss"
-    summary: ClassVar[str] = "packets between clients and servers are lost, and come late for it"
-    needs: ClassVar[frozenset[str]] = frozenset({"shape"})
+    fact: ClassVar[str] = "probes"
+    summary: ClassVar[str] = "packets between clients and servers are lost, and retransmitted later"
+    needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
+    damages_with: ClassVar[str] = "shape"
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
 
     loss: float = 0.3
     clients: str = "clients"
     servers: str = "servers"
 
-    def inject(self, scene: Scene) -> Damage:
-        cluster = scene.cluster
+    def inject(self, scene: InjectionContext) -> Damage:
+        network = scene.part(NETWORK)
         links = _ends(scene, self.clients, self.servers)
-        damage = _shape(scene, links, Shape(loss=self.loss), 0.1)
+        damage = _shape(scene, links, LinkShape(loss=self.loss), 0.1)
 
-        def observe() -> Seen:
+        def observe() -> Observation:
             sent = late = 0
             while sent < PROBES and not scene.over.is_set():
-                trip = cluster.reaches(*links[sent % len(links)], PROBE)
+                trip = network.reaches(*links[sent % len(links)], PROBE_TIMEOUT_S)
                 sent += 1
-                late += trip is None or trip > 0.1
-            return Seen(late > 0, {"probes": sent, "late": late}, f"some of {PROBES} probes late or lost")
+                late += trip is None or trip > NORMAL_S
+            fewest = _least_late_probes(sent, self.loss)
+            expected = f"at least {fewest} of {sent} probes late or lost, and {late} were"
+            return Observation({"probes": late >= fewest}, {"probes": sent, "late": late}, expected, "samples")
 
         return dataclasses.replace(damage, observe=observe)
 
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        return _packets(record, f"are lost, {record.params.get('loss', 0.0):.0%} of them", ended)
+
 
 class BlackHole(Fault, frozen=True):
-    """Connections are accepted and carry nothing, either way: worse than a cut, which is at least not connected. Those
-    that lost data break at the heal."""
+    """Connections are accepted and carry nothing, either way. Clients notice that later than a cut, which refuses
+    connections. Connections that lost data break at the heal."""
 
     name: ClassVar[str] = "black-hole"
-    summary: ClassVar[str] = "connections to a minority of the servers are accepted, and nothing comes through"
-    needs: ClassVar[frozenset[str]] = frozenset({"hole"})
+    summary: ClassVar[str] = "connections to a minority of the servers are accepted, but all data on them is lost"
+    needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
+    damages_with: ClassVar[str] = "black_hole"
+    fact: ClassVar[str] = "swallowed"
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
 
     clients: str = "clients"
     servers: str = "minority"
 
-    def inject(self, scene: Scene) -> Damage:
-        cluster = scene.cluster
+    def inject(self, scene: InjectionContext) -> Damage:
+        network, traffic = scene.part(NETWORK), scene.part(TRAFFIC)
         some = targets(scene, self.clients, scene.hosts("client"))
         far = targets(scene, self.servers, scene.hosts("server"))
-        holes = [cluster.black_hole(client, server) for client in some for server in far]
+        links = [(client, server) for client in some for server in far]
+        holes = [traffic.black_hole(client, server) for client, server in links]
 
-        def observe() -> Seen:
-            deadline = time.monotonic() + CATCH
-            while not any(hole.used for hole in holes) and time.monotonic() < deadline and not scene.over.wait(0.02):
-                pass
-            used = any(hole.used for hole in holes)
-            return Seen(used, {"swallowed": used}, "data that does not come through")
+        def observe() -> Observation:
+            used = _await_use(scene, holes)
+            # Links that no client has used since the fault began count too, so data is sent on each.
+            effects = {name: used and silent for name, silent in _silent(traffic, links).items()}
+            return Observation(effects, {"swallowed": used}, "data that does not come through", "links")
 
         def heal() -> None:
             for hole in holes:
                 hole.cancel()
 
-        return Damage(sorted({*some, *far}), observe, heal, lambda: answered(cluster, [(some[0], far[0])], NORMAL))
+        def healed() -> Observation:
+            probed = answered(network, links[:1], NORMAL_S)
+            carries = {name: not silent for name, silent in _silent(traffic, links).items()}
+            return dataclasses.replace(probed, effects={**carries, **probed.effects})
+
+        return Damage(sorted({*some, *far}), observe, heal, healed)
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        return f"nothing gets through among {record.who}, on open connections{ended}"
 
 
 class ConnectionReset(Fault, frozen=True):
@@ -140,24 +199,51 @@ class ConnectionReset(Fault, frozen=True):
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (0.1,)}
     name: ClassVar[str] = "connection-reset"
     summary: ClassVar[str] = "the connections of some clients are reset"
-    needs: ClassVar[frozenset[str]] = frozenset({"reset"})
+    needs: ClassVar[Needs] = frozenset({TRAFFIC})
+    damages_with: ClassVar[str] = "break_streams"
+    fact: ClassVar[str] = "broken"
     replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"every": "1 ttl", "for": 0.1}
 
     target: str = "minority"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         hosts = targets(scene, self.target, scene.hosts("client"))
-        broken = {host: scene.cluster.break_streams(host) for host in hosts}
+        traffic = scene.part(TRAFFIC)
+        broken = {host: traffic.break_streams(host) for host in hosts}
 
-        def observe() -> Seen:
-            return Seen(sum(broken.values()) > 0, {"broken": broken}, "at least one connection to reset")
+        def observe() -> Observation:
+            effects = {host: count > 0 for host, count in broken.items()}
+            return Observation(effects, {"broken": broken}, "at least one connection to reset")
 
         return Damage(hosts, observe, lambda: None)
 
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        del ended  # a reset is over at once
+        return f"the connections of {record.who} are reset"
+
+
+def _await_use(scene: InjectionContext, traps: Sequence[MessageTrap]) -> bool:
+    """Wait until one of the traps has caught something, and return whether one has."""
+    deadline = time.monotonic() + CATCH_WITHIN_S
+    while not any(trap.used for trap in traps) and time.monotonic() < deadline and not scene.over.wait(0.02):
+        pass
+    return any(trap.used for trap in traps)
+
+
+def _silent(traffic: Traffic, links: Links) -> dict[str, bool]:
+    """Return for each link whether all data on it is lost."""
+    names = [f"{client}>{server}" for client, server in links]
+    return dict(zip(names, traffic.black_holed(links), strict=True))
+
 
 class _OneMessage(Fault, frozen=True):
-    needs: ClassVar[frozenset[str]] = frozenset({"swallow"})
+    """One message of several links is caught: whichever comes first. The others need not carry anything meanwhile."""
+
+    needs: ClassVar[Needs] = frozenset({TRAFFIC})
+    damages_with: ClassVar[str] = "trap_message"
+    fact: ClassVar[str] = "messages"
     replaces: ClassVar[bool] = True
     takes: ClassVar[float] = 1.0
 
@@ -165,22 +251,21 @@ class _OneMessage(Fault, frozen=True):
     server: str = "servers"
     containing: str = ""
 
-    def _on(self, scene: Scene, direction: str, delay: float | None) -> Damage:
+    def _on(self, scene: InjectionContext, direction: str, delay: float | None) -> Damage:
         some = targets(scene, self.client, scene.hosts("client"))
         far: Sequence[str] = [self.server] if self.server == "resource" else self._servers(scene)
+        traffic = scene.part(TRAFFIC)
         rules = [
-            scene.cluster.swallow(*((a, b) if direction == "request" else (b, a)), self.containing.encode(), delay)
+            traffic.trap_message(*((a, b) if direction == "request" else (b, a)), self.containing.encode(), delay)
             for a in some
             for b in far
         ]
 
-        def observe() -> Seen:
-            deadline = time.monotonic() + CATCH
-            while not any(rule.used for rule in rules) and time.monotonic() < deadline:
-                if scene.over.wait(0.02):
-                    break
-            used = sum(rule.used for rule in rules)
-            return Seen(used > 0, {"messages": used, "delay": delay}, f"one {direction} caught")
+        def observe() -> Observation:
+            _await_use(scene, rules)
+            caught = sum(rule.used for rule in rules)
+            facts = {"messages": caught, "delay": delay}
+            return Observation({direction: caught > 0}, facts, f"one {direction} caught", "messages")
 
         def heal() -> None:
             for rule in rules:
@@ -188,22 +273,40 @@ class _OneMessage(Fault, frozen=True):
 
         return Damage(sorted({*some, *far}), observe, heal)
 
-    def _servers(self, scene: Scene) -> list[str]:
+    def _servers(self, scene: InjectionContext) -> list[str]:
         return targets(scene, self.server, scene.hosts("server"))
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        del ended  # the message is caught once
+        clients = [host for host in record.hosts if host.startswith("c")]
+        servers = [host for host in record.hosts if host not in clients]
+        delay = record.observed["delay"]
+        if delay is None:
+            return f"an answer from {listed(servers)} to {listed(clients)} is lost"
+        return f"a request from {listed(clients)} to {listed(servers)} is held back for {seconds(delay)}"
+
+    @classmethod
+    def cause(cls, record: FaultRecord, moment: Moment) -> str:
+        delay = record.observed["delay"]
+        held = "lost" if delay is None else f"held back for {delay:g} s"
+        return f"a message between {record.who} was {held} at {moment.seconds(record.injected_ns)}"
 
 
 class LostReply(_OneMessage, frozen=True):
-    """The next answer from ``server`` to ``client`` is lost for ever: the request was executed, and nobody says so. Nor
-    does that connection bring any later answer, since a TCP stream has no holes: the client has to give it up."""
+    """Loss of the next answer from ``server`` to ``client``: the server executed the request; the client does not know.
+
+    The connection delivers no later answer either, since a TCP stream has no gaps; the client must close it.
+    """
 
     name: ClassVar[str] = "lost-reply"
-    summary: ClassVar[str] = "one answer is lost: executed, but the client never hears of it"
+    summary: ClassVar[str] = "one answer is lost: the server executed the request, but the client does not learn it"
     search: ClassVar[dict[str, tuple[Any, ...]]] = {
         "client": ("holder",), "server": ("servers",), "containing": ("",), "for": (0.5,)
     }  # fmt: skip
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire:invoke", "nth": 8, "times": 1000, "every": "2 ttl", "for": 0.5}
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         return self._on(scene, "reply", None)
 
 
@@ -211,7 +314,7 @@ class DelayedRequest(_OneMessage, frozen=True):
     """The next request from ``client`` that contains ``containing`` takes ``delay`` seconds (or 1.5 ttl) longer."""
 
     name: ClassVar[str] = "delayed-request"
-    summary: ClassVar[str] = "one request is held back for longer than the ttl, and then delivered"
+    summary: ClassVar[str] = "one request is delayed for longer than the ttl, and then delivered"
     search: ClassVar[dict[str, tuple[Any, ...]]] = {
         "client": ("holder",), "delay": (None, "0.2 ttl", "0.5 ttl", "2.6 ttl"), "for": (0.5,)
     }  # fmt: skip
@@ -220,5 +323,5 @@ class DelayedRequest(_OneMessage, frozen=True):
 
     delay: float | None = None
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         return self._on(scene, "request", self.delay if self.delay is not None else 1.5 * scene.ttl)

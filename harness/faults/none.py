@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from .base import Damage, Fault, Scene, Seen
+from .base import Damage, Fault, InjectionContext, Observation
 
 
 class NoFault(Fault, frozen=True):
-    """Does nothing, and says so."""
+    """Injects nothing; for control runs."""
 
     name: ClassVar[str] = "none"
-    summary: ClassVar[str] = "nothing happens"
+    summary: ClassVar[str] = "no fault: the control run"
     disturbs: ClassVar[bool] = False
     schedule: ClassVar[dict[str, Any]] = {}
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         del scene
-        return Damage([], lambda: Seen(True, {}, "nothing"), lambda: None)
+        return Damage([], lambda: Observation({"nothing": True}, {}, "nothing"), lambda: None)

@@ -1,4 +1,4 @@
-"""Partitions: which directed links are cut is a pure function of the hosts and of chance (Jepsen calls it a grudge)."""
+"""Partitions. The directed links that are cut are a pure function of hosts and random numbers (Jepsen: a grudge)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from .base import Damage, Fault, Scene, Seen, answered, once, probe, targets
+from harness.clusters.abilities import FAILOVER, NETWORK, PEERS, Needs
+from harness.wording import listed
+
+from .base import ComparisonColumn, Damage, Fault, InjectionContext, Observation, answered, once, probe, targets
+from .records import FaultRecord, Moment
 
 Links = list[tuple[str, str]]
 
 
-def between(left: Sequence[str], right: Sequence[str]) -> Links:
-    """All links between two groups, both directions."""
+def links_between(left: Sequence[str], right: Sequence[str]) -> Links:
+    """Return all links between two groups, in both directions."""
     return [pair for a in left for b in right for pair in ((a, b), (b, a))]
 
 
 def halves(servers: Sequence[str], rng: Random) -> tuple[list[str], list[str]]:
-    """Two groups whose sizes differ by one at most; the smaller one first."""
+    """Split servers at random into two groups whose sizes differ by one at most; the smaller group comes first."""
     shuffled = rng.sample(list(servers), len(servers))
     middle = len(shuffled) // 2
     return sorted(shuffled[:middle]), sorted(shuffled[middle:])
 
 
 def ring(servers: Sequence[str]) -> Links:
-    """Every server sees a majority, and no two the same: each only its neighbours on a ring."""
+    """Return the links to cut so that each server reaches only its neighbours on a ring.
+
+    Every server then reaches a majority, and no two servers the same one.
+    """
     count = len(servers)
     reach = (count // 2 + 1) // 2
     return [
@@ -36,140 +43,176 @@ def ring(servers: Sequence[str]) -> Links:
 
 
 def bridge(servers: Sequence[str]) -> Links:
-    """Two halves that only meet through one server in the middle."""
+    """Return the links to cut so that two halves meet only through the server in the middle."""
     middle = len(servers) // 2
-    return between(servers[:middle], servers[middle + 1 :])
+    return links_between(servers[:middle], servers[middle + 1 :])
 
 
-def _cut(scene: Scene, links: Links, hosts: list[str]) -> Damage:
-    cluster = scene.cluster
-    cluster.cut(links)
+def _cut(scene: InjectionContext, links: Links, hosts: list[str]) -> Damage:
+    network = scene.part(NETWORK)
+    network.cut(links)
     sample = links[:: max(1, len(links) // 4)][:4]
 
-    def observe() -> Seen:
-        answers = probe(cluster, sample)
-        silent = bool(answers) and all(trip is None for trip in answers.values())
-        return Seen(silent, {"cut": [f"{a}>{b}" for a, b in links], "probe": answers}, "no answer across the cut")
+    def observe() -> Observation:
+        answers = probe(network, sample)
+        silent = {link: trip is None for link, trip in answers.items()}
+        facts = {"cut": [f"{a}>{b}" for a, b in links], "probe": answers}
+        return Observation(silent, facts, "no answer across the cut", "links")
 
-    return Damage(hosts, observe, once(lambda: cluster.mend(links)), lambda: answered(cluster, sample))
+    return Damage(hosts, observe, once(lambda: network.heal(links)), lambda: answered(network, sample))
 
 
 class _Partition(Fault, frozen=True):
-    needs: ClassVar[frozenset[str]] = frozenset({"cut"})
+    needs: ClassVar[Needs] = frozenset({NETWORK})
+    damages_with: ClassVar[str] = "cut"
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
+    fact: ClassVar[str] = "cut"
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        links = [(a, b) for a, _, b in (link.partition(">") for link in record.observed["cut"])]
+        one_way = not {(b, a) for a, b in links} & set(links)
+        if one_way:
+            sources, targets = sorted({a for a, _ in links}), sorted({b for _, b in links})
+            return f"nothing gets through any more from {listed(sources)} to {listed(targets)}{ended}"
+        sides = _sides(links)
+        if sides is None:
+            pairs = sorted({" and ".join(sorted(link)) for link in links})
+            return f"the network is cut between {'; '.join(pairs)}{ended}"
+        here, there = sides
+        return f"{listed(here)} {'are' if len(here) > 1 else 'is'} cut off from {listed(there)}{ended}"
+
+    @classmethod
+    def cause(cls, record: FaultRecord, moment: Moment) -> str:
+        others = {host for link in record.observed["cut"] for host in link.split(">")} - set(record.hosts)
+        apart = listed(sorted(others)) or "each other"
+        return f"{record.who} had been cut from {apart} at {moment.seconds(record.injected_ns)}"
+
+
+def _sides(links: Links) -> tuple[list[str], list[str]] | None:
+    """Return the two groups between which all links are cut, the first by name first; None if there are none."""
+    first = min(min(link) for link in links)
+    there = sorted({b for a, b in links if a == first} | {a for a, b in links if b == first})
+    here = sorted({a for a, b in links if b in there and a not in there})
+    every = {frozenset((a, b)) for a in here for b in there}
+    return (here, there) if every == {frozenset(link) for link in links} else None
 
 
 class PartitionHalves(_Partition, frozen=True):
-    """Servers and clients are split in two groups; each client stays with one of them. ``left`` and ``right`` are
-    host names, for certain groups: without ``right`` it is everybody else, and who is in neither sees both."""
+    """Servers and clients are split into two groups; each client stays with one of them.
+
+    ``left`` and ``right`` are host names, for certain groups. Without ``right`` that group is everybody else. A host
+    in neither group reaches both.
+    """
 
     name: ClassVar[str] = "partition-halves"
-    summary: ClassVar[str] = "hosts are split into two random halves, clients with them"
+    summary: ClassVar[str] = "a partition splits servers and clients into two random halves"
 
     left: str = ""
     right: str = ""
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         everybody = [host.name for host in scene.cluster.hosts]
         if self.left:
             one = targets(scene, self.left, everybody)
             other = targets(scene, self.right, everybody) if self.right else [n for n in everybody if n not in one]
-            return _cut(scene, between(one, other), one)
+            return _cut(scene, links_between(one, other), one)
         left, right = halves(scene.hosts("server") + scene.hosts("sentinel"), scene.rng)
         with_left, with_right = halves(scene.hosts("client"), scene.rng)
-        return _cut(scene, between(left + with_left, right + with_right), left + with_left)
+        return _cut(scene, links_between(left + with_left, right + with_right), left + with_left)
 
 
 class PartitionMajority(_Partition, frozen=True):
-    """A minority of the servers is cut from the rest and from all clients."""
+    """A minority of the servers is cut off from the rest and from all clients."""
 
     name: ClassVar[str] = "partition-majority"
-    summary: ClassVar[str] = "a minority of the servers is cut from everybody else"
+    summary: ClassVar[str] = "a partition separates a minority of the servers from all other hosts"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         servers = scene.hosts("server")
         few = targets(scene, "minority", servers)
         rest = [host.name for host in scene.cluster.hosts if host.name not in few]
-        return _cut(scene, between(few, rest), few)
+        return _cut(scene, links_between(few, rest), few)
 
 
 class PartitionNode(_Partition, frozen=True):
-    """One server is cut from everybody; with ``target`` a certain one."""
+    """One server is cut off from everybody; ``target`` chooses it."""
 
     name: ClassVar[str] = "partition-node"
-    summary: ClassVar[str] = "one server is cut from everybody else"
+    summary: ClassVar[str] = "a partition separates one server from all other hosts"
+    column: ClassVar[ComparisonColumn | None] = ComparisonColumn(5)
 
     target: str = "one"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         alone = targets(scene, self.target, scene.hosts("server"))
         rest = [host.name for host in scene.cluster.hosts if host.name not in alone]
-        return _cut(scene, between(alone, rest), alone)
+        return _cut(scene, links_between(alone, rest), alone)
 
 
 class PartitionReplicas(_Partition, frozen=True):
-    """The primary is cut from its replicas and from nobody else: what it acknowledges is on it alone."""
+    """The primary is cut off from its replicas only, so what it acknowledges exists on it alone."""
 
     name: ClassVar[str] = "partition-replicas"
-    summary: ClassVar[str] = "the primary is cut from its replicas, and goes on serving clients"
-    needs: ClassVar[frozenset[str]] = frozenset({"cut", "failover"})
+    summary: ClassVar[str] = "a partition separates the primary from its replicas, while it still serves clients"
+    needs: ClassVar[Needs] = frozenset({NETWORK, FAILOVER})
     disturbs: ClassVar[bool] = False
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         servers = scene.hosts("server")
         primary, replicas = targets(scene, "primary", servers), targets(scene, "replicas", servers)
-        return _cut(scene, between(primary, replicas), primary)
+        return _cut(scene, links_between(primary, replicas), primary)
 
 
 class PartitionRing(_Partition, frozen=True):
-    """Each server sees its neighbours on a ring only."""
+    """Each server reaches only its neighbours on a ring."""
 
     name: ClassVar[str] = "partition-ring"
-    summary: ClassVar[str] = "each server sees a majority, and no two the same"
-    needs: ClassVar[frozenset[str]] = frozenset({"cut", "peers"})
+    summary: ClassVar[str] = "each server reaches a majority, but no two servers reach the same majority"
+    needs: ClassVar[Needs] = frozenset({NETWORK, PEERS})
 
-    def inject(self, scene: Scene) -> Damage:
-        servers = scene.hosts("server") + scene.hosts("sentinel")
-        return _cut(scene, ring(servers), servers)
+    def inject(self, scene: InjectionContext) -> Damage:
+        peers = scene.part(PEERS).peers()
+        return _cut(scene, ring(peers), peers)
 
 
 class PartitionBridge(_Partition, frozen=True):
-    """Two halves with one server between them."""
+    """Two halves of the servers are connected through one server only."""
 
     name: ClassVar[str] = "partition-bridge"
-    summary: ClassVar[str] = "two halves of the servers meet only through one of them"
-    needs: ClassVar[frozenset[str]] = frozenset({"cut", "peers"})
+    summary: ClassVar[str] = "two halves of the servers are connected only through one server"
+    needs: ClassVar[Needs] = frozenset({NETWORK, PEERS})
 
-    def inject(self, scene: Scene) -> Damage:
-        servers = scene.hosts("server") + scene.hosts("sentinel")
-        return _cut(scene, bridge(servers), servers)
+    def inject(self, scene: InjectionContext) -> Damage:
+        peers = scene.part(PEERS).peers()
+        return _cut(scene, bridge(peers), peers)
 
 
 class PartitionClients(_Partition, frozen=True):
-    """Some clients are cut from some servers: ``clients`` and ``servers`` are targets."""
+    """Some clients are cut off from some servers: ``clients`` and ``servers`` are targets."""
 
     name: ClassVar[str] = "partition-clients"
-    summary: ClassVar[str] = "some clients lose a minority of the servers"
+    summary: ClassVar[str] = "a partition separates some clients from a minority of the servers"
 
     clients: str = "minority"
     servers: str = "minority"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         some = targets(scene, self.clients, scene.hosts("client"))
         lost = targets(scene, self.servers, scene.hosts("server"))
-        return _cut(scene, between(some, lost), some + lost)
+        return _cut(scene, links_between(some, lost), some + lost)
 
 
 class PartitionOneway(_Partition, frozen=True):
-    """Packets are lost in one direction only: requests arrive and answers do not, or the other way round."""
+    """Packets are lost in one direction only: requests arrive and answers do not, or the reverse."""
 
     name: ClassVar[str] = "partition-oneway"
-    summary: ClassVar[str] = "answers of some servers are lost, although requests reach them"
+    summary: ClassVar[str] = "requests reach some servers, but their answers are lost"
 
     target: str = "minority"
     lost: str = "answers"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         some = targets(scene, self.target, scene.hosts("server"))
         rest = [host.name for host in scene.cluster.hosts if host.name not in some]
         links = [(a, b) for a in some for b in rest]

@@ -1,76 +1,109 @@
-"""Pauses: processes that stand still and then go on as if nothing had happened (GC, SIGSTOP, a stolen virtual CPU)."""
+"""Pauses: processes that stop and later continue without noticing it (GC, SIGSTOP, a stolen virtual CPU)."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
-from ..clusters.base import Cluster, Role
-from .base import Damage, Fault, Scene, Seen, once, targets
+from harness.clusters.abilities import HANGS, PROCESSES, Needs, Processes
+from harness.clusters.base import Role
+from harness.wording import listed
+
+from .base import ComparisonColumn, Damage, Fault, FaultStep, InjectionContext, Observation, once, targets
+from .records import FaultRecord, Moment
 
 PATIENCE: Final = 2.0
-"""Seconds within which a client takes its next step, where it can hang."""
+"""Seconds within which a client takes its next step, at which it can hang."""
 
 
-def _pause(scene: Scene, hosts: list[str]) -> Damage:
-    cluster = scene.cluster
+def _pause(scene: InjectionContext, hosts: list[str]) -> Damage:
+    processes = scene.part(PROCESSES)
     for host in hosts:
-        cluster.pause(host)
+        processes.pause(host)
 
-    def observe() -> Seen:
-        states = {host: cluster.state(host) for host in hosts}
-        return Seen(all(state == "paused" for state in states.values()), {"state": states}, "all of them paused")
+    def observe() -> Observation:
+        states = {host: processes.state(host) for host in hosts}
+        paused = {host: state == "paused" for host, state in states.items()}
+        return Observation(paused, {"state": states}, "all of them paused")
 
     def heal() -> None:
         for host in hosts:
-            cluster.resume(host)
+            processes.resume(host)
 
-    return Damage(hosts, observe, once(heal), lambda: not_paused(cluster, hosts))
-
-
-def not_paused(cluster: Cluster, hosts: list[str]) -> Seen:
-    """What is seen of hosts that have been told to go on: one that has died meanwhile is not paused either."""
-    states = {host: cluster.state(host) for host in hosts}
-    return Seen("paused" not in states.values(), {"state": states}, "none of them paused")
+    return Damage(hosts, observe, once(heal), lambda: not_paused(processes, hosts))
 
 
-class ClientPause(Fault, frozen=True):
-    """A client stands still, all its threads included; by default the one whose event triggered it."""
+def not_paused(processes: Processes, hosts: list[str]) -> Observation:
+    """Observe hosts that were resumed. A host that has died meanwhile is not paused either."""
+    states = {host: processes.state(host) for host in hosts}
+    going = {host: state != "paused" for host, state in states.items()}
+    return Observation(going, {"state": states}, "none of them paused")
+
+
+class _Pause(Fault, frozen=True):
+    needs: ClassVar[Needs] = frozenset({PROCESSES})
+    damages_with: ClassVar[str] = "pause"
+    fact: ClassVar[str] = "state"
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        return f"{record.who} {record.verb('stands', 'stand')} still{ended}"
+
+    @classmethod
+    def cause(cls, record: FaultRecord, moment: Moment) -> str:
+        return state_during(record, moment)
+
+
+def state_during(record: FaultRecord, moment: Moment) -> str:
+    """Return the clause that says in which state hosts were, and from when to when."""
+    state = listed(sorted(set(record.observed["state"].values())))
+    until = "" if record.healed_ns is None else f" to {moment.seconds(record.healed_ns)}"
+    return f"{record.who} was {state} from {moment.seconds(record.injected_ns)}{until}"
+
+
+class ClientPause(_Pause, frozen=True):
+    """A client with all its threads stops for a while; by default the one whose event triggered the fault."""
 
     name: ClassVar[str] = "client-pause"
-    summary: ClassVar[str] = "a client that has just got the lock stands still for longer than the ttl"
-    needs: ClassVar[frozenset[str]] = frozenset({"pause"})
+    summary: ClassVar[str] = "a client is paused, just after an acquire, for longer than the ttl"
     disturbs: ClassVar[bool] = False
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3, "times": 1000, "every": "3 ttl", "for": "1.5 ttl"}
+    step: ClassVar[FaultStep | None] = FaultStep(
+        "pause", "client", 1.5, "a pause of a client for 1.5 ttl", "resume", within=True
+    )
+    column: ClassVar[ComparisonColumn | None] = ComparisonColumn(1)
+    silences: ClassVar[Literal["", "pause", "hang", "death"]] = "pause"
 
     roles: ClassVar[tuple[Role, ...]] = ("client",)
     target: str = "holder"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         return _pause(scene, targets(scene, self.target, scene.hosts("client")))
 
 
-class ServerPause(Fault, frozen=True):
-    """Servers stand still: they accept connections, since their kernel does, and answer nothing."""
+class ServerPause(_Pause, frozen=True):
+    """Servers stop: their kernel still accepts connections, and nothing answers."""
 
     name: ClassVar[str] = "server-pause"
-    summary: ClassVar[str] = "a minority of the servers stands still for a while"
-    needs: ClassVar[frozenset[str]] = frozenset({"pause"})
+    summary: ClassVar[str] = "a minority of the servers is paused for a while"
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "1.5 ttl"}
 
     roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel")
     target: str = "minority"
 
-    def inject(self, scene: Scene) -> Damage:
+    def inject(self, scene: InjectionContext) -> Damage:
         return _pause(scene, targets(scene, self.target, scene.hosts("server")))
 
 
 class ClientHang(Fault, frozen=True):
-    """The client's own thread blocks for ever; other threads of its process (a watchdog) go on."""
+    """The client's own thread blocks for ever; other threads of its process, such as a watchdog, continue."""
 
     name: ClassVar[str] = "client-hang"
-    summary: ClassVar[str] = "the thread that holds the lock blocks for ever, and its watchdog does not"
-    needs: ClassVar[frozenset[str]] = frozenset({"hang"})
+    summary: ClassVar[str] = "the thread that holds the lock blocks for ever, while the lock's watchdog continues"
+    needs: ClassVar[Needs] = frozenset({HANGS})
+    damages_with: ClassVar[str] = "hang"
+    silences: ClassVar[Literal["", "pause", "hang", "death"]] = "hang"
+    fact: ClassVar[str] = "hung"
     disturbs: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3}
@@ -78,17 +111,26 @@ class ClientHang(Fault, frozen=True):
     roles: ClassVar[tuple[Role, ...]] = ("client",)
     target: str = "holder"
 
-    def inject(self, scene: Scene) -> Damage:
-        cluster = scene.cluster
+    def inject(self, scene: InjectionContext) -> Damage:
+        hangs = scene.part(HANGS)
         hosts = targets(scene, self.target, scene.hosts("client"))
         for host in hosts:
-            cluster.hang(host)
+            hangs.hang(host)
 
-        def observe() -> Seen:
+        def observe() -> Observation:
             deadline = time.monotonic() + PATIENCE
-            while not all(cluster.hung(host) for host in hosts) and time.monotonic() < deadline:
+            while not all(hangs.hung(host) for host in hosts) and time.monotonic() < deadline:
                 time.sleep(0.01)
-            hung = {host: cluster.hung(host) for host in hosts}
-            return Seen(all(hung.values()), {"hung": hung}, "the worker blocked at its next step")
+            hung = {host: hangs.hung(host) for host in hosts}
+            return Observation(hung, {"hung": hung}, "the worker blocked at its next step")
 
         return Damage(hosts, observe, lambda: None)
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        del ended  # it lasts until the client is restarted
+        return f"the thread of {record.who} that uses the lock hangs; its other threads continue"
+
+    @classmethod
+    def cause(cls, record: FaultRecord, moment: Moment) -> str:
+        return f"the thread of {record.who} that held the lock hung from {moment.seconds(record.injected_ns)}"

@@ -1,11 +1,11 @@
-"""Histories: what every client did and saw, in the order it was recorded.
+"""Histories: the calls of all clients and the actions of the nemesis, in the order in which they were recorded.
 
-A history is a list of entries in Jepsen's sense. A call is two entries, an ``invoke`` before it is dispatched and one
-of ``ok`` (it happened), ``fail`` (it surely did not happen) or ``info`` (nobody knows) after it returned. Faults are
-entries of the process :data:`NEMESIS`. See https://github.com/jepsen-io/history for the model this follows.
+A history is a list of entries, as in Jepsen. A call has two entries: an ``invoke`` before it is dispatched, and one
+after it returned, which is ``ok`` (it happened), ``fail`` (it surely did not happen) or ``info`` (unknown outcome).
+Faults are entries of the process :data:`NEMESIS`. This follows the model of https://github.com/jepsen-io/history.
 
-The entries are stored by column, so that a checker can read one field of a hundred thousand entries without building
-a hundred thousand objects.
+The entries are stored by column, so that a checker can read one field of a hundred thousand entries without building a
+hundred thousand objects.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from typing import IO, Any, Final, Literal, overload
 
 import msgspec
 
+from harness.files import LineStream, refuse_device, whole_file
+
 OpType = Literal["invoke", "ok", "fail", "info"]
 TYPES: Final[tuple[OpType, ...]] = ("invoke", "ok", "fail", "info")
 _CODE: Final[dict[str, int]] = {name: code for code, name in enumerate(TYPES)}
@@ -32,16 +34,16 @@ NEMESIS: Final = -1
 
 
 class HistoryError(ValueError):
-    """A history file that cannot be read; the message names the file, the line and what was expected."""
+    """A history file that cannot be read; the message names the file, the line and the expected content."""
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a history.
 
     ``time`` is the ``CLOCK_MONOTONIC`` that the client read, in nanoseconds: one clock for all processes of a run.
-    ``wall`` is the wall clock that the same client read, in nanoseconds since 1970: this is the clock that faults move.
-    ``process`` numbers logical clients; one whose last call ended ``info`` goes on under a new number. ``node`` names
-    the host on which the entry was made.
+    ``wall`` is the wall clock that the same client read, in nanoseconds since 1970: faults move this clock. ``process``
+    is the number of a logical client; after a call that ended ``info``, the client continues under a new number.
+    ``node`` is the name of the host on which the entry was made.
     """
 
     index: int
@@ -58,14 +60,15 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An invocation and its completion; ``done`` is None while (or for ever if) nothing came back."""
+    """An invocation and its completion; ``done`` is None as long as the call has not returned, and stays None if it
+    never does."""
 
     invoke: Op
     done: Op | None
 
     @property
     def outcome(self) -> OpType:
-        """``ok``, ``fail`` or ``info``; a call that never returned is ``info``: it may have happened."""
+        """Return ``ok``, ``fail`` or ``info``; a call that never returned is ``info``: it may have happened."""
         return "info" if self.done is None else self.done.type
 
 
@@ -129,13 +132,14 @@ class History(Sequence[Op]):
 
     @property
     def origin(self) -> int:
-        """The time of the first entry, ns: reports count from here."""
+        """The time of the first entry, ns; reports count from it."""
         return self.time[0] if self.time else 0
 
     def calls(self, *fs: str) -> list[Call]:
-        """The clients' calls (of the kinds ``fs``, or all) in the order of their invocations.
+        """Return the clients' calls (of the functions ``fs``, or all) in the order of their invocations.
 
-        A completion without an invocation raises :class:`HistoryError`: such a history was not recorded by a client.
+        Raises :class:`HistoryError` for a completion without an invocation: a client cannot have recorded such a
+        history.
         """
         wanted = frozenset(fs)
         found: list[Call | None] = []
@@ -154,26 +158,30 @@ class History(Sequence[Op]):
         return [call for call in found if call is not None]
 
     def nemesis(self, *fs: str) -> list[Op]:
-        """The entries no client made, of the kinds ``fs`` or all."""
+        """Return the entries that no client made, of the functions ``fs`` or all."""
         return [self[i] for i, p in enumerate(self.process) if p == NEMESIS and (not fs or self.f[i] in fs)]
 
     def in_order(self) -> History:
-        """The entries by time, numbered anew; entries of one time keep their order. Clients in containers are heard
-        one after the other, so what is recorded as it comes may be a little out of order."""
+        """Return the entries sorted by time and numbered anew; entries of the same time keep their order.
+
+        Entries of clients in containers arrive one client at a time, so a recorded history may be slightly out of
+        order.
+        """
         if all(map(le, self.time, self.time[1:])):
             return self
         order = sorted(range(len(self)), key=self.time.__getitem__)
         return History(msgspec.structs.replace(self[old], index=new) for new, old in enumerate(order))
 
     def save(self, path: Path) -> None:
-        """Write JSON lines, one entry a line (gzip if the name ends in ``.gz``)."""
-        with HistoryWriter(path) as writer:
-            for op in self:
-                writer.write(op)
+        """Write the entries as JSON lines (with gzip if the name ends in ``.gz``)."""
+        encode = msgspec.json.Encoder().encode
+        with written_history(path) as file:
+            file.writelines(encode(op) + b"\n" for op in self)
 
     @classmethod
     def load(cls, path: Path) -> History:
-        """Read what :meth:`save` or a run wrote; raises :class:`HistoryError` naming the line at fault."""
+        """Read a file that :meth:`save` or a run wrote; raises :class:`HistoryError` with the number of the bad
+        line."""
         history, cut = cls.salvage(path)
         if cut:
             raise HistoryError(cut)
@@ -181,12 +189,11 @@ class History(Sequence[Op]):
 
     @classmethod
     def salvage(cls, path: Path) -> tuple[History, str]:
-        """Like :meth:`load`, but a last line that was cut off in the middle is left out, and the second value
-        says so."""
+        """Read like :meth:`load`, but skip a truncated last line; the second value then says so."""
         history = cls()
         decoder = msgspec.json.Decoder(Op)
         try:
-            with open_history(path, "rb") as file:
+            with open_history(path) as file:
                 for number, line in enumerate(file, 1):
                     try:
                         history._add_line(decoder, line, path, number)
@@ -203,7 +210,7 @@ class History(Sequence[Op]):
             return
         try:
             self.append(decoder.decode(line))
-        except (msgspec.MsgspecError, HistoryError, OverflowError) as error:
+        except (msgspec.MsgspecError, HistoryError, OverflowError, RecursionError) as error:
             cut = "; the file is cut off here" if not line.endswith(b"\n") else ""
             raise HistoryError(
                 f"{path}, line {number}: expected one history entry as a JSON object, got "
@@ -212,19 +219,20 @@ class History(Sequence[Op]):
 
 
 class HistoryWriter:
-    """Writes entries as they are recorded, a line at a time, so that a crash loses nothing that was recorded.
+    """Writes entries as they are recorded, line by line, so that a crash loses no recorded entry.
 
-    While it does, it has the file locked (``flock``), by which others see that there is more to come."""
+    The writer holds a lock on the file (``flock``), so that readers know that more entries will follow.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = open_history(path, "wb")
-        with contextlib.suppress(OSError):  # a file system without locks: then it looks as if nobody wrote
+        self._file = LineStream(path)
+        with contextlib.suppress(OSError):  # on a file system without locks, the file looks as if nobody wrote to it
             fcntl.flock(self._file, fcntl.LOCK_EX)
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, op: Op) -> None:
+        """Write an entry. Raises HarnessError for the first that cannot be written; later ones are dropped."""
         self._file.write(self._encode(op) + b"\n")
-        self._file.flush()
 
     def close(self) -> None:
         self._file.close()
@@ -236,8 +244,21 @@ class HistoryWriter:
         self.close()
 
 
-def open_history(path: Path, mode: Literal["rb", "wb"]) -> IO[bytes]:
-    """The file at ``path``, through gzip if its name ends in ``.gz``."""
+def open_history(path: Path) -> IO[bytes]:
+    """Open the file at ``path`` for reading, through gzip if its name ends in ``.gz``. Raises OSError, also for a
+    device, which may never end."""
+    refuse_device(path)
     if path.suffix == ".gz":
-        return gzip.open(path, mode)  # type: ignore[return-value]
-    return path.open(mode)
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return path.open("rb")
+
+
+@contextlib.contextmanager
+def written_history(path: Path) -> Iterator[IO[bytes]]:
+    """Open the file at ``path`` for writing as a whole, through gzip if its name ends in ``.gz``."""
+    with whole_file(path) as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile(path.name.removesuffix(".gz"), "wb", fileobj=file) as packed:
+            yield packed  # type: ignore[misc]

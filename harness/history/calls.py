@@ -1,7 +1,7 @@
-"""The calls of a history by column: what a checker of linearizability reads.
+"""The calls of a history as numpy columns: the input of the linearizability checkers.
 
-A call is an invocation with its completion. Ten million of them fit into a gigabyte, because a column holds numbers:
-names (of functions, keys, clients) and values are kept once, in a list, and a column says which.
+A call is an invocation with its completion. Ten million calls fit into a gigabyte, because columns contain numbers:
+each name (of a function, key or client) and each value is stored once, in a list, and a column has its number.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ Codes = npt.NDArray[np.int32]
 Marks = npt.NDArray[np.int8]
 
 NEVER: Final = 2**62
-"""The position and the time (ns) of what never came; the lease of a grant that has none."""
+"""The position and time (ns) of an entry that does not exist; the lease of a grant without one."""
 NONE: Final = -1
 NO_FENCE: Final = -(2**63)
 
 Wants = Literal["nothing", "leases", "grants", "values"]
-"""What is to be read of the values: nothing; of the answers to acquire, extend and check the leases and whether the
-lock is still held; the tokens as well; or every value, each kept once."""
+"""The values to read. ``leases``: from the answers to acquire, extend and check, the leases and whether the lock is
+still held. ``grants``: the tokens as well. ``values``: every value, each stored once."""
+Keyed = Literal["auto", "yes", "no"]
+"""True if values of an EDN history are ``[key value]`` pairs, as ``jepsen.independent`` writes them."""
 
 
 @dataclass(slots=True)
 class Calls:
-    """Calls in the order of their invocations, one row each; those that failed, which surely did not happen, are left
-    out, and so is what the nemesis did.
+    """Calls in the order of their invocations, one row each.
+
+    Failed calls, which surely did not happen, and entries of the nemesis are left out.
 
     ``invoked`` and ``returned`` are the positions of the two entries in the history, from 0 (in the order of time;
-    NEVER if nothing came back or nobody knows what came of it), ``began`` and ``ended`` the same in nanoseconds.
-    ``known`` is 1 for a call that surely happened and 0 for one that may have. ``f``, ``key`` and ``client`` are
-    numbers into the lists of names, each of which is there once; a client goes on under a new ``process`` number
-    after an unknown outcome.
-    ``argument`` and ``result`` are numbers into ``values`` (NONE: there is none, or values were not wanted).
-    ``fence``, ``lease`` (ns; NEVER: none was promised) and ``good`` (1 if an extend or check said that the lock is
-    still held, 0 if it said that it is lost, NONE otherwise) are those of answers; they are empty unless wanted.
+    NEVER if the call did not return or its outcome is unknown). ``began`` and ``ended`` are their times in nanoseconds.
+    ``known`` is 1 for a call that surely happened and 0 for a call that may have happened. ``f``, ``key`` and
+    ``client`` are numbers into the lists of names, which have each name once; a client continues under a new
+    ``process`` number after an unknown outcome. ``argument`` and ``result`` are numbers into ``values`` (NONE: there is
+    no value, or values were not wanted). ``fence``, ``lease`` (ns; NEVER: none was promised) and ``good`` (1 if an
+    extend or check said that the lock is still held, 0 if it said that it is lost, NONE otherwise) come from answers;
+    they are empty unless wanted.
     """
 
     fs: list[str]
@@ -65,17 +68,17 @@ class Calls:
     failed: int = 0
     entries: int = 0
     origin: int = 0
-    """The time of the first entry, ns: reports count from here."""
+    """The time of the first entry, ns; reports count from it."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """The value of the ``start`` entry of a history of ours."""
+    """The value of the ``start`` entry, if the history was recorded by this project."""
     complete: bool = True
-    """Whether the file's last line was whole."""
+    """False if the last line of the file was truncated."""
 
     def __len__(self) -> int:
         return len(self.f)
 
     def pick(self, rows: npt.NDArray[Any]) -> Calls:
-        """The same history with these calls only (a mask, or rows in rising order)."""
+        """Return the history with these calls only (a mask, or rows in rising order)."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         whole = len(self)
         for name, column in columns.items():
@@ -84,16 +87,16 @@ class Calls:
         return Calls(**columns)
 
     def named(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which rows are calls of one of the functions ``names``."""
+        """Return a mask of the calls of the functions ``names``."""
         wanted = np.array([name in names for name in self.fs] or [False])
         return wanted[self.f]
 
     def argument_of(self, row: int) -> Any:
-        """The value that the call ``row`` was invoked with."""
+        """Return the value with which the call ``row`` was invoked."""
         return None if self.argument[row] == NONE else self.values[self.argument[row]]
 
     def result_of(self, row: int) -> Any:
-        """The value that the call ``row`` returned; of grants, a mapping of what was wanted of it."""
+        """Return the value that the call ``row`` returned; for a grant, a mapping of the wanted fields."""
         if not len(self.fence):
             return None if self.result[row] == NONE else self.values[self.result[row]]
         found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Which logical client a process belongs to: it goes on under a new process number after an unknown outcome."""
+"""Map processes to logical clients: a client continues under a new process number after an unknown outcome."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from typing import Literal
 
 Event = tuple[int, Literal["begin", "retire", "crash"], int, str | None]
-"""Position in the history, what happened, the process, its host: the first entry of a process; its call came to an
-unknown outcome; the host died (no process)."""
+"""Position in the history, kind of event, process, and its host. ``begin``: the first entry of the process; ``retire``:
+a call of the process had an unknown outcome; ``crash``: the host died (no process)."""
 
 
 def take_over(events: Iterable[Event]) -> tuple[dict[int, int], list[str]]:
-    """The client of each process, and the names of the clients: those of their hosts, ``process 7`` without one.
+    """Return the client of each process, and the names of the clients: those of their hosts, or ``process 7`` without
+    one.
 
-    A process that begins on a host takes over from the one that has been retired there for longest, if any. What a
-    crash of the host left behind is never taken over. ``events`` are in order.
+    A process that begins on a host takes over the client that was retired there first, if any. A process never takes
+    over a client that a crash of the host ended. ``events`` are in order.
     """
     owner: dict[int, int] = {}
     names: list[str] = []
@@ -34,8 +35,8 @@ def take_over(events: Iterable[Event]) -> tuple[dict[int, int], list[str]]:
     return owner, names
 
 
-def unlike(names: Iterable[tuple[str, str]]) -> list[str]:
-    """The names of clients, of which the second with a name is told by its process: ``n1`` and ``n1 (process 5)``."""
+def distinct_names(names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return distinct names of clients: a repeated name gets its process, as in ``n1`` and ``n1 (process 5)``."""
     found: dict[str, None] = {}
     for name, process in names:
         own = name

@@ -1,9 +1,9 @@
-"""EDN, the notation of Clojure's data: a small reader of forms (https://github.com/edn-format/edn).
+"""Read and write EDN, the data notation of Clojure (https://github.com/edn-format/edn).
 
 Symbols and characters become str, keywords :class:`Keyword`, vectors and lists tuples, sets frozensets, maps dicts
-whose keys are str (a keyword without its colon), ratios Fractions, ``1.5M`` a Decimal; of a tagged form, such as a
-record or an ``#inst``, the form counts, except that a tuple of ``jepsen.independent`` becomes a :class:`Pair`. Numbers
-are those of Clojure's reader: ``0xff``, ``017`` and ``2r101`` as well.
+whose keys are str (a keyword without its colon), ratios Fractions, ``1.5M`` a Decimal. Of a tagged form, such as a
+record or an ``#inst``, only the form is kept, except that a tuple of ``jepsen.independent`` becomes a :class:`Pair`.
+Numbers are those of Clojure's reader, so ``0xff``, ``017`` and ``2r101`` are read too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .values import Items, Keyword, bare
 
 
 class EdnError(ValueError):
-    """What is not EDN, and where in the text."""
+    """An error in EDN text; ``at`` is its position."""
 
     def __init__(self, at: int, what: str) -> None:
         super().__init__(what)
@@ -27,7 +27,7 @@ class EdnError(ValueError):
 
 
 class Unfinished(EdnError):
-    """The text ends within a form that begins at ``at``."""
+    """An error because the text ends within a form, which begins at ``at``."""
 
 
 class Pair(tuple[Any, ...]):
@@ -45,11 +45,11 @@ _INTEGER: Final = re.compile(
     r"([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]+)|([1-9][0-9]?)[rR]([0-9a-zA-Z]+)|(0|[1-9][0-9]*))N?"
 )
 _MARK: Final = re.compile(r"#_|\^|['`@~]+(?=[\s,\"()\[\]{}])|#(?=[\"({\[])|#(?![#'<])[^\s,;\"()\[\]{}]+")
-"""What is nothing without the form after it."""
+"""Pattern of a prefix that needs a form after it."""
 _LEXEME: Final = re.compile(
     r"\\(?:u[0-9a-fA-F]{4}|[a-zA-Z]\w*|.)|#<[^<>]*(?:<[^<>]*>[^<>]*)*(?:>|\Z)|[^\s,;\"()\[\]{}]+", re.DOTALL
 )
-"""What has no brackets: ``#<...>`` is what Clojure printed of other things once."""
+"""Pattern of a token without brackets. Old versions of Clojure printed other objects as ``#<...>``."""
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?=[.eEM])(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
 _RATIO: Final = re.compile(r"[+-]?[0-9]+/[0-9]+")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
@@ -61,7 +61,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]")
 
 
 def skip(text: str, at: int) -> int:
-    """The position of the next form or bracket: after white space, commas, comments and what is discarded."""
+    """Return the position of the next form or bracket, after white space, commas, comments and discarded forms."""
     while True:
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
         if not text.startswith("#_", at):
@@ -70,7 +70,7 @@ def skip(text: str, at: int) -> int:
 
 
 def form(text: str, at: int) -> tuple[Any, int]:
-    """The form at ``at``, and the position after it. Raises EdnError."""
+    """Read the form at ``at``; return it and the position after it. Raises EdnError."""
     at = skip(text, at)
     first = text[at : at + 1]
     if first == '"':
@@ -92,8 +92,8 @@ def form(text: str, at: int) -> tuple[Any, int]:
     return _atom(text, at, atom.group()), atom.end()
 
 
-def one(text: str) -> Any:
-    """The only form in ``text``. Raises EdnError."""
+def only_form(text: str) -> Any:
+    """Return the only form in ``text``. Raises EdnError."""
     value, end = form(text, 0)
     if skip(text, end) != len(text):
         raise EdnError(end, f"expected one form, got {text[:40]!r}")
@@ -101,14 +101,14 @@ def one(text: str) -> Any:
 
 
 class Fields:
-    """A map of which it is known where the values of its keys are; one is read when somebody asks for it."""
+    """A map with known positions of its values; a value is read when it is needed."""
 
     def __init__(self, text: str, places: dict[str, tuple[int, int]]) -> None:
         self.text = text
         self.places = places
 
     def value(self, name: str) -> Any:
-        """The value of the key ``name``, None if it is not there. Raises EdnError."""
+        """Return the value of the key ``name``, None if the map does not have it. Raises EdnError."""
         if name not in self.places:
             return None
         begin, end = self.places[name]
@@ -118,17 +118,17 @@ class Fields:
         return value
 
     def written(self, name: str) -> str:
-        """The text of the value of the key ``name``, ``nil`` if it is not there."""
+        """Return the text of the value of the key ``name``, ``nil`` if the map does not have it."""
         begin, end = self.places.get(name, (0, 0))
         return self.text[begin:end] or "nil"
 
     def at(self, name: str) -> int:
-        """Where the value of the key ``name`` begins."""
+        """Return the position at which the value of the key ``name`` begins."""
         return self.places[name][0]
 
 
 def fields(text: str, at: int) -> tuple[Fields, int]:
-    """The map at ``at``, tagged or not, and the position after it. Raises EdnError."""
+    """Read the map at ``at``, tagged or not; return it and the position after it. Raises EdnError."""
     start = at = skip(text, at)
     while text.startswith("#", at) and not text.startswith("#{", at):
         at = skip(text, _tag(text, at)[1])
@@ -149,8 +149,7 @@ def fields(text: str, at: int) -> tuple[Fields, int]:
 
 
 def passed(text: str, at: int) -> int:
-    """The position after the form at ``at``, of which nothing but brackets and strings is understood. Raises
-    EdnError."""
+    """Return the position after the form at ``at``, looking at brackets and strings only. Raises EdnError."""
     open_: list[str] = []
     start, missing = at, 1
     while True:
@@ -175,7 +174,7 @@ def passed(text: str, at: int) -> int:
 
 
 def _end(text: str, at: int, open_: list[str]) -> int:
-    """The position after the token at ``at``, which opens no bracket, but may close the last of those that are open."""
+    """Return the position after the token at ``at``, which opens no bracket, but may close the last open one."""
     if open_ and text[at] == open_[-1]:
         open_.pop()
         return at + 1
@@ -252,7 +251,8 @@ def _character(text: str, at: int) -> tuple[str, int]:
 
 
 def _dispatch(text: str, at: int) -> tuple[Any, int]:
-    """A set, a tagged form, a symbolic number or a regular expression (which Clojure prints, though it is no EDN)."""
+    """Read a set, a tagged form, a symbolic number or a regular expression (which Clojure prints, though it is not
+    EDN)."""
     if text.startswith("#{", at):
         items, end = _items(text, at, 2)
         return frozenset(map(_hashable, items)), end
@@ -290,7 +290,7 @@ def _atom(text: str, at: int, atom: str) -> Any:
         return Keyword(atom[1:])
     if not _NUMBER.match(atom):
         return atom
-    with suppress(ValueError, ZeroDivisionError):  # of thousands of digits, or a ratio to 0
+    with suppress(ValueError, ZeroDivisionError):  # a number of thousands of digits, or a ratio to 0
         if integer := _INTEGER.fullmatch(atom):
             return _whole(*integer.groups())
         if _FLOAT.fullmatch(atom):
@@ -301,19 +301,19 @@ def _atom(text: str, at: int, atom: str) -> Any:
 
 
 def _whole(sign: str, hexadecimal: str, octal: str, radix: str, digits: str, decimal: str) -> int:
-    """Of the ways to write it one is there. Raises ValueError for a digit that the radix does not have."""
+    """Return the integer; one of the digit groups is not empty. Raises ValueError for a digit outside the radix."""
     bases = ((hexadecimal, 16), (octal, 8), (digits, int(radix or 10)), (decimal, 10))
     value = next(int(text, base) for text, base in bases if text)
     return -value if sign == "-" else value
 
 
 def _wrong(text: str, at: int, end: int, what: str) -> EdnError:
-    """The error for what is at ``at``, up to ``end``: if that is the end of the text, it may have been cut off."""
+    """Return the error for the token from ``at`` to ``end``. A token at the end of the text may be truncated."""
     return (Unfinished if end == len(text) else EdnError)(at, what)
 
 
 def _hashable(value: Any) -> Hashable:
-    """An element of a set."""
+    """Return ``value`` as an element of a set."""
     if isinstance(value, dict):
         return Items((key, _hashable(item)) for key, item in value.items())
     if isinstance(value, tuple):
@@ -327,7 +327,8 @@ _SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"
 
 
 def written(value: Any) -> str:
-    """``value``, of what JSON knows and of what :func:`form` reads, as EDN; the keys of mappings become keywords."""
+    """Return ``value``, made of JSON types and of those that :func:`form` returns, as EDN. Keys of mappings become
+    keywords."""
     if value is None or isinstance(value, bool):
         return {None: "nil", True: "true", False: "false"}[value]
     if isinstance(value, Keyword | Fraction):
@@ -350,7 +351,7 @@ def written(value: Any) -> str:
 
 
 def keyword(name: str) -> str:
-    """``name`` as a keyword, or as a string if no keyword can be called that."""
+    """Return ``name`` as a keyword, or as a string if it is not a valid keyword."""
     return f":{name}" if _NAME.fullmatch(name) else written(name)
 
 

@@ -1,36 +1,36 @@
-"""Histories as Jepsen and Knossos write them, in EDN, into columns.
+"""Read histories that Jepsen and Knossos wrote as EDN into columns.
 
-One map a line, or one vector or list of maps, pretty-printed or not, records or maps. Cut at its digits, most lines of
-a history are one of a few, and the digits inside a token never change where it ends: so the first line of each form
-is read token by token, and says where time, process and value are in all others. Whatever is not one map on one line
-is read token by token.
+A file has one map a line, or one vector or list of maps, pretty-printed or not; an entry is a record or a map. Most
+lines of a history have one of a few forms, which differ only in digits, and the digits inside a token never change
+where it ends. So the first line of each form is read token by token, and says where time, process and value are in all
+other lines of the form. Entries that are not one map on one line are read token by token.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, repeat
+from itertools import chain, repeat
 from typing import Any, Final
 
 import numpy as np
 
 from . import TYPES, HistoryError
-from .calls import NONE, Calls, Ints, Wants
-from .edn import CLOSING, EdnError, Fields, Unfinished, fields, one, skip
-from .edn_values import EdnValues, Keyed, Names, Processes, key_name, overrule, settle
+from .calls import NONE, Calls, Ints, Keyed, Wants
+from .edn import CLOSING, EdnError, Fields, Unfinished, fields, only_form, skip
+from .edn_cuts import DigitCuts, FieldCut
+from .edn_values import EdnValues, Names, Processes, key_name, overrule, settle
 from .entries import INFO, Block, Entries, Numbers
 from .pairing import paired
 from .values import bare
 
 LONGEST: Final = 16 << 20
-"""Characters that one entry may have."""
+"""The most characters of one entry."""
 _LINE: Final = 4096
-"""Characters of a line that is looked up; a longer one is read token by token."""
+"""The most characters of a line that is looked up by its form; a longer line is read token by token."""
 _PLANS: Final = 4096
-"""Forms of lines that are remembered."""
+"""The most forms of lines that are remembered."""
 _DIGITS: Final = re.compile("([0-9]+)")
 _KINDS: Final[dict[str, int]] = {name: code for code, name in enumerate(TYPES)}
 EXPECTED: Final = "expected a map with :process, :type and :f"
@@ -38,7 +38,7 @@ CODES: Final = ("kind", "f", "key", "node", "value")
 
 
 def read_edn(source: str, blocks: Iterable[bytes], wants: Wants, keyed: Keyed) -> Calls:
-    """The calls of an EDN history; ``source`` is its name for errors. Raises :class:`HistoryError`."""
+    """Read the calls of an EDN history; ``source`` is its name for errors. Raises :class:`HistoryError`."""
     reader = _Reader(source)
     for text in blocks:
         reader.take(text)
@@ -51,34 +51,24 @@ def read_edn(source: str, blocks: Iterable[bytes], wants: Wants, keyed: Keyed) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """Where a field's text is in a line that is cut at its digits: some pieces, and what surrounds them."""
-
-    head: str
-    first: int
-    last: int
-    tail: str
-
-    def of(self, pieces: list[str]) -> str:
-        return self.head + "".join(pieces[self.first : self.last]) + self.tail
-
-
-@dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to read all lines of a form: the pieces that are process, time and index (NONE: there is none), the process
-    if no piece is, what is the same in all of them (as in :data:`CODES`), and the texts that are not, by their places
-    there."""
+    """How to read all lines of one form.
+
+    It has the pieces that are process, time and index (NONE: the form has none), the process if no piece is, the codes
+    that are the same in all lines (as in :data:`CODES`), and the texts of the fields that differ, by their places
+    there.
+    """
 
     process: int
     fixed: int
     time: int
     index: int
     codes: tuple[int, ...]
-    varying: tuple[tuple[int, _Cut], ...]
+    varying: tuple[tuple[int, FieldCut], ...]
 
 
 class _Columns:
-    """The entries of one block; times and indices are still texts. ``codes`` has those of :data:`CODES`."""
+    """The entries of one block; times and indices are still texts. ``codes`` has the fields of :data:`CODES`."""
 
     def __init__(self) -> None:
         self.process: list[int] = []
@@ -97,11 +87,11 @@ class _Columns:
 
     @staticmethod
     def whole(column: list[str]) -> Ints:
-        """Raises OverflowError or EdnError."""
+        """Convert a column to numbers. Raises OverflowError or EdnError."""
         try:
             return np.fromiter(map(int, column, repeat(0)), np.int64, len(column))
-        except ValueError:  # octal ones
-            return np.fromiter(map(one, column), np.int64, len(column))
+        except ValueError:  # octal numbers
+            return np.fromiter(map(only_form, column), np.int64, len(column))
 
 
 class _Reader:
@@ -116,7 +106,7 @@ class _Reader:
             Names(of.nodes, bare),
             self.values,
         )
-        """By their texts: f, key, node and value."""
+        """Numbers by text, for f, key, node and value."""
         self._plans: dict[tuple[str, ...], _Plan] = {}
         self._rest = ""
         self._line = 1
@@ -127,7 +117,7 @@ class _Reader:
         self._timed = self._indexed = True
 
     def take(self, raw: bytes) -> None:
-        """A block of whole lines."""
+        """Read a block of whole lines."""
         try:
             text = self._rest + raw.decode()
         except UnicodeDecodeError as error:
@@ -142,7 +132,7 @@ class _Reader:
             self.entries.blocks.append(self._block(columns))
 
     def finish(self) -> Entries:
-        """All entries in their order: that of the file, or of their indices, if each has one."""
+        """Return all entries in the order of the file, or of their indices if each has one."""
         entries = self.entries
         if self._rest:
             if not entries.blocks or "\n" in self._rest.rstrip():
@@ -169,7 +159,7 @@ class _Reader:
             raise self.entries.fault(line, "expected whole numbers of at most 63 bits as :time and :index") from error
 
     def _read(self, text: str) -> int:
-        """Read what is whole in ``text``; the position of what is not."""
+        """Read the complete entries in ``text``; return the position of the first incomplete one."""
         at = 0
         while at < len(text):
             end = text.find("\n", at, at + _LINE)
@@ -193,12 +183,12 @@ class _Reader:
         return at
 
     def _fault(self, text: str, at: int, where: int, what: str) -> HistoryError:
-        """``at`` is in the current line, ``where`` is the position at fault."""
+        """Return the error for an entry: ``at`` is in the current line, ``where`` is the position of the error."""
         column = where - text.rfind("\n", 0, where)
         return self.entries.fault(self._line + text.count("\n", at, where), what, column)
 
     def _quick(self, line: str) -> bool:
-        """Read a line of a form that is known, or make it known; False if it is not one map."""
+        """Read a line of a known form, or learn its form. False if the line is not one map."""
         pieces = _DIGITS.split(line)
         form = tuple(pieces[::2])
         plan = self._plans.get(form)
@@ -225,20 +215,20 @@ class _Reader:
         return True
 
     def _plan(self, line: str, pieces: list[str]) -> _Plan | None:
-        """How to read all lines that are cut like this one; None if that cannot be said."""
+        """Return how to read all lines that have the form of this one; None if the form does not determine it."""
         if line[:1] not in ("{", "#") or line[-1:] != "}" or len(self._plans) >= _PLANS:
             return None
         try:
             found, end = fields(line, 0)
-            entry = _understood(found, 0)
-            cuts = _Cuts(line, pieces)
+            entry = _entry_of(found, 0)
+            cuts = DigitCuts(line, pieces)
             at = [cuts.number(found, name) for name in ("process", "time", "index")]
             if end != len(line) or self._is_start(found):
                 return None
             client = entry.client
             fixed = self._processes[found.written("process")] if client and at[0] == NONE else NONE
             codes = [entry.kind]
-            varying: list[tuple[int, _Cut]] = []
+            varying: list[tuple[int, FieldCut]] = []
             for place, name in enumerate(CODES[1:], 1):
                 codes.append(self._code(place, found) if client or name != "value" else NONE)
                 cut = cuts.cut(found, name)
@@ -252,7 +242,7 @@ class _Reader:
         return _Plan(process, fixed, at[1], at[2], tuple(codes), tuple(varying))
 
     def _slow(self, text: str, start: int) -> int:
-        """Read one entry, or the bracket around all of them; the position after it."""
+        """Read one entry, or the bracket around all of them; return the position after it."""
         at = skip(text, start)
         first = text[at : at + 1]
         if first and self._ended:
@@ -271,8 +261,8 @@ class _Reader:
         return at + len(first)
 
     def _add(self, found: Fields, at: int, line: int) -> None:
-        """Take in an entry that was read token by token."""
-        entry, columns = _understood(found, at), self._columns
+        """Add an entry that was read token by token."""
+        entry, columns = _entry_of(found, at), self._columns
         client = entry.client
         wanted = range(1, len(CODES)) if client else range(1, len(CODES) - 1)
         codes = [entry.kind, *(self._code(place, found) for place in wanted), *([] if client else [NONE])]
@@ -288,7 +278,7 @@ class _Reader:
         columns.line.append(line)
 
     def _code(self, place: int, found: Fields) -> int:
-        """The number of the field at ``place`` of :data:`CODES`."""
+        """Return the number of the field at ``place`` of :data:`CODES`."""
         name = CODES[place]
         try:
             return self._numbers[place - 1][found.written(name)]
@@ -296,7 +286,8 @@ class _Reader:
             raise EdnError(found.at(name) + error.at, str(error)) from error
 
     def _is_start(self, found: Fields) -> bool:
-        """Whether it is the first ``start`` that we wrote: Jepsen's nemeses start as well."""
+        """Return whether the entry is the first ``start`` entry and of this project; Jepsen's nemeses have ``start``
+        entries too."""
         if self.entries.settings is not None or found.written("f") != ":start":
             return False
         if found.written("process") != ":nemesis" or not found.written("value").startswith("{"):
@@ -315,8 +306,8 @@ class _Entry:
     kind: int
 
 
-def _understood(found: Fields, at: int) -> _Entry:
-    """The entry with the fields ``found``. Raises EdnError for what is wrong with it."""
+def _entry_of(found: Fields, at: int) -> _Entry:
+    """Return the entry with the fields ``found``. Raises EdnError for an invalid field."""
     if not {"process", "type", "f"} <= found.places.keys():
         names = ", ".join(f":{name}" for name in found.places) or "nothing"
         raise EdnError(at, f"{EXPECTED}, got one with {names}")
@@ -344,7 +335,7 @@ def _whole(found: Fields, name: str) -> int | None:
 
 def _is_number(text: str) -> bool:
     try:
-        return bool(abs(one(text)) < 2**63)
+        return bool(abs(only_form(text)) < 2**63)
     except EdnError:
         return False
 
@@ -353,43 +344,8 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-class _Cuts:
-    """A line and the pieces that it was cut into; those at odd places are digits."""
-
-    def __init__(self, line: str, pieces: list[str]) -> None:
-        self.line = line
-        self.starts = list(accumulate(map(len, pieces), initial=0))
-
-    def cut(self, found: Fields, name: str) -> _Cut | None:
-        """Where the field ``name`` is; None if it has no digits or is not there. Raises EdnError if it begins or ends
-        between digits, which only characters such as ``\\u00411`` do."""
-        if name not in found.places:
-            return None
-        begin, end = found.places[name]
-        starts = self.starts
-        first, last = bisect_right(starts, begin) - 1, bisect_left(starts, end) - 1
-        begins, ends = begin == starts[first], end == starts[last + 1]
-        if (first % 2 and not begins) or (last % 2 and not ends):
-            raise EdnError(begin, "cut between digits")
-        if first == last and not first % 2:
-            return None
-        head = "" if begins else self.line[begin : starts[first + 1]]
-        tail = "" if ends else self.line[starts[last] : end]
-        return _Cut(head, first if begins else first + 1, last + 1 if ends else last, tail)
-
-    def number(self, found: Fields, name: str) -> int:
-        """The piece that is the number in the field ``name``; NONE if there is none. Raises EdnError if it is not
-        digits alone."""
-        cut = self.cut(found, name)
-        if cut is None:
-            return NONE
-        if cut.head or cut.tail or cut.last != cut.first + 1:
-            raise EdnError(found.at(name), "more than digits")
-        return cut.first
-
-
 def listed(value: Any) -> Any:
-    """``value`` with its tuples as lists, as JSON has them."""
+    """Return ``value`` with its tuples as lists, as in JSON."""
     if isinstance(value, str):
         return bare(value)
     if isinstance(value, tuple):

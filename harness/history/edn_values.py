@@ -1,36 +1,34 @@
-"""The values of an EDN history: kept once each, and, when all entries are read, understood.
+"""Store each value of an EDN history once while reading, and interpret the values after all entries are read.
 
-Only then is it known whether the values are ``[key value]``.
+Only then is it known whether the values are ``[key value]`` pairs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .calls import NEVER, NO_FENCE, NONE, Calls, Codes, Wants
-from .edn import EdnError, Pair, one, written
+from .calls import NEVER, NO_FENCE, NONE, Calls, Codes, Keyed, Wants
+from .edn import EdnError, Pair, only_form, written
 from .entries import FAIL, INFO, OK, Block, Entries, Numbers
-from .grants import ANSWERS, WHOLE, Grant, TokenError, grant_columns
+from .grants import ANSWERS, WHOLE, GrantFields, TokenError, grant_columns
 from .values import Keyword
-
-Keyed = Literal["auto", "yes", "no"]
 
 
 class EdnValues(Numbers):
-    """Every distinct value, numbered by its text; ``found`` has them. nil has NONE."""
+    """Numbers of distinct values, by their texts; ``found`` has the values. nil has NONE."""
 
     def __init__(self) -> None:
         super().__init__("nil")
         self.found: list[Any] = []
 
     def __missing__(self, text: str) -> int:
-        value = _flat(text) if _FLAT.fullmatch(text) else one(text)
+        value = _flat(text) if _FLAT.fullmatch(text) else only_form(text)
         number = NONE if value is None else len(self.found)
         if value is not None:
             self.found.append(value)
@@ -39,7 +37,7 @@ class EdnValues(Numbers):
 
 
 class Names(Numbers):
-    """The numbers of names, by how they are written; nil has NONE. ``name`` says what a value is called."""
+    """Numbers of names, by their texts; nil has NONE. ``name`` returns the name for a value."""
 
     def __init__(self, numbers: Numbers, name: Callable[[Any], str]) -> None:
         super().__init__("nil")
@@ -47,34 +45,34 @@ class Names(Numbers):
         self.name = name
 
     def __missing__(self, text: str) -> int:
-        value = one(text)
+        value = only_form(text)
         number = self[text] = NONE if value is None else self.numbers[self.name(value)]
         return number
 
 
 def key_name(value: Any) -> str:
-    """What a key is called, no two alike: text as it is, unless that could be another key; all others as written."""
+    """Return a distinct name for each key: a text stays as it is unless it could be another key; others become EDN."""
     if not isinstance(value, str) or isinstance(value, Keyword):
         return written(value)
     try:
-        return value if one(value) == value else written(value)
+        return value if only_form(value) == value else written(value)
     except EdnError:
         return value or written(value)
 
 
 OTHERS: Final = 2**40
-"""Processes that are no numbers from 0 on have numbers from here on."""
+"""The first number for processes whose names are not numbers from 0 on."""
 
 
 class Processes(Numbers):
-    """The numbers of processes, by how they are written. Raises OverflowError for one of more than 63 bits."""
+    """Numbers of processes, by their texts. Raises OverflowError for a process number of more than 63 bits."""
 
     def __init__(self, entries: Entries) -> None:
         super().__init__("nil")
         self.entries = entries
 
     def __missing__(self, text: str) -> int:
-        process = one(text)
+        process = only_form(text)
         if type(process) is int and process >= 2**63:
             raise OverflowError(f"process {process}")
         if type(process) is not int or not 0 <= process < OTHERS:
@@ -88,23 +86,25 @@ _FLAT: Final = re.compile(r"\{:[a-z_]+ [0-9]+(?:\.[0-9]+)?(?:, :[a-z_]+ [0-9]+(?
 
 
 def _flat(text: str) -> Any:
-    """A map of numbers, as grants are: there may be as many as there are grants, and JSON is read quickly."""
+    """Read a map of numbers quickly, through JSON: a history may have as many of them as grants."""
     try:
         return msgspec.json.decode(text.replace(", :", ',"').replace("{:", '{"').replace(" ", '":'))
     except msgspec.MsgspecError:
-        return one(text)
+        return only_form(text)
 
 
 def settle(entries: Entries, values: EdnValues, wants: Wants, keyed: Keyed) -> list[Any]:
-    """Give the entries their keys and their processes their clients, as far as values say them, and leave of the
-    values what is wanted; the list of those that are left."""
+    """Set the keys of the entries and the clients of the processes, as far as the values determine them.
+
+    Returns the wanted values that are left.
+    """
     found = values.found
     if keyed == "yes" or (keyed == "auto" and _are_pairs(entries, found)):
         found = _split(entries, found)
-    if wants != "values":  # a register may hold anything
+    if wants != "values":  # a register may hold any value
         _name_clients(entries, found)
     for block in entries.blocks:
-        if entries.settings is None:  # a process of others is a client, wherever it is
+        if entries.settings is None:  # in other projects' histories, a process is a client whatever its host
             block.node = np.full(len(block), NONE, dtype=np.int32)
         if wants in ("leases", "grants"):
             _grant(entries, block, found, tokens=wants == "grants")
@@ -119,15 +119,17 @@ def _value(block: Block) -> Codes:
 
 
 def _table(found: Sequence[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A column for all values and, at the end, where NONE finds it, for nil."""
+    """Return a column of the values, with an extra value for nil at the end, where the index NONE finds it."""
     return np.fromiter(found, kind, len(found))
 
 
 def overrule(calls: Calls) -> None:
-    """What was written is what the answer says, if it says anything, as Knossos has it: who writes may leave it to
-    the client what."""
-    said = calls.named(["write", "cas"]) & (calls.result != NONE)
-    calls.argument[said] = calls.result[said]
+    """Replace the value of a write by the value in its answer, if that has one, as Knossos does.
+
+    A client may decide what it writes only after the invocation.
+    """
+    process_keys = calls.named(["write", "cas"]) & (calls.result != NONE)
+    calls.argument[process_keys] = calls.result[process_keys]
 
 
 OPERATIONS: Final = frozenset(
@@ -136,24 +138,28 @@ OPERATIONS: Final = frozenset(
         *("acquire-read", "acquire-write", "release-read", "release-write"),
     }
 )
-"""Functions whose values have keys, if any do; a client's others may be there for the test's own ends."""
+"""Functions whose values have keys, if any values do. Values of a client's other functions may serve the test
+itself."""
 
 
-def _looked_at(entries: Entries) -> npt.NDArray[np.bool_]:
-    """By their numbers and, for NONE, at the end: the functions whose values tell whether there are keys."""
+def _functions_with_keys(entries: Entries) -> npt.NDArray[np.bool_]:
+    """Return a mask of the functions whose values show whether there are keys, by number (at the end, for NONE)."""
     known = [name in OPERATIONS for name in entries.fs.names]
     return np.array([*(known if any(known) else [True] * len(known)), False])
 
 
 def _are_pairs(entries: Entries, found: list[Any]) -> bool:
-    """Whether values are keys with values: they are tagged so, or all clients' values are vectors of two, except for
-    completions that say nothing. The ``[old new]`` of a cas looks like that as well and says nothing."""
+    """Return whether the values are ``[key value]`` pairs.
+
+    They are if they are tagged as pairs, or if all values of clients are vectors of two, apart from completions without
+    a value. The ``[old new]`` of a cas is such a vector too, so it proves nothing.
+    """
     if any(isinstance(value, Pair) for value in found):
         return True
     pairs = _table([*(_is_pair(value) for value in found), False], np.bool_)
     inside = [_is_pair(value) and (value[1] is None or _is_pair(value[1])) for value in found]
     hollow = _table([*inside, False], np.bool_)
-    looked, cas, telling = _looked_at(entries), entries.fs.get("cas", NONE), False
+    looked, cas, telling = _functions_with_keys(entries), entries.fs.get("cas", NONE), False
     for block in entries.blocks:
         value = _value(block)
         nothing = (value == NONE) & np.isin(block.kind, (FAIL, INFO))
@@ -169,7 +175,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _split(entries: Entries, found: list[Any]) -> list[Any]:
-    """Move the keys out of the values; the values that are left."""
+    """Move the keys out of the values; return the values that are left."""
     seconds = Numbers("None")
     left: list[Any] = []
     pairs = list(map(_is_pair, found))
@@ -182,7 +188,7 @@ def _split(entries: Entries, found: list[Any]) -> list[Any]:
             if code[number] == len(left):
                 left.append(value[1])
     no_pair = _table([*(not is_pair for is_pair in pairs), False], np.bool_)
-    looked = _looked_at(entries)
+    looked = _functions_with_keys(entries)
     keys, codes = _table(key, np.int32), _table(code, np.int32)
     for block in entries.blocks:
         value = _value(block)
@@ -195,16 +201,16 @@ def _split(entries: Entries, found: list[Any]) -> list[Any]:
 
 
 def _name_clients(entries: Entries, found: list[Any]) -> None:
-    """Hazelcast's locks, as Jepsen tests them, say who the client is in their values."""
+    """Name the clients of Jepsen's Hazelcast lock tests, whose values contain the client."""
     numbers = Numbers()
     names = _table([*(numbers[_client(value)] for value in found), NONE], np.int32)
     if not numbers.names:
         return
     processes = entries.processes.names
     for block in entries.blocks:
-        said = names[_value(block)]
-        for row in np.flatnonzero((said != NONE) & (block.process != NONE)).tolist():
-            process, name = int(block.process[row]), numbers.names[said[row]]
+        process_keys = names[_value(block)]
+        for row in np.flatnonzero((process_keys != NONE) & (block.process != NONE)).tolist():
+            process, name = int(block.process[row]), numbers.names[process_keys[row]]
             if entries.named.setdefault(process, name) != name:
                 number = processes[process]
                 who = entries.written.get(number, number)
@@ -244,10 +250,10 @@ def _is_grant(value: Any, *, tokens: bool) -> bool:
     return True
 
 
-def _as_grant(value: Any) -> Grant:
+def _as_grant(value: Any) -> GrantFields:
     if value is None:
-        return Grant()
+        return GrantFields()
     if isinstance(value, dict):
         known = {name.replace("-", "_"): item for name, item in value.items()}
-        return msgspec.convert(known, Grant)
-    return msgspec.convert({"fence": value}, Grant)
+        return msgspec.convert(known, GrantFields)
+    return msgspec.convert({"fence": value}, GrantFields)

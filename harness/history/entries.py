@@ -1,6 +1,6 @@
-"""Entries by column, as the readers of files leave them.
+"""The entries of a history as columns: the output of the file readers.
 
-Entries of the nemesis keep their rows, so that a row is a position in the history, but are of process NONE.
+Entries of the nemesis keep their rows, so that a row is a position in the history, but their process is NONE.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INVOKE, OK, FAIL, INFO = range(len(TYPES))
 
 
 class Numbers(dict[Any, int]):
-    """Numbers for names as they come, from 0; what stands for no name has NONE."""
+    """Numbers for names in the order of first use, from 0; a missing name has NONE."""
 
     def __init__(self, nothing: Hashable = None) -> None:
         super().__init__({nothing: NONE})
@@ -34,8 +34,11 @@ class Numbers(dict[Any, int]):
 
 @dataclass(slots=True)
 class Block:
-    """Some entries one after the other. ``value`` is there only if values were wanted, and ``fence``, ``lease`` and
-    ``good``, which are those of :class:`Calls`, only if grants were. ``line`` is where in the file they are."""
+    """Some consecutive entries.
+
+    ``value`` exists only if values were wanted; ``fence``, ``lease`` and ``good``, as in :class:`Calls`, exist only if
+    grants were wanted. ``line`` is the position of each entry in the file.
+    """
 
     time: Ints
     process: Codes
@@ -62,9 +65,11 @@ class Block:
 
 @dataclass(slots=True)
 class Entries:
-    """All entries of a history, in blocks, with the names that their columns number. ``named`` says which processes
-    (by number) are of which client, where the history itself does; ``written`` has the names of those processes that
-    are no numbers, by the numbers that they were given."""
+    """All entries of a history, in blocks, with the names for the numbers in their columns.
+
+    ``named`` has the client of each process (by number), if the history itself says so. ``written`` has the names of
+    processes that are not numbers, by their assigned numbers.
+    """
 
     source: str = "the history"
     unit: str = "line"
@@ -82,7 +87,7 @@ class Entries:
         return HistoryError(f"{self.source}, {self.unit} {line}{f', column {column}' if column else ''}: {what}")
 
     def sort(self, by: list[Ints]) -> None:
-        """Put the entries into the order of ``by``, one column for each block; entries of one rank keep theirs."""
+        """Sort the entries by ``by``, one column for each block; entries that are equal there keep their order."""
         rising = Rising()
         if not all(map(rising.goes_on, by)):
             whole = _joined(self.blocks)
@@ -90,7 +95,7 @@ class Entries:
 
 
 class Rising:
-    """Watches whether numbers rise, or stay, from block to block."""
+    """Checks whether numbers never fall from block to block."""
 
     def __init__(self) -> None:
         self._last: int | None = None

@@ -1,4 +1,4 @@
-"""Files of histories, ours and others', into calls by column, a block at a time."""
+"""Read history files, ours and Jepsen's, into columns of calls, one block at a time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Final, cast
 
+from harness.files import refuse_device
+
 from . import History, HistoryError
-from .calls import Calls, Wants
-from .edn_history import read_edn
-from .edn_values import Keyed
+from .calls import Calls, Keyed, Wants
 from .entries import Rising
 from .jsonl import Reader
 from .pairing import Pairing, paired
 
 BLOCK: Final = 4 << 20
-"""Bytes that are read at a time."""
+"""Bytes read at a time."""
+ENTRY: Final = 200
+"""Approximate bytes of an entry: the size of a lock's entry as JSON."""
 SUFFIXES: Final = (".jsonl", ".edn", ".jsonl.gz", ".edn.gz")
 Progress = Callable[[int, int], None]
 
@@ -24,16 +26,16 @@ Progress = Callable[[int, int], None]
 def read_calls(
     path: Path, wants: Wants, *, keyed: Keyed = "auto", progress: Progress | None = None, block: int = BLOCK
 ) -> Calls:
-    """The calls of the history at ``path``: JSON lines as ``harness`` writes them, or EDN as Jepsen and Knossos do,
-    either with ``.gz``.
+    """Read the calls of the history at ``path``: JSON lines of this project, or EDN of Jepsen and Knossos, with ``.gz``
+    or not.
 
     ``keyed`` says whether values are ``[key value]`` (``jepsen.independent``); it is for EDN only. ``progress`` is
-    called with the bytes read and their total, ``block`` is how many are read at a time. Raises :class:`HistoryError`
-    for what cannot be read, naming the line; only a last line that was cut off is left out.
+    called with the bytes read and the total, after each ``block`` bytes. Raises :class:`HistoryError`, with the line,
+    for an unreadable file; only a truncated last line is skipped.
 
-    Memory: 66 bytes a call (84 with grants), and about 430 for each distinct value, if values are wanted or the file
-    is EDN. An EDN file, and one whose entries are not in the order of time, takes as much again until it is read to
-    its end. Seen: ten million calls, 2.9 GB of JSON lines, in 0.8 GB (1.0 GB with grants), numba included.
+    Memory: 66 bytes a call (84 with grants), and about 430 for each distinct value, if values are wanted or the file is
+    EDN. An EDN file, and a file whose entries are not in the order of time, need as much again until they are read
+    completely. Measured: ten million calls, 2.9 GB of JSON lines, in 0.8 GB (1.0 GB with grants), numba included.
     """
     kind = path.suffixes[-2:-1] if path.suffix == ".gz" else path.suffixes[-1:]
     if kind not in ([".jsonl"], [".edn"]):
@@ -41,16 +43,18 @@ def read_calls(
     blocks = _blocks(path, block, progress)
     try:
         if kind == [".edn"]:
+            from .edn_history import read_edn  # imported here because JSON lines do not need it
+
             return read_edn(str(path), blocks, wants, keyed)
-        found = _as_it_comes(Reader(str(path), wants), blocks)
+        found = _read_in_order(Reader(str(path), wants), blocks, path.stat().st_size // ENTRY)
         return _sorted(Reader(str(path), wants), _blocks(path, block, progress)) if found is None else found
     except (OSError, EOFError) as error:
         raise HistoryError(f"{path}: cannot read the history: {error}") from error
 
 
-def _as_it_comes(reader: Reader, blocks: Iterable[bytes]) -> Calls | None:
-    """The calls of a file whose entries are in the order of time; None if they are not."""
-    pairing, rising = Pairing(reader.entries), Rising()
+def _read_in_order(reader: Reader, blocks: Iterable[bytes], expected: int) -> Calls | None:
+    """Return the calls of a file whose entries are in the order of time; None if they are not."""
+    pairing, rising = Pairing(reader.entries, expected), Rising()
     for text in blocks:
         reader.take(text)
         while reader.entries.blocks:
@@ -64,8 +68,11 @@ def _as_it_comes(reader: Reader, blocks: Iterable[bytes]) -> Calls | None:
 
 
 def _sorted(reader: Reader, blocks: Iterable[bytes]) -> Calls:
-    """The calls of a file whose entries are not in order: clients in containers are heard one after the other. It is
-    read as a whole, for 29 bytes an entry and more with values, before its first call is known."""
+    """Return the calls of a file whose entries are not in order, as entries of clients in containers arrive one client
+    at a time.
+
+    All entries are read before the first call is known: 29 bytes an entry, and more with values.
+    """
     for text in blocks:
         reader.take(text)
     entries = reader.entries
@@ -76,7 +83,7 @@ def _sorted(reader: Reader, blocks: Iterable[bytes]) -> Calls:
 
 
 def calls_of(history: History, wants: Wants) -> Calls:
-    """The calls of a history that is in memory, as :func:`read_calls` reads them from its file."""
+    """Return the calls of a history in memory, as :func:`read_calls` reads them from its file."""
     reader = Reader("the history", wants)
     reader.entries.unit = "entry"
     reader.add(history)
@@ -84,7 +91,8 @@ def calls_of(history: History, wants: Wants) -> Calls:
 
 
 def _blocks(path: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
-    """The file in blocks of whole lines; the last line may be cut off."""
+    """Yield the file in blocks of whole lines; the last line may be truncated."""
+    refuse_device(path)
     with path.open("rb") as raw:
         total = path.stat().st_size
         file = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw

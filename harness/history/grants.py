@@ -1,4 +1,4 @@
-"""What locks answer, by column: tokens, leases, and whether the lock is still held."""
+"""The answers of locks as columns: tokens, leases, and whether the lock is still held."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from . import SECOND
 from .calls import NEVER, NO_FENCE, NONE, Ints, Marks
 
 ANSWERS: Final = frozenset({"acquire", "lock", "extend", "check"})
-"""The functions whose answers are read for grants."""
+"""The functions whose answers may contain a grant."""
 WHOLE: Final = "tokens of this model must be whole numbers (of at most 63 bits), and leases seconds"
 
 
-class Grant(msgspec.Struct, gc=False):
-    """What is read of an answer to acquire, extend or check. ``valid_for`` in seconds."""
+class GrantFields(msgspec.Struct, gc=False):
+    """The fields that are read from an answer to acquire, extend or check. ``valid_for`` is in seconds."""
 
     fence: Any = None
     valid_for: float | None = None
@@ -27,16 +27,17 @@ class Grant(msgspec.Struct, gc=False):
 
 
 class TokenError(ValueError):
-    """A token that is no whole number, or too large a one."""
+    """A token that is not a whole number, or is too large."""
 
 
 def grant_columns(grants: Sequence[Any], *, tokens: bool) -> tuple[Ints, Ints, Marks]:
-    """``fence``, ``lease`` and ``good`` of :class:`Calls`, of these answers; one that is no :class:`Grant` is a token.
+    """Return ``fence``, ``lease`` and ``good`` of :class:`Calls` for these answers.
 
-    Unless ``tokens`` are wanted nobody looks at them, and there is no fence; else raises :class:`TokenError` for one
-    that is no whole number of at most 63 bits."""
+    Any other answer is a token. Without ``tokens``, tokens are not read and ``fence`` has NO_FENCE
+    only. With ``tokens``, raises :class:`TokenError` for a token that is not a whole number of at most 63 bits.
+    """
     count = len(grants)
-    whole = [given if type(given) is Grant else Grant(given) for given in grants]
+    whole = [given if type(given) is GrantFields else GrantFields(given) for given in grants]
     leases = [NEVER if grant.valid_for is None else _lease(grant.valid_for) for grant in whole]
     goods = [_good(grant) for grant in whole]
     return (
@@ -58,6 +59,6 @@ def _lease(seconds: float) -> int:
     return int(seconds * SECOND) if abs(seconds) * SECOND < NEVER else NEVER
 
 
-def _good(grant: Grant) -> int:
+def _good(grant: GrantFields) -> int:
     good = grant.valid if grant.extended is None else grant.extended
     return NONE if good is None else int(good)

@@ -1,7 +1,7 @@
-"""Histories of ours, as JSON lines, into columns.
+"""Read histories of this project, JSON lines, into columns.
 
-A block of lines is decoded at once into slim objects, which is the quickest way there is in Python; a block that
-cannot be, or that is not one entry a line, is decoded again line by line, to name the line at fault.
+A block of lines is decoded at once into slim objects, the fastest way in Python. A block that cannot be decoded, or
+that is not one entry a line, is decoded again line by line, to name the bad line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from . import TYPES, History, HistoryError, OpType
 from .calls import NEVER, NO_FENCE, NONE, Codes, Ints, Marks, Wants
 from .entries import OK, Block, Entries, Numbers
-from .grants import ANSWERS, WHOLE, Grant, TokenError, grant_columns
+from .grants import ANSWERS, WHOLE, GrantFields, TokenError, grant_columns
 
 NULL: Final = msgspec.Raw(b"null")
 _ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -40,7 +40,7 @@ class _Full(_Entry, gc=False):
 
 
 class Values(Numbers):
-    """Every distinct value once, numbered by its text."""
+    """Numbers of distinct values, by their texts."""
 
     def __init__(self) -> None:
         super().__init__(b"null")
@@ -52,7 +52,7 @@ class Values(Numbers):
 
 
 def frozen_lists(value: Any) -> Any:
-    """``value`` with its lists as tuples."""
+    """Return ``value`` with its lists as tuples."""
     if isinstance(value, list):
         return tuple(map(frozen_lists, value))
     if isinstance(value, dict):
@@ -65,7 +65,7 @@ def _numbered(names: Iterable[Any], numbers: Numbers) -> Codes:
 
 
 class Reader:
-    """Takes in blocks of whole lines; ``values.found`` has the values of :class:`Calls`."""
+    """Reads blocks of whole lines; ``values.found`` has the values of :class:`Calls`."""
 
     def __init__(self, source: str, wants: Wants) -> None:
         self.entries = Entries(source)
@@ -76,7 +76,7 @@ class Reader:
         self._line = 1
 
     def take(self, text: bytes) -> None:
-        """Add a block to ``entries``; raises :class:`HistoryError` naming the line at fault."""
+        """Add a block to ``entries``; raises :class:`HistoryError` with the number of the bad line."""
         lines = text.count(b"\n")
         first, self._line = self._line, self._line + lines
         found: Sequence[Any] | None = None
@@ -134,7 +134,7 @@ class Reader:
             self._add_values(block, [entry.value for entry in found])
 
     def add(self, history: History) -> None:
-        """Take in a history that is in memory."""
+        """Add a history in memory."""
         entries = self.entries
         block = Block(
             time=np.array(history.time, dtype=np.int64),
@@ -189,4 +189,4 @@ class Reader:
             raise
 
 
-_GRANTS: Final = msgspec.json.Decoder(Grant | int | float | str | bool | list[Any] | None)
+_GRANTS: Final = msgspec.json.Decoder(GrantFields | int | float | str | bool | list[Any] | None)

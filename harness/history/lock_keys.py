@@ -1,7 +1,8 @@
-"""What servers had under a lock's key, and for whom: ``keys.jsonl``, recorded beside a history and never part of it.
+"""The states of lock keys on the servers, stored in ``keys.jsonl`` beside a history.
 
-A history has what clients did and believed; checkers judge that alone. This is what the servers themselves had
-meanwhile, for people who want to see *why*: one line each time it changed, in the order in which it was seen.
+A history has the calls and beliefs of clients, and checkers read nothing else. ``keys.jsonl`` has what the servers
+stored meanwhile, so that reports can show *why* something happened: one line for each change, in the order of
+observation.
 """
 
 from __future__ import annotations
@@ -13,22 +14,29 @@ from typing import Annotated, Final, Self
 
 import msgspec
 
+from harness.errors import HarnessError
+from harness.files import LineStream, refuse_device
+
 KEYS: Final = "keys.jsonl"
+BUFFER: Final = 8192
+"""Bytes of lines that are collected before they are written."""
 Ns = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """A lock's key as one look at a server shows it: the owner that is stored there (a token, a session, a row's
-    owner; the first of those who wait), and for how many ns more by the server's own clock, None if it has no end."""
+class KeyObservation(msgspec.Struct, frozen=True):
+    """One observation of a lock's key on a server: the stored owner, and the remaining ns by the server's own clock.
+
+    The owner is a token, a session, the owner of a row, or the first waiter. The remaining time is None without an end.
+    """
 
     owner: str
     left: int | None = None
     client: str | None = None
-    """Whose it is, where the server itself knows: the client of a session."""
+    """The client of the session that owns the key, if the server knows it."""
 
 
 def owner_text(stored: bytes) -> str:
-    """What is stored as an owner, as text that tells it from others: what is no UTF-8 in hexadecimal digits."""
+    """Return a stored owner as distinctive text; bytes that are not UTF-8 become hexadecimal digits."""
     try:
         return stored.decode()
     except UnicodeDecodeError:
@@ -36,12 +44,13 @@ def owner_text(stored: bytes) -> str:
 
 
 class KeyState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From ``time`` (ns, ``CLOCK_MONOTONIC``) on, server ``host`` had ``key`` for ``owner``, None: for nobody.
+    """From ``time`` (ns, ``CLOCK_MONOTONIC``) on, ``key`` on the server ``host`` belonged to ``owner`` (None: to no
+    client).
 
-    ``left`` is as in :class:`Sight`. ``by`` is the client whose session has the key, where the server knows; else the
-    one whose message made the change, None where the server did it by itself (an expiry, a replica that follows its
-    primary) or where nobody could tell. ``answers`` is False from the
-    moment a server was down or gave no answer: nobody knows what it has.
+    ``left`` is as in :class:`KeyObservation`. ``by`` is the client whose session owns the key, if known.
+    Otherwise it is the client whose message made the change; it is None if the server made the change itself (an
+    expiry, a replica that follows its primary) or if the client is unknown. ``answers`` is False from the moment at
+    which a server was down or did not answer: its state is then unknown.
     """
 
     time: Ns
@@ -53,19 +62,26 @@ class KeyState(msgspec.Struct, frozen=True, omit_defaults=True):
     answers: bool = True
 
 
-Tell = Callable[[KeyState], None]
+OnKeyChange = Callable[[KeyState], None]
 
 
 class KeyWriter:
-    """Writes states as they are seen, a line each; not flushed one by one, since a history does without them."""
+    """Writes states as they are observed, one line each. Lines are collected before they are written, since checkers do
+    not need the file.
+
+    An error of the file system is raised at the end, as HarnessError, because states are observed within servers."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
+        self._file = LineStream(path, BUFFER)
+        self._failure: HarnessError | None = None
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, state: KeyState) -> None:
-        if not self._file.closed:
-            self._file.write(self._encode(state) + b"\n")
+        if not self._file.closed and self._failure is None:
+            try:
+                self._file.write(self._encode(state) + b"\n")
+            except HarnessError as failure:
+                self._failure = failure
 
     def __enter__(self) -> Self:
         return self
@@ -74,12 +90,18 @@ class KeyWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+        if error is None and self._failure is not None:
+            raise self._failure
 
 
 def read_keys(path: Path) -> tuple[list[KeyState], str]:
-    """The states of a run, none if none were recorded, and why they are not all: empty, or what is wrong with the file
-    from the first line on that is no state (a run that was killed leaves half of one)."""
+    """Read the states of a run, none if none were recorded.
+
+    The second value is empty, or says what is wrong with the file from the first bad line on (a killed run leaves half
+    a line).
+    """
     try:
+        refuse_device(path)
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     except OSError as error:
         return [], f"{path.name} cannot be read: {error.strerror}"
@@ -88,7 +110,7 @@ def read_keys(path: Path) -> tuple[list[KeyState], str]:
     for number, line in enumerate(lines, 1):
         try:
             states.append(decoder.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
                 return states, f"{path.name} is cut off at line {number:,}"
             return states, f"{path.name}, line {number:,}: expected a key's state as a JSON object: {error}"

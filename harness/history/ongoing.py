@@ -1,6 +1,6 @@
-"""What a history that still grows says of this moment: how much was granted, who holds what, which faults are in force.
+"""The present state of a run that is still recorded: grants so far, current holders, active faults.
 
-It is told each entry once and keeps no more than it shows, so that an hour of a run costs no more than a minute.
+It reads each entry once and stores only what it shows, so its memory does not grow with the length of the run.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from typing import Any, Final
 from . import NEMESIS, SECOND, Op
 
 LOST: Final = {"check": "valid", "extend": "extended"}
-"""Calls that may tell a holder that the lock is lost: by a false one of this."""
+"""Calls that may tell a holder that the lock is lost, each with the field that is then false."""
 
 
 def lost(done: Op) -> bool:
-    """Does the completion of a check or extend tell its client that the lock is lost?"""
+    """Return whether the completion of a check or extend says that the lock is lost."""
     return done.f in LOST and done.type == "ok" and not (done.value or {}).get(LOST[done.f])
 
 
 @dataclass(slots=True)
-class Force:
-    """A fault that has struck and is not healed, since when (ns). ``seen`` is None until somebody has looked whether it
-    took effect; ``error`` says what was expected instead, then or when it was to be healed."""
+class OngoingFault:
+    """A fault that has struck and is not healed, with its start (ns).
+
+    ``seen`` is None until it was checked whether the fault took effect; ``error`` says what was expected instead, at
+    the injection or at the heal.
+    """
 
     fault: str
     hosts: tuple[str, ...]
@@ -33,8 +36,9 @@ class Force:
 
 
 @dataclass(slots=True)
-class Holding:
-    """A hold that has not ended: since when, and until when the client believes in it (ns; None: until it releases)."""
+class OngoingHold:
+    """A hold that has not ended: its start, and the time until which the client relies on it (ns; None: until its
+    release)."""
 
     since: int
     until: int | None
@@ -43,23 +47,24 @@ class Holding:
 
 
 class Ongoing:
-    """Counts calls, holds and faults of a run while it is recorded; times in ns, as in the history.
+    """Counts calls, holds and faults of a run while it is recorded; times are in ns, as in the history.
 
-    Holds are as docs/histories.md has them, but for the order in which clients on containers are heard."""
+    Holds are as in docs/histories.md, except that entries of clients in containers may arrive slightly out of order.
+    """
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
-        """What the entry ``start`` says."""
+        """The value of the entry ``start``."""
         self.origin = self.now = 0
         self.calls = self.granted = self.refused = self.unknown = 0
-        """Calls that have ended, and acquires that were granted, that were not, and those of which nobody knows."""
+        """Numbers of ended calls, and of acquires that were granted, were not granted, or have an unknown outcome."""
         self.ended = ""
-        """Why the run is over, empty while it is not."""
-        self.forces: dict[int, Force] = {}
-        self._holds: dict[tuple[str, str], Holding] = {}
+        """Return the reason why the run has ended; empty while it is in progress."""
+        self.forces: dict[int, OngoingFault] = {}
+        self._holds: dict[tuple[str, str], OngoingHold] = {}
 
     def add(self, op: Op) -> None:
-        """The next entry."""
+        """Add the next entry."""
         if not self.origin:
             self.origin = op.time
         self.now = max(self.now, op.time)
@@ -75,7 +80,7 @@ class Ongoing:
             self._told(op)
 
     def holders(self) -> dict[str, list[str]]:
-        """Who holds each key at this moment, the keys in order; a key that nobody holds is not there."""
+        """Return the holders of each key that is held at this moment, sorted by key."""
         found: dict[str, list[str]] = {}
         for (key, client), hold in sorted(self._holds.items()):
             if hold.until is None or hold.until > self.now:
@@ -83,11 +88,11 @@ class Ongoing:
         return found
 
     def held_since(self, key: str, client: str) -> int:
-        """When a hold that is going on began; KeyError if there is none."""
+        """Return when the current hold began; KeyError if there is none."""
         return self._holds[key, client].since
 
     def shared(self, key: str, client: str) -> bool:
-        """Do others have a right to hold it meanwhile? KeyError if there is no such hold."""
+        """Return whether the current hold is shared. KeyError if there is none."""
         return self._holds[key, client].shared
 
     # Clients.
@@ -104,7 +109,7 @@ class Ongoing:
         hold = self._holds.get(slot)
         if hold is None or (hold.until is not None and hold.until <= op.time):
             shared = bool((op.value or {}).get("shared"))
-            self._holds[slot] = Holding(op.time, self._until(op), shared=shared)
+            self._holds[slot] = OngoingHold(op.time, self._until(op), shared=shared)
         else:
             hold.nested += 1
             hold.until = self._longer(hold, op)
@@ -119,7 +124,7 @@ class Ongoing:
             del self._holds[_slot(op)]
 
     def _told(self, op: Op) -> None:
-        """A client has heard whether it still has the lock."""
+        """Process the answer to a check or extend."""
         hold = self._holds.get(_slot(op))
         if hold is None:
             return
@@ -129,12 +134,12 @@ class Ongoing:
             hold.until = self._longer(hold, op)
 
     def _until(self, op: Op) -> int | None:
-        """Until when a client that minds its lease believes in what it was just told."""
+        """Return until when a client with discipline ``checking`` relies on the grant; None if it has no end."""
         lease = (op.value or {}).get("valid_for")
         checking = self.settings.get("discipline") == "checking"
         return op.time + int(lease * SECOND) if checking and lease is not None else None
 
-    def _longer(self, hold: Holding, op: Op) -> int | None:
+    def _longer(self, hold: OngoingHold, op: Op) -> int | None:
         until = self._until(op)
         return hold.until if until is None or hold.until is None else max(hold.until, until)
 
@@ -156,8 +161,8 @@ class Ongoing:
     def _inject(self, op: Op) -> None:
         value, force = op.value, self.forces.get(op.value["id"])
         if op.type == "invoke":
-            self.forces[value["id"]] = Force(value["fault"], tuple(value["hosts"]), op.time, None, {}, "")
-        elif force is not None:  # else it never struck: its event did not come
+            self.forces[value["id"]] = OngoingFault(value["fault"], tuple(value["hosts"]), op.time, None, {}, "")
+        elif force is not None:  # otherwise the fault never struck: its event did not occur
             force.seen, force.observed, force.error = op.type == "ok", value["observed"], op.error or ""
 
     def _heal(self, op: Op) -> None:
@@ -165,7 +170,7 @@ class Ongoing:
         if op.type == "ok":
             self.forces.pop(op.value["id"], None)
         elif force is not None:
-            force.error = op.error or "not seen to be undone"
+            force.error = op.error or "heal not confirmed"
 
 
 def _slot(op: Op) -> tuple[str, str]:

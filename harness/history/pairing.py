@@ -1,36 +1,41 @@
-"""Entries become calls: each invocation with its completion, and each process with its client."""
+"""Turn entries into calls: pair each invocation with its completion, and each process with its client."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.compiled import compiled
-
 from .calls import NEVER, NO_FENCE, NONE, Calls, Codes, Ints, Marks
-from .clients import Event, take_over, unlike
+from .clients import Event, distinct_names, take_over
+from .compiled import compilable, fastest
 from .entries import FAIL, INFO, INVOKE, OK, Block, Entries
 
 FAILED: Final = 2
-"""What ``known`` says of a call that failed, until it is left out."""
+"""The mark of a failed call in ``known``, until failed calls are removed."""
 GRANTS: Final = ("fence", "lease", "good")
 
 
 def paired(entries: Entries) -> Calls:
-    """The calls of ``entries``, whose blocks are used up. Raises :class:`HistoryError`."""
-    pairing = Pairing(entries)
+    """Return the calls of ``entries``, and consume its blocks. Raises :class:`HistoryError`."""
+    pairing = Pairing(entries, sum(map(len, entries.blocks)))
     while entries.blocks:
         pairing.add(entries.blocks.popleft())
     return pairing.calls()
 
 
 class Pairing:
-    """Blocks of entries in, calls out. ``entries`` has what is not in blocks, and grows meanwhile."""
+    """Pair invocations with completions, block by block.
 
-    def __init__(self, entries: Entries) -> None:
+    ``entries`` has the names, which grow meanwhile. ``expected`` estimates the number of all entries; it only decides
+    whether machine code pays.
+    """
+
+    def __init__(self, entries: Entries, expected: int = 0) -> None:
         self.entries = entries
+        self._expected = expected
         self._rows = _Rows()
         self._clients = _Clients(entries)
         self._opened: Ints = np.empty(0, dtype=np.int64)
@@ -38,19 +43,23 @@ class Pairing:
         self._position = 0
 
     def add(self, block: Block) -> None:
-        """The next entries. Raises :class:`HistoryError` for a completion that its process did not invoke, and for an
-        invocation while another one of its process is open."""
+        """Add the next entries.
+
+        Raises :class:`HistoryError` for a completion that its process did not invoke, and for an invocation while
+        another call of its process is open.
+        """
         if self._origin is None and len(block):
             self._origin = int(block.time[0])
         self._opened = _longer(self._opened, len(self.entries.processes.names), NONE)
         self._clients.look(block, self._position)
-        wrong = self._rows.add(block, self._opened, self._position)
+        pair = fastest(_pair, rows=max(self._expected, self._position + len(block)))
+        wrong = self._rows.add(pair, block, self._opened, self._position)
         if wrong != NONE:
             raise self.entries.fault(int(block.line[wrong]), self._what_is_wrong(block, wrong))
         self._position += len(block)
 
     def calls(self) -> Calls:
-        """All calls, once all entries have been added."""
+        """Return all calls; call this after all entries have been added."""
         entries, rows = self.entries, self._rows
         failed = rows.drop_failed()
         names, client = self._clients.found()
@@ -73,7 +82,7 @@ class Pairing:
         )
 
     def _keys(self) -> list[str]:
-        """The names of the keys; calls without one are of the key that has an empty name."""
+        """Return the names of the keys; calls without a key have the key with the empty name."""
         keys: list[str] = self.entries.keys.names
         column = self._rows.columns["key"]
         none = column == NONE
@@ -98,8 +107,11 @@ def _longer(column: npt.NDArray[Any], length: int, value: Any) -> npt.NDArray[An
 
 
 class _Rows:
-    """The columns of :class:`Calls` as they grow, with no room to spare: growing moves pages, it copies nothing.
-    ``process`` and ``client`` are one column here, of the processes' numbers in the list of their names."""
+    """The columns of :class:`Calls` while they grow. They have no spare room: growing moves memory pages and copies
+    nothing.
+
+    ``process`` and ``client`` are one column here: numbers into the list of the processes' names.
+    """
 
     def __init__(self) -> None:
         codes, ints, marks = np.int32, np.int64, np.int8
@@ -109,13 +121,13 @@ class _Rows:
         self.columns: dict[str, npt.NDArray[Any]] = {name: np.empty(0, kind) for name, kind in kinds.items()}
         self.count = 0
 
-    def add(self, block: Block, opened: Ints, position: int) -> int:
-        """Take in ``block``, whose first entry is at ``position``; the row in it that cannot be, or NONE."""
+    def add(self, pair: Callable[..., tuple[int, int]], block: Block, opened: Ints, position: int) -> int:
+        """Add ``block``, whose first entry is at ``position``; return the row in it of an impossible entry, or NONE."""
         more = int(((block.kind == INVOKE) & (block.process != NONE)).sum())
         for name, column in self.columns.items():
             if block.fence is not None or name not in GRANTS:
                 column.resize(self.count + more, refcheck=False)
-        self.count, wrong = _pair(
+        self.count, wrong = pair(
             (block.process, block.f, block.key, _EMPTY_CODES if block.value is None else block.value),
             (block.kind, _EMPTY_MARKS if block.good is None else block.good),
             (
@@ -146,7 +158,7 @@ _EMPTY_MARKS: Final[Marks] = np.empty(0, np.int8)
 _EMPTY_INTS: Final[Ints] = np.empty(0, np.int64)
 
 
-@compiled
+@compilable
 def _pair(
     codes: tuple[Codes, ...],
     marks: tuple[Marks, ...],
@@ -158,8 +170,11 @@ def _pair(
     to_marks: tuple[Marks, ...],
     to_ints: tuple[Ints, ...],
 ) -> tuple[int, int]:
-    """One loop over a block; ``opened`` is the row of each process's open call. Returns the number of rows by now
-    and the entry that cannot be, or NONE. An ``info`` of a process without an open call says nothing of calls."""
+    """Pair the entries of a block; ``opened`` is the row of the open call of each process.
+
+    Returns the number of rows so far, and the impossible entry or NONE. An ``info`` of a process without an open call
+    is about no call.
+    """
     process, f, key, value = codes
     kind, good = marks
     time, fence, lease = ints
@@ -204,7 +219,7 @@ def _pair(
 
 
 class _Clients:
-    """What happened to processes, gathered for :func:`take_over`."""
+    """Collects the events of processes for :func:`take_over`."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -237,7 +252,7 @@ class _Clients:
         return f"process {self.entries.written[process]}" if process in self.entries.written else None
 
     def found(self) -> tuple[list[str], Codes]:
-        """The names of the clients, and the client of each process by its number in the list of names."""
+        """Return the names of the clients, and the client of each process by its number in the list of names."""
         processes, written = self.entries.processes.names, self.entries.written
         owner, hosts = take_over(self.events)
         first: dict[int, int] = {}
@@ -251,4 +266,4 @@ class _Clients:
                 numbers[name] = len(names)
                 names.append((name, str(written.get(processes[code], processes[code]))))
             client[code] = numbers[name]
-        return unlike(names), client
+        return distinct_names(names), client

@@ -1,4 +1,4 @@
-"""The end of a history that still grows: what was recorded last, and what of before is still going on."""
+"""The end of a history that is still recorded: the last entries, and the earlier ones that they depend on."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from . import NEMESIS, History, Op
 from .ongoing import lost
 
 MOST: Final = 6_000
-"""Entries that are kept at most, however short the time in which they came."""
+"""The most entries that are kept, however short the time in which they came."""
 
 
 class Tail:
-    """The entries of the last ``window_ns``, and those before that are needed to understand them: the start of the run,
-    invocations of calls that came back later, grants of holds that lasted longer, faults that were in force, and what
-    was last read of the clocks."""
+    """The entries of the last ``window_ns``, and the earlier ones that are needed to understand them.
+
+    Needed are the start of the run, invocations of calls that returned later, grants of holds that lasted longer,
+    faults that were active, and the last clock readings.
+    """
 
     def __init__(self, window_ns: int, most: int = MOST) -> None:
         self.cut = False
-        """Has anything been left out?"""
+        """True if entries have been left out."""
         self._window = window_ns
         self._most = most
         self._recent: deque[Op] = deque()
@@ -33,20 +35,19 @@ class Tail:
         self._injected: dict[int, list[Op]] = {}
 
     def add(self, op: Op) -> None:
-        """The next entry; what becomes too old by it goes."""
+        """Add the next entry, and drop entries that are now too old."""
         self._recent.append(op)
         while len(self._recent) > self._most or self._recent[0].time < op.time - self._window:
             self.cut = True
             self._leave(self._recent.popleft())
 
     def history(self) -> tuple[History, list[int]]:
-        """The entries as a history, in the order of time and numbered from 0, and the numbers that they have in the
-        file."""
+        """Return the entries as a history, in the order of time and numbered from 0, and their numbers in the file."""
         ops = sorted([*self._kept(), *self._recent], key=lambda op: (op.time, op.index))
         return History(msgspec.structs.replace(op, index=i) for i, op in enumerate(ops)), [op.index for op in ops]
 
     def _kept(self) -> Iterator[Op]:
-        """Those that are too old, and needed."""
+        """Yield the old entries that are still needed."""
         grants = [op for pair in self._granted.values() for op in pair]
         once: dict[int, Op] = {op.index: op for op in self._single()}
         once.update((op.index, op) for op in (*grants, *self._invoked.values()))
@@ -58,7 +59,7 @@ class Tail:
             yield from ops
 
     def _leave(self, op: Op) -> None:
-        """An entry is too old: keep it if it is needed, and forget what was needed for its sake."""
+        """Handle an entry that is too old: keep it if it is needed, and drop the entries that were kept only for it."""
         if op.process == NEMESIS:
             self._leave_nemesis(op)
         elif op.type == "invoke":

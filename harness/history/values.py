@@ -1,4 +1,4 @@
-"""Values that Python has no type for: keywords, and what maps hold, which is no set."""
+"""EDN values for which Python has no type: keywords, and the items of a map as a hashable set."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Keyword(str):
-    """``:x``, which no text equals."""
+    """A keyword such as ``:x``; it differs from every string."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class Keyword(str):
 
 
 class Items(frozenset[Any]):
-    """The keys of a map with their values, as something that sets can hold; no set equals it."""
+    """The items of a map, hashable; it differs from every set."""
 
     __slots__ = ()
 
@@ -41,5 +41,5 @@ class Items(frozenset[Any]):
 
 
 def bare(value: Any) -> str:
-    """The name that ``value`` is, be it a keyword, a symbol or text."""
+    """Return the name of a keyword or symbol, or the text itself."""
     return value[:] if isinstance(value, str) else str(value)

@@ -1,1 +1,1 @@
-"""``harness serve``: the web page over a store. It reads the store and changes nothing in it."""
+"""``harness serve``: a read-only web server for a store of runs."""

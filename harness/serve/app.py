@@ -1,4 +1,4 @@
-"""The application: which address shows what."""
+"""The web application of ``harness serve``: its routes map each address to a page or a file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from .. import store as stores
-from ..errors import HarnessError
+from harness.errors import HarnessError, UsageError
+from harness.faults.clock import ClockJump, ClockSkew
+from harness.plan import allowing, load
+from harness.run import store as stores
+
 from . import files, live, pages, sending, zipped
 from .guard import Guard
 from .index import Index, Run, Unreadable, read_results
@@ -24,19 +27,21 @@ from .studies import Studies
 from .trends_page import FRONT, TrendsPage
 
 FRONTS: Final = ("comparison.html", "sweep.html", "hunt.html", FRONT)
-"""What a folder of the store shows, if it is no run's."""
+"""Pages that represent a folder of the store that is not a run's folder, in the order of preference."""
 FOR_STRANGERS: Final = {"cross-origin-resource-policy": "cross-origin"}
-"""Browsers ask for an icon on behalf of stored pages, too, which are strangers here."""
+"""Header of the icon: browsers also request it for stored pages, which count as another origin here."""
 EMPTY: Final = {
-    stores.COMPARISONS: ("Comparisons", "Which lock is safe under which fault, and what it costs.", "harness compare"),
-    stores.SWEEPS: ("Sweeps", "How often a lock fails, by lease, hold and pause.",
+    stores.COMPARISONS: ("Comparisons", "Which locks stay safe under which faults, and what each lock costs.",
+                         "harness compare"),
+    stores.SWEEPS: ("Sweeps", "How often a lock fails, by lease time, hold time and pause.",
                     "harness sweep redis-token --ttl 1s,2s,5s --hold 50ms,200ms --pause 0,1s,3s"),
-    stores.HUNTS: ("Hunts", "Schedules in which a lock fails, as stories.", "harness hunt redlock --faults clock-jump"),
+    stores.HUNTS: ("Hunts", "Searches for schedules in which a lock fails, and what they found.",
+                   f"harness hunt redlock --faults {ClockJump.name}"),
 }  # fmt: skip
 
 
-class Site:
-    """The pages of one store; what has been read of it is kept between requests."""
+class StorePages:
+    """The pages of one store; the data read from the store is cached between requests."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -62,7 +67,7 @@ class Site:
         ]
 
     def all_runs(self, request: Request) -> Response:
-        """The table of runs."""
+        """Show the table of runs."""
         try:
             query = Query.of(request.query_params)
         except BadQuery as error:
@@ -81,11 +86,12 @@ class Site:
             found=len(found),
             total=len(runs),
             last_page=max(1, -(-len(found) // PAGE)),
-            fill=self._command("harness run redlock --nemesis clock-skew"),
+            fill=self._command(f"harness run redlock --nemesis {ClockSkew.name}"),
         )
 
     def _choices(self, runs: list[Run]) -> Choices:
-        """Those of these runs; the index gives the same list until something has changed."""
+        """Return the filter choices for these runs; cached, since the index returns the same list until something
+        changes."""
         known, choices = self._known
         if known is not runs:
             choices = Choices.of(runs)
@@ -93,7 +99,7 @@ class Site:
         return choices
 
     def run(self, request: Request) -> Response:
-        """One run: what came out, and its files."""
+        """Show one run: its verdict and its files."""
         lock, name = request.path_params["lock"], request.path_params["run"]
         run, folder = self.index.run(lock, name), files.run_folder(self.store, lock, name)
         if run is None or folder is None:
@@ -115,14 +121,14 @@ class Site:
             history=history,
             checkable=stores.HISTORY in names and stores.PLAN in names,
             damaged=stores.RESULTS in names,
-            replay=shlex.join(["harness", "replay", str(self.store / lock / name)]) if stores.PLAN in names else "",
+            replay=_replay(self.store / lock / name) if stores.PLAN in names else "",
             again=shlex.join(["harness", "report", str(self.store / lock / name)]),
             zip=pages.zip_url(lock, name),
             live=pages.live_url(lock, name),
         )
 
     def zip(self, request: Request) -> Response:
-        """All files of a run."""
+        """Send all files of a run as a zip file."""
         lock, name = request.path_params["lock"], request.path_params["run"]
         if self.index.run(lock, name) is None:
             raise HTTPException(404)
@@ -132,7 +138,7 @@ class Site:
         return StreamingResponse(zipped.stream(self.store, (lock, name)), headers=headers)
 
     def all_studies(self, request: Request) -> Response:
-        """The comparisons, or the sweeps."""
+        """Show the list of comparisons or of sweeps."""
         folder = request.url.path.strip("/")
         title, about, command = EMPTY[folder]
         return pages.answer(
@@ -141,15 +147,15 @@ class Site:
         )  # fmt: skip
 
     def all_nights(self, request: Request) -> Response:
-        """How locks fared over the nights."""
+        """Show the results of locks over the nightly runs."""
         try:
             text = self.trends.render(request.query_params)
         except HarnessError as error:
             return pages.answer("no_trends.html", here="trends", why=str(error), fill=self._command("harness nightly"))
-        return pages.made_elsewhere(text)
+        return pages.embedded_page(text)
 
     def file(self, request: Request) -> Response:
-        """A file of the store as it is; of a folder, the page that shows it."""
+        """Send a file of the store unchanged; for a folder, redirect to the page that represents it."""
         parts = tuple(name for name in request.path_params["path"].split("/") if name)
         file = files.open_file(self.store, parts) if len(parts) > 1 else None
         if file is not None:
@@ -161,7 +167,7 @@ class Site:
         return RedirectResponse(address)
 
     def _front(self, folder: Path) -> str | None:
-        """The address of the page that shows a folder of the store."""
+        """Return the address of the page that represents a folder of the store."""
         parts = folder.relative_to(self.store.resolve()).parts
         if len(parts) == 2 and self.index.run(*parts) is not None:
             return pages.run_url(*parts)
@@ -173,17 +179,28 @@ class Site:
 
 
 def _history(store: Path, lock: str, run: str) -> str:
-    """What is wrong with the history of a run, as a sentence; empty if nothing is seen to be."""
+    """Say in a sentence what is wrong with the history of a run; empty if no problem was found."""
     file = files.open_file(store, (lock, run, stores.HISTORY))
     if file is None:
-        return f"The history is missing ({stores.HISTORY}): the report of this run cannot be written again."
+        return f"The history ({stores.HISTORY}) is missing, so the report of this run cannot be rewritten."
     with file:
         if not files.size(file):
-            return f"The history is empty ({stores.HISTORY}): nothing was recorded."
+            return f"The history ({stores.HISTORY}) is empty: nothing was recorded."
         file.seek(-1, 2)
         return (
-            "" if file.read(1) == b"\n" else f"The history is cut off ({stores.HISTORY}): its last line is not whole."
+            ""
+            if file.read(1) == b"\n"
+            else f"The history ({stores.HISTORY}) is truncated: its last line is incomplete."
         )
+
+
+def _replay(folder: Path) -> str:
+    """Return the command that repeats a stored run, with the arguments that allow the code that its plan names."""
+    try:
+        allowed = allowing(load(folder / stores.PLAN))
+    except UsageError:
+        allowed = []
+    return shlex.join(["harness", "replay", str(folder), *allowed])
 
 
 def _with_slash(request: Request) -> Response:
@@ -191,20 +208,21 @@ def _with_slash(request: Request) -> Response:
 
 
 def application(store: Path, hosts: Iterable[str] = ()) -> Guard:
-    """What shows ``store`` to whoever asks for it by ``localhost``, a loopback address, or one of ``hosts``."""
-    routes = [*live.routes(store), *Site(store).routes()]
+    """Return the application that shows ``store``, for requests to ``localhost``, a loopback address, or one of
+    ``hosts``."""
+    routes = [*live.routes(store), *StorePages(store).routes()]
     handlers: dict[Any, Any] = {HTTPException: _http_problem, Exception: _own_problem}
     app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # it cannot do so for names that are not UTF-8
+    app.router.redirect_slashes = False  # redirecting fails for names that are not UTF-8
     return Guard(app, hosts)
 
 
 def _http_problem(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return pages.problem(status, "There is nothing at this address." if status == 404 else "This cannot be answered.")
+    return pages.problem(
+        status, "There is no page at this address." if status == 404 else "This request cannot be answered."
+    )
 
 
 def _own_problem(_: Request, error: Exception) -> Response:  # noqa: ARG001 - uvicorn prints it
-    return pages.problem(
-        500, "This page cannot be made, by a fault of the harness itself. The terminal has the details."
-    )
+    return pages.problem(500, "Internal error of the harness. The terminal that runs harness serve shows the details.")

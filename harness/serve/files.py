@@ -1,8 +1,8 @@
-"""Which file of the store a path means. All that keeps a request inside the store is here, and only here.
+"""Map request paths to files of the store. This module alone ensures that no request leaves the store.
 
-A path is taken apart as it came over the wire, before anybody decodes it: each part between two slashes is decoded
-once and must then be a plain name. What the parts lead to must be in the store even with all links followed, and is
-opened name by name from there, so that it cannot become something else in between.
+It splits the raw path before anything decodes it. It decodes each part between two slashes once; the result must be a
+plain name. The target must be in the store after all links are resolved. The module then opens it component by
+component without following links, so that nobody can replace it by a link between the check and the opening.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import unquote_to_bytes
 
-from .. import store as stores
+from harness.run import store as stores
 
 LONGEST: Final = 4096
-"""Bytes of a path; no file system has longer ones."""
+"""The most bytes of a path; file systems allow no longer ones."""
+CHUNK: Final = 256 * 1024
+"""Bytes read from a file at a time."""
 DEEPEST: Final = 32
-"""Folders within each other that are looked into; runs have two."""
+"""The deepest nesting of folders that is searched; runs have two levels."""
 NO_LOCKS: Final = frozenset({stores.SWEEPS, stores.COMPARISONS, stores.HUNTS, stores.FAILURES, stores.LATEST})
-"""Names in the store that are no lock's folder."""
+"""Names in the store that are not folders of a lock."""
 _PLAIN: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*").fullmatch
 TEXT: Final = "text/plain; charset=utf-8"
 KINDS: Final = {
@@ -32,20 +34,23 @@ KINDS: Final = {
     ".csv": "text/csv; charset=utf-8", ".gz": "application/gzip", ".jsonl": TEXT, ".toml": TEXT, ".log": TEXT,
     ".md": TEXT, ".txt": TEXT,
 }  # fmt: skip
-"""What a browser is told of a file, by its suffix; all others are for keeping, not for showing."""
+"""Content types by suffix; a browser downloads all other files instead of showing them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A file in a run's folder: its parts below that folder, and its bytes."""
+class ListedFile:
+    """A file in a run's folder: its path below that folder as parts, and its size in bytes."""
 
     parts: tuple[str, ...]
     size: int
 
 
 def parts_of(raw: bytes) -> tuple[str, ...] | None:
-    """The names in the path of a request, as on the wire (``/store/a%20b``); a slash at the end is not a name. None for
-    what no page or file of ours is called: dots first, slashes or NUL in disguise, nothing between two slashes."""
+    """Return the names in the raw path of a request (``/store/a%20b``); a slash at the end is not a name.
+
+    Returns None for a path that no page or file here can have: a name that begins with a dot, an encoded slash or NUL,
+    or an empty name between two slashes.
+    """
     if len(raw) > LONGEST or not raw.startswith(b"/"):
         return None
     names = [os.fsdecode(unquote_to_bytes(name)) for name in raw.removesuffix(b"/").split(b"/")[1:]]
@@ -53,31 +58,33 @@ def parts_of(raw: bytes) -> tuple[str, ...] | None:
 
 
 def plain(name: str) -> bool:
-    """Is this the name of one thing in a folder, and not of a hidden one?"""
+    """Return whether ``name`` is a plain file name: not hidden, without slashes."""
     return _PLAIN(name) is not None
 
 
 def resolve(store: Path, parts: Sequence[str]) -> Path | None:
-    """What the names lead to, links followed; None if it is not there, or not in the store, or hidden there."""
+    """Return the target of the names, with links followed; None if it does not exist, is outside of the store, or is
+    hidden."""
     if not all(plain(part) for part in parts):
         return None
     try:
         root = store.resolve(strict=True)
         real = root.joinpath(*parts).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):  # not there, links in a circle, too long
+    except (OSError, RuntimeError, ValueError):  # missing, a loop of links, or too long
         return None
     inside = real.is_relative_to(root) and all(plain(name) for name in real.relative_to(root).parts)
     return real if inside else None
 
 
 def run_folder(store: Path, lock: str, run: str) -> Path | None:
-    """The folder of a run, ``<store>/<lock>/<run>``; None if there is none."""
+    """Return the folder of a run, ``<store>/<lock>/<run>``; None if it does not exist."""
     real = None if lock in NO_LOCKS else resolve(store, (lock, run))
     return real if real is not None and real.is_dir() else None
 
 
 def open_file(store: Path, parts: Sequence[str]) -> BinaryIO | None:
-    """A regular file of the store, opened to be read; None for all else, also for what may not be read."""
+    """Open a regular file of the store for reading; None for anything else, and for a file without permission to
+    read."""
     real = resolve(store, parts)
     if real is None:
         return None
@@ -96,12 +103,12 @@ def _opened_folder(path: Path | str, within: int | None = None) -> Iterator[int]
 
 
 def _open_below(folder: int, parts: Sequence[str]) -> BinaryIO | None:
-    """Name by name and through no link: none was left when the path was looked at."""
+    """Open the path name by name without following links: the check of the path has resolved all of them."""
     first, *rest = parts
     if rest:
         with _opened_folder(first, folder) as inner:
             return _open_below(inner, rest)
-    descriptor = os.open(first, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)  # a FIFO would wait
+    descriptor = os.open(first, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)  # a FIFO would block
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
@@ -109,7 +116,7 @@ def _open_below(folder: int, parts: Sequence[str]) -> BinaryIO | None:
 
 
 def read(path: Path, most: int) -> bytes:
-    """A regular file of at most so many bytes; OSError says what is the matter with any other."""
+    """Return the content of a regular file of at most ``most`` bytes; raises OSError with the reason for any other."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -121,24 +128,26 @@ def read(path: Path, most: int) -> bytes:
 
 
 def is_file(path: Path) -> bool:
-    """Is this a regular file, and no link to one?"""
+    """Return whether ``path`` is a regular file and not a link."""
     with suppress(OSError, ValueError):
         return stat.S_ISREG(path.lstat().st_mode)
     return False
 
 
 def recording(folder: Path) -> bool:
-    """Is a run being recorded in this folder at this moment?"""
+    """Return whether a run is being recorded in this folder now."""
     return is_file(folder / stores.HISTORY) and stores.in_progress(folder)
 
 
-def listing(folder: Path) -> list[Entry]:
-    """The files in a run's folder and the folders in it, by name; links, hidden files and what cannot be looked at are
-    left out."""
+def listing(folder: Path) -> list[ListedFile]:
+    """Return the files in a run's folder and its subfolders, sorted by name.
+
+    Links, hidden files and files without permission are left out.
+    """
     return sorted(_walk(folder, ()), key=lambda entry: (len(entry.parts), entry.parts))
 
 
-def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[Entry]:
+def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[ListedFile]:
     if len(above) >= DEEPEST:
         return
     with suppress(OSError), os.scandir(folder) as entries:
@@ -149,14 +158,22 @@ def _walk(folder: Path, above: tuple[str, ...]) -> Iterator[Entry]:
                 if entry.is_dir(follow_symlinks=False):
                     yield from _walk(Path(entry), (*above, entry.name))
                 elif entry.is_file(follow_symlinks=False):
-                    yield Entry((*above, entry.name), entry.stat(follow_symlinks=False).st_size)
+                    yield ListedFile((*above, entry.name), entry.stat(follow_symlinks=False).st_size)
 
 
 def size(file: BinaryIO) -> int:
-    """Bytes of an open file."""
+    """Return the size of an open file in bytes."""
     return os.fstat(file.fileno()).st_size
 
 
 def changed_ns(file: BinaryIO) -> int:
-    """When an open file was changed, ns since 1970."""
+    """Return when an open file was last changed, ns since 1970."""
     return os.fstat(file.fileno()).st_mtime_ns
+
+
+def pieces(file: BinaryIO, length: int) -> Iterator[bytes]:
+    """Yield at most ``length`` bytes of an open file, which may grow meanwhile, and close it."""
+    with file:
+        while length > 0 and (piece := file.read(min(CHUNK, length))):
+            length -= len(piece)
+            yield piece

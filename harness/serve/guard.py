@@ -1,4 +1,4 @@
-"""What every request has to pass and every answer carries, whatever page it is about."""
+"""Middleware of ``harness serve``: checks method, host and path of every request, and sets the security headers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every answer that does not say otherwise."""
+"""Security headers of every response that does not set its own."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 ANYWHERE: Final = frozenset({"0.0.0.0", "::"})
 
 
 class Guard:
-    """Lets through what only reads, is meant for this server, and has a path that is one.
+    """ASGI middleware that accepts only GET and HEAD requests for a host name of this server with a well-formed path.
 
-    A page of another site can make a browser ask this server by a name of its own that it lets point here (DNS
-    rebinding); it cannot choose the ``Host`` that the browser sends. So only names that are ours are answered; where
-    the server listens on all addresses, these as well.
+    A page of another site can make a browser send requests to this server through a host name that resolves to it
+    (DNS rebinding), but it cannot choose the ``Host`` header. So requests for other host names are refused. A server
+    that listens on all addresses also accepts any IP address as host.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
@@ -54,15 +54,15 @@ class Guard:
 
         parts = files.parts_of(scope["raw_path"])
         if scope["method"] not in METHODS:
-            refusal = pages.problem(405, "This server only shows what is there: it answers GET and HEAD.")
+            refusal = pages.problem(405, "This server is read-only: it answers only GET and HEAD.")
             refusal.headers["allow"] = ", ".join(METHODS)
             await refusal(scope, receive, send_with_headers)
         elif not self._is_ours(_hosts(scope)):
-            await pages.problem(400, "This server was asked by a name that is not its own.")(
+            await pages.problem(400, "The Host header of this request does not name this server.")(
                 scope, receive, send_with_headers
             )
         elif parts is None:
-            await pages.problem(400, "This is not the address of a page.")(scope, receive, send_with_headers)
+            await pages.problem(400, "The path of this address is malformed.")(scope, receive, send_with_headers)
         else:
             end = "/" if parts and scope["raw_path"].endswith(b"/") else ""
             await self._app({**scope, "path": f"/{'/'.join(parts)}{end}"}, receive, send_with_headers)
@@ -79,7 +79,7 @@ def _hosts(scope: Scope) -> list[str]:
 
 
 def host_name(header: str) -> str:
-    """The name in a ``Host`` header, in small letters; empty if it is not well formed."""
+    """Return the name in a ``Host`` header, in lower case; empty if the header is malformed."""
     if header.startswith("["):
         name, bracket, port = header[1:].partition("]")
         port_follows = bracket and (not port or port.startswith(":"))

@@ -1,6 +1,6 @@
-"""What runs there are in a store: one row each, kept until what it was made of changes.
+"""Index of the runs in a store: one cached row for each run, read again when its files change.
 
-Nothing that lies in a store can stop the rest from being shown: a run that cannot be understood is a row that says so.
+A damaged run does not hide the others: its row says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -20,97 +20,54 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from .. import plan as plans
-from .. import store as stores
+from harness import plan as plans
+from harness.documents.heads import HeadFault, RunHead
+from harness.documents.run import SCHEMA
+from harness.run import store as stores
+
 from . import files
 
-SCHEMA: Final = 1
-"""Of ``results.json``."""
 LARGEST: Final = 256 * 1024 * 1024
-"""Bytes of a file that is read whole."""
+"""The most bytes of a file that is read as a whole."""
 FRESH_S: Final = 0.5
-"""The store is not looked at again within so much time."""
+"""The store is not scanned again within this time."""
 SETTLED_NS: Final = 60_000_000_000
 TURNS: Final = 10
-"""Results that have not changed for so long are looked at every so many times only: with many runs, most have not."""
+"""Results unchanged for SETTLED_NS are checked in one of so many scans only: with many runs, most are unchanged."""
 STATES: Final = ("invalid", "unknown", "valid", "running", "broken")
-"""Of a run: a violation was found, nobody can tell, none was found, it is being recorded, it has no verdict."""
+"""States of a run. invalid: a violation was found; unknown: the checkers could not decide; valid: no violation was
+found; running: it is being recorded; broken: it has no verdict."""
 LONGEST: Final = 300
-"""Characters of a sentence in a row."""
+"""The most characters of a sentence in a row."""
 USUAL: Final = plans.Plan(lock="").workload
 _RUN: Final = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z(?:-(\d+))?")
 _STARTED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _SENTENCE: Final = re.compile(r".*?[.!?](?=\s|$)", re.DOTALL)
 
 
-class _Cluster(msgspec.Struct):
-    backend: str = ""
-    kind: str = ""
-    servers: list[str] = []
-    clients: list[str] = []
-
-
-class _Fault(msgspec.Struct):
-    fault: str = ""
-
-
-class _Purpose(msgspec.Struct):
-    """What a run did, and what for."""
-
-    workload: str = ""
-    title: str = ""
-
-
-class _Stats(msgspec.Struct):
-    operations: int | None = None
-
-
-class Checker(msgspec.Struct):
-    """What one checker said."""
-
-    valid: bool | None = None
-    explanation: str = ""
-
-
-class _Plan(msgspec.Struct):
-    """What is looked at of ``plan.toml``."""
+class _PlanHead(msgspec.Struct):
+    """The fields that are read from ``plan.toml``."""
 
     lock: str
     seed: int = 0
     cluster: str = "sim"
-    faults: list[_Fault] = []
+    faults: list[HeadFault] = []
     workload: str = ""
     title: str = ""
 
 
-class Results(msgspec.Struct):
-    """What is looked at of ``results.json``; the rest of it is not even decoded."""
-
-    valid: bool | None
-    schema: int = SCHEMA
-    summary: str = ""
-    unknown_because: list[str] = []
-    lock: str = ""
-    lock_title: str = ""
-    seed: int | None = None
-    started_at: str = ""
-    command: str = ""
-    cluster: _Cluster = msgspec.field(default_factory=_Cluster)
-    faults: list[_Fault] = []
-    plan: _Purpose = msgspec.field(default_factory=_Purpose)
-    stats: _Stats = msgspec.field(default_factory=_Stats)
-    checkers: dict[str, Checker] = {}
-
-
 class Unreadable(Exception):
-    """A file that is not what it should be; the message is a sentence."""
+    """A file with unexpected content; the message is a sentence."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One run. ``folder`` is its path in the store (lock's folder, run's folder); ``when`` is in UTC, as in
-    ``2026-11-21T05:55:37Z``, empty if nobody knows; ``purpose`` says what it was for, if that is not the usual, and
-    ``trouble`` what is wrong with it, empty if nothing is."""
+    """One run.
+
+    ``folder`` is its path in the store (lock's folder, run's folder). ``when`` is in UTC, as in
+    ``2026-11-21T05:55:37Z``, empty if unknown. ``purpose`` says why it ran, if that is unusual. ``trouble`` says what
+    is wrong with it, empty if nothing is.
+    """
 
     folder: tuple[str, str]
     state: str
@@ -124,7 +81,7 @@ class Run:
     purpose: str = ""
     trouble: str = ""
     text: str = field(init=False, repr=False, compare=False)
-    """What a search looks at, in small letters."""
+    """The text that a search looks at, in lower case."""
 
     def __post_init__(self) -> None:
         words = (
@@ -140,12 +97,12 @@ class Run:
         self.text = "\n".join(words).lower()
 
 
-_decode: Final = msgspec.json.Decoder(Results).decode
+_decode: Final = msgspec.json.Decoder(RunHead).decode
 
 
 class _Stamp(NamedTuple):
-    """Of a run's results, or of its folder if it has none (then nothing is ever settled: ``changed_ns`` is infinite).
-    Another one means that the row has to be made again."""
+    """Identity and time of a run's results, or of its folder if it has none (``changed_ns`` is then infinite, since it
+    may still change). If the stamp differs, the row is made again."""
 
     changed_ns: float
     content: int = 0
@@ -154,7 +111,7 @@ class _Stamp(NamedTuple):
 
 
 class Index:
-    """The runs of ``store``. May be asked by several threads at a time."""
+    """The runs of ``store``. Several threads may call it at the same time."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -165,9 +122,11 @@ class Index:
         self._one_at_a_time = threading.Lock()
 
     def runs(self) -> list[Run]:
-        """All runs, as the store has them now or had them a moment ago; the newest first. Not to be changed; another
-        list when anything has changed."""
-        # Who comes while somebody else is looking gets what was there before, if anything was.
+        """Return all runs of the store, a moment old at most, the newest first.
+
+        Callers must not change the list. A changed store gives a new list.
+        """
+        # While one thread scans the store, other threads get the earlier list, if there is one.
         if self._stale() and self._one_at_a_time.acquire(blocking=self._looked < 0):
             try:
                 if self._stale():
@@ -181,7 +140,7 @@ class Index:
         return time.monotonic() - self._looked >= FRESH_S
 
     def run(self, lock: str, name: str) -> Run | None:
-        """One run as it is at this moment; None if there is no such folder, or no run in it."""
+        """Return one run as it is now; None if the folder does not exist or has no run."""
         folder = files.run_folder(self.store, lock, name)
         return None if folder is None or not _may_be_run(folder) else _read((lock, name), folder, _stamp(str(folder)))
 
@@ -206,7 +165,7 @@ class Index:
 
 
 def _run_folders(store: Path) -> Iterator[tuple[tuple[str, str], str]]:
-    """What may be runs: their places in the store, and their paths."""
+    """Yield the folders that may be runs: their places in the store, and their paths."""
     for lock in _scan(store):
         if lock.name not in files.NO_LOCKS and _is_folder(lock):
             for run in _scan(Path(lock)):
@@ -240,7 +199,7 @@ def _stamp_without_results(folder: str) -> _Stamp:
 
 
 def _may_be_run(path: Path) -> bool:
-    """Is this a run, whole or not, and not something else that people keep in a store?"""
+    """Return whether the folder is a run, complete or not, and not something else that a user keeps in the store."""
     if _RUN.fullmatch(path.name):
         return not path.is_symlink()
     return not path.is_symlink() and any(
@@ -249,7 +208,7 @@ def _may_be_run(path: Path) -> bool:
 
 
 def _read(place: tuple[str, str], folder: Path, stamp: _Stamp) -> Run:
-    """The row of a run, whatever has become of it."""
+    """Return the row of a run, damaged or not."""
     try:
         results = read_results(folder)
     except Unreadable as problem:
@@ -261,14 +220,14 @@ def _read(place: tuple[str, str], folder: Path, stamp: _Stamp) -> Run:
     return _from_plan(place, folder, "broken", _why_without(folder))
 
 
-def read_results(folder: Path) -> Results | None:
-    """``results.json``, None if there is none; :class:`Unreadable` if it is no such document."""
+def read_results(folder: Path) -> RunHead | None:
+    """Return ``results.json``, None if it does not exist; raises :class:`Unreadable` if it is not such a document."""
     path = folder / stores.RESULTS
     try:
         if not os.path.lexists(path):
             return None
         results = _decode(files.read(path, LARGEST))
-    except (OSError, ValueError, RecursionError) as error:  # msgspec's are ValueErrors
+    except (OSError, ValueError, RecursionError) as error:  # errors of msgspec are ValueErrors
         raise Unreadable(f"{stores.RESULTS} cannot be read: {why(error)}.") from error
     if results.schema != SCHEMA:
         raise Unreadable(f"{stores.RESULTS} has schema {results.schema}: this harness reads schema {SCHEMA}.")
@@ -276,29 +235,29 @@ def read_results(folder: Path) -> Results | None:
 
 
 def why(error: Exception) -> str:
-    """Why a file could not be read, in words without the place of the file."""
+    """Say why a file could not be read, without its path."""
     if isinstance(error, OSError):
-        said = "it is a link" if error.errno == errno.ELOOP else error.strerror or "nobody knows why"
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror or "unknown error"
     elif isinstance(error, msgspec.ValidationError):
-        said = plans.told(error)
+        reason = plans.validation_message(error)
     else:
-        said = "objects in objects without end" if isinstance(error, RecursionError) else str(error).rstrip(".")
-    return said[:1].lower() + said[1:]
+        reason = "it nests too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
+    return reason[:1].lower() + reason[1:]
 
 
 def _why_without(folder: Path) -> str:
     if not folder.is_dir():
-        return "There is a file where the folder of a run should be."
+        return "Expected the folder of a run, found a file."
     if not os.access(folder, os.R_OK | os.X_OK):
         return "The folder cannot be read: permission denied."
     if not os.path.lexists(folder / stores.HISTORY):
         return f"Nothing was recorded: there is neither a {stores.HISTORY} nor a {stores.RESULTS}."
     if not files.is_file(folder / stores.HISTORY):
         return f"{stores.HISTORY} is not a file, and there is no {stores.RESULTS}."
-    return "The run ended before there was a verdict: it was killed, or is being checked at this moment."
+    return "The run has no verdict: it was killed, or its history is being checked now."
 
 
-def _from_results(place: tuple[str, str], results: Results) -> Run:
+def _from_results(place: tuple[str, str], results: RunHead) -> Run:
     when, seed = _from_name(place[1])
     return Run(
         folder=place,
@@ -315,7 +274,8 @@ def _from_results(place: tuple[str, str], results: Results) -> Run:
 
 
 def _from_plan(place: tuple[str, str], folder: Path, state: str, trouble: str) -> Run:
-    """What the plan says of a run that has no results, if it says anything; else its folder's name."""
+    """Return the row of a run without results, from its plan if that is readable; otherwise from the name of its
+    folder."""
     when, seed = _from_name(place[1])
     try:
         plan = _decode_plan(files.read(folder / stores.PLAN, LARGEST))
@@ -327,27 +287,27 @@ def _from_plan(place: tuple[str, str], folder: Path, state: str, trouble: str) -
     )  # fmt: skip
 
 
-def _decode_plan(data: bytes) -> _Plan:
-    return msgspec.toml.decode(data, type=_Plan)
+def _decode_plan(data: bytes) -> _PlanHead:
+    return msgspec.toml.decode(data, type=_PlanHead)
 
 
 def _purpose(workload: str, title: str) -> str:
-    """The title of a run's plan, and the workload if it is not that of most runs; often neither."""
+    """Return the title of a run's plan, and the workload if it is an unusual one; often empty."""
     parts = (title, f"workload {workload}" if workload not in ("", USUAL) else "")
     return sys.intern(_short(" · ".join(part for part in parts if part)))
 
 
-def _names(faults: list[_Fault]) -> tuple[str, ...]:
+def _names(faults: list[HeadFault]) -> tuple[str, ...]:
     return tuple(sorted({sys.intern(fault.fault) for fault in faults} - {""}))
 
 
 def when_of(name: str) -> str:
-    """When that began whose folder has this name, in UTC; empty if the name does not say."""
+    """Return when a run began, in UTC, from the name of its folder; empty if the name does not contain the time."""
     return _from_name(name)[0]
 
 
 def _from_name(name: str) -> tuple[str, int | None]:
-    """When a run began and its seed, as the name of its folder has them."""
+    """Return when a run began and its seed, from the name of its folder."""
     found = _RUN.match(name)
     if found is None:
         return "", None
@@ -356,7 +316,7 @@ def _from_name(name: str) -> tuple[str, int | None]:
 
 
 def _first(summary: str) -> str:
-    """The first sentence of a summary."""
+    """Return the first sentence of a summary."""
     found = _SENTENCE.match(summary)
     return _short(found.group() if found else summary)
 

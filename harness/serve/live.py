@@ -1,7 +1,6 @@
-"""Runs in progress, as pages that follow them until there is a verdict.
+"""Pages that follow runs in progress until there is a verdict.
 
-A page asks each second for what is new. Whoever asks: what was read of a run's history is kept, of the last few runs,
-and what is sent to one page is what is sent to all of them.
+A page polls once a second. The server keeps the parsed histories of the last few runs, and all pages share them.
 """
 
 from __future__ import annotations
@@ -22,60 +21,59 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from reports import page
-from reports.live import ROLLING_S, WINDOW_S, Live
-from reports.model import JUDGEMENTS
-from reports.run_report import SCRIPTS, WORDS
+from harness import plan as plans
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.reports import page
+from harness.reports.live import ROLLING_S, WINDOW_S, GrowingHistory
+from harness.reports.model import JUDGEMENTS
+from harness.reports.run_report import SCRIPTS, WORDS
+from harness.run import store as stores
+from harness.wording import counted
 
-from .. import plan as plans
-from .. import store as stores
-from ..errors import UsageError
-from ..options import counted
-from ..plan import Plan
 from . import files, pages
 from .index import Unreadable, read_results
 
 KEPT: Final = 8
-"""Runs whose histories are kept as far as they have been read."""
+"""The number of runs whose parsed histories are cached."""
 SOON_S: Final = 3.0
-"""Whoever has not begun to record by then, or has let go of the history, is not there any more."""
+"""A recorder that has not begun by then, or has released the history for that long, is considered dead."""
 CHECKED_S: Final = 120.0
-"""The same of whoever has recorded the end of a run, and is checking it."""
+"""The same limit after the end of a run was recorded, since its checkers may still be running."""
 FRESH: Final = 1 << 16
-"""Bytes of a history that may have been written since it was read."""
+"""Bytes of a history that may have been written since it was last read."""
 LARGEST_PLAN: Final = 1 << 20
 DIGITS: Final = 18
-"""Of a number of bytes that makes sense."""
+"""The most digits of a plausible number of bytes."""
 SAID: Final = {
-    "starting": "The cluster is being started.",
+    "starting": "The cluster is starting.",
     "running": "",
-    "checking": "The time is up: the history is being checked.",
+    "checking": "The run has ended; its history is being checked.",
     "over": "",
-    "interrupted": "Nobody records this run any more, and it has no verdict: it was interrupted or killed.",
+    "interrupted": "This run was interrupted or killed: it has no verdict, and nothing is recording it.",
 }
 
 
-class Watched:
-    """One run that somebody looks at. May be asked by several threads at a time."""
+class FollowedRun:
+    """One run that a page follows. Several threads may call it at the same time."""
 
     def __init__(self, store: Path, lock: str, run: str) -> None:
         self._store = store
         self._path = (lock, run)
-        self._live = Live()
+        self._live = GrowingHistory()
         self._drawn = (-1, "null")
         self._one_at_a_time = threading.Lock()
 
     def now(self, folder: Path, known: int) -> bytes:
-        """What there is to be said of the run, JSON; the timeline only if there is more of it than in the first
-        ``known`` bytes of its history."""
+        """Return the state of the run as JSON, with the timeline only if the history is longer than ``known`` bytes."""
         with self._one_at_a_time:
-            recording = files.recording(folder)  # asked first: what is recorded until it ends is read
+            recording = files.recording(folder)  # checked first, so that everything recorded before the end is read
             facts = self._facts(folder, recording, self._read())
             drawn = "null" if facts["behind"] or known == self._live.read else self._draw()
         return msgspec.json.encode(facts | {"timeline": msgspec.Raw(drawn.encode())})
 
     def _read(self) -> float | None:
-        """Read on; how much has been read, from 0 to 1, if there is more than what was just written."""
+        """Read on; return the share (0 to 1) that has been read, None if only recently written entries are left."""
         file = files.open_file(self._store, (*self._path, stores.HISTORY))
         if file is None:
             return None
@@ -109,16 +107,16 @@ class Watched:
         return "interrupted"
 
 
-class Watching:
-    """The runs of a store that somebody looks at."""
+class LivePages:
+    """The runs of a store that pages follow."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._watched: OrderedDict[tuple[str, str], Watched] = OrderedDict()
+        self._watched: OrderedDict[tuple[str, str], FollowedRun] = OrderedDict()
         self._one_at_a_time = threading.Lock()
 
     def page(self, request: Request) -> Response:
-        """The page, which asks for everything that changes."""
+        """Return the page, which polls for all changing data."""
         lock, run = request.path_params["lock"], request.path_params["run"]
         folder = self._folder(lock, run)
         plan = _plan(folder)
@@ -137,7 +135,7 @@ class Watching:
         )
 
     def data(self, request: Request) -> Response:
-        """What the page asks for; ``from`` is how much of the history it has seen, in bytes."""
+        """Return the data for the page; the parameter ``from`` is how many bytes of the history it has seen."""
         lock, run = request.path_params["lock"], request.path_params["run"]
         folder = self._folder(lock, run)
         known = request.query_params.get("from", "-1")
@@ -152,10 +150,11 @@ class Watching:
             raise HTTPException(404)
         return folder
 
-    def _of(self, lock: str, run: str) -> Watched:
-        """The one that is looked at, or a new one; of too many the one goes that nobody has asked for the longest."""
+    def _of(self, lock: str, run: str) -> FollowedRun:
+        """Return the followed run, or a new one; if there are too many, drop the one that was not requested for the
+        longest time."""
         with self._one_at_a_time:
-            watched = self._watched.setdefault((lock, run), Watched(self._store, lock, run))
+            watched = self._watched.setdefault((lock, run), FollowedRun(self._store, lock, run))
             self._watched.move_to_end((lock, run))
             if len(self._watched) > KEPT:
                 self._watched.popitem(last=False)
@@ -163,20 +162,20 @@ class Watching:
 
 
 def routes(store: Path) -> list[BaseRoute]:
-    """The addresses under ``/live/``."""
-    watching = Watching(store)
+    """Return the routes under ``/live/``."""
+    watching = LivePages(store)
     return [Route("/live/{lock}/{run}/", watching.page), Route("/live/{lock}/{run}/data.json", watching.data)]
 
 
 @cache
 def _script() -> str:
-    """What draws the timeline, and what feeds it."""
+    """Return the scripts that draw the timeline and update its data."""
     drawing = [f"js/{name}" for name in SCRIPTS if name != "start.js"]
     return "\n".join(['"use strict";', *(page.source(name) for name in (*drawing, "serve/live.js"))])
 
 
 def _plan(folder: Path) -> Plan | None:
-    """What the run was asked to do; None if that cannot be read."""
+    """Return the plan of the run; None if it cannot be read."""
     try:
         return plans.decode(tomllib.loads(files.read(folder / stores.PLAN, LARGEST_PLAN).decode()))
     except (OSError, ValueError, RecursionError, UsageError):
@@ -192,7 +191,7 @@ def _facts_of(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _idle(folder: Path) -> float:
-    """Seconds since somebody wrote to the history, or made the folder."""
+    """Return the seconds since the history was last written, or since the folder was made."""
     for path in (folder / stores.HISTORY, folder):
         try:
             return time.time() - path.stat().st_mtime
@@ -202,11 +201,11 @@ def _idle(folder: Path) -> float:
 
 
 def _verdict(folder: Path) -> dict[str, Any] | None:
-    """What came out, None as long as nothing has; results that cannot be read are left to the run's own page."""
+    """Return the verdict, None if there is none yet; the run's own page reports unreadable results."""
     try:
         results = read_results(folder)
     except Unreadable:
-        return {"judgement": "broken", "word": "No verdict", "summary": "The results cannot be read."}
+        return {"judgement": "broken", "word": "No verdict", "summary": "results.json cannot be read."}
     if results is None:
         return None
     judgement = JUDGEMENTS[results.valid]

@@ -1,4 +1,4 @@
-"""What pages show: templates, addresses, and the little that templates need to be told."""
+"""Render the pages of ``harness serve``: templates, addresses of pages and files, and the security policy."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import jinja2
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from reports import page
+from harness.reports import page
 
 WORDS: Final = {
     "invalid": "Violation", "unknown": "Unknown", "valid": "Safe", "running": "Running", "broken": "No verdict",
 }  # fmt: skip
-"""Of states, in a table."""
+"""Names of states, in a table."""
 TITLES: Final = {
     "invalid": "Violation found", "unknown": "Unknown", "valid": "Safe in this run", "running": "Running now",
     "broken": "No verdict",
 }  # fmt: skip
-"""Of states, as headings."""
+"""Names of states, as headings."""
 NAVIGATION: Final = (
     ("runs", "/", "Runs"),
     ("comparisons", "/comparisons/", "Comparisons"),
@@ -38,31 +38,34 @@ NAVIGATION: Final = (
 def answer(
     template: str, *, here: str = "", script: str = "", style: str = "", status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """The page that ``serve/<template>`` makes of ``values``. ``here`` is its entry in the navigation bar; ``script``
-    and ``style`` are put into the page, and no other script may run in it."""
+    """Render ``serve/<template>`` with ``values``.
+
+    ``here`` is the page's entry in the navigation bar. ``script`` and ``style`` are put into the page; no other script
+    may run in it.
+    """
     bar = {"here": here, "navigation": NAVIGATION, "label": "", "more": ()}
     shared = {"script": Markup(script), "words": WORDS, "run_url": run_url, "store_url": store_url}
     styles = style_of("style.css", "nightly.css", "serve/nav.css", "serve/serve.css") + Markup(style)
     text = _templates().get_template(f"serve/{template}").render(bar | shared | {"style": styles} | values)
-    return _ours(text, f"'sha256-{_digest(script)}'" if script else "'none'", status)
+    return _own_page(text, f"'sha256-{_digest(script)}'" if script else "'none'", status)
 
 
-def made_elsewhere(text: str) -> HTMLResponse:
-    """A page of ours that was rendered elsewhere, with what scripts it has."""
-    return _ours(text, "'unsafe-inline'")
+def embedded_page(text: str) -> HTMLResponse:
+    """Return a page that was rendered elsewhere as a response, with the scripts that it contains."""
+    return _own_page(text, "'unsafe-inline'")
 
 
 def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _ours(text: str, scripts: str, status: int = 200) -> HTMLResponse:
+def _own_page(text: str, scripts: str, status: int = 200) -> HTMLResponse:
     headers = {"content-security-policy": _policy(scripts)}
     return HTMLResponse(text.encode(errors="replace"), status, headers)
 
 
 def _policy(scripts: str) -> str:
-    """What a page of ours may do: run these scripts, and ask this server only."""
+    """Return the content security policy of a page: it may run these scripts, and send requests only to this server."""
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; "
         "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -70,26 +73,28 @@ def _policy(scripts: str) -> str:
 
 
 def problem(status: int, sentence: str) -> HTMLResponse:
-    """A page that says in a sentence why there is no other."""
+    """Return an error page with the reason in one sentence."""
     return answer("problem.html", status=status, title=HTTPStatus(status).phrase, sentence=sentence)
 
 
 def navigation(here: str, label: str = "", more: Sequence[tuple[str, str]] = ()) -> Markup:
-    """The navigation bar, for a page that is made elsewhere; :func:`style_of` ``serve/nav.css`` goes with it. ``more``
-    are links of that page (words, address) under a label."""
+    """Return the navigation bar, for a page that is rendered elsewhere; it needs :func:`style_of` ``serve/nav.css``.
+
+    ``more`` are further links of that page (text, address) under a label.
+    """
     values = {"here": here, "navigation": NAVIGATION, "label": label, "more": more}
     return Markup(_templates().get_template("serve/nav.html").render(values))
 
 
 @cache
 def style_of(*names: str) -> Markup:
-    """Files of the templates, one after the other."""
+    """Return files of the templates, joined."""
     return Markup("").join(page.source(name) for name in names)
 
 
 @cache
 def script_of(name: str) -> str:
-    """A script of the templates."""
+    """Return a script of the templates."""
     return f'"use strict";\n{page.source(name)}'
 
 
@@ -99,22 +104,22 @@ def _templates() -> jinja2.Environment:
 
 
 def run_url(lock: str, run: str) -> str:
-    """The page of a run."""
+    """Return the address of a run's page."""
     return f"/runs/{_quoted(lock)}/{_quoted(run)}/"
 
 
 def zip_url(lock: str, run: str) -> str:
-    """All files of a run in one."""
+    """Return the address of the zip file of a run."""
     return f"/runs/{_quoted(lock)}/{_quoted(run)}.zip"
 
 
 def live_url(lock: str, run: str) -> str:
-    """The page of a run in progress."""
+    """Return the address of the page of a run in progress."""
     return f"/live/{_quoted(lock)}/{_quoted(run)}/"
 
 
 def store_url(*parts: str) -> str:
-    """A file of the store."""
+    """Return the address of a file of the store."""
     return "/store/" + "/".join(_quoted(part) for part in parts)
 
 
@@ -123,17 +128,17 @@ def _quoted(name: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text that any page can hold: what is no character is shown as such."""
+    """Return text that any page can contain; invalid characters are replaced by a visible sign."""
     return text.encode(errors="replace").decode()
 
 
 def moment(when: str) -> str:
-    """``2026-11-21T05:55:37Z`` for people; a dash for none."""
+    """Return the time ``2026-11-21T05:55:37Z`` in a readable form; a dash if it is empty."""
     return when.replace("T", " ").removesuffix("Z") or "–"
 
 
 def size(count: int) -> str:
-    """``12.3 kB``."""
+    """Return a size in a readable form: ``12.3 kB``."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= one:
             return f"{count / one:,.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Which runs a visitor asked for, by the parameters of the address, and in which order."""
+"""Filtering and sorting of the table of runs, from the query parameters of the address."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 from .index import STATES, Run
 
 PAGE: Final = 100
-"""Rows of a page."""
+"""The number of rows of a page."""
 NONE: Final = "none"
-"""The fault of runs without any."""
+"""The name by which runs without faults are filtered."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\dZ?)?)?", re.ASCII)
 KEYS: Final[dict[str, Callable[[Run], Any]]] = {
     "when": lambda run: run.when,
@@ -27,19 +27,22 @@ KEYS: Final[dict[str, Callable[[Run], Any]]] = {
     "seed": lambda run: -1 if run.seed is None else run.seed,
     "summary": lambda run: run.sentence or run.trouble,
 }
-"""What runs can be sorted by."""
+"""Sort keys for runs."""
 DOWNWARDS: Final = frozenset({"when", "operations"})
-"""What is sorted with the largest first, unless asked for otherwise."""
+"""Keys that sort the largest first by default."""
 
 
 class BadQuery(ValueError):
-    """A parameter with a value that makes no sense; the message says which, and what was expected."""
+    """A query parameter with an invalid value; the message names it, and says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What was asked for; empty is anything. ``since`` and ``until`` are days or times in UTC, both included; ``sort``
-    is one of :data:`KEYS`, with ``-`` before it for the largest first; ``page`` counts from 1."""
+    """The filter and order of the table of runs; an empty field matches every run.
+
+    ``since`` and ``until`` are days or times in UTC, both included. ``sort`` is one of :data:`KEYS`, with ``-`` before
+    it for the largest first. ``page`` counts from 1.
+    """
 
     lock: str = ""
     fault: str = ""
@@ -53,7 +56,7 @@ class Query:
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> Query:
-        """The query in the parameters of an address; raises :class:`BadQuery`."""
+        """Return the query in the parameters of an address; raises :class:`BadQuery`."""
         given = {name: parameters.get(name, "").strip() for name in ("lock", "fault", "cluster", "verdict", "text")}
         if given["verdict"] not in ("", *STATES):
             raise BadQuery(f"verdict: expected one of {', '.join(STATES)}")
@@ -66,24 +69,24 @@ class Query:
         return cls(**given, since=_day(parameters, "since"), until=_day(parameters, "until"), sort=sort, page=int(page))
 
     def address(self, **changes: Any) -> str:
-        """The address of this query with changes made to it, without what is as usual."""
-        asked = {name: value for name, value in (asdict(self) | {"page": 1} | changes).items() if value}
+        """Return the address of this query with changes; default values are left out."""
+        parameters = {name: value for name, value in (asdict(self) | {"page": 1} | changes).items() if value}
         usual = {"sort": "-when", "page": 1}
-        asked = {name: value for name, value in asked.items() if usual.get(name) != value}
-        return f"/?{urlencode(asked, errors='replace')}" if asked else "/"
+        parameters = {name: value for name, value in parameters.items() if usual.get(name) != value}
+        return f"/?{urlencode(parameters, errors='replace')}" if parameters else "/"
 
     def sorted_by(self, name: str) -> str:
-        """What ``sort`` becomes when the heading of a column is pressed."""
+        """Return the value of ``sort`` after a click on the heading of a column."""
         usual, other = (f"-{name}", name) if name in DOWNWARDS else (name, f"-{name}")
         return other if self.sort == usual else usual
 
     @property
     def filters(self) -> bool:
-        """Does it leave anything out?"""
+        """Return whether the query filters out any run."""
         return any((self.lock, self.fault, self.cluster, self.verdict, self.text, self.since, self.until))
 
     def apply(self, runs: list[Run]) -> list[Run]:
-        """The runs that fit, sorted; ``runs`` come with the newest first, and what is equal stays in that order."""
+        """Return the runs that match, sorted; ``runs`` have the newest first, and equal ones stay in that order."""
         found = list(filter(self._fits(), runs)) if self.filters else runs
         if self.sort == "-when":
             return found
@@ -92,7 +95,7 @@ class Query:
 
     def _fits(self) -> Callable[[Run], bool]:
         words = self.text.lower().split()
-        last = f"{self.until}~" if self.until else ""  # after all times that begin like this
+        last = f"{self.until}~" if self.until else ""  # sorts after all times with this prefix
         return lambda run: (
             (not self.lock or run.lock == self.lock)
             and (not self.cluster or run.cluster == self.cluster)
@@ -119,7 +122,7 @@ def _is_in_calendar(day: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What there is to filter by, in order."""
+    """The values by which runs can be filtered, in order."""
 
     locks: list[str]
     faults: list[str]

@@ -1,4 +1,4 @@
-"""What many runs were made for: the comparisons, the sweeps and the hunts of a store."""
+"""Lists of the comparisons, sweeps and hunts in a store."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from .. import store as stores
-from ..options import counted
+from harness.documents.heads import ComparisonHead, HuntHead, SweepHead
+from harness.run import store as stores
+from harness.wording import counted
+
 from . import files
 from .index import LARGEST, when_of, why
 
+INTERRUPTED = "Interrupted: the page shows what was measured before the interruption."
 _Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A comparison, a sweep or a hunt. ``parts`` is its folder in the store, ``when`` in UTC, ``page`` the name of its
-    page and ``others`` those of its other files, ``trouble`` what is wrong with it, empty if nothing is."""
+    """A comparison, a sweep or a hunt.
+
+    ``parts`` is its folder in the store. ``when`` is in UTC. ``page`` is the name of its page, and ``others`` are the
+    names of its other files. ``trouble`` says what is wrong with it, empty if nothing is.
+    """
 
     parts: tuple[str, str]
     when: str
@@ -34,55 +39,24 @@ class Study:
     trouble: str = ""
 
 
-class _Named(msgspec.Struct):
-    name: str
+def title_of(head: ComparisonHead | SweepHead | HuntHead) -> str:
+    """Return the title of a study in the list."""
+    if isinstance(head, ComparisonHead):
+        return f"{counted(len(head.locks), 'lock')} under {counted(len(head.nemeses), 'fault')}"
+    return head.lock
 
 
-class _Document(msgspec.Struct, kw_only=True):
-    started_at: str = ""
-    command: str = ""
-    interrupted: bool = False
-
-
-class _Comparison(_Document, kw_only=True):
-    locks: list[_Named]
-    nemeses: list[_Named]
-    cluster: str = ""
-
-    @property
-    def title(self) -> str:
-        return f"{counted(len(self.locks), 'lock')} under {counted(len(self.nemeses), 'fault')}"
-
-    @property
-    def about(self) -> str:
-        where = f"on {self.cluster}: " if self.cluster else ""
-        return f"{where}{', '.join(one.name for one in self.nemeses)}"
-
-
-class _OfALock(_Document, kw_only=True):
-    lock: str
-
-    @property
-    def title(self) -> str:
-        return self.lock
-
-
-class _Sweep(_OfALock, kw_only=True):
-    points: list[dict[str, Any]]
-
-    @property
-    def about(self) -> str:
-        return counted(len(self.points), "point")
-
-
-class _Hunt(_OfALock, kw_only=True):
-    findings: list[dict[str, Any]]
-    schedules: int
-
-    @property
-    def about(self) -> str:
-        found = counted(len(self.findings), "failure") if self.findings else "no failure"
-        return f"{found} in {counted(self.schedules, 'schedule')}"
+def about(head: ComparisonHead | SweepHead | HuntHead) -> str:
+    """Return what the list tells about a study beside its title."""
+    match head:
+        case ComparisonHead():
+            where = f"on {head.cluster}: " if head.cluster else ""
+            return f"{where}{', '.join(one.name for one in head.nemeses)}"
+        case SweepHead():
+            return counted(len(head.points), "point")
+        case HuntHead():
+            found = counted(len(head.findings), "failure") if head.findings else "no failure"
+            return f"{found} in {counted(head.schedules, 'schedule')}"
 
 
 class Studies:
@@ -91,13 +65,13 @@ class Studies:
     def __init__(self, store: Path, folder: str) -> None:
         self.store, self.folder = store, folder
         self.name = folder.removesuffix("s")
-        """Of the files of each."""
-        document = {stores.COMPARISONS: _Comparison, stores.SWEEPS: _Sweep, stores.HUNTS: _Hunt}[folder]
-        self._decode: Callable[[bytes], _Comparison | _Sweep | _Hunt] = msgspec.json.Decoder(document).decode
+        """The stem of the file names in each study's folder."""
+        head = {stores.COMPARISONS: ComparisonHead, stores.SWEEPS: SweepHead, stores.HUNTS: HuntHead}[folder]
+        self._decode: Callable[[bytes], ComparisonHead | SweepHead | HuntHead] = msgspec.json.Decoder(head).decode
         self._seen: dict[Path, tuple[_Stamp, Study]] = {}
 
     def all(self) -> list[Study]:
-        """The newest first."""
+        """Return all studies, the newest first."""
         found = [self._study(folder) for folder in self._folders()]
         return sorted(found, key=lambda study: (study.when, study.parts), reverse=True)
 
@@ -129,16 +103,16 @@ class Studies:
             others=tuple(name for name in names if name != page),
         )
         try:
-            document = self._decode(files.read(folder / f"{self.name}.json", LARGEST))
+            head = self._decode(files.read(folder / f"{self.name}.json", LARGEST))
         except (OSError, ValueError, RecursionError) as error:
             return replace(study, trouble=self._trouble(error))
         return replace(
             study,
-            title=document.title, about=document.about, command=document.command,
-            trouble="It was interrupted: what was measured until then is shown." if document.interrupted else "",
+            title=title_of(head), about=about(head), command=head.command,
+            trouble=INTERRUPTED if head.interrupted else "",
         )  # fmt: skip
 
     def _trouble(self, error: Exception) -> str:
         if isinstance(error, FileNotFoundError):
-            return f"There is no {self.name}.json: it is at work at this moment, or was killed."
+            return f"There is no {self.name}.json: the command is still running, or was killed."
         return f"{self.name}.json cannot be read: {why(error)}."

@@ -1,4 +1,4 @@
-"""The page of the trends, made from the results database by what ``harness trends --html`` uses."""
+"""The trends page, rendered from the results database by the code that ``harness trends --html`` uses."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from reports import trends_report
-from reports.document import ReportError
+from harness.documents import DocumentError
+from harness.errors import UsageError
+from harness.reports import trends_report
+from harness.studies import results_db
+from harness.studies.trends import trends
 
-from .. import results_db
-from ..errors import UsageError
-from ..trends import trends
 from . import files, pages
 
 NIGHTS: Final = 14
-"""Shown at most."""
+"""The most nightly runs on the page."""
 FRONT: Final = "index.html"
-"""Of a night's page, in its folder."""
+"""Name of a nightly run's page, in its folder."""
 KEPT: Final = 32
-"""Pages that are kept."""
+"""The most cached pages."""
 
 
 class TrendsPage:
-    """The trends of the nights in the database of ``store``; a page is made again when a night has been added."""
+    """The trends of the nightly runs in the database of ``store``; a page is rendered again after another nightly
+    run."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -35,10 +36,12 @@ class TrendsPage:
         self._one_at_a_time = threading.Lock()
 
     def render(self, parameters: Mapping[str, str]) -> str:
-        """The page of the ``suite`` and the ``clusters`` asked for, else of the last night's; UsageError if there is
-        nothing to be made a page of."""
+        """Return the page of the requested ``suite`` and ``clusters``, by default those of the last nightly run.
+
+        Raises UsageError if there is nothing to show.
+        """
         if not files.is_file(self._path) or not self._path.stat().st_size:
-            raise UsageError("No night is stored here.")
+            raise UsageError("This store has no nightly runs.")
         status = self._path.stat()
         key = (status.st_mtime_ns, status.st_size, parameters.get("suite", ""), parameters.get("clusters", ""))
         with self._one_at_a_time:
@@ -53,20 +56,20 @@ class TrendsPage:
         try:
             kinds = dict.fromkeys((night.suite, ",".join(night.clusters)) for night in results_db.nights(self._path))
             document = trends(self._path, last=NIGHTS, suite=suite, clusters=clusters)
-            shown = (document["suite"], ",".join(document["clusters"]))
+            shown = (document.suite, ",".join(document.clusters))
             others = [(f"{one} on {where}", _address(one, where)) for one, where in kinds if (one, where) != shown]
             others += [(f"{name}/{FRONT}", pages.store_url(name, FRONT)) for name in self._pages()]
-            nav = pages.navigation("trends", "Other nights:", others)
+            nav = pages.navigation("trends", "Other nightly runs:", others)
             return trends_report.render(document, nav, pages.style_of("serve/nav.css"))
         except UsageError as error:
             raise UsageError(
                 str(error).replace(f"{self._path}: ", "").replace(str(self._path), self._path.name)
             ) from error
-        except ReportError as error:
+        except DocumentError as error:
             raise UsageError(str(error)) from error
 
     def _pages(self) -> list[str]:
-        """The folders in the store that ``harness nightly --html`` has put a page into."""
+        """Return the folders of the store into which ``harness nightly --html`` has written a page."""
         with suppress(OSError):
             names = [path.name for path in self._store.iterdir() if files.is_file(path / FRONT)]
             return sorted(name for name in names if files.resolve(self._store, (name, FRONT)))

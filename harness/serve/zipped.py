@@ -1,66 +1,33 @@
-"""All files of a folder in one, made while it is being sent: memory stays the same however large they are."""
+"""Stream all files of a folder as one zip file, in constant memory."""
 
 from __future__ import annotations
 
-import io
-import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZIP_STORED
+
+from zipstream import ZipStream
 
 from . import files
 
-CHUNK: Final = 256 * 1024
-PACKED: Final = frozenset({".png", ".gz", ".zip"})
-"""What does not get smaller."""
-
-
-class _Pipe(io.RawIOBase):
-    """Takes what a ZipFile writes until somebody fetches it. It cannot be rewound, which the ZipFile notices."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: bytes, /) -> int:  # type: ignore[override]
-        self._parts.append(bytes(data))
-        return len(data)
-
-    def fetch(self) -> bytes:
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
+COMPRESSED: Final = frozenset({".png", ".gz", ".zip"})
+"""Suffixes of files that are compressed already."""
 
 
 def stream(store: Path, folder: tuple[str, ...]) -> Iterator[bytes]:
-    """The bytes of a zip file of ``folder`` of the store (its parts). Each file is taken as long as it is when its turn
-    comes, also one that grows; what cannot be read is left out."""
-    pipe = _Pipe()
-    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for entry in files.listing(store.joinpath(*folder)):
-            file = files.open_file(store, (*folder, *entry.parts))
-            if file is not None:
-                with file:
-                    for _ in _add(archive, "/".join((folder[-1], *entry.parts)), file):
-                        yield pipe.fetch()
-    yield pipe.fetch()
+    """Yield the bytes of a zip file of ``folder`` (its parts in the store).
 
-
-def _add(archive: zipfile.ZipFile, name: str, file: BinaryIO) -> Iterator[None]:
-    """Put a file into the archive, a piece at a time."""
-    with archive.open(_about(name, file), "w", force_zip64=True) as into:
-        left = files.size(file)
-        while left > 0 and (piece := file.read(min(CHUNK, left))):
-            into.write(piece)
-            left -= len(piece)
-            yield
-
-
-def _about(name: str, file: BinaryIO) -> zipfile.ZipInfo:
-    moment = time.gmtime(min(max(files.changed_ns(file) // 1_000_000_000, 315_532_800), 4_354_819_198))  # 1980 to 2107
-    info = zipfile.ZipInfo(name.encode(errors="replace").decode(), moment[:6])
-    info.compress_type = zipfile.ZIP_STORED if Path(name).suffix in PACKED else zipfile.ZIP_DEFLATED
-    info.external_attr = 0o644 << 16
-    return info
+    Unreadable files are left out; of a file that grows, only the part that exists at its turn is sent.
+    """
+    archive = ZipStream(compress_type=ZIP_DEFLATED, compress_level=6)
+    for entry in files.listing(store.joinpath(*folder)):
+        file = files.open_file(store, (*folder, *entry.parts))
+        if file is None:
+            continue
+        name = "/".join((folder[-1], *entry.parts)).encode(errors="replace").decode()
+        stored = Path(name).suffix in COMPRESSED
+        pieces = files.pieces(file, files.size(file))
+        archive.add(pieces, name, compress_type=ZIP_STORED if stored else None)
+        yield from archive.all_files()
+    yield from archive.footer()

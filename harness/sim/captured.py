@@ -1,8 +1,8 @@
-"""Functions that code took by value when it was imported: into a module, as an attribute of a class, or as a
-parameter's default.
+"""Find and replace references to standard-library functions that other modules captured when they were imported.
 
-``from time import sleep``, ``sleep_func = staticmethod(time.sleep)`` and ``def retry(sleep=time.sleep)`` (both kazoo's)
-hold the real function in a place where replacing it in its own module does not reach.
+``from time import sleep``, ``sleep_func = staticmethod(time.sleep)`` and ``def retry(sleep=time.sleep)`` (the last two
+are in kazoo) keep a reference to the real function, which replacing ``time.sleep`` does not change. Such references are
+searched in module globals, class attributes and parameter defaults.
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
-Place = tuple[Any, str, Any]
-"""(module, class or function; attribute; what is there)."""
+Reference = tuple[Any, str, Any]
+"""(module, class or function; attribute; original value)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Searched:
+class _SearchResult:
     module: ModuleType
     names: int
-    places: tuple[Place, ...]
+    references: tuple[Reference, ...]
 
 
-_searched: dict[str, _Searched] = {}
+_searched: dict[str, _SearchResult] = {}
+"""Results of earlier searches, by module name."""
 _wanted: set[int] = set()
 
 
-def replace(new_of: Mapping[int, Any]) -> Iterator[Place]:
-    """Put replacements (by the ``id`` of the original) where originals were taken; yields what puts them back, as
-    (object, attribute, original value). A module is searched again when it has more or fewer names than it had: all
-    modules of a process have some hundred thousand values, too many to look at for each run."""
+def replace(new_of: Mapping[int, Any]) -> Iterator[Reference]:
+    """Replace captured references in all loaded modules, and yield (object, attribute, original value) for undoing it.
+
+    ``new_of`` maps the ``id`` of an original to its replacement. Search results are cached, since the modules of a
+    process hold some hundred thousand values. A module is searched again when its number of names has changed.
+    """
     if new_of.keys() != _wanted:
         _searched.clear()
         _wanted.clear()
@@ -41,16 +44,16 @@ def replace(new_of: Mapping[int, Any]) -> Iterator[Place]:
             continue
         seen = _searched.get(name)
         if seen is None or seen.module is not module or seen.names != len(vars(module)):
-            seen = _Searched(module, len(vars(module)), tuple(_search(name, module, new_of)))
+            seen = _SearchResult(module, len(vars(module)), tuple(_search(name, module, new_of)))
             _searched[name] = seen
-        for owner, attribute, value in seen.places:
+        for owner, attribute, value in seen.references:
             if owner is module and vars(module).get(attribute) is not value:
-                continue  # a test, say, has put something else there
+                continue  # the name was rebound since the search, for example by a test
             setattr(owner, attribute, _replaced(value, new_of))
             yield owner, attribute, value
 
 
-def _search(name: str, module: ModuleType, new_of: Mapping[int, Any]) -> Iterator[Place]:
+def _search(name: str, module: ModuleType, new_of: Mapping[int, Any]) -> Iterator[Reference]:
     for attribute, value in list(vars(module).items()):
         if id(value) in new_of:
             yield module, attribute, value
@@ -66,7 +69,7 @@ def _search(name: str, module: ModuleType, new_of: Mapping[int, Any]) -> Iterato
                     yield value, member, held
 
 
-def _defaults(function: FunctionType, new_of: Mapping[int, Any]) -> Iterator[Place]:
+def _defaults(function: FunctionType, new_of: Mapping[int, Any]) -> Iterator[Reference]:
     if any(id(held) in new_of for held in function.__defaults__ or ()):
         yield function, "__defaults__", function.__defaults__
     if any(id(held) in new_of for held in (function.__kwdefaults__ or {}).values()):

@@ -1,8 +1,8 @@
-"""One gRPC call from a simulated host: what grpcio's multi-callables return, and what they raise.
+"""The client side of one gRPC call from a simulated host: the call object and the error of grpcio's multi-callables.
 
-The states are grpcio's: messages are handed out in order, then the status; a deadline, a cancellation and a broken
-connection end a call at once, whatever the server does. Request iterators are read by a thread of the call's own.
-Abstracted: metadata is not carried, in either direction.
+A call behaves as in grpcio. The caller gets the messages in order, then the status. A deadline, a cancellation or a
+broken connection ends a call at once, whatever the server does. A request iterator is read by a thread of its own.
+Not simulated: metadata, in either direction.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ import grpc
 from greenlet import getcurrent
 
 from .grpc_wire import CANCEL, CANCELLED, END, OK, OPEN, REQUEST, UNKNOWN, frame, request
-from .kernel import SECOND, Task, Timer
+from .kernel import SECOND, ScheduledCall, Task
 
 DEADLINE_EXCEEDED: Final = 4
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 Send = Callable[[bytes], None]
 
 
-class Channel(Protocol):
-    """What a call asks of the channel it goes through."""
+class CallChannel(Protocol):
+    """The methods of a channel that its calls use."""
 
-    def start(self, call: RpcCall) -> None: ...
+    def start(self, call: RpcCall) -> None:
+        """Send the call once the channel is connected, or end it with UNAVAILABLE."""
 
-    def forget(self, call: RpcCall) -> None: ...
+    def forget(self, call: RpcCall) -> None:
+        """Drop a call that has ended."""
 
 
 class RpcError(grpc.RpcError, grpc.Call):  # type: ignore[misc]
-    """What grpcio raises for a status other than OK."""
+    """The exception that grpcio raises for a status other than OK."""
 
     def __init__(self, code: int, details: str) -> None:
         super().__init__(code, details)
@@ -72,10 +74,10 @@ class RpcError(grpc.RpcError, grpc.Call):  # type: ignore[misc]
 
 
 class RpcCall(grpc.Call, grpc.Future):  # type: ignore[misc]
-    """The client's end of a call: an iterator of responses where it streams them, a future where it does not."""
+    """The client's end of a call: an iterator of responses if the method streams them, otherwise a future."""
 
     def __init__(
-        self, channel: Channel, number: int, path: str, decode: Callable[[bytes], Any] | None, wait_for_ready: bool
+        self, channel: CallChannel, number: int, path: str, decode: Callable[[bytes], Any] | None, wait_for_ready: bool
     ) -> None:
         self.number = number
         self.wait_for_ready = wait_for_ready
@@ -87,7 +89,7 @@ class RpcCall(grpc.Call, grpc.Future):  # type: ignore[misc]
         self._waiters: dict[Task, None] = {}
         self._outbox: list[bytes] | None = []
         self._send: Send = self._outbox.append
-        self._timer: Timer | None = None
+        self._timer: ScheduledCall | None = None
         self._deadline: int | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._task: Task = getcurrent()  # type: ignore[assignment]
@@ -105,7 +107,7 @@ class RpcCall(grpc.Call, grpc.Future):  # type: ignore[misc]
         self._send(request(REQUEST, self.number, self._path, data))
 
     def feed(self, requests: Iterable[Any], encode: Callable[[Any], bytes]) -> None:
-        """Read the requests in a thread of their own, as they come."""
+        """Send the requests of an iterator, read by a thread of its own."""
         if self._status is None:
             self._send(request(OPEN, self.number, self._path))
             task = self._task
@@ -127,13 +129,13 @@ class RpcCall(grpc.Call, grpc.Future):  # type: ignore[misc]
             self._send(request(END, self.number, self._path))
 
     def connected(self, send: Send) -> None:
-        """The channel is ready: send what has been waiting."""
+        """Send the data queued until now, since the channel is ready."""
         waiting, self._outbox = self._outbox or [], None
         self._send = send
         if waiting:
             send(b"".join(waiting))
 
-    # What comes back.
+    # Responses and status.
 
     def arrived(self, message: bytes) -> None:
         if self._status is None:
@@ -141,7 +143,7 @@ class RpcCall(grpc.Call, grpc.Future):  # type: ignore[misc]
             self._wake()
 
     def finish(self, code: int, details: str) -> bool:
-        """End the call with a status; False if it has one."""
+        """End the call with a status. Return False if it has ended already."""
         if self._status is not None:
             return False
         self._status = (code, details)
@@ -217,7 +219,7 @@ class RpcCall(grpc.Call, grpc.Future):  # type: ignore[misc]
         return self._error()
 
     def response(self) -> Any:
-        """The one response; raises RpcError for every status but OK."""
+        """Wait for the only response and return it. Raises RpcError for every status other than OK."""
         if self._status is None:
             self._wait(self._over)
         error = self._error()

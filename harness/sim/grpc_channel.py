@@ -1,16 +1,18 @@
-"""``grpc.insecure_channel`` on simulated hosts: grpcio's interface over a simulated TCP connection.
+"""``grpc.insecure_channel`` for simulated hosts: grpcio's channel interface over a simulated TCP connection.
 
-grpcio's core is C and has threads and sockets that nobody can make virtual, so the channel is replaced as a whole; the
-stubs and the messages above it are the real ones. Connecting is as the core does it: on the first call; calls wait for
-the first attempt; when that fails they fail with UNAVAILABLE (unless they wait for the channel to be ready) until an
-attempt succeeds, and attempts follow each other with the back-off of
-https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md (1 s, 1.6 times as long each, a fifth of jitter,
-at most 120 s; at least 20 s for one attempt). Keep-alive is off unless the options ask for it, so a call without a
-deadline waits for ever behind a cut.
+grpcio's core is written in C and uses threads and sockets that cannot be simulated, so the whole channel is replaced.
+The generated stubs and messages above it are the real ones.
 
-Abstracted: one connection a channel (the core shares them between channels of a process), one address a target; no
-TLS, credentials, compression, metadata, retry policies. A call that fails at once takes a millisecond, which it takes
-in the core too: etcd3's watcher repeats without a pause.
+The channel connects as the core does: it connects on the first call, and calls wait for the first attempt. If that
+fails, calls fail with UNAVAILABLE until an attempt succeeds, except those that wait for the channel to be ready.
+Attempts follow the back-off of https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md: 1 s, then 1.6 times
+as long each, with 20 % jitter, at most 120 s, and at least 20 s for one attempt. Keep-alive is off unless the options
+enable it, so a call without a deadline waits for ever behind a cut.
+
+Simplified: each channel has one connection (the core shares connections between channels of a process), and each
+target one address. There are no TLS, credentials, compression, metadata or retry policies. A call that fails at once
+takes one millisecond, about as long as in the core: without it etcd3's watcher, which retries without a pause, would
+loop for ever in virtual time.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ State = grpc.ChannelConnectivity
 
 
 class SimChannel(grpc.Channel):  # type: ignore[misc]
-    """A channel to ``host:port``."""
+    """A channel to ``host:port``, with the interface of ``grpc.Channel``."""
 
     def __init__(self, task: Task, target: str, options: Any = None) -> None:
         name, _, port = target.rpartition("/")[2].rpartition(":")
@@ -58,18 +60,19 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
         self._inbox = b""
         self._calls: dict[int, RpcCall] = {}
         self._unsent: dict[int, RpcCall] = {}
-        self._numbers = 0
-        self._why = ""
+        self._last_number = 0
+        self._last_error = ""
         self._closed = False
         self._watchers: list[Callable[[Any], None]] = []
 
     # Calls.
 
     def open(self, path: str, decode: Any, timeout: float | None, wait_for_ready: bool | None) -> RpcCall:
+        """Start a call; ``timeout`` is in seconds. Raises ValueError on a closed channel."""
         if self._closed:
             raise ValueError("Cannot invoke RPC on closed channel!")
-        self._numbers += 1
-        call = RpcCall(self, self._numbers, path, decode, bool(wait_for_ready))
+        self._last_number += 1
+        call = RpcCall(self, self._last_number, path, decode, bool(wait_for_ready))
         call.begin(timeout)
         return call
 
@@ -81,10 +84,10 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
             task = getcurrent()
             assert isinstance(task, Task)
             task.park(MILLISECOND)
-            call.finish(UNAVAILABLE, self._why)
+            call.finish(UNAVAILABLE, self._last_error)
         else:
             self._unsent[call.number] = call
-            self._leave_idle()
+            self._start_connecting()
 
     def forget(self, call: RpcCall) -> None:
         self._calls.pop(call.number, None)
@@ -95,7 +98,7 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
             try:
                 self._socket.send(data)
             except OSError:
-                """The reader finds out and ends all calls."""
+                """The reading thread sees the error too, and ends all calls."""
 
     def unary_unary(self, method: str, request_serializer: Any = None, response_deserializer: Any = None,
                     **_options: Any) -> UnaryUnary:  # fmt: skip
@@ -113,19 +116,19 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
                       **_options: Any) -> StreamStream:  # fmt: skip
         return StreamStream(self.open, method, request_serializer, response_deserializer)
 
-    # The connection: one thread that connects, reads, and connects again.
+    # The connection: one thread connects, reads, and reconnects.
 
-    def _leave_idle(self) -> None:
+    def _start_connecting(self) -> None:
         if self._state is State.IDLE:
-            self._turn(State.CONNECTING)
-            self._kernel.spawn(self._host, self._life, self._live)
+            self._set_state(State.CONNECTING)
+            self._kernel.spawn(self._host, self._life, self._run_connection)
 
-    def _turn(self, state: Any) -> None:
+    def _set_state(self, state: Any) -> None:
         self._state = state
         for watcher in list(self._watchers):
             watcher(state)
 
-    def _live(self) -> None:
+    def _run_connection(self) -> None:
         options = self._options
         pause = options["grpc.initial_reconnect_backoff_ms"]
         while not self._closed:
@@ -134,17 +137,17 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
                 self._read()
                 if not self._unsent or self._closed:
                     break
-                self._turn(State.CONNECTING)
+                self._set_state(State.CONNECTING)
                 pause = options["grpc.initial_reconnect_backoff_ms"]
             else:
                 self._fail_fast()
                 self._sleep_until(began + int(pause * self._random(1 - JITTER, 1 + JITTER)) * MILLISECOND)
                 pause = min(pause * MULTIPLIER, options["grpc.max_reconnect_backoff_ms"])
         if not self._closed:
-            self._turn(State.IDLE)
+            self._set_state(State.IDLE)
 
     def _connect(self, limit_ms: float) -> bool:
-        """Connect and exchange greetings; what was waiting is sent. False if not within ``limit_ms``."""
+        """Connect, exchange HELLO and start the waiting calls. Return False if that fails within ``limit_ms``."""
         task = getcurrent()
         assert isinstance(task, Task)
         deadline = self._kernel.now + int(limit_ms * MILLISECOND)
@@ -161,13 +164,13 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
                 if not self._inbox:
                     raise ConnectionError("Socket closed")
         except OSError as error:
-            self._hang_up()
+            self._close_socket()
             where = (
                 f"{self._address[0]}:{self._address[1]}: Failed to connect to remote host: {error.strerror or error}"
             )
-            self._why = f"failed to connect to all addresses; last error: UNKNOWN: {where}"
+            self._last_error = f"failed to connect to all addresses; last error: UNKNOWN: {where}"
             return False
-        self._turn(State.READY)
+        self._set_state(State.READY)
         waiting, self._unsent = self._unsent, {}
         self._calls.update(waiting)
         for call in waiting.values():
@@ -175,7 +178,7 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
         return True
 
     def _read(self) -> None:
-        """Deliver what comes until the connection breaks; then every call on it has failed."""
+        """Deliver incoming frames until the connection breaks, then fail every call on it."""
         sock, why = self._socket, "Socket closed"
         try:
             while sock is not None:
@@ -186,8 +189,8 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
                 self._inbox += data
         except OSError as error:
             why = f"recvmsg:{error.strerror or error}"
-        self._hang_up()
-        self._state = State.IDLE if self._closed else State.CONNECTING  # for calls that the ends of others start
+        self._close_socket()
+        self._state = State.IDLE if self._closed else State.CONNECTING  # seen by callbacks that start new calls
         self._end_calls(UNAVAILABLE, why, self._calls)
 
     def _receive(self, sock: SimSocket) -> bytes:
@@ -219,17 +222,17 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
             elif kind == STATUS:
                 call.finish(body[0], body[1:].decode())
 
-    def _hang_up(self) -> None:
+    def _close_socket(self) -> None:
         sock, self._socket = self._socket, None
         if sock is not None:
             sock.close()
 
     def _fail_fast(self) -> None:
-        self._turn(State.TRANSIENT_FAILURE)
-        patient = {number: call for number, call in self._unsent.items() if call.wait_for_ready}
-        hasty = {number: call for number, call in self._unsent.items() if not call.wait_for_ready}
-        self._unsent = patient
-        self._end_calls(UNAVAILABLE, self._why, hasty)
+        self._set_state(State.TRANSIENT_FAILURE)
+        waiting_calls = {number: call for number, call in self._unsent.items() if call.wait_for_ready}
+        failing_calls = {number: call for number, call in self._unsent.items() if not call.wait_for_ready}
+        self._unsent = waiting_calls
+        self._end_calls(UNAVAILABLE, self._last_error, failing_calls)
 
     def _end_calls(self, code: int, why: str, calls: dict[int, RpcCall]) -> None:
         for call in list(calls.values()):
@@ -247,7 +250,7 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
         self._watchers.append(callback)
         callback(self._state)
         if try_to_connect:
-            self._leave_idle()
+            self._start_connecting()
 
     def unsubscribe(self, callback: Callable[[Any], None]) -> None:
         if callback in self._watchers:
@@ -255,7 +258,7 @@ class SimChannel(grpc.Channel):  # type: ignore[misc]
 
     def close(self) -> None:
         self._closed = True
-        self._hang_up()
+        self._close_socket()
         self._end_calls(CANCELLED, "Channel closed!", {**self._calls, **self._unsent})
 
     def __enter__(self) -> SimChannel:
@@ -270,10 +273,10 @@ def _insecure_channel(task: Task, target: str, options: Any = None, _compression
 
 
 def _secure_channel(_task: Task, *_args: Any, **_options: Any) -> SimChannel:
-    raise NotImplementedError("TLS is not simulated: use an insecure channel")
+    raise NotImplementedError("grpc.secure_channel: the simulator has no TLS; use grpc.insecure_channel")
 
 
 def virtual() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """(module, attribute, what it does on a simulated host, given the task that calls)."""
+    """Yield (module, attribute, replacement), where the replacement takes the calling task as first argument."""
     yield grpc, "insecure_channel", _insecure_channel
     yield grpc, "secure_channel", _secure_channel

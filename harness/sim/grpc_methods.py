@@ -1,6 +1,6 @@
-"""The methods of a simulated channel: grpcio's four multi-callables.
+"""grpcio's four multi-callables (unary or streaming, in each direction) for a simulated channel.
 
-``timeout`` is in seconds. Metadata, credentials and compression are taken and not carried.
+``timeout`` is in seconds. Metadata, credentials and compression are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import grpc
 from .grpc_call import RpcCall
 
 Open = Callable[[str, Any, float | None, bool | None], RpcCall]
-"""Starts a call, given the path, what reads a response, the time-out, and whether to wait for the channel."""
+"""Starts a call. Arguments: path, response deserializer, time-out in seconds, and whether to wait for the channel."""
 
 
 class Method:
-    """One method of a channel."""
+    """Common part of the four multi-callables: starts calls of one method."""
 
     def __init__(self, start: Open, path: str, encode: Callable[[Any], bytes] | None, decode: Any) -> None:
         self._open = start

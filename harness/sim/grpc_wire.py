@@ -1,19 +1,21 @@
-"""The framing that stands for HTTP/2 under simulated gRPC, and the server's end of it.
+"""The wire format of simulated gRPC, which replaces HTTP/2, and the server side of it.
 
-Abstracted: HTTP/2's windows, header compression, GOAWAY and stream limits. What is carried is what gRPC carries: the
-path of the method, serialized messages, the end of either side's messages, cancellation, and the status. A frame is
-its length (4 bytes, big endian), a kind (1), the number of the call on its connection (4), and the rest::
+It carries what gRPC carries: the method's path, serialized messages, the end of each side's messages, cancellation and
+the status. Not simulated: HTTP/2's windows, header compression, GOAWAY and stream limits.
 
-    HELLO    both    what HTTP/2's preface and SETTINGS are: until the server's is there the connection is not used
-    OPEN     client  path, a zero byte: a call that may say nothing for long
-    REQUEST  client  path, a zero byte, one message; opens a call that is not open
+A frame is its length (4 bytes, big endian), its kind (1 byte), the call's number on the connection (4 bytes) and a
+body::
+
+    HELLO    both    opens the connection, as HTTP/2's preface and SETTINGS do; the client waits for the server's
+    OPEN     client  path, a zero byte: opens a call without a message
+    REQUEST  client  path, a zero byte, one message; opens the call if it is not open
     END      client  path, a zero byte: no more messages
-    CANCEL   client  the call is of no interest any more
+    CANCEL   client  the client gives the call up
     MESSAGE  server  one message
-    STATUS   server  code (1 byte) and details in UTF-8: the end of the call
-    PING     client  answered with PONG (only if keep-alive is asked for)
+    STATUS   server  code (1 byte) and details in UTF-8: ends the call
+    PING     client  keep-alive, if enabled; answered with PONG
 
-Every frame of a client names its method, so that who reads along (:func:`requests`) needs no memory.
+OPEN, REQUEST and END repeat the method's path, so that :func:`requests` can read any piece of a stream on its own.
 """
 
 from __future__ import annotations
@@ -34,16 +36,17 @@ _HEAD: Final = struct.Struct(">IBI")
 
 
 def frame(kind: int, call: int = 0, body: bytes = b"") -> bytes:
+    """Encode one frame; ``call`` is the call's number."""
     return _HEAD.pack(len(body) + 5, kind, call) + body
 
 
 def request(kind: int, call: int, path: str, message: bytes = b"") -> bytes:
-    """An OPEN, a REQUEST or an END."""
+    """Encode an OPEN, REQUEST or END frame."""
     return frame(kind, call, path.encode() + b"\0" + message)
 
 
 def split(data: bytes) -> tuple[list[tuple[int, int, bytes]], bytes]:
-    """The whole frames (kind, call, body) at the start of ``data``, and what is left over."""
+    """Return the complete frames (kind, call, body) at the start of ``data``, and the remaining bytes."""
     frames, at = [], 0
     while len(data) - at >= _HEAD.size:
         size, kind, call = _HEAD.unpack_from(data, at)
@@ -56,14 +59,14 @@ def split(data: bytes) -> tuple[list[tuple[int, int, bytes]], bytes]:
 
 
 def requests(data: bytes) -> Iterator[str]:
-    """The paths of the requests in what a client sends in one piece."""
+    """Return the method paths of the requests in one piece of data that a client sends."""
     for kind, _, body in split(data)[0]:
         if kind == REQUEST:
             yield body[: body.index(b"\0")].decode()
 
 
-class Failed(Exception):
-    """A call ends with a status other than OK."""
+class StatusError(Exception):
+    """Raised by a server's method to end a call with a gRPC status other than OK."""
 
     def __init__(self, code: int, details: str) -> None:
         super().__init__(code, details)
@@ -71,9 +74,12 @@ class Failed(Exception):
         self.details = details
 
 
-class Call:
-    """The server's end of one call. ``handler`` is what the method's opener returned; ``open`` is false once the
-    status has been sent, or nobody waits for it any more."""
+class ServerCall:
+    """The server's end of one call.
+
+    ``handler`` handles its messages; None if the method is unknown. ``open`` turns False when the status is sent, the
+    client cancels, or the connection breaks.
+    """
 
     __slots__ = ("_conn", "_number", "handler", "open", "path")
 
@@ -89,54 +95,62 @@ class Call:
         return self._conn.peer
 
     def send(self, message: bytes) -> None:
+        """Send one response; does nothing if the call is not open."""
         if self.open:
             self._conn.send(frame(MESSAGE, self._number, message))
 
     def end(self, code: int = OK, details: str = "") -> None:
+        """Send the status, which ends the call."""
         if self.open:
             self.open = False
             self._conn.session.calls.pop(self._number, None)
             self._conn.send(frame(STATUS, self._number, bytes((code,)) + details.encode()))
 
     def answer(self, message: bytes) -> None:
-        """The one message of a unary call, and its end, in one packet."""
+        """Send the only response of a unary call and the status OK in one packet."""
         if self.open:
             self.open = False
             self._conn.session.calls.pop(self._number, None)
             self._conn.send(frame(MESSAGE, self._number, message) + frame(STATUS, self._number, b"\0"))
 
 
-class Methods(Protocol):
-    """What a server does with calls: each is told of its messages, of the end of them, and if it is dropped by the
-    client or with its connection."""
+class MethodHandler(Protocol):
+    """A server's method.
 
-    def message(self, call: Call, data: bytes) -> None: ...
+    It is called for each message of a call, for the end of the messages (``ended``), and when the client cancels the
+    call or the connection breaks (``dropped``).
+    """
 
-    def ended(self, call: Call) -> None: ...
+    def message(self, call: ServerCall, data: bytes) -> None:
+        """Handle one request of a call."""
 
-    def dropped(self, call: Call) -> None: ...
+    def ended(self, call: ServerCall) -> None:
+        """Handle the end of a call's requests."""
+
+    def dropped(self, call: ServerCall) -> None:
+        """Handle a call that the client cancelled or whose connection broke."""
 
 
-class _Session:
+class _ConnectionState:
     __slots__ = ("calls", "input", "latest")
 
     def __init__(self) -> None:
         self.input = b""
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, ServerCall] = {}
         self.latest = 0
 
 
-class Server:
-    """Turns a service's connections into calls of its methods, which it finds by path."""
+class GrpcServer:
+    """The gRPC layer of a simulated service: decodes calls from its connections. ``find`` maps a path to its method."""
 
-    def __init__(self, find: Callable[[str], Methods | None]) -> None:
+    def __init__(self, find: Callable[[str], MethodHandler | None]) -> None:
         self._find = find
 
     def opened(self, conn: Conn) -> None:
-        conn.session = _Session()
+        conn.session = _ConnectionState()
 
     def received(self, conn: Conn, data: bytes) -> None:
-        session: _Session = conn.session
+        session: _ConnectionState = conn.session
         frames, session.input = split(session.input + data)
         for kind, number, body in frames:
             if kind == HELLO:
@@ -148,17 +162,17 @@ class Server:
                 if call is not None:
                     self._drop(call)
             else:
-                self._part(conn, kind, number, body)
+                self._handle_call_frame(conn, kind, number, body)
 
-    def _part(self, conn: Conn, kind: int, number: int, body: bytes) -> None:
-        session: _Session = conn.session
+    def _handle_call_frame(self, conn: Conn, kind: int, number: int, body: bytes) -> None:
+        session: _ConnectionState = conn.session
         name, _, message = body.partition(b"\0")
         call = session.calls.get(number)
         if call is None:
-            if number <= session.latest:  # answered already
+            if number <= session.latest:  # the call has ended
                 return
             session.latest = number
-            call = session.calls[number] = Call(conn, number, name.decode())
+            call = session.calls[number] = ServerCall(conn, number, name.decode())
             call.handler = self._find(call.path)
         if call.handler is None:
             call.end(UNIMPLEMENTED, f"unknown method {call.path}")
@@ -168,12 +182,12 @@ class Server:
             call.handler.ended(call)
 
     def closed(self, conn: Conn) -> None:
-        session: _Session = conn.session
+        session: _ConnectionState = conn.session
         for call in list(session.calls.values()):
             self._drop(call)
         session.calls.clear()
 
-    def _drop(self, call: Call) -> None:
+    def _drop(self, call: ServerCall) -> None:
         if call.open:
             call.open = False
             if call.handler is not None:

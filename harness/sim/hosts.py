@@ -1,4 +1,4 @@
-"""Simulated hosts: a wall clock of their own, services and tasks, and the faults a machine can suffer."""
+"""Simulated hosts: each has its own wall clock, server programs and tasks, and can be paused, killed or cut off."""
 
 from __future__ import annotations
 
@@ -6,46 +6,51 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
-from .kernel import BOOT, DEAD, SECOND, Kernel, Life, Task, Timer
-from .network import Network, Peer
+from .kernel import BOOT, DEAD, SECOND, Kernel, Life, ScheduledCall, Task
+from .network import ServiceConnection, SimNetwork
 from .service import Conn, Handler, Service
 
 EPOCH: Final = 1_767_225_600_000_000_000
-"""True wall-clock time at the start of every simulation: 2026-01-01T00:00:00Z, ns since 1970."""
+"""Correct wall-clock time at the start of every simulation: 2026-01-01T00:00:00Z, in ns since 1970."""
 
 
 class ClientSocket(Protocol):
-    """What a host knows of its programs' sockets; ``peer`` is the host at the other end."""
+    """A client program's socket, as its host sees it. ``peer`` is the host at the other end, None if not connected."""
 
     @property
     def peer(self) -> str | None: ...
 
-    def abandon(self) -> None: ...
+    def abandon(self) -> None:
+        """End the socket because its process was killed."""
 
-    def reset(self) -> None: ...
+    def reset(self) -> None:
+        """Break the connection at both ends."""
 
 
-class Host:
-    """One machine. Its monotonic clock is true; its wall clock is true time plus an offset that faults move."""
+class SimHost:
+    """One simulated machine.
 
-    def __init__(self, network: Network, name: str) -> None:
+    Its monotonic clock is correct. Its wall clock is true time plus an offset and a drift, which faults set.
+    """
+
+    def __init__(self, network: SimNetwork, name: str) -> None:
         self.kernel: Kernel = network.kernel
         self.network = network
         self.name = name
         self.services: dict[int, Service] = {}
-        self.peers: dict[Peer, None] = {}
+        self.connections: dict[ServiceConnection, None] = {}
         self.sockets: dict[ClientSocket, None] = {}
         self.on_send: Callable[[str, bytes], None] | None = None
-        """Told of each piece of data a task of this host is about to send, and to which host; may freeze or kill it."""
+        """Called with (target host, data) before a task of this host sends. It may freeze or kill this host."""
         self.on_change: Callable[[str | None], None] | None = None
-        """Called after each thing that may have changed what programs here have: a message or the end of a stream (with
-        the host at its other end), a timer that was set since somebody listens, a clock, a kill, a start (with None).
-        It must only look."""
+        """Called after each event that may have changed the state of this host's server programs. The argument is the
+        sending host after a message or the end of a stream, and None after a timer, a clock change, a kill or a start.
+        Only timers that were set after the callback was installed count. The callback must not change anything."""
         self._offset = 0
         self._rate = 0.0
         self._rate_since = BOOT
         self.lines: list[tuple[int, int, str]] = []
-        """The log: true time and the host's wall clock, ns, and what programs wrote or what befell the machine."""
+        """The host's log: (true time in ns, wall-clock time in ns, a line of a program or a fault on the host)."""
         self.lives = 0
         self._pauses = 0
         self._kills = 0
@@ -57,27 +62,30 @@ class Host:
         self.lives += 1
         return Life(self.name, self.kernel.rng(f"host/{self.name}/{self.lives}"))
 
-    # What programs on the host ask for (the rest of ServiceHost).
+    # The other methods of ServiceHost, for server programs.
 
     @property
     def rng(self) -> Random:
         return self.life.rng
 
     def monotonic_ns(self) -> int:
+        """Return the monotonic time, ns. It is correct on every host."""
         return self.kernel.now
 
     def wall_ns(self) -> int:
+        """Return the wall-clock time, ns since 1970, with its offset and drift."""
         now = self.kernel.now
         if self._rate:
             return EPOCH + (now - BOOT) + self._offset + int((now - self._rate_since) * self._rate)
         return EPOCH + (now - BOOT) + self._offset
 
     def wall_in_ns(self, wall_ns: int) -> int:
-        """How long until the wall clock shows this time, ns, if nobody sets it meanwhile; negative if it is past."""
+        """Return in how many ns the wall clock will show this time unless it is set; negative for past times."""
         ahead = wall_ns - self.wall_ns()
         return round(ahead / (1 + self._rate)) if self._rate else ahead
 
-    def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> Timer:
+    def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> ScheduledCall:
+        """Call ``fn(*args)`` after ``delay_ns``, unless the host is killed before."""
         if self.on_change is None:
             return self.kernel.later(delay_ns, self.life, fn, *args)
         return self.kernel.later(delay_ns, self.life, self._due, fn, args)
@@ -91,22 +99,24 @@ class Host:
             self.on_change(None)
 
     def log(self, line: str) -> None:
+        """Append a line to the log with the current true and wall-clock times."""
         self.lines.append((self.kernel.now, self.wall_ns(), line))
 
     def dial(self, host: str, port: int, handler: Handler) -> Conn:
-        """Open a stream for a service of this host; the handler is told how it went."""
-        peer = Peer(handler, self, None, host)
-        peer.attempt = self.network.connect(self.name, host, port, peer, peer.dialled)
+        """Open a stream for a server program of this host; ``handler`` is called when it opens, or is refused."""
+        peer = ServiceConnection(handler, self, None, host)
+        peer.attempt = self.network.connect(self.name, host, port, peer, peer.connect_finished)
         return peer
 
     # Programs.
 
     def install(self, service: Service) -> None:
-        """Put a server program on the host and start it."""
+        """Install a server program with an empty disk and start it."""
         self.services[service.port] = service
         service.start(self, wiped=True)
 
     def spawn(self, fn: Callable[..., Any], *args: Any) -> Task:
+        """Run ``fn(*args)`` as a new task of this host."""
         return self.kernel.spawn(self, self.life, fn, *args)
 
     # Faults.
@@ -116,11 +126,11 @@ class Host:
         return self.life.state != DEAD
 
     def offset_ns(self) -> int:
-        """How far the wall clock is ahead of true time."""
+        """Return how far the wall clock is ahead of true time, ns."""
         return self.wall_ns() - EPOCH - (self.kernel.now - BOOT)
 
     def set_clock(self, offset_ns: int, rate: float = 0.0) -> None:
-        """Put the wall clock ``offset_ns`` ahead of true time, gaining ``rate`` seconds a second from now on."""
+        """Set the wall clock ``offset_ns`` ahead of true time; from now on it gains ``rate`` seconds per second."""
         self._offset = offset_ns
         self._rate = rate
         self._rate_since = self.kernel.now
@@ -128,48 +138,52 @@ class Host:
         self._changed()
 
     def pause(self) -> None:
-        """Freeze all processes; pauses count, and each needs its own resume."""
+        """Freeze all processes. Pauses are counted: the host runs again after as many calls of :meth:`resume`."""
         self._pauses += 1
         self.log("# paused")
         self.kernel.freeze(self.life)
 
     def resume(self) -> None:
+        """Undo one pause."""
         self._pauses = max(0, self._pauses - 1)
         if not self._pauses:
             self.log("# resumed")
             self.kernel.thaw(self.life)
 
     def kill(self, *, for_good: bool = False) -> None:
-        """Kill all processes at once: streams break, memory is gone, nothing gets to clean up. ``for_good``: no start
-        will come for this kill's sake, so the next start for another's brings the host back."""
+        """Kill all processes without any clean-up: streams are reset, and memory is lost.
+
+        Kills are counted, and each needs its own :meth:`start`. A kill ``for_good`` is not counted: no start belongs to
+        it, so the next start for another kill restarts the host.
+        """
         self._kills += not for_good
         if not self.alive:
             return
         self.log("# killed")
-        peers, sockets = list(self.peers), list(self.sockets)
-        self.peers.clear()
+        connections, sockets = list(self.connections), list(self.sockets)
+        self.connections.clear()
         self.sockets.clear()
         for service in self.services.values():
             service.stop()
-        for peer in peers:
-            peer.reset()
+        for connection in connections:
+            connection.reset()
         for socket in sockets:
             socket.abandon()
         self.kernel.end(self.life)
         self._changed()
 
     def break_streams(self, others: set[str]) -> int:
-        """Reset every connection to one of the ``others``; returns how many there were."""
-        peers = [peer for peer in self.peers if peer.peer in others]
+        """Reset every connection to one of the hosts ``others``, and return how many there were."""
+        connections = [connection for connection in self.connections if connection.peer in others]
         sockets = [socket for socket in self.sockets if socket.peer in others]
-        for peer in peers:
-            peer.reset()
+        for connection in connections:
+            connection.reset()
         for socket in sockets:
             socket.reset()
-        return len(peers) + len(sockets)
+        return len(connections) + len(sockets)
 
     def start(self, *, wiped: bool) -> None:
-        """Start a killed host's services, with or without their disks; kills count, and each needs its own start."""
+        """Undo one kill, and restart the services once all kills are undone. ``wiped``: their disks are empty."""
         self._kills = max(0, self._kills - 1)
         if self.alive:
             return

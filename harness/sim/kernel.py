@@ -1,10 +1,11 @@
-"""Virtual time: an event queue, and greenlets that wait in it.
+"""The simulator's scheduler: virtual time, a queue of events, and tasks (greenlets) that wait for events.
 
-The kernel runs in one operating-system thread. Time stands still while code runs and jumps to the next event when every
-task waits, so a run is as quick as its code and as repeatable as its seed. Times are integer nanoseconds.
+The kernel runs in one operating-system thread. Virtual time does not advance while code runs; when every task waits, it
+jumps to the next event. A run therefore takes only as long as its code needs, and the same seed gives the same run.
+Times are integer nanoseconds.
 
-Every event belongs to a :class:`Life`, one incarnation of a host, or to nobody (the network, the kernel itself). Events
-of a frozen life wait until it thaws; those of a dead life never happen.
+Every event has an owner: a :class:`Life` (one incarnation of a host), or None for the network and the kernel itself.
+Events of a frozen life are postponed until it thaws; events of a dead life are discarded.
 """
 
 from __future__ import annotations
@@ -23,27 +24,29 @@ from greenlet import GreenletExit, getcurrent, greenlet
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
 BOOT: Final = 1_000 * SECOND
-"""Monotonic time at which a simulation starts: no real machine is ever at zero, and code that tests it would notice."""
+"""Monotonic time at which a simulation starts. It is not 0 because no running machine reads 0, and code that treats 0
+as "never" would misbehave."""
 SPIN_LIMIT: Final = 1_000
+"""Clock readings that a task may do without waiting before the kernel makes it wait."""
 FIRST_IDENT: Final = 1 << 40
-"""Identifiers of simulated threads start here; those of real ones are addresses, far above twice this."""
+"""Identifiers of simulated threads start here. Identifiers of real threads are addresses far above this value."""
 RUNNING, FROZEN, DEAD = 0, 1, 2
 
 
-class Deadlock(Exception):
-    """Every task waits and nothing will ever happen again."""
+class SimulationDeadlock(Exception):
+    """Every task waits, and no event is left that could wake one."""
 
 
-class Endless(Exception):
-    """More has happened than may: something goes round in circles."""
+class TooManyEvents(Exception):
+    """The simulation handled more events than :attr:`Kernel.event_limit` allows, so it probably loops."""
 
 
-class Closed(BaseException):
-    """Thrown into tasks that are left when the simulation ends."""
+class SimulationClosed(BaseException):
+    """Thrown into the tasks that still exist when the simulation ends."""
 
 
 def _nothing_left() -> None:
-    raise Deadlock("every task waits, and nothing is scheduled that could wake one")
+    raise SimulationDeadlock("the simulation is stuck: every task waits, and no event is scheduled that could wake one")
 
 
 class Life:
@@ -56,13 +59,13 @@ class Life:
         self.rng = rng
         self.state = RUNNING
         self.inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        """What the machine's network stack received while its processes were frozen: handled first on thaw."""
+        """Calls that became ready while frozen, such as data that the network stack received; run first on thaw."""
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        """Timers that ran out while frozen."""
+        """Timers that expired while frozen; run after the inbox."""
 
 
-class Timer:
-    """A call in the future that can be taken back."""
+class ScheduledCall:
+    """A call that is scheduled for later and can be cancelled."""
 
     __slots__ = ("args", "fn")
 
@@ -71,6 +74,7 @@ class Timer:
         self.args = args
 
     def cancel(self) -> None:
+        """Prevent the call. Does nothing if it has run."""
         self.fn = None
         self.args = ()
 
@@ -82,7 +86,7 @@ class Timer:
 
 
 class Task(greenlet):
-    """A thread of control on a host. It runs until it parks; whoever has what it waits for wakes it."""
+    """A simulated thread on a host. It runs until it calls :meth:`park`; other code resumes it with :meth:`wake`."""
 
     def __init__(self, kernel: Kernel, host: Any, life: Life, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         super().__init__(self._main, kernel.hub)
@@ -90,7 +94,8 @@ class Task(greenlet):
         self.host = host
         self.life = life
         self.ident = FIRST_IDENT + kernel.next_number()
-        self.on_exit: list[Callable[[], None]] = []
+        self.thread: Any = None
+        """Result of ``threading.current_thread()``; see :mod:`harness.sim.threads`."""
         self._call = (fn, args)
         self._parked = False
         self._woken = False
@@ -102,25 +107,26 @@ class Task(greenlet):
         fn, args = self._call
         try:
             fn(*args)
-        except (Closed, GreenletExit):
+        except (SimulationClosed, GreenletExit):
             pass
         except BaseException as error:  # noqa: BLE001 - a task's crash ends the whole simulation, which raises it
             self.kernel.crash(error)
-        finally:
-            for call in self.on_exit:
-                call()
 
     def park(self, timeout_ns: int | None = None) -> bool:
-        """Wait until woken (True) or for at most ``timeout_ns`` (False). Only the task itself may call this."""
+        """Wait until another task or event wakes this one, or until ``timeout_ns`` nanoseconds have passed.
+
+        Returns True if woken, False after a time-out. None waits without limit. Only the task itself may call this.
+        Raises :class:`SimulationClosed` if the simulation has ended.
+        """
         kernel = self.kernel
         if kernel.closing:
-            raise Closed
+            raise SimulationClosed
         self.clock_reads = 0
         if timeout_ns is None or self.life.state == DEAD:
             self._deadline = None
         else:
             self._deadline = deadline = kernel.now + (timeout_ns if timeout_ns > 0 else 0)
-            # One queue entry serves many waits: a later deadline is found out when the earlier entry fires.
+            # One queue entry serves many waits: when an entry for an earlier deadline fires, it is queued again.
             if self._timer_at is None or self._timer_at > deadline:
                 self._timer_at = deadline
                 heappush(kernel.heap, (deadline, kernel.next_seq(), self.life, self._time_out, (deadline,)))
@@ -128,7 +134,7 @@ class Task(greenlet):
         self._woken = False
         kernel.hub.switch()
         if kernel.closing:
-            raise Closed
+            raise SimulationClosed
         return self._woken
 
     def _time_out(self, at: int) -> None:
@@ -146,11 +152,11 @@ class Task(greenlet):
         self.switch()
 
     def due(self, at: int) -> int | None:
-        """When the present wait ends by itself, if the queue's entry for time ``at`` is the one that ends it."""
+        """Return the time-out of the current wait if the queue entry for time ``at`` belongs to it, else None."""
         return self._deadline if self._parked and self._timer_at == at else None
 
     def wake(self) -> None:
-        """End the task's wait; it runs after the tasks that are ready already. Waking twice is waking once."""
+        """End the task's wait; it runs after all tasks that are already ready. Does nothing if it does not wait."""
         if not self._parked:
             return
         self._parked = False
@@ -161,8 +167,8 @@ class Task(greenlet):
         else:
             self.kernel.ready.append((life, self.switch, ()))
 
-    def wake_at_once(self) -> None:
-        """Like :meth:`wake`, without a turn through the queue; only events may call this, never another task."""
+    def wake_immediately(self) -> None:
+        """Switch to the task now instead of queueing it. Only events may call this, never another task."""
         if self._parked and self.life.state == RUNNING:
             self._parked = False
             self._woken = True
@@ -170,19 +176,22 @@ class Task(greenlet):
         else:
             self.wake()
 
-    def saw_clock(self) -> None:
-        """Called at each clock reading: a task that only reads clocks would otherwise wait for ever for time to
-        pass."""
+    def count_clock_read(self) -> None:
+        """Count one clock reading, and make the task wait after :data:`SPIN_LIMIT` of them.
+
+        Virtual time advances only while tasks wait, so a task that polls the clock in a loop would never finish.
+        """
         self.clock_reads += 1
         if self.clock_reads > SPIN_LIMIT:
             self.park(MILLISECOND)
 
 
 class Kernel:
-    """Virtual time and the queue of what happens in it; ``now`` is in nanoseconds and starts at :data:`BOOT`.
+    """The virtual clock and the event queue. ``now`` is in nanoseconds and starts at :data:`BOOT`.
 
-    Tasks that are ready at the same moment run in the order in which they became so; with ``shuffle`` (not 0) in one by
-    chance, another for each number."""
+    Tasks that are ready at the same time run in the order in which they became ready. A ``shuffle`` other than 0 is the
+    seed of a random order instead.
+    """
 
     def __init__(self, seed: int, shuffle: int = 0) -> None:
         self.seed = seed
@@ -191,51 +200,65 @@ class Kernel:
         self.heap: list[tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]] = []
         self.ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]] = deque()
         self.on_idle: Callable[[], None] = _nothing_left
-        """Called when nothing is ready and the queue is empty; makes something ready (:mod:`harness.sim.steering`)."""
+        """Called when no task is ready and the queue is empty. It makes something ready or raises; see
+        :mod:`harness.sim.steering`."""
         self.closing = False
         self._seq = 0
         self._numbers = 0
+        self._threads = 0
         self._tasks: list[Task] = []
         self._error: BaseException | None = None
         self._until = False
-        self.most_events = sys.maxsize
+        self.event_limit = sys.maxsize
         self._shuffle = Random(f"{seed}/shuffle/{shuffle}") if shuffle else None
 
     def rng(self, name: str) -> Random:
-        """A generator of its own for ``name``: what one part draws does not move another's numbers."""
+        """Return a random generator seeded by the kernel's seed and ``name``, independent of all other names."""
         return Random(f"{self.seed}/{name}")
 
     def next_seq(self) -> int:
+        """Return the next sequence number; it orders events of the same time."""
         self._seq += 1
         return self._seq
 
     def next_number(self) -> int:
-        """A number nobody else of this simulation has: for thread identifiers and file descriptors."""
+        """Return a number unique in this simulation, for thread identifiers and file descriptors."""
         self._numbers += 1
         return self._numbers
 
+    def next_thread_number(self) -> int:
+        """Return the number in the name of the next unnamed thread. The first is 1, as in a new process."""
+        self._threads += 1
+        return self._threads
+
     def at(self, when: int, owner: Life | None, fn: Callable[..., None], *args: Any) -> None:
-        """Call ``fn(*args)`` at virtual time ``when``, or never if ``owner`` has died by then."""
+        """Call ``fn(*args)`` at virtual time ``when`` (ns), unless ``owner`` has died by then."""
         heappush(self.heap, (when if when > self.now else self.now, self.next_seq(), owner, fn, args))
 
-    def later(self, delay_ns: int, owner: Life | None, fn: Callable[..., None], *args: Any) -> Timer:
-        timer = Timer(fn, args)
+    def later(self, delay_ns: int, owner: Life | None, fn: Callable[..., None], *args: Any) -> ScheduledCall:
+        """Like :meth:`at`, ``delay_ns`` from now; the call can be cancelled."""
+        timer = ScheduledCall(fn, args)
         self.at(self.now + delay_ns, owner, timer.fire)
         return timer
 
     def spawn(self, host: Any, life: Life, fn: Callable[..., Any], *args: Any) -> Task:
-        """Start a task on a host; it first runs when the present one waits."""
+        """Start a task on a host. It runs for the first time when the current task waits."""
         task = Task(self, host, life, fn, args)
         self._tasks.append(task)
         self.ready.append((life, task.switch, ()))
         return task
 
+    def tasks_of(self, life: Life) -> list[Task]:
+        """Return the tasks of a life that have not ended, in the order in which they were started."""
+        return [task for task in self._tasks if task.life is life and not task.dead]
+
     def freeze(self, life: Life) -> None:
+        """Postpone all events of a running life until :meth:`thaw`."""
         if life.state == RUNNING:
             life.state = FROZEN
 
     def thaw(self, life: Life) -> None:
-        """Let a frozen life go on: first what the network brought meanwhile, then the timers that ran out."""
+        """Resume a frozen life: handle its inbox first, then the timers that expired meanwhile."""
         if life.state != FROZEN:
             return
         life.state = RUNNING
@@ -244,25 +267,27 @@ class Kernel:
         self.ready.extend((life, fn, args) for fn, args in waiting)
 
     def end(self, life: Life) -> None:
-        """A power cut: nothing of this life runs again, not even its ``finally`` blocks."""
+        """Kill a life as a power cut does: none of its code runs again, not even ``finally`` blocks."""
         life.state = DEAD
         life.inbox, life.backlog = [], []
 
     def crash(self, error: BaseException) -> None:
-        """End the simulation with ``error`` (the first one counts)."""
+        """End the simulation, so that :meth:`run` raises ``error``. Only the first error is kept."""
         if self._error is None and not self.closing:
             self._error = error
             self._until = True
 
     def finish(self) -> None:
-        """Make :meth:`run` return once the present event is over."""
+        """Make :meth:`run` return after the current event."""
         self._until = True
 
     def run(self) -> None:
-        """Run events until :meth:`finish`; raises what a task raised, and :class:`Deadlock` if nothing is left to do.
+        """Run events until :meth:`finish`.
 
-        Garbage collection is off meanwhile: it would run destructors, which close sockets, at moments that depend on
-        what the process did before.
+        Raises the first exception that a task raised, or :class:`SimulationDeadlock` if no event is left.
+
+        Garbage collection is disabled while events run. Destructors close sockets, and the collector would run them at
+        times that depend on earlier work of the process, so the same seed would give different histories.
         """
         collecting = gc.isenabled()
         gc.disable()
@@ -279,14 +304,16 @@ class Kernel:
         while not self._until:
             if ready:
                 if shuffle is not None and len(ready) > 1:
-                    self._let_pass(ready, shuffle)
+                    self._maybe_swap_first_two(ready, shuffle)
                 owner, fn, args = ready.popleft()
-                if owner is not None and owner.state == FROZEN:  # due already: before all that comes while frozen
+                if owner is not None and owner.state == FROZEN:  # it was ready before anything that arrives later
                     owner.inbox.append((fn, args))
                     continue
             elif heap:
-                if self._seq > self.most_events:
-                    raise Endless(f"more than {self.most_events:,} events, and no end")
+                if self._seq > self.event_limit:
+                    raise TooManyEvents(
+                        f"the simulation handled more than {self.event_limit:,} events; it probably loops"
+                    )
                 at, _, owner, fn, args = heappop(heap)
                 self.now = max(self.now, at)
             else:
@@ -297,8 +324,11 @@ class Kernel:
             elif owner.state == FROZEN:
                 owner.backlog.append((fn, args))
 
-    def _let_pass(self, ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]], rng: Random) -> None:
-        """Let the next task but one go first, by chance: what is no task (data that arrives) keeps its place."""
+    def _maybe_swap_first_two(
+        self, ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]], rng: Random
+    ) -> None:
+        """Swap the first two ready tasks with probability 1/2. Entries that are not tasks (arriving data) keep their
+        place."""
         (_, first, _), (_, second, _) = ready[0], ready[1]
         tasks = getattr(first, "__self__", None), getattr(second, "__self__", None)
         if (
@@ -310,13 +340,12 @@ class Kernel:
             ready[0], ready[1] = ready[1], ready[0]
 
     def close(self) -> None:
-        """Unwind every task that is left. Their clean-up code runs, but whatever it waits for raises
-        :class:`Closed`."""
+        """Unwind every remaining task. Its clean-up code runs, but any wait in it raises :class:`SimulationClosed`."""
         self.closing = True
         self.heap.clear()
         self.ready.clear()
         for task in self._tasks:
             if not task.dead:
-                with contextlib.suppress(Exception, Closed):
-                    task.throw(Closed)
+                with contextlib.suppress(Exception, SimulationClosed):
+                    task.throw(SimulationClosed)
         self._tasks.clear()

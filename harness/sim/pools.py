@@ -1,8 +1,8 @@
-"""Thread pools of the standard library on simulated hosts.
+"""Replacements that make ``concurrent.futures`` thread pools work on simulated hosts.
 
 ``concurrent.futures.thread`` starts threads while it holds one lock of the whole process. On a simulated host a start
-waits for the new thread's first step, and hosts are processes of their own: each needs a lock of its own, or the pool
-of one host stops all the others, for ever if the host is killed meanwhile.
+waits until the new thread runs. With one shared lock, the pool of one host would block the pools of all other hosts,
+for ever if the first host is killed meanwhile. So each host gets a lock of its own.
 """
 
 from __future__ import annotations
@@ -17,39 +17,41 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from .kernel import FIRST_IDENT, Closed, Life, Task
-from .threads import SimLock
+from .dispatch import Replacement
+from .kernel import Life, SimulationClosed, Task
+from .locks import SimLock
+from .threads import is_simulated
 
 _CPUS: Final = 4
-"""What ``os.cpu_count`` answers on a simulated host: how many threads a pool has must not depend on this machine."""
+"""Result of ``os.cpu_count`` on a simulated host. The size of a pool must not depend on the real machine."""
 
 
-class _LockOfEachHost:
-    """Stands for a real lock: itself outside the simulation, and another one in each life of each host."""
+class _PerHostLock:
+    """Replacement of a lock: the real one outside the simulation, and a separate one for each life of each host."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
         self._locks: dict[Life, SimLock] = {}
 
-    def _mine(self) -> Any:
+    def _current(self) -> Any:
         task = getcurrent()
         return self._locks.setdefault(task.life, SimLock()) if type(task) is Task else self._real
 
     def __enter__(self) -> bool:
-        return bool(self._mine().acquire())
+        return bool(self._current().acquire())
 
     def __exit__(self, *exc: object) -> None:
-        self._mine().release()
+        self._current().release()
 
 
-class _Log:
-    """The logger of ``concurrent.futures``: threads that end because the simulation does end in silence."""
+class _QuietLogger:
+    """The logger of ``concurrent.futures``, without the messages of threads that end with the simulation."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
 
     def critical(self, *args: Any, **kwargs: Any) -> None:
-        if sys.exc_info()[0] is not Closed:
+        if sys.exc_info()[0] is not SimulationClosed:
             self._real.critical(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -60,17 +62,19 @@ def _cpu_count(real: Any) -> Any:
     return lambda: _CPUS if type(getcurrent()) is Task else real()
 
 
-def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """(module or class, attribute, what stands there while a simulation runs)."""
-    yield pools, "_global_shutdown_lock", _LockOfEachHost(pools._global_shutdown_lock)
-    yield futures, "LOGGER", _Log(futures.LOGGER)
-    yield os, "cpu_count", _cpu_count(os.cpu_count)
+def replacements() -> Iterator[Replacement]:
+    """Yield the replacements that thread pools need."""
+    yield pools, "_global_shutdown_lock", _PerHostLock(pools._global_shutdown_lock)
+    yield futures, "LOGGER", _QuietLogger(futures.LOGGER)
+    for name in ("cpu_count", "process_cpu_count"):  # the latter is new in Python 3.13
+        if hasattr(os, name):
+            yield os, name, _cpu_count(getattr(os, name))
     yield pools.ThreadPoolExecutor, "_counter", itertools.count().__next__
 
 
-def forget() -> None:
-    """Take simulated workers out of the books by which the interpreter waits for pools at its exit."""
-    books: Any = pools._threads_queues
-    for worker in list(books):
-        if FIRST_IDENT < (worker.ident or 0) < 2 * FIRST_IDENT:
-            del books[worker]
+def forget_workers() -> None:
+    """Remove simulated workers from the table by which the interpreter joins pools at its exit."""
+    queues: Any = pools._threads_queues
+    for worker in list(queues):
+        if is_simulated(worker):
+            del queues[worker]

@@ -1,4 +1,4 @@
-"""``select.select``, ``select.poll`` and a selector, over simulated sockets."""
+"""``select.select``, ``select.poll`` and ``selectors.DefaultSelector`` for simulated sockets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from .kernel import SECOND, Task
-from .sockets import SimSocket, find
+from .sockets import SimSocket, find_socket
 
 
 def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: float | None) -> None:
@@ -38,10 +38,10 @@ def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: 
 def select(
     task: Task, rlist: Iterable[Any], wlist: Iterable[Any], xlist: Iterable[Any], timeout: float | None = None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """As select(2). Nothing is ever in the third list: there is no out-of-band data here."""
+    """Wait as select(2) does. The third list of the result is always empty: there is no out-of-band data."""
     del xlist
-    reads = [(item, find(task, item)) for item in rlist]
-    writes = [(item, find(task, item)) for item in wlist]
+    reads = [(item, find_socket(task, item)) for item in rlist]
+    writes = [(item, find_socket(task, item)) for item in wlist]
     _wait(task, [sock for _, sock in reads], [sock for _, sock in writes], timeout)
     return (
         [item for item, sock in reads if sock.readable],
@@ -51,7 +51,7 @@ def select(
 
 
 class SimPoll:
-    """``select.poll()``; its time-outs are in milliseconds."""
+    """The object that ``select.poll()`` returns on a simulated host. Time-outs are in milliseconds."""
 
     def __init__(self) -> None:
         self._masks: dict[int, int] = {}
@@ -67,7 +67,7 @@ class SimPoll:
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
         task = getcurrent()
         assert isinstance(task, Task)
-        socks = {fd: find(task, fd) for fd in self._masks}
+        socks = {fd: find_socket(task, fd) for fd in self._masks}
         reads = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLIN]
         writes = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLOUT]
         _wait(task, reads, writes, None if timeout is None or timeout < 0 else timeout / 1000)
@@ -81,12 +81,12 @@ class SimPoll:
 
 
 class SimSelector(selectors._BaseSelectorImpl):
-    """What ``selectors.DefaultSelector()`` gives on a simulated host."""
+    """The object that ``selectors.DefaultSelector()`` returns on a simulated host."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         task = getcurrent()
         assert isinstance(task, Task)
-        keys = [(key, find(task, key.fd)) for key in self.get_map().values()]
+        keys = [(key, find_socket(task, key.fd)) for key in self.get_map().values()]
         reads = [sock for key, sock in keys if key.events & selectors.EVENT_READ]
         writes = [sock for key, sock in keys if key.events & selectors.EVENT_WRITE]
         _wait(task, reads, writes, None if timeout is None else max(timeout, 0))

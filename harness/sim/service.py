@@ -1,7 +1,8 @@
-"""The seam between a simulated host and the server program on it: callbacks in, bytes out, no threads.
+"""Interfaces between a simulated host and a server program on it, such as a simulated Redis.
 
-A :class:`Service` is the program (a Redis, say); it survives restarts of its host as a program's *disk* does, and is
-told about each start. All times are integer nanoseconds.
+A server program implements :class:`Service`: the host calls it for every start, connection and piece of data, and it
+answers through :class:`Conn`. It uses no threads. The object survives restarts of its host, as a disk does, and is told
+about each start. All times are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -12,62 +13,74 @@ from typing import Any, Protocol
 
 
 class Timer(Protocol):
-    """A pending call; cancelling one that has run is harmless."""
+    """A pending call. Cancelling one that has already run does nothing."""
 
     def cancel(self) -> None: ...
 
 
 class Conn(Protocol):
-    """One end of an established byte stream, as a server sees it. ``session`` is the service's own, to keep
-    what it wants."""
+    """A server's end of a byte stream. ``session`` belongs to the service, which may store anything in it."""
 
     peer: str
     """Name of the host at the other end."""
     session: Any
 
     def send(self, data: bytes) -> None:
-        """Queue bytes for the other end; a closed connection swallows them, as a kernel's buffer does."""
+        """Send bytes to the other end. A closed connection discards them without an error, as on a real host."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connection after the data already sent."""
 
 
 class Handler(Protocol):
-    """Receives the events of a connection. On the dialling side ``closed`` without ``opened`` means: refused."""
+    """Callbacks of one connection. On the client side, ``closed`` without ``opened`` before it means "refused"."""
 
-    def opened(self, conn: Conn) -> None: ...
+    def opened(self, conn: Conn) -> None:
+        """The connection is established."""
 
-    def received(self, conn: Conn, data: bytes) -> None: ...
+    def received(self, conn: Conn, data: bytes) -> None:
+        """Bytes arrived, in any split."""
 
-    def closed(self, conn: Conn) -> None: ...
+    def closed(self, conn: Conn) -> None:
+        """The other end closed or reset the connection, or it was refused."""
 
 
 class ServiceHost(Protocol):
-    """What a server program may ask of the machine it runs on. Timers die with the host's life (kill) and wait while it
-    is paused."""
+    """The host as its server programs see it. A kill cancels pending timers; a pause postpones them."""
 
     name: str
 
     @property
-    def rng(self) -> Random: ...
+    def rng(self) -> Random:
+        """The host's seeded random generator; another one after each start."""
 
-    def wall_ns(self) -> int: ...
+    def wall_ns(self) -> int:
+        """Return the host's wall-clock time, ns since 1970. Faults can move this clock."""
 
-    def monotonic_ns(self) -> int: ...
+    def monotonic_ns(self) -> int:
+        """Return the host's monotonic time, ns."""
 
-    def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> Timer: ...
+    def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> Timer:
+        """Call ``fn(*args)`` after ``delay_ns``."""
 
-    def dial(self, host: str, port: int, handler: Handler) -> Conn: ...
+    def dial(self, host: str, port: int, handler: Handler) -> Conn:
+        """Open a connection to another host; ``handler`` is called when it opens, or fails."""
 
     def log(self, line: str) -> None:
-        """Write a line to the server's log; the host adds its wall clock and true time."""
+        """Append a line to the server's log. The host adds true time and its wall-clock time."""
 
 
 class Service(Handler, Protocol):
-    """A server program. ``start`` is called at every start of the host, with ``wiped`` True if its disk was lost;
-    memory does not survive between two starts. ``stop`` is called at a kill: drop all that lives in memory."""
+    """A server program.
+
+    The host calls ``start`` at each of its starts, with ``wiped`` True if the disk was lost, and ``stop`` when it is
+    killed: the service then discards everything that a real process keeps in memory.
+    """
 
     port: int
 
-    def start(self, host: ServiceHost, *, wiped: bool) -> None: ...
+    def start(self, host: ServiceHost, *, wiped: bool) -> None:
+        """Start on ``host``, with an empty disk if ``wiped``."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Discard what a real process keeps in memory."""

@@ -1,7 +1,7 @@
-"""``socket.socket`` as code on a simulated host sees it: a blocking stream to another simulated host.
+"""Simulated TCP client sockets: the replacement of ``socket.socket`` for code that runs on a simulated host.
 
-The error classes and numbers are those of Linux, since client libraries decide by them. Listening sockets are not
-offered: servers on simulated hosts are services (:mod:`harness.sim.service`).
+Errors have the classes and numbers that Linux uses, since client libraries react to them. Sockets cannot listen: server
+programs on simulated hosts are services (:mod:`harness.sim.service`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from .hosts import Host
+from .hosts import SimHost
 from .kernel import RUNNING, SECOND, Task
-from .network import Attempt, Channel
+from .network import ConnectionAttempt, HalfStream
 
 _FIRST_FD: Final = 1 << 20
-"""Descriptors of simulated sockets start here, far from any that the operating system hands out."""
-
+"""File descriptors of simulated sockets start here, far above those that the operating system assigns."""
 
 _TRY_AGAIN: Final = os.strerror(errno.EAGAIN)
 
 
-class _Local:
-    """One direction between two sockets of one host: what is sent has arrived."""
+class _LoopbackStream:
+    """One direction between two sockets of one host. Data arrives at once."""
 
     def __init__(self, other: SimSocket) -> None:
         self._other = other
@@ -36,7 +35,7 @@ class _Local:
     def send(self, data: bytes) -> None:
         if self._other.fileno() == -1:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-        self._other.handed(data)
+        self._other.arrived_locally(data)
 
     def end(self, *, reset: bool) -> None:
         if not self.closed:
@@ -45,19 +44,19 @@ class _Local:
 
 
 class SimSocket:
-    """One TCP client socket."""
+    """A TCP client socket of a simulated host, with the interface of ``socket.socket``."""
 
     family = real.AF_INET
     type = real.SOCK_STREAM
     proto = real.IPPROTO_TCP
 
     def __init__(self, task: Task) -> None:
-        self._host: Host = task.host
+        self._host: SimHost = task.host
         self._life = task.life
         self._fd = _FIRST_FD + task.kernel.next_number()
         self._timeout: float | None = None
         self._timeout_ns: int | None = None
-        self._out: Channel | _Local | None = None
+        self._out: HalfStream | _LoopbackStream | None = None
         self._inbox = b""
         self._eof = False
         self._error: int | None = None
@@ -65,7 +64,7 @@ class SimSocket:
         self._waiters: dict[Task, None] = {}
         self._peer: tuple[str, int] | None = None
         self._pending = False
-        self._attempt: Attempt | None = None
+        self._attempt: ConnectionAttempt | None = None
         self._broken = False
         self._kernel = task.kernel
         self._host.sockets[self] = None
@@ -77,7 +76,11 @@ class SimSocket:
     # Connecting.
 
     def connect(self, address: tuple[str, int]) -> None:
-        """As connect(2): refused at once where nobody listens, timed out where nobody can be reached."""
+        """Connect as connect(2) does.
+
+        Raises ConnectionRefusedError if nothing listens there, TimeoutError if the host cannot be reached within the
+        socket's time-out, BlockingIOError on a non-blocking socket, and OSError for an unknown host.
+        """
         host, port = self._host.network.resolve(address[0]), address[1]
         self._peer = (host, port)
         if host not in self._host.network.hosts:
@@ -92,9 +95,9 @@ class SimSocket:
                 raise TimeoutError("timed out")
         self._raise_error()
 
-    def join(self, other: SimSocket) -> None:
-        """Send to ``other``, on the same host: as one end of ``socketpair``."""
-        self._out = _Local(other)
+    def connect_locally(self, other: SimSocket) -> None:
+        """Make this socket send to ``other`` on the same host, as one end of a ``socketpair``."""
+        self._out = _LoopbackStream(other)
 
     def connect_ex(self, address: tuple[str, int]) -> int:
         try:
@@ -103,7 +106,7 @@ class SimSocket:
             return error.errno or errno.ETIMEDOUT
         return 0
 
-    def _connected(self, out: Channel | None) -> None:
+    def _connected(self, out: HalfStream | None) -> None:
         if self._shut:
             if out is not None:
                 out.end(reset=True)
@@ -152,7 +155,7 @@ class SimSocket:
         return len(data)
 
     def _readable(self) -> bool:
-        """Wait for data; False at the end of the stream."""
+        """Wait for data. Return False at the end of the stream."""
         while not self._inbox:
             self._raise_error()
             if self._eof or self._shut:
@@ -163,24 +166,24 @@ class SimSocket:
                 raise TimeoutError("timed out")
         return True
 
-    # What the network brings.
+    # Data and errors from the network.
 
     def arrived(self, data: bytes) -> None:
         if not self._shut:
             self._inbox = self._inbox + data if self._inbox else data
             for task in list(self._waiters):
-                task.wake_at_once()
+                task.wake_immediately()
 
-    def handed(self, data: bytes) -> None:
-        """As :meth:`arrived`, from another task of the host."""
+    def arrived_locally(self, data: bytes) -> None:
+        """Accept data from another task of the same host, without switching to the reader."""
         if not self._shut:
             self._inbox += data
             self._wake()
 
     def ended(self, *, reset: bool) -> None:
-        if reset:  # what had arrived before can still be read, as on Linux
+        if reset:  # data that arrived earlier can still be read, as on Linux
             self._broken = True
-            if not self._eof:  # after an orderly end a reader sees only that, and a writer EPIPE
+            if not self._eof:  # after an orderly end a reader sees only that end, and a writer EPIPE
                 self._error = errno.ECONNRESET
         self._eof = True
         self._wake()
@@ -192,7 +195,7 @@ class SimSocket:
     def _current(self) -> Task:
         task = getcurrent()
         if not isinstance(task, Task):
-            raise OSError(errno.EBADF, "a simulated socket was used outside the simulation")
+            raise OSError(errno.EBADF, "a simulated socket was used by code that runs on no simulated host")
         return task
 
     def _wait(self) -> bool:
@@ -204,7 +207,7 @@ class SimSocket:
             self._waiters.pop(task, None)
 
     def watch(self, task: Task) -> None:
-        """Wake ``task`` when the socket's readiness changes, until :meth:`unwatch`."""
+        """Wake ``task`` whenever the socket's readiness changes, until :meth:`unwatch`."""
         self._waiters[task] = None
 
     def unwatch(self, task: Task) -> None:
@@ -230,7 +233,7 @@ class SimSocket:
             self._eof = True
             raise OSError(number, os.strerror(number))
 
-    # The end.
+    # Closing.
 
     def _abort(self) -> None:
         self._shut = True
@@ -238,13 +241,13 @@ class SimSocket:
             self._attempt.cancel()
 
     def abandon(self) -> None:
-        """The process died: the other end sees a reset."""
+        """End the socket because its process was killed: the other end sees a reset."""
         self._abort()
         if self._out is not None:
             self._out.end(reset=True)
 
     def reset(self) -> None:
-        """The connection breaks: both ends see a reset."""
+        """Break the connection: both ends see a reset."""
         self.ended(reset=True)
         if self._out is not None:
             self._out.end(reset=True)
@@ -278,7 +281,7 @@ class SimSocket:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # Small talk.
+    # Options and information.
 
     def settimeout(self, value: float | None) -> None:
         if value != self._timeout:
@@ -297,7 +300,7 @@ class SimSocket:
         return self._timeout != 0
 
     def setsockopt(self, *args: Any) -> None:
-        """Options tune what is not simulated."""
+        """Ignore the option: all of them tune what is not simulated."""
 
     def getsockopt(self, level: int, name: int, buflen: int = 0) -> int:  # noqa: ARG002
         if level == real.SOL_SOCKET and name == real.SO_ERROR:
@@ -317,7 +320,7 @@ class SimSocket:
         return (self._host.name, 40_000 + self._fd % 20_000)
 
     def makefile(self, mode: str = "r", buffering: int | None = None, **text: Any) -> Any:
-        """A file over the socket, as PyMySQL reads through."""
+        """Return a file object over the socket; PyMySQL reads through one."""
         raw = real.SocketIO(self, "".join(sorted(set(mode) & {"r", "w"})))  # type: ignore[arg-type]
         size = io.DEFAULT_BUFFER_SIZE if buffering is None or buffering < 0 else buffering
         if size == 0:
@@ -329,20 +332,20 @@ class SimSocket:
         return file if "b" in mode else io.TextIOWrapper(file, **text)
 
     def _decref_socketios(self) -> None:
-        """SocketIO calls this when it closes."""
+        """Do nothing. ``socket.SocketIO`` calls this method when it closes."""
 
 
-def pair(task: Task) -> tuple[SimSocket, SimSocket]:
-    """As ``socket.socketpair``."""
+def socketpair(task: Task) -> tuple[SimSocket, SimSocket]:
+    """Return two connected sockets of the task's host, as ``socket.socketpair`` does."""
     one, other = SimSocket(task), SimSocket(task)
-    one.join(other)
-    other.join(one)
+    one.connect_locally(other)
+    other.connect_locally(one)
     return one, other
 
 
-def control(task: Task, fd: Any, cmd: int, arg: int = 0) -> int:
-    """As ``fcntl.fcntl``, of a simulated socket: whether it blocks, and whether it is closed on exec."""
-    sock = find(task, fd)
+def control_socket(task: Task, fd: Any, cmd: int, arg: int = 0) -> int:
+    """Do what ``fcntl.fcntl`` does, for a simulated socket: get or set O_NONBLOCK, and get FD_CLOEXEC."""
+    sock = find_socket(task, fd)
     if cmd == fcntl.F_GETFD:
         return fcntl.FD_CLOEXEC
     if cmd == fcntl.F_GETFL:
@@ -352,8 +355,11 @@ def control(task: Task, fd: Any, cmd: int, arg: int = 0) -> int:
     return 0
 
 
-def find(task: Task, fileobj: Any) -> SimSocket:
-    """The simulated socket behind a descriptor, a socket, or an object with ``fileno``."""
+def find_socket(task: Task, fileobj: Any) -> SimSocket:
+    """Return the simulated socket of a descriptor, a socket, or an object with ``fileno``.
+
+    Raises OSError (EBADF) if the task's host has none.
+    """
     if isinstance(fileobj, SimSocket):
         return fileobj
     number = fileobj if isinstance(fileobj, int) else fileobj.fileno()

@@ -1,12 +1,15 @@
-"""A simulation in which somebody else decides what happens next: which message arrives, who wakes up, when time passes.
+"""Run a simulation step by step under external control, as exhaustive search does.
 
-While it is steered, time stands still whatever happens, until it is told to pass. Messages stay on their wires (one for
-each direction of each stream, and two for each pair of hosts that connect) in the order in which they were sent, for as
-long as nobody delivers them. Of the timers only those on the ``watched`` hosts are decided about: time never passes
-beyond one, and who waited for it wakes up when told to. Those of all other hosts fire on the way, in the order of their
-times; if one of them puts something on a wire, no more time passes for now.
+A callback decides each step: which message arrives, which task wakes up, and when time passes. Time stands still until
+the callback lets it pass. A sent message waits in a queue (a *wire*) until the callback delivers it. There is one wire
+for each direction of each stream, and two for each pair of hosts that connect.
 
-What a thing was scheduled for is looked up when it is needed: the time-out of a wait that is over is nothing.
+The callback controls the timers of the ``watched`` hosts only. Time never passes beyond such a timer, and the task that
+waits for it wakes up when the callback says so. Timers of all other hosts fire while time passes, in the order of their
+times. If one of them sends a message, time stops passing and the callback is asked again.
+
+Queue entries are examined when they are needed, not when they were scheduled, because the wait that a time-out belongs
+to may have ended meanwhile.
 """
 
 from __future__ import annotations
@@ -17,36 +20,39 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from .kernel import DEAD, FROZEN, Kernel, Life, Task, Timer
-from .network import Attempt, Channel
+from .kernel import DEAD, FROZEN, Kernel, Life, ScheduledCall, Task
+from .network import ConnectionAttempt, HalfStream
 
 Entry = tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]
-"""As in the kernel's queue: time, number, owner, what to call, with what."""
+"""An entry of the kernel's queue: (time, sequence number, owner, function, arguments)."""
 WAKES: Final = "wakes"
+"""Suffix in the names of :meth:`Steering.sleepers`."""
 
 
-class Gate:
-    """One task waits until another, or whoever steers, opens it. Gates open once."""
+class TaskGate:
+    """A barrier at which one task waits until other code opens it. It stays open."""
 
     def __init__(self) -> None:
         self._open = False
         self._waiting: Task | None = None
 
     def wait(self) -> None:
+        """Wait until the gate is open. Only a simulated task may call this."""
         task = getcurrent()
-        assert isinstance(task, Task), "only tasks wait at gates"
+        assert isinstance(task, Task), "only a simulated task can wait at a gate"
         self._waiting = task
         while not self._open:
             task.park()
 
     def open(self) -> None:
+        """Open the gate and wake the waiting task."""
         self._open = True
         if self._waiting is not None:
             self._waiting.wake()
 
 
-class _Alarm:
-    """An entry of the kernel's queue that is no message."""
+class _PendingTimer:
+    """An entry of the kernel's queue that is not a message."""
 
     __slots__ = ("_at", "_task", "_timer", "entry", "host", "owner")
 
@@ -57,21 +63,21 @@ class _Alarm:
         self._at = entry[0]
         called = getattr(entry[3], "__self__", None)
         self._task = called if isinstance(called, Task) else None
-        self._timer = called if isinstance(called, Timer) else None
+        self._timer = called if isinstance(called, ScheduledCall) else None
 
     @property
     def identity(self) -> object:
-        """A task may have set two alarms for the same time; one wakes it."""
+        """A key equal for entries that would wake the same task at the same time: only one of them is needed."""
         return self if self._task is None else (self._task, self._at)
 
     @property
     def void(self) -> bool:
-        """It was taken back, or belongs to the dead."""
-        taken_back = self._timer is not None and self._timer.fn is None
-        return taken_back or (self.owner is not None and self.owner.state == DEAD)
+        """True if the call was cancelled or its owner is dead."""
+        cancelled = self._timer is not None and self._timer.fn is None
+        return cancelled or (self.owner is not None and self.owner.state == DEAD)
 
     def due(self) -> int | None:
-        """When its time comes; None for the time-out of a wait that is over."""
+        """Return the time (ns) at which it fires, or None if the wait that it limits is over."""
         if self._task is not None:
             return self._task.due(self._at)
         return None if self.void else self._at
@@ -82,155 +88,161 @@ class _Alarm:
 
 
 class Steering:
-    """``decide`` is called whenever nothing is ready, and does one thing: :meth:`deliver`, :meth:`wake`,
-    :meth:`pass_to`, whatever else makes something happen (a fault, a gate), or :meth:`end`. When it is called again,
-    that has happened. It is not on a simulated host, so that it cannot wait. To be begun while the simulation runs."""
+    """Takes control of a running simulation.
+
+    ``decide`` is called whenever no task is ready, and takes one step: :meth:`deliver`, :meth:`wake`,
+    :meth:`advance_to`, :meth:`end`, or anything else that makes a task ready, such as a fault or a gate. The step is
+    complete when ``decide`` is called again. It does not run on a simulated host, so it cannot wait.
+    """
 
     def __init__(self, kernel: Kernel, watched: Collection[str], decide: Callable[[], None]) -> None:
         self._kernel = kernel
         self._watched = frozenset(watched)
         self._decide = decide
         self._wires: dict[str, deque[tuple[int, Entry]]] = {}
-        """What is under way by wire, each with the time at which it was sent."""
+        """Undelivered messages by wire, each with the time (ns) at which it was sent."""
         self._targets: dict[str, str] = {}
         self.sent: set[str] = set()
-        """The wires on which something was sent since the last decision."""
-        self._alarms: list[_Alarm] = []
+        """The wires on which a message was sent since the last call of ``decide``."""
+        self._timers: list[_PendingTimer] = []
         self._passing_to: int | None = None
-        # The kernel's loop holds on to the queue it began with: it finds that empty, and asks what to do.
+        # The kernel's loop keeps a reference to its original queue. Emptying that one makes it call on_idle.
         self._queue, self._idle = kernel.heap, kernel.on_idle
         kernel.heap = [*self._queue]
         self._queue.clear()
         kernel.on_idle = self._on_idle
 
     def end(self) -> None:
-        """Let the simulation go its own way again: what is under way arrives at once."""
+        """Give up control. Undelivered messages arrive at once."""
         kernel = self._kernel
         under_way = [(kernel.now, *entry[1:]) for wire in self._wires.values() for _, entry in wire]
-        entries = [*under_way, *[alarm.entry for alarm in self._alarms], *kernel.heap]
-        self._queue.extend(sorted(entries, key=lambda entry: entry[:2]))  # which is a heap
+        entries = [*under_way, *[timer.entry for timer in self._timers], *kernel.heap]
+        self._queue.extend(sorted(entries, key=lambda entry: entry[:2]))  # a sorted list is a heap
         kernel.heap, kernel.on_idle = self._queue, self._idle
 
-    # What there is to decide.
+    # Possible steps.
 
     def messages(self) -> dict[str, str]:
-        """Wires with something under way, and the host that its next message goes to."""
+        """Return the wires with undelivered messages, and the host that each leads to."""
         return {name: self._targets[name] for name, wire in self._wires.items() if wire}
 
     def sleepers(self) -> dict[str, str]:
-        """Tasks of watched hosts whose time to wake up has come (``c0 wakes``, ``c0 wakes #2``), and their hosts."""
-        return {name: alarm.host for name, alarm in self._due().items()}
+        """Return the due tasks of watched hosts by name (``c0 wakes``, ``c0 wakes #2``), and their hosts."""
+        return {name: timer.host for name, timer in self._due_by_name().items()}
 
     def next_timer(self) -> int | None:
-        """The time, ns, at which the first task of a watched host that is not frozen wakes up by itself."""
+        """Return the earliest future timer (ns) of a watched host that is not frozen, or None."""
         now = self._kernel.now
-        times = [due for due, alarm in self._live() if due > now and alarm.host in self._watched and not alarm.frozen]
+        times = [
+            due for due, timer in self._live_timers() if due > now and timer.host in self._watched and not timer.frozen
+        ]
         return min(times, default=None)
 
-    def oldest(self) -> int | None:
-        """When the message was sent, ns, that has been under way for longest; None if there is none."""
+    def oldest_sent_ns(self) -> int | None:
+        """Return when the oldest undelivered message was sent (ns), or None if there is no such message."""
         return min((wire[0][0] for wire in self._wires.values() if wire), default=None)
 
-    # What can be done.
+    # Steps.
 
     def deliver(self, wire: str) -> None:
-        """Let the next message on this wire arrive."""
+        """Deliver the next message of this wire."""
         _, (_, _, owner, fn, args) = self._wires[wire].popleft()
         self._kernel.ready.append((owner, fn, args))
 
     def wake(self, sleeper: str) -> None:
-        self._fire(self._due()[sleeper])
+        """Wake a task named by :meth:`sleepers`."""
+        self._fire(self._due_by_name()[sleeper])
 
-    def pass_to(self, time: int) -> None:
-        """Let time pass until then (ns), or until something is sent meanwhile."""
-        self._passing_to = time
+    def advance_to(self, time_ns: int) -> None:
+        """Let time pass until ``time_ns``, or until a message is sent."""
+        self._passing_to = time_ns
 
-    # The engine.
+    # Implementation.
 
     def _on_idle(self) -> None:
-        self._sort_in()
+        self._take_new_entries()
         if self._passing_to is not None:
-            if not self.sent and self._pass_on(self._passing_to):
+            if not self.sent and self._fire_next_unwatched(self._passing_to):
                 return
             self._passing_to = None
         self._decide()
         self.sent.clear()
 
-    def _sort_in(self) -> None:
-        """Put what was scheduled since the last time where it belongs."""
+    def _take_new_entries(self) -> None:
+        """Move the kernel's new queue entries to the wires and to the pending timers."""
         kernel = self._kernel
         for entry in sorted(kernel.heap, key=lambda entry: entry[:2]):
             wire = _wire(entry)
             if wire is None:
-                self._alarms.append(_Alarm(entry))
+                self._timers.append(_PendingTimer(entry))
             else:
                 name, self._targets[name] = wire
                 self.sent.add(name)
                 self._wires.setdefault(name, deque()).append((kernel.now, entry))
         kernel.heap.clear()
-        self._alarms = list({alarm.identity: alarm for alarm in self._alarms if not alarm.void}.values())
-        self._set_back()
+        self._timers = list({timer.identity: timer for timer in self._timers if not timer.void}.values())
+        self._postpone_frozen()
 
-    def _set_back(self) -> None:
-        """Alarms that go off while their host is frozen wait for its thaw."""
+    def _postpone_frozen(self) -> None:
+        """Postpone timers that expire while their host is frozen until it thaws."""
         now = self._kernel.now
-        for due, alarm in list(self._live()):
-            if due <= now and alarm.frozen and alarm.owner is not None:
-                self._alarms.remove(alarm)
-                alarm.owner.backlog.append(alarm.entry[3:])
+        for due, timer in list(self._live_timers()):
+            if due <= now and timer.frozen and timer.owner is not None:
+                self._timers.remove(timer)
+                timer.owner.backlog.append(timer.entry[3:])
 
-    def _pass_on(self, until: int) -> bool:
-        """Go on to the next alarm that nobody decides about; False if time has passed as far as it was to."""
+    def _fire_next_unwatched(self, until: int) -> bool:
+        """Fire the next timer of an unwatched host. Return False if there is none before ``until``."""
         kernel = self._kernel
         others = [
-            (due, alarm.host, alarm.entry[1], alarm)
-            for due, alarm in self._live()
-            if due <= until and alarm.host not in self._watched and not alarm.frozen
+            (due, timer.host, timer.entry[1], timer)
+            for due, timer in self._live_timers()
+            if due <= until and timer.host not in self._watched and not timer.frozen
         ]
         if not others:
             kernel.now = max(kernel.now, until)
-            self._set_back()
+            self._postpone_frozen()
             return False
-        due, _, _, alarm = min(others)
+        due, _, _, timer = min(others)
         kernel.now = max(kernel.now, due)
-        self._fire(alarm)
+        self._fire(timer)
         return True
 
-    def _fire(self, alarm: _Alarm) -> None:
-        self._alarms.remove(alarm)
-        self._kernel.ready.append(alarm.entry[2:])
+    def _fire(self, timer: _PendingTimer) -> None:
+        self._timers.remove(timer)
+        self._kernel.ready.append(timer.entry[2:])
 
-    def _live(self) -> Iterator[tuple[int, _Alarm]]:
-        for alarm in self._alarms:
-            due = alarm.due()
+    def _live_timers(self) -> Iterator[tuple[int, _PendingTimer]]:
+        for timer in self._timers:
+            due = timer.due()
             if due is not None:
-                yield due, alarm
+                yield due, timer
 
-    def _due(self) -> dict[str, _Alarm]:
-        """Alarms of sleepers, by name."""
+    def _due_by_name(self) -> dict[str, _PendingTimer]:
+        """Return the expired timers of watched hosts by name, see :meth:`sleepers`."""
         now = self._kernel.now
-        over = [(due, alarm.entry[1], alarm) for due, alarm in self._live() if due <= now and not alarm.frozen]
-        found: dict[str, _Alarm] = {}
+        over = [(due, timer.entry[1], timer) for due, timer in self._live_timers() if due <= now and not timer.frozen]
+        found: dict[str, _PendingTimer] = {}
         count: dict[str, int] = {}
-        for _, _, alarm in sorted(over):
-            if alarm.host in self._watched:
-                number = count[alarm.host] = count.get(alarm.host, 0) + 1
-                found[f"{alarm.host} {WAKES}" if number == 1 else f"{alarm.host} {WAKES} #{number}"] = alarm
+        for _, _, timer in sorted(over):
+            if timer.host in self._watched:
+                number = count[timer.host] = count.get(timer.host, 0) + 1
+                found[f"{timer.host} {WAKES}" if number == 1 else f"{timer.host} {WAKES} #{number}"] = timer
         return found
 
 
 def _wire(entry: Entry) -> tuple[str, str] | None:
-    """The wire that an entry is under way on and the host at its end; None if it is no message."""
+    """Return the wire and the target host of a message, or None for any other queue entry."""
     fn: Any = entry[3]
-    if isinstance(getattr(fn, "__self__", None), Timer):
+    if isinstance(getattr(fn, "__self__", None), ScheduledCall):
         fn = fn.__self__.fn
     obj, method = getattr(fn, "__self__", None), getattr(fn, "__func__", None)
-    if isinstance(obj, Channel) and method is Channel.arrive:
+    if isinstance(obj, HalfStream) and method is HalfStream.arrive:
         return obj.name, obj.target
-    if isinstance(obj, Attempt):
+    if isinstance(obj, ConnectionAttempt):
         source, target = obj.ends
-        if method is Attempt.heard:
+        if method is ConnectionAttempt.reach_target:
             return f"{source}>{target} connect", target
-        if method is Attempt.answered:
+        if method is ConnectionAttempt.receive_answer:
             return f"{target}>{source} accept", source
     return None

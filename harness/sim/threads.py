@@ -1,170 +1,227 @@
-"""What ``threading`` is built on, for tasks: locks, thread starts, identifiers.
+"""Threads of simulated hosts: each ``threading.Thread`` that a task starts runs as another task of the same host.
 
-``threading.Thread``, ``Event``, ``Condition``, ``Timer`` and ``queue.Queue`` are the standard library's own, running
-on these.
+The documented methods of ``threading.Thread`` are replaced, and the functions of ``threading`` that return threads.
+They use nothing private of ``threading``, since releases of Python change it: until 3.12 a lock represents a started
+thread, and since 3.13 a handle. The class itself stays, because classes of client libraries derive from it.
 """
 
 from __future__ import annotations
 
-import math
+import _thread
+import _threading_local
+import sys
 import threading
-from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
-from greenlet import getcurrent
+from greenlet import GreenletExit, getcurrent
 
-from .kernel import FIRST_IDENT, SECOND, Task
+from .dispatch import Replacement, StandsForClasses, Virtual, dispatch, dispatch_new
+from .kernel import SimulationClosed, Task
+from .locks import SimLock, SimRLock
 
-
-def _timeout_ns(blocking: bool, timeout: float) -> int | None:
-    if not blocking:
-        if timeout != -1:
-            raise ValueError("can't specify a timeout for a non-blocking call")
-        return 0
-    if timeout == -1:
-        return None
-    if timeout < 0:
-        raise ValueError("timeout value must be a non-negative number")
-    return math.ceil(timeout * SECOND)  # as CPython does: who wakes early by a nanosecond would have to spin
+_KEY: Final = "_simulated_thread"
+"""Attribute of a simulated ``threading.Thread`` that holds its :class:`_ThreadState`. Other threads do not have it."""
 
 
-class SimLock:
-    """``threading.Lock`` for tasks; served in the order of arrival."""
+class _ThreadState:
+    """State of a simulated thread, beside its ``threading.Thread``."""
 
-    __slots__ = ("_held", "_waiters")
+    __slots__ = ("running", "started", "task")
 
     def __init__(self) -> None:
-        self._held = False
-        self._waiters: deque[Task] = deque()
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if not self._held:
-            self._held = True
-            return True
-        limit = _timeout_ns(blocking, timeout)
-        if limit == 0:
-            return False
-        task = getcurrent()
-        if not isinstance(task, Task):
-            raise RuntimeError("a lock of the simulation was waited for outside it")
-        return self._wait(task, limit)
-
-    def _wait(self, task: Task, limit: int | None) -> bool:
-        deadline = None if limit is None else task.kernel.now + limit
-        self._waiters.append(task)
-        try:
-            while self._held:
-                left = None if deadline is None else deadline - task.kernel.now
-                if not task.park(left) and self._held:
-                    return False
-            self._held = True
-            return True
-        finally:
-            self._waiters.remove(task)
-
-    def release(self) -> None:
-        if not self._held:
-            raise RuntimeError("release unlocked lock")
-        self._held = False
-        if self._waiters:
-            self._waiters[0].wake()
-
-    def locked(self) -> bool:
-        return self._held
-
-    __enter__ = acquire
-
-    def __exit__(self, *exc: object) -> None:
-        self.release()
-
-    def _at_fork_reinit(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        self.task: Task | None = None
+        self.started = False
+        self.running = SimLock()
+        """Held from the start of the thread to its end; ``join`` waits for it."""
+        self.running.acquire()
 
 
-class SimRLock:
-    """``threading.RLock`` for tasks."""
-
-    __slots__ = ("_count", "_lock", "_owner")
-
-    def __init__(self) -> None:
-        self._lock = SimLock()
-        self._owner: object = None
-        self._count = 0
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        me = getcurrent()
-        if self._owner is me:
-            self._count += 1
-            return True
-        if self._lock.acquire(blocking, timeout):
-            self._owner = me
-            self._count = 1
-            return True
-        return False
-
-    def release(self) -> None:
-        if self._owner is not getcurrent():
-            raise RuntimeError("cannot release un-acquired lock")
-        if self._count > 1:
-            self._count -= 1
-            return
-        self._count = 0
-        self._owner = None
-        self._lock.release()
-
-    def __enter__(self) -> bool:
-        me = getcurrent()
-        if self._owner is me:
-            self._count += 1
-            return True
-        if self._lock.acquire():
-            self._owner = me
-            self._count = 1
-        return True
-
-    def __exit__(self, *exc: object) -> None:
-        self.release()
-
-    # threading.Condition uses these three of its lock.
-
-    def _is_owned(self) -> bool:
-        return self._owner is getcurrent()
-
-    def _release_save(self) -> tuple[int, object]:
-        state = (self._count, self._owner)
-        self._count, self._owner = 0, None
-        self._lock.release()
-        return state
-
-    def _acquire_restore(self, state: tuple[int, object]) -> None:
-        self._lock.acquire()
-        self._count, self._owner = state
+def _state_of(thread: threading.Thread) -> _ThreadState | None:
+    found: _ThreadState | None = thread.__dict__.get(_KEY)
+    return found
 
 
-def start_thread(parent: Task, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """``_thread.start_new_thread`` on the parent's host."""
-    task = parent.kernel.spawn(parent.host, parent.life, lambda: fn(*args, **kwargs))
+def is_simulated(thread: threading.Thread) -> bool:
+    """Return True if a simulated task has started this thread."""
+    return _state_of(thread) is not None
+
+
+# Methods of Thread.
+
+
+def _start(parent: Task, thread: threading.Thread) -> None:
+    if _state_of(thread) is not None:
+        raise RuntimeError("threads can only be started once")
+    state = thread.__dict__[_KEY] = _ThreadState()
+    state.task = parent.kernel.spawn(parent.host, parent.life, _main, parent, thread, state)
+    while not state.started:
+        parent.park()
+
+
+def _main(parent: Task, thread: threading.Thread, state: _ThreadState) -> None:
+    """Run the thread, as the first function of its task."""
+    task = getcurrent()
+    assert isinstance(task, Task)
+    task.thread = thread
+    state.started = True
+    parent.wake()
+    _set_hooks()
+    try:
+        thread.run()
+    except (SimulationClosed, GreenletExit):
+        raise
+    except BaseException:  # noqa: BLE001 - as real threads do: the hook ignores SystemExit
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), thread)))
+    finally:
+        state.running.release()
+
+
+def _set_hooks() -> None:
+    """Install the hooks of debuggers and of programs that measure coverage, as each new thread does."""
+    trace, profile = threading.gettrace(), threading.getprofile()
+    if trace is not None:
+        sys.settrace(trace)
+    if profile is not None:
+        sys.setprofile(profile)
+
+
+def _join(state: _ThreadState, timeout: float | None = None) -> None:
+    if state.task is getcurrent():
+        raise RuntimeError("cannot join current thread")
+    if state.running.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+        state.running.release()
+
+
+def _is_alive(state: _ThreadState) -> bool:
+    return state.started and state.running.locked()
+
+
+def _ident(state: _ThreadState) -> int | None:
+    return None if state.task is None else state.task.ident
+
+
+def _name_unnamed(real: Callable[..., None]) -> Virtual:
+    """Return ``Thread.__init__`` with the names that a new process would give, whatever ran before in this process."""
+
+    def init(
+        task: Task,
+        thread: threading.Thread,
+        group: None = None,
+        target: Callable[..., Any] | None = None,
+        name: str | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if not name:
+            name = f"Thread-{task.kernel.next_thread_number()}"
+            function = getattr(target, "__name__", None)
+            if function is not None:
+                name += f" ({function})"
+        real(thread, group, target, name, *args, **kwargs)
+
+    return init
+
+
+def _of_simulated(real: Callable[..., Any], virtual: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of ``Thread`` that calls ``virtual`` for a simulated thread, and ``real`` for any other."""
+
+    def either(thread: threading.Thread, *args: Any, **kwargs: Any) -> Any:
+        state = _state_of(thread)
+        return real(thread, *args, **kwargs) if state is None else virtual(state, *args, **kwargs)
+
+    return either
+
+
+def _representation(real: Callable[[Any], str]) -> Callable[[Any], str]:
+    def either(thread: threading.Thread) -> str:
+        state = _state_of(thread)
+        if state is None:
+            return real(thread)
+        status = "started" if _is_alive(state) else "stopped"
+        return f"<{type(thread).__name__}({thread.name}, {status}{' daemon' * thread.daemon} {_ident(state)})>"
+
+    return either
+
+
+def _set_daemon(real: Callable[[Any, bool], None]) -> Callable[[Any, bool], None]:
+    def either(thread: threading.Thread, daemonic: bool) -> None:
+        if _state_of(thread) is not None:
+            raise RuntimeError("cannot set daemon status of active thread")
+        real(thread, daemonic)
+
+    return either
+
+
+# Functions of the modules.
+
+
+def _start_new_thread(
+    parent: Task, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> int:
+    """Do what ``_thread.start_new_thread`` does, on the parent's host. Returns the thread's identifier."""
+    task = parent.kernel.spawn(parent.host, parent.life, lambda: function(*args, **(kwargs or {})))
     return task.ident
 
 
-def sentinel(task: Task) -> SimLock:
-    """``_thread._set_sentinel``: a lock that is released when the task has ended."""
-    lock = SimLock()
-    task.on_exit.append(lambda: lock.release() if lock.locked() else None)
-    return lock
+def _thread_of(task: Task) -> threading.Thread:
+    """Return the task's thread, creating one for a task that no thread started (as ``threading`` does)."""
+    if task.thread is None:
+        task.thread = threading.Thread(name=f"Dummy-{task.kernel.next_thread_number()}", daemon=True)
+        state = task.thread.__dict__[_KEY] = _ThreadState()
+        state.task, state.started = task, True
+    thread: threading.Thread = task.thread
+    return thread
 
 
-def forget() -> None:
-    """Take simulated threads out of ``threading``'s books, so that the interpreter does not wait for them at exit."""
-    active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
-    # Copies: the process's own threads come and go meanwhile.
-    for ident in list(active):
-        if FIRST_IDENT < ident < 2 * FIRST_IDENT:
-            del active[ident]
-    starting: dict[threading.Thread, threading.Thread] = threading._limbo  # type: ignore[attr-defined]
-    for thread in list(starting):  # their host was killed before they took a step
-        if isinstance(thread._started._cond._lock, SimLock):  # type: ignore[attr-defined]
-            del starting[thread]
-    pending: set[Any] = threading._shutdown_locks  # type: ignore[attr-defined]
-    pending.difference_update([lock for lock in pending.copy() if isinstance(lock, SimLock)])
+def _enumerate(task: Task) -> list[threading.Thread]:
+    """Return the threads of the task's process."""
+    return [_thread_of(other) for other in task.kernel.tasks_of(task.life)]
+
+
+def _thread_methods() -> Iterator[Replacement]:
+    thread: Any = threading.Thread
+    yield thread, "__init__", dispatch(thread.__init__, _name_unnamed(thread.__init__))
+    yield thread, "__repr__", _representation(thread.__repr__)
+    yield thread, "start", dispatch(thread.start, _start)
+    yield thread, "join", _of_simulated(thread.join, _join)
+    yield thread, "is_alive", _of_simulated(thread.is_alive, _is_alive)
+    for name in ("ident", "native_id"):
+        yield thread, name, property(_of_simulated(getattr(thread, name).fget, _ident))
+    yield thread, "daemon", thread.daemon.setter(_set_daemon(thread.daemon.fset))
+
+
+_Local = threading.local
+
+
+class _VirtualLocal(_Local, metaclass=StandsForClasses):
+    """``threading.local``, which on a simulated host is the standard library's implementation in pure Python."""
+
+    stands_for = (_Local, _threading_local.local)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not _VirtualLocal:
+            return super().__new__(cls, *args, **kwargs)
+        task = getcurrent()
+        return _threading_local.local() if type(task) is Task else _Local(*args, **kwargs)
+
+
+def replacements() -> Iterator[Replacement]:
+    """Yield the replacements by which threads and locks are simulated.
+
+    ``threading`` has some of these functions a second time under private names. They are replaced too, like all
+    references that modules hold (:mod:`harness.sim.captured`).
+    """
+    yield from _thread_methods()
+    new_lock = dispatch_new(_thread.allocate_lock, SimLock)
+    yield _thread, "allocate_lock", new_lock
+    if threading.Lock is not _thread.allocate_lock:  # since 3.13
+        yield threading, "Lock", dispatch_new(threading.Lock, SimLock)
+    yield threading, "RLock", dispatch_new(threading.RLock, SimRLock)
+    yield threading, "local", _VirtualLocal
+    yield _thread, "start_new_thread", dispatch(_thread.start_new_thread, _start_new_thread)
+    yield _thread, "get_ident", dispatch(_thread.get_ident, lambda task: task.ident)
+    yield _thread, "get_native_id", dispatch(_thread.get_native_id, lambda task: task.ident)
+    yield threading, "current_thread", dispatch(threading.current_thread, _thread_of)
+    yield threading, "enumerate", dispatch(threading.enumerate, _enumerate)
+    yield threading, "active_count", dispatch(threading.active_count, lambda task: len(_enumerate(task)))

@@ -1,34 +1,34 @@
-"""Apache Curator's ``InterProcessMutex``, unmodified; tested with Curator 5.9.0 on Java 17.
+"""Apache Curator's ``InterProcessMutex`` (Java, on ZooKeeper), unmodified; tested with Curator 5.9.0 on Java 17.
 
 Its documentation promises "fully distributed locks that are globally synchronous, meaning at any snapshot in time no
-two clients think they hold the same lock", reentrant by thread; and "strongly recommends" a ConnectionStateListener:
+two clients think they hold the same lock", reentrant by thread. It "strongly recommends" a ConnectionStateListener:
 after SUSPENDED "you cannot be certain that you still hold the lock unless you subsequently receive a RECONNECTED
 state", after LOST "it is certain that you no longer hold the lock". :meth:`still_valid` is that listener. The mutex
-itself does not listen: ``isAcquiredInThisProcess()`` stays true, a thread that acquires again is let in by a map,
-without a request, and ``release()`` of a node that is gone with its session returns without a word.
+itself does not listen: ``isAcquiredInThisProcess()`` stays true, a second acquire by the same thread succeeds from a
+map without a request, and ``release()`` of a node that ended with its session returns without an error.
 
-It issues no fence; ZooKeeper has one, the czxid of its node, which the program reads as a user would (``checkExists``
-of ``getLockPath()``, which is for subclasses: one request more than the lock makes).
+It issues no fence. The program uses the czxid of the lock's node, which it reads as a user would (``checkExists`` of
+``getLockPath()``, a method for subclasses); that is one request more than the lock makes.
 
-Requests: create ``_c_GUID-lock-N`` (ephemeral, sequential, protected: after a lost answer it looks for its GUID),
-getChildren; who is not first, getData of its predecessor with a watch. Its session's time-out is the ttl (Curator's
-is 60 s), a connection has 1 s (15 s), the retry policy is ExponentialBackoffRetry(100 ms, 2). How long a caller waits
-is measured by the *wall* clock.
-
+Requests: create ``_c_GUID-lock-N`` (ephemeral, sequential, protected: after a lost answer it searches for its GUID),
+getChildren; a client that is not first does getData of its predecessor with a watch. The session's time-out is the ttl
+(Curator's default is 60 s), a connection may take 1 s (15 s), the retry policy is ExponentialBackoffRetry(100 ms, 2).
+The waiting time of a caller is measured by the *wall* clock.
 Source: org/apache/curator/framework/recipes/locks/InterProcessMutex.java, LockInternals.java.
 
-Safe for: correctness, together with a resource that refuses a czxid below the highest it has seen.
-Known failures: zk-pause, zk-reentry (the program finds it, as it reads the fence).
+Safe for: correctness, if the resource refuses a czxid below the highest it has seen.
+
+Known failures: zk-pause, zk-reentry (the program notices it, because it reads the fence).
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from lock_impls.base import LockInfo
-from lock_impls.java import CURATOR, LANGUAGE, RUN, RUNTIME
-from lock_impls.program import Checks
-from lock_impls.zookeeper_client import DEATH, KINDS, OUTAGE, pausing
+from harness.lock_impls.base import LockInfo
+from harness.lock_impls.java import CURATOR, LANGUAGE, RUN, RUNTIME
+from harness.lock_impls.program import Checks
+from harness.lock_impls.zookeeper_client import DEATH, KINDS, OUTAGE, paused_holder
 
 
 class CuratorMutex(Checks):
@@ -47,9 +47,11 @@ class CuratorMutex(Checks):
         no_single_point=True,
         language=LANGUAGE,
         library=CURATOR,
-        promises="globally synchronous: at no moment do two clients think that they hold it, if they listen to the "
-        "state of their connection",
+        promises=(
+            "globally synchronous: at no moment do two clients think that they hold it, if they listen to the state of "
+            "their connection"
+        ),
         runtime=RUNTIME,
-        failures=(pausing("curator-mutex", " --cluster docker"),),
+        failures=(paused_holder("curator-mutex", " --cluster docker"),),
     )
     command: ClassVar = RUN

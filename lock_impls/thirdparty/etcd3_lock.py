@@ -1,16 +1,18 @@
 """python-etcd3's own lock (``etcd3.locks.Lock``), unmodified; tested with etcd3 0.12.0.
 
 Requests: ``LeaseGrant ttl`` for each try · ``Txn`` "if create_revision(/locks/name) == 0 then put the object's uuid" ·
-while another has it: ``Watch`` of that key for the rest of the waiting time · release: ``Txn`` "if the value is the
-uuid then delete".
+while another client has it: ``Watch`` of that key for the rest of the waiting time · release: ``Txn`` "if the value is
+the uuid then delete".
 Source: kragniz/python-etcd3, etcd3/locks.py. Its documentation promises that "the lock will be released after this time
-elapses, unless refreshed"; nobody refreshes it but its user.
+elapses, unless refreshed"; only the user refreshes it.
 
-It talks to one member; after an error of the connection it is given a client of the next.
-Safe for: cutting duplicate work. The key's create revision would be a fence, and the library does not tell it.
-Known failures: pyetcd-missed-delete (the watch begins after the try, at no revision: a release in between is missed),
-pyetcd-refresh-dead, ttl-overrun, etcd-pause, ttl-pause-write, etcd-lease-clock-back, lost-reply-acquire,
-etcd-stale-unlock (its uuid is made once for the object: a release that is carried out late ends a later hold).
+It talks to one member; after a connection error this adapter gives it a client of the next member.
+
+Safe for: cutting duplicate work. The key's create revision would be a fence, but the library does not return it.
+
+Known failures: pyetcd-missed-delete (the watch begins after the try and without a revision, so it misses a release in
+between), pyetcd-refresh-dead, ttl-overrun, etcd-pause, ttl-pause-write, etcd-lease-clock-back, lost-reply-acquire,
+etcd-stale-unlock (the object always uses the same uuid, so a release that is executed late ends a later hold).
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from typing import Any, ClassVar, Self
 import etcd3
 from etcd3.locks import Lock
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.etcd_client import ANSWER_S, FAILED, KINDS, OPTIONS, OVERTIME_S, told, whole_seconds
-from lock_impls.etcd_mutex import OUTAGE
+from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.etcd_client import ANSWER_S, FAILED, KINDS, OPTIONS, OVERTIME_S, classify_error, whole_seconds
+from harness.lock_impls.etcd_mutex import OUTAGE
 
 
 class Etcd3Lock:
@@ -35,15 +37,16 @@ class Etcd3Lock:
         source="python-etcd3 0.12.0, etcd3/locks.py",
         safety="F?",
         kinds=KINDS,
+        requires=("etcd3==0.12.0", "protobuf<3.21", "tenacity<7"),
         library="etcd3 0.12.0",
         promises="'A distributed lock'; it 'will be released after this time [the ttl] elapses, unless refreshed'.",
-        on_death="the lease: it ends after the ttl",
-        outage=f"{OUTAGE}; a client whose own member is lost goes to another after an error",
+        on_death="expiry: the lease ends after the ttl",
+        outage=f"{OUTAGE}; a client of the lost member switches to another after an error",
         no_single_point=True,
         overtime=OVERTIME_S,
         failures=(
             Failure("ttl-overrun", "the work takes longer than the ttl", "harness run etcd3-lock --hold 3.5s"),
-            Failure("etcd-pause", "its holder stands still for longer than the lease",
+            Failure("etcd-pause", "the holder is paused for longer than the lease",
                     "harness run etcd3-lock --nemesis client-pause"),
         ),
     )  # fmt: skip
@@ -74,24 +77,27 @@ class Etcd3Lock:
     def _outcome(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except AttributeError as error:  # its watch has failed, and it takes the error for a response
+        except AttributeError as error:  # its watch failed, and the library takes the error for a response
             raise self._after_error(True, f"watch: {error}") from error
         except FAILED as error:
-            refused, sent, text = told(error)
+            refused, sent, text = classify_error(error)
             raise (LockError(text) if refused else self._after_error(sent, text)) from error
 
     def _after_error(self, sent: bool, text: str) -> Exception:
         client = self._lock.etcd_client
-        client.watcher._watch_stub = _Ended()
+        client.watcher._watch_stub = _EndedWatchStub()
         client.close()
         self._addresses.append(self._addresses.pop(0))
         self._lock.etcd_client = self._connected()
         return Indeterminate(text) if sent else LockError(text)
 
 
-class _Ended:
-    """What the watcher of a closed client finds: etcd3 leaves its thread running, and the next watch on the closed
-    channel would end it with a traceback on stderr."""
+class _EndedWatchStub:
+    """Stub for the watcher of a closed client.
+
+    etcd3 leaves the watcher's thread running; its next watch on the closed channel would end it with a traceback on
+    stderr.
+    """
 
     def Watch(self, *_request: Any, **_options: Any) -> Any:  # noqa: N802 - gRPC's own name
         raise SystemExit

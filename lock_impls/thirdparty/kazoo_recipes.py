@@ -1,7 +1,7 @@
-"""What the adapters of kazoo's recipes share: a session, one call of the recipe's ``acquire``, and the czxid of the
-node that it made, which is the fence that ZooKeeper has and kazoo's recipes do not hand out.
+"""Shared parts of the adapters of kazoo's recipes: a session, one call of the recipe's ``acquire``, and the fence.
 
-A user would read it as this does: one request more than the recipe makes.
+The fence is the czxid of the node that the recipe made. kazoo's recipes do not return it, so the adapter reads it as a
+user would: one request more than the recipe makes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol
 
 from kazoo.exceptions import LockTimeout, NoNodeError
 
-from lock_impls.base import Grant, LockError
-from lock_impls.zookeeper_client import Session, known_outcome
+from harness.lock_impls.base import Grant, LockError
+from harness.lock_impls.zookeeper_client import ZooKeeperSession, known_outcome
 
 LIBRARY: Final = "kazoo 2.11.0"
 
 
-class Recipe(Protocol):
+class KazooLockLike(Protocol):
     """``kazoo.recipe.lock.Lock``, ``ReadLock``, ``WriteLock`` or ``Semaphore``."""
 
     path: str
@@ -27,23 +27,25 @@ class Recipe(Protocol):
     def release(self) -> bool: ...
 
 
-class KazooRecipe:
-    """``usual`` is the recipe that ``acquire`` takes."""
+class KazooAdapter:
+    """A lock that calls a recipe of kazoo; ``usual`` is the recipe that ``acquire`` takes."""
 
-    def __init__(self, session: Session, usual: Any) -> None:
+    def __init__(self, session: ZooKeeperSession, usual: Any) -> None:
         self.session = session
-        self.usual: Recipe = usual
-        self._held: Recipe = usual  # the one that was taken last
-        self._unread: Recipe | None = None  # got, and its fence not read: nobody knows of it, and it would block us too
+        self.usual: KazooLockLike = usual
+        self._held: KazooLockLike = usual  # the recipe that was taken last
+        self._unread: KazooLockLike | None = (
+            None  # acquired, but its fence was not read: the caller does not know of it, and it would block us too
+        )
 
     def acquire(self, timeout: float) -> Grant | None:
         return self._take(self.usual, timeout)
 
     def node(self, recipe: Any) -> str:
-        """The path of the node that makes its client a holder."""
+        """Path of the node that makes its client a holder."""
         return f"{recipe.path}/{recipe.node}"
 
-    def _take(self, recipe: Recipe, timeout: float) -> Grant | None:
+    def _take(self, recipe: KazooLockLike, timeout: float) -> Grant | None:
         self.session.connect()
         with known_outcome():
             if self._unread is not None:
@@ -60,7 +62,7 @@ class KazooRecipe:
             self._unread = None
             return grant
 
-    def _czxid(self, recipe: Recipe) -> int:
+    def _czxid(self, recipe: KazooLockLike) -> int:
         try:
             return int(self.session.again(self.session.ask, "exists", self.node(recipe)).czxid)
         except (AttributeError, NoNodeError) as error:

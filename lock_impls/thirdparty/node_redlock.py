@@ -1,39 +1,40 @@
-"""node-redlock, the npm library ``redlock``, unmodified; tested with redlock 5.0.0-beta.2 on ioredis 5.11.1, Node 18.
+"""node-redlock, the npm library ``redlock`` (Redlock for Node), unmodified; tested with redlock 5.0.0-beta.2 on ioredis
+5.11.1, Node 18.
 
 Its README promises "strong guarantees in both single-redis and multi-redis environments", fault tolerance through
-several independent servers, and that it "does not care if a minority of redis instances/clusters fail". This is the
-newest release, whose README and API the repository shows; ``npm install redlock`` may bring 4.2.0, of another API,
-where that is what the registry calls the latest. So it is pinned by its number.
+several independent servers, and that it "does not care if a minority of redis instances/clusters fail". The
+repository's README and API describe this release, which is the newest. ``npm install redlock`` may install 4.2.0 with
+another API, if the registry calls that the latest; so the version is pinned.
 
-Requests: one script to all servers at once, ``EVALSHA`` (EVAL where it is not known): EXISTS, SET PX. The vote is over
-when a majority has said yes, or a majority no, and an error is a no. Up to ten more tries (as many as the time to wait
-allows, 200 ms ± 100 ms apart), with the same value and nothing taken back between them; then a script that deletes its
-own. Release and extend are scripts of the same kind and are tried again ten times too: the release of a lock that has
-expired fails after two seconds. ``expiration`` is worked out of the *wall* clock (``Date.now()``) at the start of the
-first try. ``docker/node/node_redlock.js`` calls it; of ioredis's settings only ``commandTimeout`` is not the default:
-1.5 s (by default it waits for an answer for ever), so that an acquire that no server answers is over in 3 s. An
-acquire, release or extend whose promise is not settled within 4 s beyond its waiting time is answered with "nobody
-knows"; a lock that comes later is given back.
+Requests: one script to all servers at once, ``EVALSHA`` (EVAL if the server does not know it): EXISTS, SET PX. The vote
+is over when a majority has granted or a majority has refused; an error counts as a refusal. Up to ten more tries follow
+(as many as the waiting time allows, 200 ms ± 100 ms apart), with the same value, and nothing is taken back between
+them; after the last a script deletes the client's own keys. Release and extend are similar scripts and are also tried
+ten more times, so the release of an expired lock fails after two seconds. ``expiration`` is computed from the *wall*
+clock (``Date.now()``) at the start of the first try.
 
-What its errors do not tell is counted from the servers' answers: a key is surely not held where fewer than a majority
-may have set it.
-
+``docker/node/node_redlock.js`` calls it. The only changed setting of ioredis is ``commandTimeout``: 1.5 s (by default
+it waits for an answer for ever), so that an acquire that no server answers ends within 3 s. If the promise of an
+acquire, release or extend is not settled within 4 s beyond its waiting time, the program answers "unknown outcome"; a
+lock that arrives later is given back. The library's errors do not say what happened, so the program counts the servers'
+answers: a key is certainly not held if fewer than a majority may have set it.
 Source: its dist/esm/index.js; mike-marcacci/node-redlock.
 
-Safe for: what redlock is, as long as the client's clock does not jump and the number of servers is odd.
-Known failures: nrl-expired (scenario nrl-expired.node), nrl-tie (with an even number of servers an acquire may never be
-settled; with any number and three clients, lost tries keep what they have set and refuse themselves, and nobody gets a
-lock that is free, with no fault at all, for a ttl and longer: scenario nrl-tie.split), rl-client-clock, and those of
-redlock.
+Safe for: what redlock is safe for, as long as the client's clock does not jump and the number of servers is odd.
+
+Known failures: nrl-expired (scenario nrl-expired.node), rl-client-clock, those of redlock, and nrl-tie: with an even
+number of servers an acquire may never be settled. With any number of servers and three clients, lost tries keep the
+keys that they have set and so refuse themselves: without any fault nobody gets a free lock for a ttl and longer
+(scenario nrl-tie.split).
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from lock_impls.base import Failure, LockInfo
-from lock_impls.program import Checks, Extends
-from lock_impls.redis_failures import EXPIRES
+from harness.lock_impls.base import Failure, LockInfo
+from harness.lock_impls.program import Checks, Extends
+from harness.lock_impls.redis_failures import EXPIRES
 
 RUN: Final = "harness run node-redlock --cluster docker"
 
@@ -48,7 +49,7 @@ class NodeRedlock(Checks, Extends):
         kinds=("redis-independent", "redis-single"),
         options={"command_timeout": 1.5},
         on_death=EXPIRES,
-        outage="nothing: it needs a majority of the servers",
+        outage="none while a majority of the servers is up",
         no_single_point=True,
         language="JavaScript",
         library="redlock 5.0.0-beta.2",
@@ -57,17 +58,17 @@ class NodeRedlock(Checks, Extends):
         failures=(
             Failure(
                 "ttl-pause-write",
-                "its holder stands still for longer than the ttl",
+                "the holder is paused for longer than the ttl",
                 f"{RUN} --nemesis client-pause --time-limit 12s",
             ),
             Failure(
                 "nrl-tie",
-                "votes split, lost tries keep their keys until the last one, and nobody gets a lock that is free",
+                "votes split, each lost try keeps its keys until the last one, and nobody gets a free lock",
                 f"{RUN} --nemesis none --clients 8 --ttl 4s --hold 50ms --time-limit 20s",
             ),
             Failure(
                 "rl-clock-jump",
-                "servers' clocks jump: the key expires on a majority",
+                "servers' clocks jump, so the key expires early on a majority",
                 f"{RUN} --nemesis clock-jump --time-limit 12s",
             ),
             Failure("ttl-overrun", "the work takes longer than the ttl", f"{RUN} --hold 3s --time-limit 10s"),

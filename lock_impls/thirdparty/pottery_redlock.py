@@ -1,16 +1,17 @@
-"""pottery's ``Redlock``, unmodified; tested with pottery 3.0.1 beside redis 8.1.0.
+"""pottery's ``Redlock`` (Redis, Python), unmodified; tested with pottery 3.0.1 beside redis 8.1.0.
 
 Its documentation promises that it "safely and reliably provides a mutually-exclusive locking primitive to protect a
 resource shared across threads, processes, and even machines, without a single point of failure". The ttl is its
 ``auto_release_time``. :meth:`still_valid` is ``locked()``, which asks the servers, and :meth:`extend` is the library's
 (at most three times for a hold).
 
-Requests: on all masters at the same time, each from a thread of its own, ``SET redlock:key uuid NX PX ms`` · a majority
-in time is the lock · release: ``EVALSHA`` of "if GET is mine then DEL". A master's error is logged and counts as a no;
-acquire does not wait for the others once a majority has answered.
+Requests: on all masters at the same time, each from its own thread, ``SET redlock:key uuid NX PX ms`` · a majority in
+time is the lock · release: ``EVALSHA`` of "if GET is mine then DEL". A master's error is logged and counts as a
+refusal; acquire does not wait for the others once a majority has answered.
 Source: pottery/redlock.py.
 
-Safe for: what redlock is.
+Safe for: what redlock is safe for.
+
 Known failures: pottery-double, rl-clock-jump, rl-restart, ttl-pause-write, ttl-overrun.
 """
 
@@ -22,31 +23,32 @@ from typing import ClassVar
 import pottery
 from pottery.exceptions import ExtendUnlockedLock, ReleaseUnlockedLock, TooManyExtensions
 
-from lock_impls.base import Endpoints, Grant, LockError, LockInfo
-from lock_impls.redis_client import Client, known_grant, known_outcome, open_client_of_each
-from lock_impls.redis_failures import EXPIRES, redlocks
+from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
+from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client_of_each
+from harness.lock_impls.redis_failures import EXPIRES, redlocks
 
-logging.getLogger("pottery").setLevel(logging.CRITICAL)  # it logs each error of a master with its traceback
+logging.getLogger("pottery").setLevel(logging.CRITICAL)  # it logs each error of a master with a traceback
 
 
 class PotteryRedlock:
     info: ClassVar = LockInfo(
         name="pottery-redlock",
         title="pottery's own Redlock, unmodified",
-        algorithm="SET redlock:key uuid NX PX ms on N masters at once; a majority in time = held.",
+        algorithm="SET redlock:key uuid NX PX ms on N masters at once; held if a majority grants it in time.",
         source="pottery 3.0.1, pottery/redlock.py",
         safety="E",
         kinds=("redis-independent",),
+        requires=("pottery==3.0.1", "redis==8.1.0"),
         library="pottery 3.0.1",
         promises="It 'safely and reliably provides a mutually-exclusive locking primitive [...] without a single point "
         "of failure'.",
         on_death=EXPIRES,
-        outage="nothing: it needs a majority of the servers",
+        outage="none while a majority of the servers is up",
         no_single_point=True,
         failures=redlocks("pottery-redlock"),
     )
 
-    def __init__(self, clients: tuple[Client, ...], key: str, ttl: float) -> None:
+    def __init__(self, clients: tuple[RedisClient, ...], key: str, ttl: float) -> None:
         self._clients = clients
         self._lock = pottery.Redlock(key=key, masters=clients, auto_release_time=ttl)
 

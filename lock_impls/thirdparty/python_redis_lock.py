@@ -1,18 +1,20 @@
 """python-redis-lock's ``redis_lock.Lock``, unmodified; tested with python-redis-lock 4.0.1 beside redis 8.1.0.
 
-Its documentation promises a lock "implemented via redis SET NX EX and BLPOP": a release wakes one of those who wait,
-and with ``auto_renewal`` the lock is renewed "so that it doesn't expire for as long as the lock is held". The ttl is
-its ``expire``, in whole seconds and rounded up. How much is left it does not say; :meth:`still_valid` asks the server
-for the owner, :meth:`extend` is the library's.
+Its documentation promises a lock "implemented via redis SET NX EX and BLPOP": a release wakes one waiter, and with
+``auto_renewal`` the lock is renewed "so that it doesn't expire for as long as the lock is held". The ttl is its
+``expire``, in whole seconds and rounded up. It does not say how much of the lease is left; :meth:`still_valid` asks the
+server for the owner, :meth:`extend` is the library's.
 
-Requests: ``GET lock:key`` and ``SET lock:key id NX EX s`` · while another has it ``BLPOP lock-signal:key`` · release:
-``EVALSHA`` of "if GET is mine then LPUSH the signal and DEL". The id is drawn once for the object.
-It waits in whole seconds (a fraction of one would be 0, which it takes for "for ever"), and without ``auto_renewal``
-not longer than the lease; redis-py 8 gives up an answer after 5 s. So this adapter asks it to wait for as many whole
-seconds as all these allow, again and again, and polls for the rest.
+Requests: ``GET lock:key`` and ``SET lock:key id NX EX s`` · while another client has it ``BLPOP lock-signal:key`` ·
+release: ``EVALSHA`` of "if GET is mine then LPUSH the signal and DEL". The id is drawn once per object.
+
+It waits in whole seconds (a fraction of one would become 0, which means "for ever"), and without ``auto_renewal`` not
+longer than the lease; redis-py 8 gives up an answer after 5 s. So this adapter repeatedly lets it wait for as many
+whole seconds as these limits allow, and polls for the rest.
 Source: redis_lock/__init__.py.
 
 Safe for: cutting duplicate work. It has no fence.
+
 Known failures: ttl-pause-write, ttl-overrun, redis-clock-fwd, redis-restart-empty, redis-async-failover, redis-evict,
 prl-late-release, prl-waiter-lease, prl-waiter-asleep, prl-renewer-dead.
 """
@@ -26,15 +28,15 @@ from typing import ClassVar, Final
 
 import redis_lock
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.polling import poll
-from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, known_grant, known_outcome, open_client
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
+from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.polling import poll
+from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 LONGEST_S: Final = 4
-"""A wait in one command; redis-py's socket_timeout is 5 s."""
+"""Longest wait in one command; redis-py's socket_timeout is 5 s."""
 
-logging.getLogger("redis_lock.acquire").setLevel(logging.ERROR)  # each failed try is a warning to it
+logging.getLogger("redis_lock.acquire").setLevel(logging.ERROR)  # it logs a warning for each failed try
 
 
 class PythonRedisLock:
@@ -45,17 +47,20 @@ class PythonRedisLock:
         source="python-redis-lock 4.0.1, redis_lock/__init__.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        requires=("python-redis-lock==4.0.1", "redis==8.1.0"),
         options={"auto_renewal": False},
         library="python-redis-lock 4.0.1",
-        promises="'Lock context manager implemented via redis SET NX EX and BLPOP': a release wakes who waits. With "
-        "auto_renewal it 'doesn't expire for as long as the lock is held'.",
+        promises=(
+            "'Lock context manager implemented via redis SET NX EX and BLPOP': a release wakes a waiter. With "
+            "auto_renewal it 'doesn't expire for as long as the lock is held'."
+        ),
         on_death=EXPIRES,
         outage=ONE_PRIMARY,
         overtime=1.0,
         failures=(*expiring("python-redis-lock"), overrun("python-redis-lock")),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float, auto_renewal: bool = False) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float, auto_renewal: bool = False) -> None:
         self._client = client
         expire = max(1, math.ceil(ttl))
         self._longest = LONGEST_S if auto_renewal else min(expire, LONGEST_S)
@@ -73,7 +78,7 @@ class PythonRedisLock:
         whole = min(int(until - time.monotonic() + 0.001), self._longest)
         try:
             got = self._lock.acquire(timeout=whole) if whole > 0 else self._lock.acquire(blocking=False)
-        except redis_lock.AlreadyAcquired:  # by this very object, which is not reentrant
+        except redis_lock.AlreadyAcquired:  # held by this very object; the lock is not reentrant
             return None
         except redis_lock.AlreadyStarted as error:
             raise Indeterminate("the key is set, and its renewal could not be started") from error

@@ -1,28 +1,28 @@
-"""Redisson's ``RFencedLock``, unmodified; tested with Redisson 4.7.0 on Java 17.
+"""Redisson's ``RFencedLock`` (Java, Redis), unmodified; tested with Redisson 4.7.0 on Java 17.
 
-It is the lock of :mod:`.redisson_lock`, with the same watchdog, and ``INCR redisson_lock_token:{key}`` in its script:
+It is the lock of :mod:`.redisson_lock` with the same watchdog, and ``INCR redisson_lock_token:{key}`` in its script:
 "each lock acquisition increases fencing token. It should be checked if it's greater or equal with the previous one by
-the service guarded by this lock". The fence here is what ``tryLockAndGetToken(wait, unit)`` returns; ``getToken()``
-would be a GET of the counter, which says the newest token to a holder that lost the lock (rds-fenced-get).
+the service guarded by this lock". The fence here is what ``tryLockAndGetToken(wait, unit)`` returns. ``getToken()``
+would be a GET of the counter, which gives the newest token to a holder that has lost the lock (rds-fenced-get).
 
-The counter is a key of the same Redis, and is lost, or goes back, where the lock is. Where no replica answers, it
-raises as RLock does, and does not take its key back as RLock does: the key stays for a ttl, and nobody holds it.
-
+The counter is a key of the same Redis; what loses the lock also loses the counter or sets it back. If no replica
+answers, it raises as RLock does, but unlike RLock it does not delete its key: the key stays for a ttl, and nobody holds
+it.
 Source: org/redisson/RedissonFencedLock.java.
 
-Safe for: correctness, together with a resource that refuses a token below the highest it has seen, as long as the
-server keeps its data.
-Known failures: ttl-pause-write (saved by the fence), redis-restart-empty (not saved), rds-counts-twice.
+Safe for: correctness, if the resource refuses a token below the highest it has seen, and the server keeps its data.
+
+Known failures: ttl-pause-write (covered by the fence), redis-restart-empty (not covered), rds-counts-twice.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from lock_impls.base import Failure, LockInfo
-from lock_impls.java import LANGUAGE, REDISSON, RUN, RUNTIME, WATCHDOG
-from lock_impls.program import Checks
-from lock_impls.redis_failures import ONE_PRIMARY
+from harness.lock_impls.base import Failure, LockInfo
+from harness.lock_impls.java import LANGUAGE, REDISSON, RUN, RUNTIME, WATCHDOG
+from harness.lock_impls.program import Checks
+from harness.lock_impls.redis_failures import ONE_PRIMARY
 
 
 class RedissonFenced(Checks):
@@ -39,17 +39,20 @@ class RedissonFenced(Checks):
         outage=ONE_PRIMARY,
         language=LANGUAGE,
         library=REDISSON,
-        promises="what RLock does, and a token that grows with each acquisition, for what it guards to check",
+        promises=(
+            "what RLock promises, and a token that grows with each acquisition, which the protected service should "
+            "check"
+        ),
         runtime=RUNTIME,
         failures=(
             Failure(
                 "ttl-pause-write",
-                "its holder stands still for longer than the ttl, and its watchdog with it",
+                "the holder is paused for longer than the ttl, and its watchdog with it",
                 "harness run redisson-fenced --cluster docker --nemesis client-pause",
             ),
             Failure(
                 "redis-restart-empty",
-                "the server comes back without data, and the tokens begin anew",
+                "the server restarts without its data, and the tokens start again",
                 "harness run redisson-fenced --cluster docker --nemesis kill-amnesia",
             ),
         ),

@@ -1,16 +1,17 @@
-"""sherlock's ``RedisLock``, unmodified; tested with sherlock 0.4.1 beside redis 8.1.0 (its extra "redis" asks for 4.x).
+"""sherlock's ``RedisLock``, unmodified; tested with sherlock 0.4.1 beside redis 8.1.0 (its extra "redis" requires 4.x).
 
 Its documentation promises "easy-to-use distributed inter-process locks" with a choice of back ends, and an ``expire``
-that is a float or ``None`` for "will not expire". Neither is so in Redis: see sherlock-float and sherlock-forever. This
-adapter gives it whole seconds, rounded up. Its waiting counts tries, not time: it ends up to one interval of 0.1 s
-early, and later by all that the answers take. :meth:`extend` is ``renew()``; what it calls ``locked()`` is that anybody
-has the lock, so that it is no answer to "do I still hold it?".
+that is a float, or ``None`` for "will not expire". Neither works on Redis: see sherlock-float and sherlock-forever. So
+this adapter passes whole seconds, rounded up. sherlock's waiting counts tries, not time: it ends up to one interval of
+0.1 s early, and later by the time that the answers take. :meth:`extend` is ``renew()``. Its ``locked()`` tells whether
+any client has the lock, so it does not answer "do I still hold it?".
 
 Requests: ``EVALSHA`` of "SETNX; if it was set then EXPIRE", every 0.1 s · release: ``EVALSHA`` of "if GET is mine then
-DEL". The object's end is a release too (``__del__``).
+DEL". Garbage collection of the object is a release too (``__del__``).
 Source: sherlock/lock.py.
 
 Safe for: cutting duplicate work. It has no fence.
+
 Known failures: sherlock-forever, sherlock-float, ttl-pause-write, ttl-overrun, redis-clock-fwd, redis-restart-empty,
 redis-async-failover, redis-evict, lost-reply-acquire.
 """
@@ -23,9 +24,9 @@ from typing import ClassVar
 import redis
 import sherlock
 
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.redis_client import SINGLE_KEY_KINDS, Client, known_grant, known_outcome, open_client
-from lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, overrun
+from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 
 class SherlockRedis:
@@ -36,6 +37,7 @@ class SherlockRedis:
         source="sherlock 0.4.1, sherlock/lock.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        requires=("sherlock==0.4.1", "redis==8.1.0"),
         library="sherlock 0.4.1",
         promises="'Easy-to-use distributed inter-process locks'; expire is 'lock expiry time. If explicitly set to "
         "None, lock will not expire.'",
@@ -45,7 +47,7 @@ class SherlockRedis:
         failures=(*expiring("sherlock-redis"), overrun("sherlock-redis")),
     )
 
-    def __init__(self, client: Client, key: str, ttl: float) -> None:
+    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         self._client = client
         self._lock = sherlock.RedisLock(key, client=client, expire=max(1, math.ceil(ttl)), retry_interval=0.1)
 

@@ -1,18 +1,21 @@
-"""sqlalchemy-dlock's lock (``create_sadlock``), unmodified, on MySQL; tested with sqlalchemy-dlock 0.9.0, SQLAlchemy
+"""sqlalchemy-dlock's lock on MySQL (``create_sadlock``), unmodified; tested with sqlalchemy-dlock 0.9.0, SQLAlchemy
 2.0.58 and PyMySQL.
 
 Statements: ``SELECT GET_LOCK(key, seconds)`` · ``SELECT RELEASE_LOCK(key)``, on a connection that SQLAlchemy's pool
-lends for the length of the hold, as its README does. The key is passed as it is; one of more than 64 characters is
-refused. The time-out goes to the server as it was given, with its fraction, and MariaDB heeds it.
+lends for the length of the hold, as in its README. The key is passed unchanged; one of more than 64 characters is
+refused. The time-out is passed to the server with its fraction, and MariaDB respects the fraction.
+
 Its documentation promises a distributed lock by MySQL's named lock on the connection that it was made with, which no
-other connection can release. What it says itself (``locked``) is a flag of the object: it stays up when the connection
-is lost. SQLAlchemy does not connect again behind its back: a statement on a connection that was lost in the middle of
-a transaction raises until that is rolled back.
+other connection can release. Its ``locked`` is a flag of the object, which stays True when the connection is lost.
+SQLAlchemy does not silently reconnect: a statement on a connection that was lost in the middle of a transaction raises
+until that is rolled back.
 Source: sqlalchemy_dlock/lock/mysql.py; statement/mysql.py.
 
-The time-outs of the connection are this adapter's: PyMySQL's default is to wait for ever. A lock that waits is asked
-for in pieces of three seconds, so that the server's answers are not waited for much longer.
-Safe for: what GET_LOCK is. It ends with the connection, and the library's user has to notice that.
+The time-outs of the connection are set by this adapter, because by default PyMySQL waits for ever. A waiting lock is
+requested in pieces of three seconds, so that a missing answer is noticed soon.
+
+Safe for: what GET_LOCK is safe for. It ends with the connection, which the library's user has to notice.
+
 Known failures: getlock-reconnect, getlock-idle, late-acquire, db-async-failover, getlock-multi-primary.
 """
 
@@ -27,15 +30,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy_dlock.exceptions import SqlAlchemyDLockDatabaseError
 from sqlalchemy_dlock.factory import create_sadlock
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.mysql_client import KINDS, TIMEOUT_S, Unreachable
-from lock_impls.polling import poll
+from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.mysql_client import KINDS, TIMEOUT_S, Unreachable
+from harness.lock_impls.polling import poll
 
 LONGEST_WAIT_S: Final = 3.0
-"""Of one GET_LOCK."""
+"""Longest wait of one GET_LOCK."""
 
 
-# A connection that a killed client leaves cannot be given back, of which the pool tells at length.
+# The pool cannot take back a connection of a killed client, and logs that at length.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 
@@ -47,15 +50,19 @@ class SqlalchemyDlock:
         source="sqlalchemy-dlock 0.9.0, sqlalchemy_dlock/lock/mysql.py",
         safety="F?",
         kinds=KINDS,
+        requires=("sqlalchemy-dlock==0.9.0", "SQLAlchemy==2.0.58", "PyMySQL>=1.0"),
         library="sqlalchemy-dlock 0.9.0",
         promises="A distributed lock by MySQL's named lock; it cannot be released from another thread, process or "
         "connection, and other sessions cannot acquire a lock with that name until it is released.",
-        on_death="the server, when it notices that the connection is gone: at once, or after hours if nothing says so",
-        outage="the lock is lost with its server; the next holder waits until one is back, or promoted",
+        on_death=(
+        "the server, when it notices that the connection is gone: at once, or after hours if the network does not "
+        "report it"
+),
+        outage="the lock is lost with its server; unavailable until a server is back or promoted",
         failures=(
             Failure("getlock-reconnect", "the connection is lost, and the holder goes on",
                     "harness run sqlalchemy-dlock --nemesis connection-reset --hold 1s"),
-            Failure("db-async-failover", "the server dies, and the holder does not know",
+            Failure("db-async-failover", "the server dies without the holder noticing",
                     "harness run sqlalchemy-dlock --topology replicated --nemesis failover --ttl 8s --hold 4s"),
         ),
     )  # fmt: skip
@@ -76,7 +83,7 @@ class SqlalchemyDlock:
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float) -> SqlalchemyDlock:  # noqa: ARG003
-        """There is no ttl: the connection is the lease."""
+        """Ignore ``ttl``: the lock lasts as long as the connection."""
         return cls(endpoints, key)
 
     def acquire(self, timeout: float) -> Grant | None:

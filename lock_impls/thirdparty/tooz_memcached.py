@@ -1,16 +1,20 @@
 """tooz's lock on memcached (``coordinator.get_lock``), unmodified; tested with tooz 9.1.0 on pymemcache 4.0.0.
 
 Commands: ``add __TOOZ_LOCK_key member lock_timeout`` · release: ``get``, and if it is the member's id ``delete``: two
-steps · the coordinator's heart, a thread, every half of the shortest time-out: ``set`` of the member's own item, and
-``touch key lock_timeout`` for each lock that it believes to have, whoever's the item is by then.
-Its documentation promises a distributed lock, which on memcached lives as long as its holder's heart beats
-(``start(start_heart=True)``, as its tutorial has it) and expires ``lock_timeout`` seconds after the last beat.
+steps · the coordinator's heartbeat, a thread, every half of the shortest time-out: ``set`` of the member's own item,
+and ``touch key lock_timeout`` for each lock that it believes to hold, even if the item belongs to another member by
+then.
+
+Its documentation promises a distributed lock, which on memcached lasts as long as its holder's heartbeat
+(``start(start_heart=True)``, as in its tutorial) and expires ``lock_timeout`` seconds after the last beat.
 Source: tooz/drivers/memcached.py, whose comment says that a late release may delete another's lock.
 
-A coordinator for each lock, with a member id of its own. Time-outs of sockets are this adapter's, a second, the least
-that it takes. ``acquire(blocking=2.5)``, documented to return False in the end, raises tenacity's RetryError instead:
-this adapter asks with ``blocking=False``, again and again.
+Each lock has its own coordinator with its own member id. This adapter sets the time-outs of sockets to a second, the
+least possible. ``acquire(blocking=2.5)``, documented to return False in the end, raises tenacity's RetryError instead:
+this adapter repeatedly calls it with ``blocking=False``.
+
 Safe for: cutting duplicate work.
+
 Known failures: tooz-heartbeat-forever (a release that raised leaves the lock among those that are kept alive),
 get-del-gap, ttl-pause-write, lost-reply-acquire, late-acquire, mc-evict, mc-restart-rehash.
 """
@@ -22,15 +26,19 @@ import uuid
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
+from stevedore import DriverManager
 from tooz import ToozError, coordination
 
-from lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.memcached_client import KINDS, OVERTIME_S, whole_seconds
-from lock_impls.polling import poll
+from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.memcached_client import KINDS, OVERTIME_S, whole_seconds
+from harness.lock_impls.polling import poll
 
+DriverManager("tooz.backends", "memcached", invoke_on_load=False)
+"""tooz looks up its driver through a cache of entry points in the user's home. Without that cache the look-up scans all
+distributions; done within a simulated run, that gave another history of the same seed. So it is done on import."""
 TIMEOUT_S: Final = 1
-"""Of sockets, in whole seconds; tooz's own is 30."""
-# A heart that cannot beat says so at each try.
+"""Time-out of sockets in whole seconds; tooz's own is 30."""
+# It logs each heartbeat that fails.
 logging.getLogger("tooz").addHandler(logging.NullHandler())
 
 
@@ -42,20 +50,23 @@ class ToozMemcached:
         source="tooz 9.1.0, tooz/drivers/memcached.py",
         safety="E",
         kinds=KINDS,
+        requires=("tooz==9.1.0", "pymemcache==4.0.0"),
         library="tooz 9.1.0",
-        promises="A distributed lock that its member's heartbeat keeps: it expires lock_timeout seconds after the last "
-        "one. Its source warns that a late release may delete another's lock.",
-        on_death="its expiry, up to a second late",
+        promises=(
+        "A distributed lock that its member's heartbeat keeps: it expires lock_timeout seconds after the last one. "
+        "Its source warns that a late release may delete another's lock."
+),
+        on_death="expiry, up to a second late",
         overtime=OVERTIME_S,
-        outage="lost: no server, no lock; a restart forgets who held it",
+        outage="the lock is lost: a restart forgets the holder, and without the server nobody can acquire it",
         failures=(
-            Failure("ttl-pause-write", "its holder stands still for longer than the lease",
+            Failure("ttl-pause-write", "the holder is paused for longer than its lease",
                     "harness run tooz-memcached --nemesis client-pause"),
-            Failure("tooz-heartbeat-forever", "a release fails, and its holder's heart keeps the lock for ever",
+            Failure("tooz-heartbeat-forever", "a release fails, and its holder's heartbeat keeps the lock for ever",
                     "harness run tooz-memcached --nemesis connection-reset"),
-            Failure("mc-evict", "other items fill the memory, and the lock's is evicted",
+            Failure("mc-evict", "other items fill the memory, and the lock's item is evicted",
                     "harness run tooz-memcached --nemesis eviction"),
-            Failure("mc-restart-rehash", "the server comes back empty, and the lock is free",
+            Failure("mc-restart-rehash", "the server restarts empty, and the lock is free",
                     "harness run tooz-memcached --nemesis kill-amnesia"),
         ),
     )  # fmt: skip
@@ -91,7 +102,7 @@ class ToozMemcached:
             raise LockError("not held by this member")
 
     def still_valid(self) -> bool:
-        """Asks the server; no answer is no."""
+        """Ask the server; no answer counts as no."""
         try:
             return bool(self._lock.is_still_owner())
         except ToozError:

@@ -1,5 +1,7 @@
-"""Documented failures of etcd and its clients that are a few requests in a fixed order, over etcd3's own connections:
-the same code on simulated and on real members."""
+"""Documented failures of etcd and its clients, each as a few requests in a fixed order over etcd3's own connections.
+
+The same code runs on simulated and on real members.
+"""
 
 from __future__ import annotations
 
@@ -11,62 +13,63 @@ from typing import Any
 import etcd3
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
-from harness.faults.partition import between
-from harness.sim.servers.etcd.lock import MESSAGES
-from lock_impls.etcd_client import FAILED
+from harness.clusters.abilities import CLOCKS, ELECTIONS, NETWORK
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.faults.partition import links_between
+from harness.lock_impls.etcd_client import FAILED
+from harness.sim.servers.etcd import messages
 from tests.clusters.bench import make, on
 
 Story = Callable[[Any, Callable[[str], Any]], Any]
-"""Is given the cluster's control side, and what opens a client of a member by its name."""
+"""Steps of one failure. Arguments: the cluster's control interface, and a function from member name to client."""
 PORT = 2379
 
 
-class SimStage:
-    def tell(self, story: Story) -> Any:
+class SimulatedCluster:
+    def run(self, story: Story) -> Any:
         cluster = make("etcd", clients=1)
-        told: list[Any] = []
+        results: list[Any] = []
 
         def main() -> None:
             time.sleep(0.5)
-            join = cluster.spawn("c0", lambda checkpoint: told.append(story(cluster, _client_of)))
+            join = cluster.spawn("c0", lambda checkpoint: results.append(story(cluster, _client_of)))
             assert join(120)
 
         on(cluster, main)
-        return told[0]
+        return results[0]
 
 
 def _client_of(address: str) -> Any:
     return etcd3.client(host=address, port=PORT, timeout=1.0)
 
 
-class DockerStage:
+class ContainerCluster:
     def __init__(self, cluster: DockerCluster) -> None:
         self._cluster = cluster
 
-    def tell(self, story: Story) -> Any:
-        """Once the members are together again after the story before."""
+    def run(self, story: Story) -> Any:
+        """Run the story after the members have recovered from the previous one."""
         self._cluster.servers.await_stage(self._cluster.servers.data_hosts)
         addresses = self._cluster.servers.addresses
         return story(self._cluster, lambda name: _client_of(addresses[name]))
 
 
 @pytest.fixture(scope="module")
-def _docker_stage() -> Iterator[DockerStage]:
+def _containers() -> Iterator[ContainerCluster]:
     cluster = DockerCluster(
         kind="etcd", nodes=0, clients=Clients(1), seed=0, resource='{"fencing": "off", "stock": {}}', options={},
-        needs=frozenset({"cut", "clock"}),
+        needs=frozenset({NETWORK, CLOCKS}),
     )  # fmt: skip
     try:
         cluster.start_all()
-        yield DockerStage(cluster)
+        yield ContainerCluster(cluster)
     finally:
         cluster.stop_all()
 
 
 @pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.long)])
 def stage(request: pytest.FixtureRequest) -> Any:
-    return SimStage() if request.param == "sim" else request.getfixturevalue("_docker_stage")
+    return SimulatedCluster() if request.param == "sim" else request.getfixturevalue("_containers")
 
 
 # etcd-11456
@@ -75,15 +78,18 @@ def stage(request: pytest.FixtureRequest) -> Any:
 def _ask(client: Any, method: str, **fields: Any) -> Any:
     call = client.channel.unary_unary(
         f"/v3lockpb.Lock/{method}",
-        MESSAGES[f"{method}Request"].SerializeToString,
-        MESSAGES[f"{method}Response"].FromString,
+        getattr(messages, f"{method}Request").SerializeToString,
+        getattr(messages, f"{method}Response").FromString,
     )
-    return call(MESSAGES[f"{method}Request"](**fields), 20.0)
+    return call(getattr(messages, f"{method}Request")(**fields), 20.0)
 
 
-def test_the_lock_rpc_grants_a_key_that_is_gone(stage: Any) -> None:
-    """etcd-11456: A holds; B's lease ends while it waits; A releases; B is granted its key, which is not there, and C
-    is granted the lock at once. B's token fails the check "version(key) > 0"."""
+def test_lock_rpc_grants_a_deleted_key(stage: Any) -> None:
+    """etcd-11456: the Lock RPC grants the lock to a waiter whose lease has expired.
+
+    A holds the lock and B's lease expires while B waits. A releases. The RPC returns B's key, which no longer exists,
+    and grants the lock to C at once. B's key fails the check "version(key) > 0".
+    """
 
     def story(cluster: Any, member: Any) -> Any:
         a, b, c = (member(name) for name in ("n1", "n2", "n3"))
@@ -102,27 +108,26 @@ def test_the_lock_rpc_grants_a_key_that_is_gone(stage: Any) -> None:
         _ask(a, "Unlock", key=held)
         for waiter in waiters:
             waiter.join(5)
-        there = {who: a.get(key)[1] is not None for who, key in granted.items()}
-        checked, _ = a.transaction([a.transactions.version(granted["b"]) > 0], [], [])
-        return there, checked
+        exists = {who: a.get(key)[1] is not None for who, key in granted.items()}
+        b_is_holder, _ = a.transaction([a.transactions.version(granted["b"]) > 0], [], [])
+        return exists, b_is_holder
 
-    there, checked = stage.tell(story)
-    assert there == {"b": False, "c": True}, "both were granted, and one has no key"
-    assert not checked
+    exists, b_is_holder = stage.run(story)
+    assert exists == {"b": False, "c": True}, "etcd granted the lock to both, and only one key exists"
+    assert not b_is_holder
 
 
 # etcd-old-leader
 
 
-def test_an_old_leader_goes_on_renewing(stage: Any) -> None:
-    """etcd-old-leader: who talks to a leader that is cut off from the others is told for a while that its lease is
-    renewed, though no majority hears of that. (What comes of it is a scenario.)"""
+def test_partitioned_leader_still_confirms_renewals(stage: Any) -> None:
+    """etcd-old-leader: a leader without a majority confirms renewals for a while. (The scenario shows the harm.)"""
 
     def story(cluster: Any, member: Any) -> Any:
-        old = cluster.primary()
+        old = ELECTIONS.of(cluster).leader() or "n1"
         others = [name for name in ("n1", "n2", "n3") if name != old]
         lease = member(old).lease(2)
-        links = between([old], others)
+        links = links_between([old], others)
         renewed = cut = time.monotonic()
         cluster.cut(links)
         try:
@@ -134,18 +139,17 @@ def test_an_old_leader_goes_on_renewing(stage: Any) -> None:
                 renewed = time.monotonic() if answer.TTL > 0 else renewed
                 time.sleep(0.05)
         finally:
-            cluster.mend(links)
+            cluster.heal(links)
         return renewed - cut
 
-    assert 0.1 < stage.tell(story) < 3
+    assert 0.1 < stage.run(story) < 3
 
 
 # python-etcd3
 
 
-def test_a_refused_try_leaves_its_lease_behind(stage: Any) -> None:
-    """pyetcd-refresh-dead: each try takes a lease, also one that finds the lock taken, and nobody gives it back. (The
-    refresh that says nothing is a scenario.)"""
+def test_refused_acquire_leaves_its_lease_behind(stage: Any) -> None:
+    """pyetcd-refresh-dead: a refused try never revokes its lease. (The scenario is about refresh.)"""
 
     def story(cluster: Any, member: Any) -> Any:
         client = member("n1")
@@ -155,7 +159,7 @@ def test_a_refused_try_leaves_its_lease_behind(stage: Any) -> None:
         assert not client.lock(holder.name, ttl=60).acquire(timeout=0)
         return len(_leases(client) - leases)
 
-    assert stage.tell(story) == 1
+    assert stage.run(story) == 1
 
 
 def _leases(client: Any) -> set[int]:

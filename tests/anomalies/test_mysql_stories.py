@@ -1,5 +1,8 @@
-"""What the scenarios of database locks cannot tell: what several connections of one process are told, statement by
-statement. The same code runs on the simulated MariaDB and, with ``-m long``, on a real one."""
+"""Documented failures of database locks, statement by statement on several connections of one process.
+
+Scenarios cannot show the reply to each statement. The same code runs on the simulated MariaDB and, with ``-m long``, on
+a real one.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from pymysql.constants import ER
 from tests.clusters.bench import make, on
 from tests.clusters.real import servers
 
-AT_ONCE = 0.5
-"""Seconds: who waits for a lock waits longer."""
+AT_ONCE_S = 0.5
+"""A statement that waits for a row lock takes longer than this."""
 
 
-class Talk:
-    """A connection, and what its server says."""
+class Session:
+    """One connection to the server."""
 
     def __init__(self, address: str, *, autocommit: bool = True) -> None:
         self.connection: Connection[Any] = pymysql.connect(
@@ -29,7 +32,7 @@ class Talk:
         )
 
     def ask(self, statement: str) -> Any:
-        """The first value of the first row, None if there is none."""
+        """Return the first value of the first row, or None without a row."""
         with self.connection.cursor() as cursor:
             cursor.execute(statement)
             row = cursor.fetchone()
@@ -39,8 +42,8 @@ class Talk:
         for statement in statements:
             self.ask(statement)
 
-    def outcome(self, statement: str) -> int:
-        """The number of the error that it gets, 0 if it gets none."""
+    def error_number(self, statement: str) -> int:
+        """Return the error number of the statement, 0 if it succeeds."""
         try:
             self.do(statement)
         except pymysql.MySQLError as error:
@@ -48,52 +51,52 @@ class Talk:
         return 0
 
 
-# The stories. Each is given the server's address.
+# The stories. Each takes the server's address.
 
 
 def fu_missing_row(address: str) -> None:
-    """FOR UPDATE of a row that is not there returns at once, to both; then neither can insert it before the other."""
-    wanted = "SELECT name FROM missing_row WHERE name = 'm' FOR UPDATE"
-    Talk(address).do(
+    """FOR UPDATE of a missing row returns at once to both sessions. When both insert it, one gets a deadlock error."""
+    locking_read = "SELECT name FROM missing_row WHERE name = 'm' FOR UPDATE"
+    Session(address).do(
         "DROP TABLE IF EXISTS missing_row",
         "CREATE TABLE missing_row (name VARCHAR(20) PRIMARY KEY, v INT) ENGINE = InnoDB",
         "INSERT INTO missing_row VALUES ('z', 0)",
     )
-    a, b = Talk(address, autocommit=False), Talk(address, autocommit=False)
-    for talk in (a, b):
+    a, b = Session(address, autocommit=False), Session(address, autocommit=False)
+    for session in (a, b):
         began = time.monotonic()
-        assert talk.ask(wanted) is None
-        assert time.monotonic() - began < AT_ONCE
-    outcomes: list[int] = []
+        assert session.ask(locking_read) is None
+        assert time.monotonic() - began < AT_ONCE_S
+    errors: list[int] = []
 
-    def insert(talk: Talk) -> None:
-        outcomes.append(talk.outcome("INSERT INTO missing_row VALUES ('m', 0)"))
-        talk.do("COMMIT")
+    def insert(session: Session) -> None:
+        errors.append(session.error_number("INSERT INTO missing_row VALUES ('m', 0)"))
+        session.do("COMMIT")
 
     waiting = threading.Thread(target=insert, args=(a,))
     waiting.start()
     time.sleep(0.3)
     insert(b)
     waiting.join()
-    assert sorted(outcomes) == [0, ER.LOCK_DEADLOCK]
-    a.do("ROLLBACK", wanted)
+    assert sorted(errors) == [0, ER.LOCK_DEADLOCK]
+    a.do("ROLLBACK", locking_read)
     b.do("ROLLBACK", "SET SESSION innodb_lock_wait_timeout = 1")
-    assert b.outcome(wanted) == ER.LOCK_WAIT_TIMEOUT, "it is there"
+    assert b.error_number(locking_read) == ER.LOCK_WAIT_TIMEOUT, "an existing row is locked"
 
 
 def getlock_pooled(address: str) -> None:
-    """Two clients that a pooler lends the same session are told that both have the lock: it is the session's."""
-    s1, s2 = Talk(address), Talk(address)
-    assert s1.ask("SELECT GET_LOCK('pooled', 0)") == 1, "A locks, on s1"
-    assert s1.ask("SELECT GET_LOCK('pooled', 0)") == 1, "B is lent s1, and locks: it is his session's already"
-    assert s2.ask("SELECT RELEASE_LOCK('pooled')") == 0, "A is lent s2, and unlocks: it is not"
+    """Two clients that share a session through a pooler both acquire the lock, because the session owns it."""
+    s1, s2 = Session(address), Session(address)
+    assert s1.ask("SELECT GET_LOCK('pooled', 0)") == 1, "A acquires the lock on s1"
+    assert s1.ask("SELECT GET_LOCK('pooled', 0)") == 1, "B gets s1 from the pool; that session already holds the lock"
+    assert s2.ask("SELECT RELEASE_LOCK('pooled')") == 0, "A unlocks on s2, which does not hold the lock"
 
 
 STORIES = pytest.mark.parametrize("story", [fu_missing_row, getlock_pooled], ids=["fu-missing-row", "getlock-pooled"])
 
 
 @STORIES
-def test_story(story: Callable[[str], None]) -> None:
+def test_story_on_the_simulated_server(story: Callable[[str], None]) -> None:
     cluster = make("mysql-single", clients=1)
 
     def main() -> None:

@@ -1,4 +1,7 @@
-"""What only a story can tell of ZooKeeper locks: how many one release wakes. On simulated and on real servers."""
+"""The number of waiters that one release of a ZooKeeper lock wakes, on simulated and on real servers.
+
+Scenarios cannot count wake-ups.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lock_impls import catalogue
-from lock_impls.base import Endpoints
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import Endpoints
 from tests.locks.zookeeper_play import Play, opened, real_servers, simulated
 
 CLIENTS = 6
@@ -30,23 +33,22 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 
 @pytest.mark.parametrize(("name", "woken"), [("zookeeper-herd", CLIENTS - 1), ("zookeeper-sequential", 1)])
-def test_zk_herd(name: str, woken: int, play: Play) -> None:
-    """One release wakes all who wait, or one."""
+def test_release_wakes_all_waiters_of_a_herd_lock_and_one_of_a_queue(name: str, woken: int, play: Play) -> None:
 
     def story(where: Endpoints) -> None:
         holder, *others = opened(catalogue.find(name), where, CLIENTS)
         holder.acquire(0)
-        got = []
-        waiters = [threading.Thread(target=lambda lock=lock: got.append(lock.acquire(20.0))) for lock in others]
+        grants = []
+        waiters = [threading.Thread(target=lambda lock=lock: grants.append(lock.acquire(20.0))) for lock in others]
         for waiter in waiters:
             waiter.start()
         until(lambda: all(lock.session.id is not None for lock in others))
         time.sleep(1.0)
         assert sum(lock.woken for lock in others) == 0
         holder.release()
-        until(lambda: got)
+        until(lambda: grants)
         time.sleep(0.5)
-        assert len(got) == 1
+        assert len(grants) == 1
         assert sum(lock.woken for lock in others) == woken
         while waiters:
             for lock in others:
@@ -54,13 +56,13 @@ def test_zk_herd(name: str, woken: int, play: Play) -> None:
                     lock.release()
             waiters = [waiter for waiter in waiters if waiter.is_alive()]
             time.sleep(0.05)
-        assert None not in got
+        assert None not in grants
 
     play(story)
 
 
-def until(seen: Callable[[], object], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
-    while not seen():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

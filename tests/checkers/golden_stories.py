@@ -1,7 +1,7 @@
-"""The rows of the table of anomalies (``docs``: ANOMALIES) as the smallest histories that tell them.
+"""The rows of the table of anomalies (``docs``: ANOMALIES), each as the smallest history that shows it.
 
-Each story is a function whose docstring says what happens; the decorator says what each checker must answer.
-"""
+Each story is a function. Its docstring says what happens; its decorator gives the expected verdict of each
+checker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def row(
 
 
 def overrun(**settings: str) -> Story:
-    """A is paused from 0.2 to 3.2 s of its 2 s lease; B acquires meanwhile."""
+    """A is paused from 0.2 s to 3.2 s, longer than its 2 s lease. B acquires meanwhile."""
     story = Story(**settings).acquire("c0", 0.1, 0.11, fence=1, valid_for=2.0)
     story.fault(0, "client-pause", ["c0"], 0.2, 3.2)
     return story.acquire("c1", 0.15, 2.12, fence=2, valid_for=2.0)
@@ -46,7 +46,7 @@ def overrun(**settings: str) -> Story:
 
 @row("ttl-pause-write", invalid=(ME, FO, RES), valid=(NO, NR, LV, FAULTS))
 def ttl_pause_write() -> History:
-    """1: A reads, stands still for longer than its ttl, and writes after B has."""
+    """1: A reads, is paused for longer than its ttl, and writes after B has written."""
     story = overrun().access("c0", "read", 0.12, 0, 0, fence=1)
     story.access("c1", "read", 2.2, 1, 0, fence=2).access("c1", "write", 2.5, 2, 1, fence=2).release("c1", 2.6)
     return story.access("c0", "write", 3.3, 3, 1, fence=1).release("c0", 3.4, outcome="fail").told()
@@ -54,7 +54,7 @@ def ttl_pause_write() -> History:
 
 @row("ttl-pause-write-fenced", invalid=(ME,), valid=(FO, RES, NO))
 def ttl_pause_write_fenced() -> History:
-    """1, SAVED: the same with a resource that fences; the lock level still breaks."""
+    """1, SAVED: the same with a resource that checks fences. Mutual exclusion of the lock is still violated."""
     story = overrun(fencing="on").access("c0", "read", 0.12, 0, 0, fence=1)
     story.access("c1", "read", 2.2, 1, 0, fence=2).access("c1", "write", 2.5, 2, 1, fence=2).release("c1", 2.6)
     story.call("c0", "write", 3.3, 3.301, "fail", asked={"fence": 1, "value": 1}, error="stale fence")
@@ -63,7 +63,7 @@ def ttl_pause_write_fenced() -> History:
 
 @row("random-token-cas", invalid=(ME,), valid=(FO, RES))
 def random_token_cas() -> History:
-    """13: tokens are random strings, compared and set by the resource; their order means nothing."""
+    """13: tokens are random strings that the resource only compares for equality. They have no order."""
     story = Story(fencing="cas").acquire("c0", 0.1, 0.11, fence="ff01", valid_for=2.0)
     story.acquire("c1", 0.15, 2.12, fence="00aa", valid_for=2.0).access("c0", "read", 0.12, 0, 0, fence="ff01")
     story.access("c1", "read", 2.2, 1, 0, fence="00aa").access("c1", "write", 2.5, 2, 1, fence="00aa")
@@ -73,35 +73,37 @@ def random_token_cas() -> History:
 
 @row("del-foreign", invalid=(ME, NO), valid=(NR, LV))
 def del_foreign() -> History:
-    """7: A overran its ttl and deletes B's key; C gets in while B works."""
+    """7: A overruns its ttl and deletes B's key. C acquires while B holds the lock."""
     story = overrun().acquire("c2", 2.2, 3.302, fence=3, valid_for=2.0).release("c0", 3.3)
     return story.release("c1", 3.6).release("c2", 3.9).told()
 
 
 @row("uniq-del-foreign", invalid=(ME, NO))
 def uniq_del_foreign() -> History:
-    """16, 17: no lease; a cleaner removes A's row, B inserts, A's DELETE removes B's, C inserts (C had waited)."""
+    """16, 17: a lock without a lease. A cleaner removes A's row and B inserts its own. A's DELETE removes B's row,
+    and C, which has waited, inserts."""
     story = Story().acquire("c0", 0.1, 0.11).acquire("c1", 0.2, 3.0).acquire("c2", 0.3, 3.502)
     return story.release("c0", 3.5).release("c1", 4.0).release("c2", 4.5).told()
 
 
 @row("ttl-overrun-twice", invalid=(ME,), valid=(NO,))
 def ttl_overrun_twice() -> History:
-    """4: A and B both overrun; A's release is between, but C came after B's lease had ended: no release is to blame."""
+    """4: A and B both overrun. A releases in between, but C acquires after the end of B's lease, so no release is the
+    cause."""
     story = overrun().release("c0", 3.3).acquire("c2", 2.2, 4.13, valid_for=2.0)
     return story.release("c1", 4.5).release("c2", 4.6).told()
 
 
 @row("redis-clock-fwd", invalid=(ME,), valid=(NO,))
 def redis_clock_fwd() -> History:
-    """46: the server's clock jumps; C's grant is no fault of A, though A's (refused) release came between."""
+    """46: the server's clock jumps. A is not the cause of C's grant, though A's (refused) release came between."""
     story = overrun().jump(3.25, {"n1": 60.0}).release("c0", 3.3)
     return story.acquire("c2", 2.2, 3.302, valid_for=2.0).release("c1", 3.6).release("c2", 3.9).told()
 
 
 @row("redis-async-failover", invalid=(ME, FO))
 def redis_async_failover() -> History:
-    """38: the promoted replica knows neither the lock nor the counter: B gets the same token."""
+    """38: the promoted replica has neither the lock nor the counter, so B gets the same token."""
     story = Story().acquire("c0", 0.1, 0.11, fence=7, valid_for=2.0)
     story.fault(0, "failover", ["n1"], 0.2, 0.6, disturbs=True)
     return story.acquire("c1", 0.7, 0.71, fence=7, valid_for=2.0).release("c0", 0.9).release("c1", 1.0).told()
@@ -139,7 +141,7 @@ def unlock_before_commit() -> History:
 
 @row("rr-stale-read", invalid=(RES,), valid=(ME, FO))
 def rr_stale_read() -> History:
-    """28: B reads from a snapshot older than its lock."""
+    """28: B reads from a snapshot that is older than its hold."""
     story = Story().acquire("c0", 0.1, 0.11, fence=1).access("c0", "read", 0.15, 0, 0, fence=1)
     story.access("c0", "write", 0.2, 1, 1, fence=1).release("c0", 0.3).acquire("c1", 0.15, 0.31, fence=2)
     story.access("c1", "read", 0.35, 2, 0, fence=2).access("c1", "write", 0.4, 3, 1, fence=2)
@@ -163,7 +165,7 @@ def setnx_crash() -> History:
 
 @row("ttl-crash", valid=(ME, NR, LV))
 def ttl_crash() -> History:
-    """CONTROL of 5: with an expiry B gets it when the ttl is over."""
+    """CONTROL of 5: with an expiry, B acquires when the ttl is over."""
     story = Story().acquire("c0", 0.1, 0.11, valid_for=2.0).acquire("c1", 0.2, 2.2, valid_for=2.0)
     return story.fault(0, "client-crash", ["c0"], 0.3).crash(0.3, "c0").release("c1", 2.5).told()
 
@@ -177,14 +179,14 @@ def redis_clock_back() -> History:
 
 @row("lost-reply-acquire", invalid=(NR, LV))
 def lost_reply_acquire() -> History:
-    """9: the acquire was applied, its reply lost, and nobody cleans up."""
+    """9: the acquire took effect, its reply was lost, and no client releases the lock."""
     story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c2", 0.03, 0.06).release("c2", 0.08)
     return story.acquire("c0", 0.1, 1.1, "info", timeout=1.0).acquire("c1", 0.2, 8.0, "fail").told()
 
 
 @row("rpy-release-error", invalid=(NR, LV))
 def rpy_release_error() -> History:
-    """75: the release fails, the key stays (here without an expiry)."""
+    """75: the release fails, and the key (here without an expiry) stays."""
     story = Story().acquire("c0", 0.1, 0.11).release("c0", 0.5, outcome="fail").acquire("c1", 0.2, 0.3, "fail")
     return story.acquire("c1", 0.4, 9.0, "fail").acquire("c2", 0.01, 0.02).release("c2", 0.03).told()
 
@@ -198,7 +200,7 @@ def rpy_lost_release() -> History:
 
 @row("watchdog-zombie", invalid=(LV,), valid=(ME,))
 def watchdog_zombie() -> History:
-    """11: the worker hangs, its watchdog renews the lock for ever, the others starve."""
+    """11: the worker hangs, its watchdog renews the lock for ever, and the others starve."""
     story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c0", 0.1, 0.11, valid_for=2.0)
     return story.fault(0, "client-hang", ["c0"], 0.2).acquire("c1", 0.2, 9.0, "fail").told()
 
@@ -214,7 +216,7 @@ def redis_oom() -> History:
 
 @row("slow-link", invalid=(LV,))
 def slow_link() -> History:
-    """Everybody's links are slow, which is no disturbance, and everybody goes on asking in vain."""
+    """All links are slow, which is no fault. All requests fail."""
     story = Story().fault(0, "latency", ["c0", "c1", "n1"], 0.0)
     story.acquire("c0", 0.1, 0.3).acquire("c1", 0.1, 0.6).release("c0", 0.5).release("c1", 1.0)
     return story.acquire("c0", 1.2, 9.0, "fail").acquire("c1", 1.2, 9.0, "fail").told()
@@ -222,7 +224,8 @@ def slow_link() -> History:
 
 @row("outage", valid=(NR, LV))
 def outage() -> History:
-    """CONTROL: all servers are gone for 5 s; nobody can be blamed, and afterwards the lock comes back."""
+    """CONTROL: all servers are unavailable for 5 s. This excuses everybody, and afterwards the lock is available
+    again."""
     story = Story().acquire("c0", 0.1, 0.11).release("c0", 0.3, 0.5, "info")
     story.fault(0, "kill", ["n1"], 0.2, 5.2, disturbs=True)
     for step in range(5):
@@ -232,7 +235,7 @@ def outage() -> History:
 
 @row("rl-restart-delayed", valid=ALL)
 def rl_restart_delayed() -> History:
-    """56, CONTROL: node C stays down for longer than a ttl; B gets the lock after A."""
+    """56, CONTROL: node C stays down for longer than a ttl. B acquires the lock after A."""
     story = Story().acquire("c0", 0.1, 0.11, fence=1, valid_for=1.9).fault(0, "kill", ["n3"], 0.2, 3.0, disturbs=True)
     story.acquire("c1", 0.3, 0.61, fence=2, valid_for=1.9).release("c0", 0.6)
     return story.release("c1", 3.5).told()
@@ -240,14 +243,14 @@ def rl_restart_delayed() -> History:
 
 @row("rl-pause-inflight", valid=(ME,))
 def rl_pause_inflight() -> History:
-    """57, CONTROL: a client that checks the time refuses a grant whose lease is over."""
+    """57, CONTROL: a client that checks the time refuses a grant whose lease has ended."""
     story = Story(discipline="checking").acquire("c0", 0.1, 3.5, "fail").acquire("c1", 2.0, 2.2, valid_for=1.9)
     return story.release("c1", 2.5).acquire("c0", 3.6, 3.7).release("c0", 3.8).told()
 
 
 @row("check-lost", valid=(ME,))
 def check_lost() -> History:
-    """CONTROL: a checking client that is told in time stops believing."""
+    """CONTROL: a checking client that learns of the loss in time stops believing that it holds the lock."""
     story = Story(discipline="checking").acquire("c0", 0.1, 0.11, valid_for=3.0)
     story.call("c0", "check", 2.0, 2.05, got={"valid": False}).acquire("c1", 0.3, 2.2, valid_for=2.0)
     return story.release("c0", 2.5, outcome="fail").release("c1", 2.6).told()
@@ -255,27 +258,27 @@ def check_lost() -> History:
 
 @row("no-contention", unknown=(ME,))
 def no_contention() -> History:
-    """Nobody ever wanted the key while another had it."""
+    """No client requested the key while another held it."""
     story = Story().acquire("c0", 0.1, 0.11).release("c0", 0.2).acquire("c1", 0.3, 0.31)
     return story.release("c1", 0.4).told()
 
 
 @row("one-acquire", unknown=(ME, FO, NO, NR, LV))
 def one_acquire() -> History:
-    """Too few acquires to tell."""
+    """There are too few acquires for a verdict."""
     return Story().acquire("c0", 0.1, 0.11, fence=1).acquire("c1", 0.15, 0.2, "fail").release("c0", 0.3).told()
 
 
 @row("interrupted", unknown=ALL)
 def interrupted() -> History:
-    """Stopped by hand: nothing wrong so far."""
+    """The user interrupted the run. It shows no violation so far."""
     story = Story().acquire("c0", 0.1, 0.11).acquire("c1", 0.15, 0.31).release("c0", 0.3).release("c1", 0.4)
     return story.told(reason="interrupted")
 
 
 @row("fault-not-seen", unknown=(FAULTS,))
 def fault_not_seen() -> History:
-    """The nemesis injected a partition, and everybody still reaches everybody."""
+    """The nemesis injected a partition, but every host still reaches every other."""
     story = Story().acquire("c0", 0.1, 0.11).release("c0", 0.3)
     about = {"id": 0, "fault": "partition-halves", "hosts": ["n1"]}
     story.nemesis(0.2, "inject", "invoke", {**about, "disturbs": True, "params": {}})
@@ -285,14 +288,15 @@ def fault_not_seen() -> History:
 
 @row("handoff", valid=(ME, NO, LV))
 def handoff() -> History:
-    """CONTROL: the release is invoked and the next grant is back at the same instant: the holds touch, that is all."""
+    """CONTROL: a release is invoked at the instant at which the next grant completes. The holds touch, but do not
+    overlap."""
     story = Story().acquire("c0", 0.1, 0.2).acquire("c1", 0.15, 0.5).release("c0", 0.5, 0.6)
     return story.release("c1", 0.9).told()
 
 
 @row("info-write", valid=(RES,))
 def info_write() -> History:
-    """CONTROL: the answer of a write was lost, and the next read shows that it was applied."""
+    """CONTROL: the reply to a write was lost. The next read shows that the write took effect."""
     story = Story().acquire("c0", 0.1, 0.11).access("c0", "read", 0.2, 0, 0).access("c0", "write", 0.3, 1, 1)
     story.release("c0", 0.4).acquire("c1", 0.2, 0.41).access("c1", "read", 0.5, 2, 1)
     story.call("c1", "write", 0.6, 0.7, "info", asked={"fence": None, "value": 2}).release("c1", 0.8)
@@ -301,7 +305,7 @@ def info_write() -> History:
 
 @row("two-sections", valid=(RES,))
 def two_sections() -> History:
-    """CONTROL: what A read in an earlier critical section is not what its next write is based on."""
+    """CONTROL: A's next write does not depend on a read in an earlier critical section."""
     story = Story().acquire("c0", 0.1, 0.11).access("c0", "read", 0.2, 0, 0).release("c0", 0.4)
     story.acquire("c1", 0.2, 0.41).access("c1", "read", 0.5, 1, 0).access("c1", "write", 0.6, 2, 1).release("c1", 0.7)
     return story.acquire("c0", 0.65, 0.71).access("c0", "write", 0.8, 3, 7).release("c0", 0.9).told()
@@ -309,14 +313,14 @@ def two_sections() -> History:
 
 @row("refused-release", invalid=(ME,), valid=(NO,))
 def refused_release() -> History:
-    """44: B's key is evicted under B, with no fault to be seen; A's release came between, and was refused."""
+    """44: the server evicts B's key without any visible fault. A's release came between, and was refused."""
     story = overrun().release("c0", 3.3, outcome="fail").acquire("c2", 2.2, 3.302, valid_for=2.0)
     return story.release("c1", 3.6).release("c2", 3.9).told()
 
 
 @row("late-recovery", valid=(NR, LV))
 def late_recovery() -> History:
-    """CONTROL: after the heal of a long fault there are ttl + slack again before anybody may complain."""
+    """CONTROL: after a long fault heals, clients must wait ttl + slack again before a violation counts."""
     story = Story().acquire("c0", 0.1, 0.11).fault(0, "partition-halves", ["n1"], 0.2, 9.0, disturbs=True)
     story.release("c0", 0.5).acquire("c1", 0.3, 11.5, timeout=20.0)
     return story.release("c1", 11.6).told()
@@ -324,14 +328,14 @@ def late_recovery() -> History:
 
 @row("nobody-asks", valid=(NR, LV))
 def nobody_asks() -> History:
-    """CONTROL: after the crash nobody wants the key, so nobody can say that it is stuck."""
+    """CONTROL: after the crash no client requests the key, so there is no evidence of a deadlock."""
     story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c0", 0.1, 0.11).crash(0.3, "c0")
     return story.told(20.0)
 
 
 @row("paused-asker", valid=(NR, LV))
 def paused_asker() -> History:
-    """CONTROL: the only client that asks stands still."""
+    """CONTROL: the only client that requests the key is paused."""
     story = Story().acquire("c0", 0.1, 0.11).acquire("c1", 0.15, 0.31).release("c0", 0.3).release("c1", 0.4)
     story.acquire("c0", 0.5, 9.0, "info", timeout=0.5).fault(0, "client-pause", ["c0"], 0.55, 8.9)
     return story.told(9.1)
@@ -339,7 +343,7 @@ def paused_asker() -> History:
 
 @row("paused-holder", valid=(ME, LV))
 def paused_holder() -> History:
-    """CONTROL of 11: a lock without an expiry, whose holder stands still and then releases."""
+    """CONTROL of 11: a lock without an expiry, whose holder is paused and then releases."""
     story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c0", 0.1, 0.11)
     story.fault(0, "client-pause", ["c0"], 0.2, 6.0).acquire("c1", 0.2, 6.12)
     return story.release("c0", 6.1).release("c1", 6.2).told()
@@ -347,7 +351,7 @@ def paused_holder() -> History:
 
 @row("inject-cut-off", unknown=(FAULTS,))
 def inject_cut_off() -> History:
-    """The nemesis never said whether its fault took effect."""
+    """The nemesis never recorded whether its fault took effect."""
     story = Story()
     about = {"id": 0, "fault": "kill", "hosts": ["n1"], "disturbs": True, "params": {}}
     story.nemesis(0.2, "inject", "invoke", about)
@@ -356,7 +360,8 @@ def inject_cut_off() -> History:
 
 @row("crash-in-outage", valid=(NR, LV))
 def crash_in_outage() -> History:
-    """CONTROL of 5: the holder dies while the servers are cut off; the key is back within ttl + slack of the heal."""
+    """CONTROL of 5: the holder dies while the servers are unavailable. The key is available within ttl + slack of the
+    heal."""
     story = Story().acquire("c1", 0.01, 0.02).release("c1", 0.05).acquire("c0", 0.1, 0.11).crash(0.3, "c0")
     story.fault(0, "partition-halves", ["n1"], 0.2, 9.0, disturbs=True).acquire("c1", 0.3, 11.5, timeout=20.0)
     return story.release("c1", 11.6).told()

@@ -1,5 +1,6 @@
-"""Golden stories of what the lock itself promises: to let its holder in again, to answer a try at once, and to serve
-those who wait in their order. See ``golden_stories.py``."""
+"""Golden stories of the lock's own promises: reentrancy, prompt answers to tries, and service in queue order.
+
+See ``golden_stories.py``."""
 
 from __future__ import annotations
 
@@ -29,25 +30,25 @@ def again(
 
 @row("uniq-reent-self", invalid=(RE,), valid=(ME, NR, LV))
 def uniq_reent_self() -> History:
-    """18: the holder meets itself, and waits in vain; nobody else is hurt."""
+    """18: the holder's nested acquire waits until its timeout. No other client is harmed."""
     return closed(again(outer(), 0.2, 0.7))
 
 
 @row("reent-raised", invalid=(RE,))
 def reent_raised() -> History:
-    """The lock refuses its holder with an error of its own."""
+    """The lock raises an error of its own when its holder re-acquires."""
     return closed(again(outer(), 0.2, 0.21, error="LockError: not reentrant"))
 
 
 @row("reent-own-lease", invalid=(RE,))
 def reent_own_lease() -> History:
-    """The holder is let in again, but only after a wait that is longer than any answer takes."""
+    """The holder re-acquires, but only after a wait that is longer than any answer takes."""
     return closed(outer().acquire("c0", 0.2, 1.5).release("c0", 1.6))
 
 
 @row("reent-hangs", invalid=(RE,))
 def reent_hangs() -> History:
-    """It never hears of the lock again."""
+    """The holder's nested acquire never returns."""
     return again(outer(), 0.2, None).told(3.6)
 
 
@@ -60,87 +61,87 @@ def nested_release_frees() -> History:
 
 @row("reent-counted", valid=(RE, ME))
 def reent_counted() -> History:
-    """CONTROL: the other one gets it when both releases are done."""
+    """CONTROL: the other client acquires when both releases are done."""
     return closed(outer().acquire("c0", 0.2, 0.21).release("c0", 0.3))
 
 
 @row("reent-unknown", valid=(RE,))
 def reent_unknown() -> History:
-    """One nested acquire is granted; of another one nobody knows what became of it, and it accuses nobody."""
+    """One nested acquire is granted. Another one has an unknown outcome, which is no evidence of a violation."""
     story = outer().acquire("c0", 0.2, 0.21).release("c0", 0.3)
     return closed(again(story, 0.4, 1.9, "info", "Indeterminate: no answer"))
 
 
 @row("reent-only-unknown", unknown=(RE,))
 def reent_only_unknown() -> History:
-    """There is no answer to judge."""
+    """Every nested acquire has an unknown outcome, so there is nothing to judge."""
     return closed(again(outer(), 0.4, 1.9, "info", "Indeterminate: no answer"))
 
 
 @row("reent-none", unknown=(RE,))
 def reent_none() -> History:
-    """The workload asks for nesting, and nobody came to that."""
+    """The workload nests acquires, but no client made a nested one."""
     return closed(outer())
 
 
 @row("reent-not-asked", valid=(RE,))
 def reent_not_asked() -> History:
-    """Not applicable: under other workloads nobody nests."""
+    """Not applicable: clients of other workloads make no nested acquires."""
     story = Story().acquire("c0", 0.1, 0.11).acquire("c1", 0.2, 0.6)
     return story.release("c0", 0.5).release("c1", 0.7).told()
 
 
 @row("reent-lease-over", valid=(RE,))
 def reent_lease_over() -> History:
-    """The outer lease had run out: what its holder asks for is somebody else's by right."""
+    """The outer lease has expired, so the lock may rightly belong to another client."""
     return closed(again(outer(lease=1.0), 1.2, 1.7))
 
 
 @row("reent-renewed", invalid=(RE,))
 def reent_renewed() -> History:
-    """A nested grant has prolonged the lease, and the next one is refused within it."""
+    """A nested grant has extended the lease, and the next one is refused before it ends."""
     story = outer(lease=1.0).acquire("c0", 0.9, 0.91, valid_for=1.0).release("c0", 1.0)
     return closed(again(story, 1.2, 1.7))
 
 
 @row("reent-paused", valid=(RE,))
 def reent_paused() -> History:
-    """A holder that stood still may have lost the lock."""
+    """A holder that was paused may have lost the lock."""
     return closed(again(outer().fault(0, "client-pause", ["c0"], 0.2, 1.1), 1.2, 1.7))
 
 
 @row("reent-other-paused", invalid=(RE,))
 def reent_other_paused() -> History:
-    """Another client's pause explains nothing."""
+    """The pause of another client is no excuse."""
     return closed(again(outer().fault(0, "client-pause", ["c2"], 0.2, 1.1), 1.2, 1.7))
 
 
 @row("reent-refused-release", valid=(RE,), invalid=(ME,))
 def reent_refused_release() -> History:
-    """The inner release was refused: it freed nothing, and the overlap is another story."""
+    """The inner release was refused, so it freed nothing. The overlap has another cause."""
     story = Story().acquire("c0", 0.1, 0.11).acquire("c0", 0.2, 0.21).release("c0", 0.3, outcome="fail")
     return story.acquire("c1", 0.15, 0.32).release("c1", 0.5).release("c0", 0.6).told()
 
 
 @row("reent-open-to-all", valid=(RE,), invalid=(ME,))
 def reent_open_to_all() -> History:
-    """The other one was in before the inner release."""
+    """The other client held the lock before the inner release."""
     story = Story().acquire("c0", 0.1, 0.11).acquire("c0", 0.2, 0.21).acquire("c1", 0.15, 0.25).release("c0", 0.3)
     return story.release("c1", 0.5).release("c0", 0.6).told()
 
 
 @row("reent-alone", unknown=(ME,))
 def reent_alone() -> History:
-    """A client that blocks itself is no contention: nothing was put to the test."""
+    """A client that blocks only itself is no contention, so mutual exclusion was not tested."""
     story = again(Story(workload="reentrant").acquire("c0", 0.1, 0.11), 0.2, 0.7).release("c0", 0.8)
     return story.acquire("c1", 1.0, 1.01).release("c1", 1.1).told()
 
 
-# A try.
+# Tries.
 
 
 def tried(begin: float, end: float | None, outcome: str = "fail", story: Story | None = None) -> Story:
-    """c0 holds from 0.11 to 3 s, and c1 tries."""
+    """c0 holds from 0.11 s to 3 s, and c1 tries."""
     story = (story or Story(workload="try-lock")).acquire("c0", 0.1, 0.11, timeout=0.0).release("c0", 3.0)
     error = "busy" if outcome == "fail" else None
     return story.call("c1", "acquire", begin, end, outcome, asked={"timeout": 0.0}, error=error)  # type: ignore[arg-type]
@@ -148,74 +149,74 @@ def tried(begin: float, end: float | None, outcome: str = "fail", story: Story |
 
 @row("uniq-in-open-tx", invalid=(TRY,), valid=(ME, LV))
 def uniq_in_open_tx() -> History:
-    """20: a try meets a row of an open transaction, and waits for its end."""
+    """20: a try meets a row of an open transaction, and waits for that transaction to end."""
     return tried(0.5, 3.01, "ok").release("c1", 3.2).told()
 
 
 @row("slow-no", invalid=(TRY,))
 def slow_no() -> History:
-    """The answer is no, and takes its time."""
+    """The refusal takes too long."""
     return tried(0.5, 1.6).told()
 
 
 @row("no-answer", invalid=(TRY,))
 def no_answer() -> History:
-    """A try that never comes back."""
+    """A try never returns."""
     return tried(0.5, None).told(4.0)
 
 
 @row("quick", valid=(TRY,))
 def quick() -> History:
-    """CONTROL: an answer within the slack, also a late one."""
+    """CONTROL: both answers come within the slack, one of them late."""
     return tried(0.5, 1.4).told()
 
 
 @row("slow-after-cut", valid=(TRY,))
 def slow_after_cut() -> History:
-    """A network that was cut a moment ago may make anybody slow."""
+    """A recent network partition excuses slow answers."""
     cut = Story(workload="try-lock").fault(0, "partition-clients", ["c1", "n1"], 0.2, 0.4, disturbs=True)
     return tried(0.5, 1.6, story=cut).told()
 
 
 @row("servers-lost", valid=(TRY,))
 def servers_lost() -> History:
-    """The servers have lost what they need to answer, long ago: the try ends in an error, and not in a wait."""
+    """The servers lost their data long ago. The try ends in an error without a wait."""
     lost = Story(workload="try-lock").fault(0, "kill-amnesia", ["n1"], 0.2, 0.21, disturbs=True)
     return tried(9.0, 11.0, "info", lost).told()
 
 
 @row("slow-then-error", invalid=(TRY,))
 def slow_then_error() -> History:
-    """The client library loses patience before the lock says anything, and no fault explains it."""
+    """The client library times out before the lock answers, and no fault explains it."""
     return tried(0.5, 2.5, "info").told()
 
 
 @row("slow-long-after", invalid=(TRY,))
 def slow_long_after() -> History:
-    """A no that takes its time, long after a fault."""
+    """A slow refusal, long after a fault."""
     return tried(9.0, 11.0, story=Story(workload="try-lock").fault(0, "latency", ["n1"], 0.2, 0.21)).told()
 
 
 @row("slow-beside-pause", invalid=(TRY,))
 def slow_beside_pause() -> History:
-    """A try that waits for another client, which stands still."""
+    """A try waits for another client, which is paused."""
     paused = Story(workload="try-lock").fault(0, "client-pause", ["c0"], 0.2, 1.4)
     return tried(0.5, 1.6, story=paused).told()
 
 
 @row("patient", valid=(TRY,))
 def patient() -> History:
-    """Not applicable: who is ready to wait may be made to."""
+    """Not applicable: a client with a timeout may have to wait."""
     return Story().acquire("c0", 0.1, 0.11).release("c0", 3.0).acquire("c1", 0.5, 3.01).release("c1", 3.2).told()
 
 
 @row("nobody-tried", unknown=(TRY,))
 def nobody_tried() -> History:
-    """The workload is one of tries, and there is none."""
+    """The workload consists of tries, but the history has none."""
     return Story(workload="try-lock").acquire("c0", 0.1, 0.11).release("c0", 0.2).told()
 
 
-# A queue.
+# Queues.
 
 
 def queued(**settings: object) -> Story:
@@ -227,31 +228,31 @@ def queued(**settings: object) -> Story:
 
 
 def promised() -> Story:
-    """As told by a lock that promises a queue, whether or not one forms."""
+    """Return the history of a lock that promises queue order, whether or not a queue forms."""
     return queued(workload="mutex", queue=True)
 
 
 def served(story: Story, *, second: float = 1.8) -> History:
-    """c1 asks at 1.1 s, c2 at ``second`` (s), and c2 is served first."""
+    """c1 requests the lock at 1.1 s, c2 at ``second`` (in seconds), and c2 is served first."""
     story.acquire("c1", 1.1, 3.41).release("c1", 3.8)
     return story.acquire("c2", second, 3.01).release("c2", 3.4).told()
 
 
 @row("zk-herd", invalid=(FA,), valid=(ME, LV))
 def zk_herd() -> History:
-    """90: all who wait are woken, and the last one wins."""
+    """90: all waiters are woken, and the last one acquires."""
     return served(queued())
 
 
 @row("queue-promised", invalid=(FA,))
 def queue_promised() -> History:
-    """A lock that promises a queue is held to it under any workload."""
+    """A lock that promises queue order must keep it under any workload."""
     return served(queued(workload="mutex", queue=True))
 
 
 @row("no-queue-promised", valid=(FA,))
 def no_queue_promised() -> History:
-    """Not applicable: most locks promise no order."""
+    """Not applicable: this lock promises no order, like most."""
     return served(queued(workload="mutex", queue=False))
 
 
@@ -264,48 +265,48 @@ def in_order() -> History:
 
 @row("close-by", valid=(FA,))
 def close_by() -> History:
-    """They asked at nearly the same time: who was first at the service nobody knows."""
+    """Both requested the lock at nearly the same time, so the order at the service is unknown."""
     return served(promised(), second=1.5)
 
 
 @row("session-ended", valid=(FA,))
 def session_ended() -> History:
-    """The first one's session ended while it waited, and its place with it."""
+    """The session of the first waiter ended, and with it its place in the queue."""
     story = promised().call("c1", "acquire", 1.1, 3.41, "fail", asked={"timeout": 10.0}, error="LockError: expired")
     return story.acquire("c2", 1.8, 3.01).release("c2", 3.4).told()
 
 
 @row("cut-off", valid=(FA,))
 def cut_off() -> History:
-    """The first one was cut off while it waited: it may have had to ask anew."""
+    """The first waiter was partitioned while it waited, so it may have had to queue again."""
     story = promised().fault(0, "partition-clients", ["c1"], 1.3, 1.9)
     return served(story)
 
 
 @row("cut-off-before", valid=(FA,))
 def cut_off_before() -> History:
-    """It was paused before it asked: it may have had to make its session anew."""
+    """The first waiter was paused before its request, so it may have needed a new session."""
     story = promised().fault(0, "client-pause", ["c1"], 0.5, 1.0)
     return served(story)
 
 
 @row("gave-up", valid=(FA,))
 def gave_up() -> History:
-    """The first one's time was over before the second one was served."""
+    """The first waiter timed out before the second one was served."""
     story = promised().call("c1", "acquire", 1.1, 3.2, "fail", asked={"timeout": 1.5}, error="busy")
     return story.acquire("c2", 1.8, 3.01).release("c2", 3.4).told()
 
 
 @row("new-connection", valid=(FA,))
 def new_connection() -> History:
-    """The first one asks for the first time: it may still be connecting."""
+    """This is the first request of the first waiter, so it may still be connecting."""
     story = promised().acquire("c3", 1.1, 3.41).release("c3", 3.8).acquire("c2", 1.8, 3.01).release("c2", 3.4)
     return story.told()
 
 
 @row("older-place", valid=(FA,))
 def older_place() -> History:
-    """Of an earlier request of the second one nobody knows what became: its place may be that one's."""
+    """An earlier request of the second waiter has an unknown outcome, so it may have kept that place in the queue."""
     story = promised().call(
         "c2", "acquire", 0.5, 1.05, "info", asked={"timeout": 0.5}, error="Indeterminate: no answer"
     )
@@ -314,12 +315,13 @@ def older_place() -> History:
 
 @row("nobody-queued", unknown=(FA,))
 def nobody_queued() -> History:
-    """The workload is one of queues, and none came about."""
+    """The workload makes clients queue, but no queue formed."""
     return queued().told()
 
 
 def passed_by(rounds: int, *, answered: bool = True, **settings: object) -> Story:
-    """c0 and c2 take turns of 0.1 s from 3.5 s on, while c1 asks every 0.3 s and never waits for longer than that."""
+    """c0 and c2 alternate holds of 0.1 s from 3.5 s on. c1 requests the lock every 0.3 s, each time without a long
+    wait."""
     story = queued(**settings)
     for number in range(rounds):
         begin = 3.5 + 0.1 * number
@@ -334,17 +336,18 @@ def passed_by(rounds: int, *, answered: bool = True, **settings: object) -> Stor
 
 @row("starvation", invalid=(FA,))
 def starvation() -> History:
-    """One that goes on asking is passed by many times: all have had it a second before, and then never again."""
+    """Others overtake a persistent client many times. All three acquired in the first seconds; c1 never does
+    again."""
     return passed_by(90).told()
 
 
 @row("starvation-unanswered", invalid=(FA,))
 def starvation_unanswered() -> History:
-    """Nor is the one of its requests ever answered that it is passed by with."""
+    """One request of the overtaken client also never gets an answer."""
     return passed_by(90, answered=False).told()
 
 
 @row("bad-luck", valid=(FA,))
 def bad_luck() -> History:
-    """It is passed by a few times, as happens when all draw lots."""
+    """Others overtake the client a few times, as happens when the next holder is chosen at random."""
     return passed_by(45, workload="mutex", queue=True).told()

@@ -1,4 +1,5 @@
-"""A small lock service with clients, pauses, crashes, lost replies and bugs, that knows what really happened."""
+"""A small simulated lock service with clients, pauses, crashes, lost replies and bugs. It records what really
+happened."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ Steps = Generator[float, None, None]
 
 @dataclass
 class Server:
-    """One key. ``owner`` is a token. A server without ttl never forgets; one that trusts releases anybody's key."""
+    """A server of one key. ``owner`` is a token. Without a ttl the key never expires; a trusting server accepts a
+    release by any client."""
 
     ttl: float | None
     trusts: bool
@@ -50,7 +52,7 @@ class Server:
 
 @dataclass
 class World:
-    """Three or four clients for ``span`` seconds; what can go wrong is chosen by probability."""
+    """Three or four clients for ``span`` seconds. Probabilities decide what goes wrong."""
 
     seed: int
     ttl: float | None = 2.0

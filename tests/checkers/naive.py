@@ -1,4 +1,4 @@
-"""The definitions once more, as plainly as they can be put: what the fast checkers are proved against."""
+"""The definitions in their simplest form, for comparison with the fast checkers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Held:
 
 
 def naive_holds(history: History) -> list[Held]:
-    """By ``docs/histories.md``, one client (host) and one entry at a time; one client a host."""
+    """Return the holds by the rules of ``docs/histories.md``, one client and one entry at a time. Each host has one
+    client."""
     settings = next(op.value for op in history if op.f == "start")
     last = max(op.time for op in history)
     found: list[Held] = []
@@ -82,8 +83,8 @@ def _ended(held: Held, time: int) -> Held:
 
 
 def naive_overlap(held: list[Held]) -> bool:
-    """Whether two clients, not both sharing, held a key at some instant: between two times, or a moment strictly inside
-    a hold."""
+    """Return whether two clients, not both sharing, held a key at the same instant. The instants tried lie between
+    two times, or strictly inside a hold."""
     times = sorted({time for hold in held for time in (hold.start, hold.end)})
     between = [(a + b) / 2 for a, b in pairwise(times)]
     for one, two in combinations(held, 2):
@@ -97,8 +98,8 @@ def naive_overlap(held: list[Held]) -> bool:
 
 
 def naive_token_trouble(held: list[Held]) -> bool:
-    """Whether two grants of a key, not both shared, have equal tokens, or an integer one fell from a grant to one asked
-    for after it."""
+    """Return whether two grants of a key that are not both shared have equal tokens, or whether an integer token is
+    lower than that of a grant that completed before its request."""
     for one, two in combinations(held, 2):
         if one.key != two.key or one.fence is None or two.fence is None:
             continue

@@ -1,5 +1,6 @@
-"""Golden stories of what the workloads ``order``, ``red-packet``, ``counter`` and ``optimistic`` can come to. See
-``golden_stories.py``."""
+"""Golden stories of the workloads ``order``, ``red-packet``, ``counter`` and ``optimistic``.
+
+See ``golden_stories.py``."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ PACKET = {"p0": {"cents": 1000, "shares": 5}}
 
 
 def overlap(key: str, **settings: Any) -> Story:
-    """Two trusting clients with one key; the first one's lease is over before its work."""
+    """Two trusting clients use one key. The first lease ends before the first client's work."""
     return Story(**settings).acquire("c0", 0.1, 0.11, valid_for=2.0, key=key).acquire("c1", 0.2, 2.2, key=key)
 
 
 @row("order-twice", invalid=(ME, RES), valid=(FO,))
 def order_twice() -> History:
-    """Article 000: two centres, one order."""
+    """Article 000: two data centres process one order."""
     story = overlap("o0").access("c0", "read", 0.2, 0, 0, key="o0").access("c1", "read", 2.3, 1, 0, key="o0")
     story.access("c1", "mark", 2.5, 2, key="o0").release("c1", 2.6, key="o0")
     return story.access("c0", "mark", 2.7, 3, key="o0").release("c0", 2.8, key="o0").told()
@@ -27,7 +28,8 @@ def order_twice() -> History:
 
 @row("order-info", valid=(RES,))
 def order_info() -> History:
-    """The first centre does not know whether its mark has arrived; by what the second reads, it has not."""
+    """The write of the first centre has an unknown outcome. The second centre's read shows that it did not take
+    effect."""
     story = Story().acquire("c0", 0.1, 0.11, key="o0").access("c0", "read", 0.2, 0, 0, key="o0")
     story.call("c0", "mark", 0.3, 0.4, "info", key="o0").release("c0", 0.5, key="o0")
     story.acquire("c1", 0.2, 0.6, key="o0").access("c1", "read", 0.7, 1, 0, key="o0")
@@ -35,14 +37,14 @@ def order_info() -> History:
 
 
 def grab(story: Story, client: str, at: float, arrival: int, cents: int, shares: int, mine: int) -> Story:
-    """The packet and the account are written at ``at`` and a little later."""
+    """Write the packet at ``at`` and the account a little later."""
     story.access(client, "write", at, arrival, {"cents": cents, "shares": shares}, key="p0")
     return story.access(client, "write", at + 0.01, arrival + 1, mine, key=f"p0/{client}")
 
 
 @row("money-made", invalid=(ME, RES), valid=(FO,))
 def money_made() -> History:
-    """Both share out the same 1000 cents."""
+    """Both clients pay out of the same 1000 cents."""
     story = overlap("p0", stock=PACKET).access("c0", "read", 0.2, 0, PACKET["p0"], key="p0")
     story.access("c1", "read", 2.3, 1, PACKET["p0"], key="p0")
     grab(story, "c1", 2.4, 2, 900, 4, 100)
@@ -51,14 +53,14 @@ def money_made() -> History:
 
 @row("money-lost", invalid=(RES,))
 def money_lost() -> History:
-    """Everything was answered, and of the 100 cents that left the packet 60 arrived."""
+    """Every call was answered. 100 cents left the packet, and 60 arrived."""
     story = Story(stock=PACKET).acquire("c0", 0.1, 0.11, key="p0").access("c0", "read", 0.2, 0, PACKET["p0"], key="p0")
     return grab(story, "c0", 0.4, 1, 900, 4, 60).release("c0", 0.5, key="p0").told()
 
 
 @row("money-info", valid=(RES,))
 def money_info() -> History:
-    """The account may hold 300 or 60: with 300 the sum is right."""
+    """The account may hold 300 or 60. With 300 the sum is right."""
     story = Story(stock=PACKET).acquire("c0", 0.1, 0.11, key="p0").access("c0", "read", 0.2, 0, PACKET["p0"], key="p0")
     grab(story, "c0", 0.3, 1, 940, 4, 60).release("c0", 0.4, key="p0").acquire("c0", 0.45, 0.46, key="p0")
     story.access("c0", "write", 0.5, 3, {"cents": 700, "shares": 3}, key="p0")
@@ -67,7 +69,8 @@ def money_info() -> History:
 
 @row("money-info-rest", valid=(RES,))
 def money_info_rest() -> History:
-    """Whether the last share has left the packet is not known: with it, all 1000 are there."""
+    """The withdrawal of the last share has an unknown outcome. If it took effect, all 1000 cents are accounted
+    for."""
     story = Story(stock=PACKET).acquire("c0", 0.1, 0.11, key="p0").access("c0", "read", 0.2, 0, PACKET["p0"], key="p0")
     grab(story, "c0", 0.3, 1, 900, 4, 100).release("c0", 0.4, key="p0").acquire("c1", 0.2, 0.5, key="p0")
     story.call("c1", "write", 0.6, 0.7, "info", key="p0", asked={"value": {"cents": 650, "shares": 3}})
@@ -76,45 +79,45 @@ def money_info_rest() -> History:
 
 @row("money-crash", valid=(RES,))
 def money_crash() -> History:
-    """The grabber dies between the packet and his account: the lock has done nothing wrong."""
+    """The client dies between the writes of the packet and its account. The lock is not the cause."""
     story = Story(stock=PACKET).acquire("c0", 0.1, 0.11, key="p0").access("c0", "read", 0.2, 0, PACKET["p0"], key="p0")
     story.access("c0", "write", 0.3, 1, {"cents": 900, "shares": 4}, key="p0")
     return story.fault(0, "client-crash", ["c0"], 0.31).crash(0.31, "c0").told()
 
 
 def counted(second: int, **release: Any) -> Story:
-    """Two sections, one after the other; the first one sees 0."""
+    """Two critical sections, one after the other. The first one reads 0."""
     story = Story().acquire("c0", 0.1, 0.11).add("c0", 0.2, 0).release("c0", 0.3, **release)
     return story.acquire("c1", 0.15, 0.4).add("c1", 0.5, second).release("c1", 0.6)
 
 
 @row("add-stale", invalid=(RES,), valid=(ME, FO))
 def add_stale() -> History:
-    """28 and 29 with a counter of the lock's own service: the lock is perfect, and one of two updates is lost."""
+    """28 and 29 with a counter in the lock's own service: the lock is correct, and one of two updates is lost."""
     return counted(0).told()
 
 
 @row("add-fresh", valid=(RES, ME, FO))
 def add_fresh() -> History:
-    """The cure: the second sees what the first has written."""
+    """CONTROL: the second critical section reads what the first one wrote."""
     return counted(1).told()
 
 
 @row("add-refused-release", valid=(RES,))
 def add_refused_release() -> History:
-    """The lock was somebody else's by then, and the end of the transaction may have been refused with it."""
+    """Another client held the lock by then. The refusal of the release may also have refused the commit."""
     return counted(0, outcome="fail").told()
 
 
 @row("add-rolled-back", valid=(RES,))
 def add_rolled_back() -> History:
-    """Nobody knows whether the first transaction was committed: it was not, if the second saw 0."""
+    """The commit of the first transaction has an unknown outcome. It failed if the second one reads 0."""
     return counted(0, outcome="info").told()
 
 
 @row("add-info", valid=(RES,))
 def add_info() -> History:
-    """The first addition had no answer."""
+    """The first addition got no answer."""
     story = Story().acquire("c0", 0.1, 0.11).add("c0", 0.2, outcome="info").release("c0", 0.3)
     return story.acquire("c1", 0.15, 0.4).add("c1", 0.5, 0).release("c1", 0.6).told()
 
@@ -126,20 +129,20 @@ def looked() -> Story:
 
 @row("cas-refused", valid=(RES, ME, FO, NO, NR, LV))
 def cas_refused() -> History:
-    """Optimistic locking: who is late is refused, reads again, and no lock was ever asked for."""
+    """Optimistic locking: a late client is refused and reads again. No client requests a lock."""
     story = looked().call("c1", "cas", 0.4, 0.5, "fail", asked={"value": 1, "version": 0}, error="changed")
     return story.access("c1", "read", 0.6, 3, 1).access("c1", "cas", 0.7, 4, 2).told()
 
 
 @row("cas-blind", invalid=(RES,), valid=(ME, FO, NO, NR, LV))
 def cas_blind() -> History:
-    """A store that writes whatever the version."""
+    """A store accepts every write, whatever its version."""
     return looked().access("c1", "cas", 0.4, 3, 1).told()
 
 
 @row("cas-info", valid=(RES,))
 def cas_info() -> History:
-    """A conditional write with a lost answer explains what is read after it."""
+    """A conditional write whose reply was lost explains the next read."""
     story = Story(locks=False).access("c0", "read", 0.1, 0, 0).access("c0", "cas", 0.2, 1, 1)
     story.call("c1", "cas", 0.3, 0.4, "info", asked={"value": 2, "version": 1})
     return story.access("c0", "read", 0.5, 3, 2).access("c0", "cas", 0.6, 4, 3).told()

@@ -1,4 +1,4 @@
-"""Golden stories of locks that may be held together: readers share, writers do not. See ``golden_stories.py``."""
+"""Golden stories of shared locks: readers may hold them together, writers may not. See ``golden_stories.py``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SHARED = True
 
 
 def readers(**settings: object) -> Story:
-    """c1 and c2 read together, with c3 waiting to write."""
+    """c1 and c2 read together, and c3 waits to write."""
     story = Story(workload="readers-writers", **settings).acquire("c1", 0.1, 0.11, fence=1, shared=SHARED)
     return story.acquire("c2", 0.12, 0.13, fence=2, shared=SHARED).acquire("c3", 0.14, 0.41, fence=3)
 
 
 @row("shared-together", valid=(ME, FO, RES, NO, NR, LV, FA))
 def shared_together() -> History:
-    """Two readers read twice each, in any order, and the writer comes after them: nothing is wrong."""
+    """CONTROL: two readers read twice each, in any order, and the writer follows them."""
     story = readers()
     for arrival, (client, at) in enumerate((("c2", 0.15), ("c1", 0.16), ("c2", 0.25), ("c1", 0.26))):
         story.access(client, "read", at, arrival, 0, fence=int(client[1]), shared=SHARED)
@@ -28,14 +28,14 @@ def shared_together() -> History:
 
 @row("shared-alone", unknown=(ME,))
 def shared_alone() -> History:
-    """Readers only: nobody was ever in anybody's way."""
+    """There are only readers, so there was no contention."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c2", 0.12, 0.13, shared=SHARED)
     return story.release("c1", 0.3).release("c2", 0.4).told()
 
 
 @row("shared-writer-beside-reader", invalid=(ME, RES))
 def writer_beside_reader() -> History:
-    """c0 is let in to write while c1 reads, and what c1 sees changes under it."""
+    """c0 is granted the write lock while c1 reads, and changes the value under c1."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).access("c1", "read", 0.12, 0, 0, shared=SHARED)
     story.acquire("c0", 0.15, 0.2).access("c0", "read", 0.21, 1, 0).access("c0", "write", 0.3, 2, 1).release("c0", 0.31)
     return story.access("c1", "read", 0.4, 3, 1, shared=SHARED).release("c1", 0.5).told()
@@ -43,21 +43,21 @@ def writer_beside_reader() -> History:
 
 @row("shared-reader-beside-writer", invalid=(ME,), valid=(RES,))
 def reader_beside_writer() -> History:
-    """The other way round, and a long reader began before: it is not its overlap that is wrong."""
+    """A reader is granted the lock beside a writer. A long read that began earlier overlaps rightly."""
     story = Story().acquire("c2", 0.1, 0.5, outcome="fail").acquire("c0", 0.1, 0.2)
     return story.acquire("c1", 0.25, 0.3, shared=SHARED).release("c0", 0.4).release("c1", 0.5).told()
 
 
 @row("shared-two-writers", invalid=(ME,))
 def two_writers() -> History:
-    """Readers together are right, two writers are not, an hour of readers between or not."""
+    """Readers may overlap and two writers may not, whether or not readers come between the writers."""
     story = readers().release("c1", 0.3).release("c2", 0.4).acquire("c0", 0.45, 0.5)
     return story.release("c3", 0.6).release("c0", 0.7).told()
 
 
 @row("shared-same-token", valid=(FO,))
 def same_token() -> History:
-    """Readers together are handed the token of the writer before them, each the same."""
+    """Readers who share the lock get the token of the writer before them, all the same one."""
     story = Story().acquire("c0", 0.1, 0.11, fence=7).release("c0", 0.2)
     story.acquire("c1", 0.21, 0.22, fence=8, shared=SHARED).acquire("c2", 0.23, 0.24, fence=8, shared=SHARED)
     return story.release("c1", 0.3).release("c2", 0.4).told()
@@ -65,7 +65,7 @@ def same_token() -> History:
 
 @row("shared-token-stale", invalid=(FO,))
 def stale_reader() -> History:
-    """A reader that was overtaken by a writer is let in with its older token."""
+    """A writer overtakes a reader, which is then granted the lock with its older token."""
     story = Story().acquire("c1", 0.1, 0.11, fence=1, shared=SHARED).fault(0, "client-pause", ["c1"], 0.12, 3.2)
     story.acquire("c0", 0.13, 2.3, fence=2).access("c0", "write", 2.4, 0, 1, fence=2).release("c0", 2.5)
     return story.access("c1", "read", 3.3, 1, 1, fence=1, shared=SHARED).release("c1", 3.4).told()
@@ -73,13 +73,13 @@ def stale_reader() -> History:
 
 @row("shared-release-frees-all", invalid=(NO, ME))
 def release_frees_all() -> History:
-    """The first of two readers to release frees the lock, and the writer who waits is let in beside the other."""
+    """The first of two readers to release frees the lock, so the waiting writer is granted it beside the other."""
     return readers().release("c1", 0.4).release("c2", 0.6).release("c3", 0.7).told()
 
 
 @row("shared-third-reader", valid=(NO, ME))
 def third_reader() -> History:
-    """A third reader comes after the first has gone, beside the second; the writer waits on."""
+    """A third reader acquires after the first has released, beside the second. The writer keeps waiting."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c2", 0.12, 0.13, shared=SHARED)
     story.acquire("c3", 0.14, 0.91).release("c1", 0.3).acquire("c0", 0.35, 0.36, shared=SHARED)
     return story.release("c2", 0.8).release("c0", 0.9).release("c3", 1.0).told()
@@ -87,7 +87,7 @@ def third_reader() -> History:
 
 @row("shared-nested", valid=(RE,))
 def shared_nested() -> History:
-    """A reader reads within its reading: the release of the inner one lets no writer in, other readers all along."""
+    """A reader nests a shared acquire. Its inner release admits no writer, and other readers read all the time."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c1", 0.2, 0.21, shared=SHARED).release("c1", 0.3)
     story.acquire("c2", 0.31, 0.32, shared=SHARED).acquire("c3", 0.35, 0.61)
     return story.release("c2", 0.5).release("c1", 0.6).release("c3", 0.7).told()
@@ -95,20 +95,20 @@ def shared_nested() -> History:
 
 @row("shared-woken-together", valid=(FA,))
 def woken_together() -> History:
-    """Two readers have waited for the same writer, and the one that asked first hears of it a moment later."""
+    """Two readers have waited for the same writer. The one that asked first hears of its grant a moment later."""
     story = queue().acquire("c1", 0.3, 2.02, shared=SHARED).acquire("c2", 1.1, 2.01, shared=SHARED)
     return story.release("c0", 2.0).release("c1", 2.5).release("c2", 2.6).told()
 
 
 @row("shared-writer-passed", invalid=(FA,))
 def writer_passed() -> History:
-    """A reader is let in to another one, past a writer that has asked before it."""
+    """A reader joins another reader, and overtakes a writer that requested the lock before it."""
     story = queue(shared=SHARED).acquire("c1", 0.3, 2.7).acquire("c2", 1.1, 1.12, shared=SHARED)
     return story.release("c0", 2.0).release("c2", 2.6).release("c1", 2.9).told()
 
 
 def queue(*, shared: bool = False) -> Story:
-    """c0, c1 and c2 have had it before, so that each has its connection; c0 has it from 0.11 s on."""
+    """c0, c1 and c2 have each held the lock before, so each has its connection. c0 holds it from 0.11 s on."""
     story = Story(queue=True, ttl=10.0)
     for place, client in enumerate(("c1", "c2")):
         story.acquire(client, 0.01 + place / 50, 0.011 + place / 50).release(client, 0.015 + place / 50)
@@ -117,7 +117,7 @@ def queue(*, shared: bool = False) -> Story:
 
 @row("shared-reader-hangs", invalid=(LV,))
 def reader_hangs() -> History:
-    """A reader stays for ever; others read beside it, and the writer waits in vain."""
+    """One reader never releases. Others read beside it, and the writer never acquires."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c3", 0.2, None, timeout=60.0)
     for at in (1.0, 3.0, 5.0, 7.0):
         story.acquire("c2", at, at + 0.01, shared=SHARED).release("c2", at + 0.5)

@@ -1,4 +1,4 @@
-"""Histories by hand: a story is a list of calls with times in seconds; entries are sorted and numbered when told."""
+"""Handwritten histories: a story is a list of calls with times in seconds. ``told`` sorts and numbers the entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def nanoseconds(seconds: dict[str, float]) -> dict[str, int]:
 
 
 class Story:
-    """``at`` times are seconds; a client's process number changes after an info (other than of a read)."""
+    """A list of calls; ``at`` times are seconds. After an info (except of a read) a client gets a new process
+    number."""
 
     def __init__(self, **settings: Any) -> None:
         self._settings = {**DEFAULTS, **settings}
@@ -32,7 +33,7 @@ class Story:
         self.nemesis(0.0, "start", "info", self._settings)
 
     def entry(self, at: float, client: str | None, type_: OpType, f: str, *rest: Any) -> None:
-        """``rest`` is key, value and error, as far as there are any."""
+        """Add an entry; ``rest`` is key, value and error, as far as present."""
         key, value, error = (*rest, None, None, None)[:3]
         self._entries.append((at, len(self._entries), client, type_, f, key, value, error))
 
@@ -52,7 +53,7 @@ class Story:
         got: Any = None,
         error: str | None = None,
     ) -> Story:
-        """``end`` None: it never came back."""
+        """Add a call; with ``end`` None it never returns."""
         self.entry(begin, client, "invoke", f, key, asked)
         if end is not None:
             self.entry(end, client, outcome, f, key, got, error)
@@ -92,14 +93,14 @@ class Story:
         key: str = "k0",
         shared: bool = False,
     ) -> Story:
-        """An accepted access."""
+        """Add an accepted access."""
         asked = {"fence": fence, "value": value} if f in ("write", "cas") else {"fence": fence}
         asked |= {"shared": True} if shared else {}
         got = {"arrival": arrival, "value": value} if f == "read" else {"arrival": arrival}
         return self.call(client, f, at, at + 0.001, key=key, asked=asked, got=got)
 
     def add(self, client: str, at: float, seen: int = 0, outcome: OpType = "ok", *, key: str = "k0") -> Story:
-        """One added to a counter of the lock's own service."""
+        """Add one to a counter of the lock's own service."""
         got = {"seen": seen, "written": seen + 1} if outcome == "ok" else None
         return self.call(client, "add", at, at + 0.001, outcome, key=key, got=got)
 
@@ -123,12 +124,12 @@ class Story:
         return self
 
     def clocks(self, at: float, ahead: dict[str, float]) -> Story:
-        """A reading of clocks; how far they are ahead is in seconds."""
+        """Add a reading of clocks, with their offsets in seconds."""
         self.nemesis(at, "clocks", "info", nanoseconds(ahead))
         return self
 
     def jump(self, begin: float, ahead: dict[str, float], end: float | None = None, rate: float = 0.0) -> Story:
-        """A fault that puts clocks ahead, by so many seconds when they are read, and a heal that puts them right."""
+        """Add a fault that sets clocks ahead by these offsets (in seconds), and a heal that corrects them."""
         seen = {"clock_ns": nanoseconds(ahead)} | ({"rate": rate} if rate else {})
         right = {"clock_ns": dict.fromkeys(ahead, 0)}
         name = "clock-drift" if rate else "clock-jump"
@@ -139,7 +140,7 @@ class Story:
         return self
 
     def told(self, end: float | None = None, reason: str | None = "done") -> History:
-        """The history, with a stop entry at ``end`` (the last time, if not given) unless ``reason`` is None."""
+        """Return the history. It has a stop entry at ``end`` (by default the last time) unless ``reason`` is None."""
         last = max(at for at, *_ in self._entries) if end is None else end
         if reason is not None:
             self.nemesis(last, "stop", "info", {"reason": reason})

@@ -7,9 +7,10 @@ from itertools import product
 
 import pytest
 
-from checkers import catalogue
-from checkers.base import Verdict, Violation, conclude, merge, run_all
-from checkers.view import view
+from harness.checkers import catalogue
+from harness.checkers.base import Verdict, Violation, conclude, merge
+from harness.checkers.running import run_all
+from harness.checkers.view import view
 from harness.history import History, HistoryError, Op
 from tests.checkers.story import Story
 
@@ -38,12 +39,12 @@ def test_a_checker_that_raises_is_unknown() -> None:
     assert "ZeroDivisionError: by nought" in verdict.explanation
 
 
-def test_the_interrupt_passes() -> None:
+def test_keyboard_interrupt_passes_through() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_all(History(), [Broken(KeyboardInterrupt())])
 
 
-def test_violations_stay_when_a_run_is_cut_short() -> None:
+def test_violations_remain_when_a_run_is_cut_short() -> None:
     history = Story().told(reason=None)
     violation = Violation("overlap", "k0", "it happened", 1, 2)
     assert conclude(history, [violation], fine="").valid is False
@@ -51,7 +52,7 @@ def test_violations_stay_when_a_run_is_cut_short() -> None:
     assert conclude(Story().told(), [], fine="all well").explanation == "all well"
 
 
-def test_find_knows_all_and_suggests_the_nearest() -> None:
+def test_find_returns_every_checker_and_suggests_the_nearest_name() -> None:
     names = {checker.name for checker in catalogue.all()}
     assert {"mutual-exclusion", "fencing", "resource", "ownership", "deadlock", "liveness", "faults"} <= names
     assert catalogue.find("fencing").name == "fencing"
@@ -59,12 +60,12 @@ def test_find_knows_all_and_suggests_the_nearest() -> None:
         catalogue.find("mutual-exclusive")
 
 
-def test_an_empty_history_is_unknown_to_all() -> None:
+def test_every_checker_gives_unknown_for_an_empty_history() -> None:
     verdicts = run_all(History(), catalogue.all())
     assert all(verdict.valid is None for verdict in verdicts.values()), verdicts
     json.dumps(merge(verdicts).to_json())
 
 
-def test_a_completion_without_an_invocation_is_no_history() -> None:
+def test_a_completion_without_an_invocation_is_refused() -> None:
     with pytest.raises(HistoryError, match="entry 0"):
         view(History([Op(0, 1, 1, 0, "ok", "acquire", "k0")]))

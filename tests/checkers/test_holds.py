@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.fencing import Fencing
-from checkers.holds import holds
-from checkers.mutual_exclusion import MutualExclusion
+from harness.checkers.fencing import FencingChecker
+from harness.checkers.holds import holds
+from harness.checkers.mutual_exclusion import MutualExclusionChecker
 from harness.history import History, OpType
 from tests.checkers.naive import naive_holds, naive_overlap, naive_token_trouble
 from tests.checkers.story import Story
@@ -41,7 +41,7 @@ SCRIPTS: dict[str, list[Entry]] = {
 
 
 def orders(lengths: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Every way to interleave sequences of these lengths, as the client of each step."""
+    """Yield every interleaving of sequences of these lengths, as the client of each step."""
     if not any(lengths):
         yield ()
     for client, left in enumerate(lengths):
@@ -52,7 +52,7 @@ def orders(lengths: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def tell(scripts: list[list[Entry]], order: tuple[int, ...], gaps: tuple[int, ...] = (), **options: Any) -> History:
-    """The history of an interleaving; ``gaps`` are the seconds before each step but the first (1 if not given)."""
+    """Return the history of an interleaving; ``gaps`` are the seconds before each step but the first (default 1)."""
     story = Story(**options)
     at, positions = 1.0, [0] * len(scripts)
     for step, client in enumerate(order):
@@ -67,24 +67,24 @@ def agree(history: History) -> None:
     held = naive_holds(history)
     fast = [(hold.client, hold.key, hold.start_ns, hold.end_ns) for hold in holds(history)]
     assert sorted(fast) == sorted((hold.client, hold.key, hold.start, hold.end) for hold in held)
-    assert (MutualExclusion().check(history).valid is False) == naive_overlap(held)
+    assert (MutualExclusionChecker().check(history).valid is False) == naive_overlap(held)
 
 
 @pytest.mark.parametrize("pair", list(product(SCRIPTS, SCRIPTS)), ids="+".join)
-def test_two_clients_exhaustively(pair: tuple[str, str]) -> None:
+def test_checkers_match_definitions_for_two_clients(pair: tuple[str, str]) -> None:
     scripts = [SCRIPTS[name] for name in pair]
     for order in orders((len(scripts[0]), len(scripts[1]))):
         agree(tell(scripts, order))
 
 
 @pytest.mark.slow
-def test_three_clients_exhaustively() -> None:
+def test_checkers_match_definitions_for_three_clients() -> None:
     for order in orders((3, 3, 3)):
         agree(tell([SCRIPTS["releases"][:3]] * 3, order))
 
 
 @pytest.mark.slow
-def test_equal_times_exhaustively() -> None:
+def test_checkers_match_definitions_for_equal_times() -> None:
     for order in orders((4, 4)):
         for gaps in product((0, 1), repeat=7):
             agree(tell([SCRIPTS["releases"]] * 2, order, gaps))
@@ -92,8 +92,8 @@ def test_equal_times_exhaustively() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Up to 30 entries of 3 clients, 2 keys, leases, checks, crashes, ties and unknown outcomes; tokens at random, some
-    acquires shared."""
+    """Draw up to 30 entries of 3 clients and 2 keys, with leases, checks, crashes, ties, unknown outcomes, random
+    tokens and shared acquires."""
     story = Story(discipline=draw(st.sampled_from(["trusting", "checking"])))
     pending: dict[str, tuple[str, str]] = {}
     at = 1.0
@@ -124,49 +124,51 @@ def _answer(draw: st.DrawFn, f: str, client: str) -> Any:
 
 @settings(max_examples=200, deadline=None)
 @given(histories())
-def test_random_histories(history: History) -> None:
+def test_checkers_match_definitions_on_random_histories(history: History) -> None:
     agree(history)
-    assert (Fencing().check(history).valid is False) == naive_token_trouble(naive_holds(history))
+    assert (FencingChecker().check(history).valid is False) == naive_token_trouble(naive_holds(history))
 
 
-def test_tokens_exhaustively() -> None:
-    """Two clients, one round each, 70 orders x 3^2 tokens of {1, 2, "a"} = 630 histories."""
+def test_fencing_matches_its_definition_for_all_small_token_orders() -> None:
+    """Two clients, one round each: 70 orders x 3^2 tokens of {1, 2, "a"} = 630 histories."""
     for order in orders((4, 4)):
         for tokens in product((1, 2, "a"), repeat=2):
             scripts = [
                 [ACQUIRE, ("acquire", "ok", {"fence": token}), RELEASE, ("release", "ok", None)] for token in tokens
             ]
             history = tell(scripts, order)
-            assert (Fencing().check(history).valid is False) == naive_token_trouble(naive_holds(history))
+            assert (FencingChecker().check(history).valid is False) == naive_token_trouble(naive_holds(history))
 
 
-def test_a_hundred_overlaps_are_counted_and_cut() -> None:
+def test_many_overlaps_are_all_counted_and_twenty_are_listed() -> None:
     story = Story()
     for n in range(100):
         begin = 1.0 + 3 * n
         story.acquire("c0", begin, begin + 0.1, valid_for=2.0).acquire("c1", begin, begin + 1, valid_for=2.0)
         story.release("c0", begin + 1.5).release("c1", begin + 1.6)
-    verdict = MutualExclusion().check(story.told())
+    verdict = MutualExclusionChecker().check(story.told())
     assert verdict.stats["violations"] == 100
     assert len(verdict.evidence) == 20
     assert verdict.evidence[0].blame == "service"
-    assert "c1 acquired k0 at 2.000 s while c0 still held it until 2.500 s" in verdict.explanation
+    assert (
+        "Two clients held k0 at the same time for 500 ms: c0 until 2.500 s, and c1 from 2.000 s" in verdict.explanation
+    )
 
 
 @pytest.mark.parametrize(("valid_for", "blame"), [(None, "service"), (2.0, "service"), (0.5, "client")])
-def test_blame(valid_for: float | None, blame: str) -> None:
+def test_overlap_is_blamed_on_the_service_or_the_client(valid_for: float | None, blame: str) -> None:
     story = Story().acquire("c0", 0.1, 0.2, valid_for=valid_for).acquire("c1", 0.3, 1.0)
-    verdict = MutualExclusion().check(story.release("c0", 1.5).release("c1", 1.6).told())
+    verdict = MutualExclusionChecker().check(story.release("c0", 1.5).release("c1", 1.6).told())
     assert [violation.blame for violation in verdict.evidence] == [blame]
 
 
-def test_a_paused_holder_without_a_stated_lease_is_the_clients_case() -> None:
+def test_an_overlap_after_a_pause_without_a_stated_lease_is_blamed_on_the_client() -> None:
     story = Story().acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.3, 3.3).acquire("c1", 0.3, 2.3)
-    verdict = MutualExclusion().check(story.release("c0", 3.4).release("c1", 3.5).told())
+    verdict = MutualExclusionChecker().check(story.release("c0", 3.4).release("c1", 3.5).told())
     assert [violation.blame for violation in verdict.evidence] == ["client"]
 
 
-def test_a_client_goes_on_under_a_new_process_number() -> None:
+def test_a_client_continues_under_a_new_process_number() -> None:
     story = Story().acquire("c0", 0.1, 0.2).call("c0", "write", 0.3, 0.4, "info", asked={"value": 1})
     story.acquire("c1", 0.15, 0.7).release("c0", 0.6).release("c1", 0.8)
-    assert MutualExclusion().check(story.told()).valid is True
+    assert MutualExclusionChecker().check(story.told()).valid is True

@@ -1,5 +1,7 @@
-"""Who broke a lease, by hand: c0 asks at 1.0 s and is granted the lock at 1.1 s for 2 s, so until 3.1 s; c1 asks at
-1.2 s and gets it too. Each case says who is to blame, and each mutant of the rules gets one of them wrong."""
+"""Blame for broken leases, in handwritten histories.
+
+c0 requests the lock at 1.0 s and is granted it at 1.1 s for 2 s, so until 3.1 s. c1 requests it at 1.2 s and is
+granted it too. Each case gives the blame, and each mutant of the rules gets one case wrong."""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from typing import Any, get_args
 
 import pytest
 
-from checkers import clocks, fencing, leases, mutual_exclusion
-from checkers.base import Blame, Verdict, Violation
-from checkers.clocks import EVER, Clock, Reading
-from checkers.faults import faults_among
-from checkers.fencing import Fencing
-from checkers.holds import FOREVER, Holds, holds
-from checkers.leases import BLAMES, Lease, Leases, classify, lease_of
-from checkers.mutual_exclusion import MutualExclusion
+from harness.checkers import clocks, fencing, leases, mutual_exclusion
+from harness.checkers.base import Blame, Verdict, Violation
+from harness.checkers.clocks import EVER, Clock, Reading
+from harness.checkers.faults import faults_among
+from harness.checkers.fencing import FencingChecker
+from harness.checkers.holds import FOREVER, Holds, holds
+from harness.checkers.leases import BLAMES, Lease, Leases, classify, lease_of
+from harness.checkers.mutual_exclusion import MutualExclusionChecker
 from harness.history import History
 from tests.checkers.lockserver import World
 from tests.checkers.story import SECOND, Story
@@ -44,7 +46,7 @@ def jump(begin: float, ahead: float, end: float | None = None, host: str = "n1")
 
 
 def drift(rate: float, read: float) -> Change:
-    """From 0.5 s on; first read at 0.501 s."""
+    """A drift from 0.5 s on, first read at 0.501 s."""
     return lambda story: story.jump(0.5, {"n1": read}, rate=rate)
 
 
@@ -66,12 +68,13 @@ def cut(*links: str, begin: float = 1.3, end: float | None = 5.0) -> Change:
 
 
 def back_to_truth(story: Story) -> Story:
-    """From 3 s behind; seen at 2.2 s, and done at some time before."""
+    """A correction from 3 s behind, done at an unknown time before it is read at 2.2 s."""
     return story.jump(0.5, {"n1": -3.0}, 2.2)
 
 
 def first_ahead_then_true(story: Story) -> Story:
-    """It is set back while c0 asks: c0's lease may have begun before or after, and neither makes it shorter."""
+    """The clock is set back during c0's request. c0's lease may have begun before or after; neither makes it
+    shorter."""
     return story.jump(0.2, {"n1": 60.0}).jump(1.05, {"n1": 0.0})
 
 
@@ -130,7 +133,7 @@ CASES: dict[str, tuple[History, Blame]] = {
 
 
 def verdict(history: History) -> Verdict:
-    return MutualExclusion().check(history)
+    return MutualExclusionChecker().check(history)
 
 
 def blames(history: History) -> list[Blame | None]:
@@ -138,7 +141,7 @@ def blames(history: History) -> list[Blame | None]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_who_is_to_blame(name: str) -> None:
+def test_overlap_is_blamed_on_the_cause(name: str) -> None:
     history, blame = CASES[name]
     assert blames(history) == [blame]
     assert {of: count for of, count in verdict(history).stats.items() if of in BLAMES and count} == {blame: 1}
@@ -182,19 +185,21 @@ MUTANTS: list[tuple[str, Any, str, Any]] = [
 
 
 def judged(history: History) -> Blame | None:
-    """By a view of its own: what is found once is kept."""
+    """Use a fresh view, because a view caches what it finds."""
     return next(iter(blames(History(list(history)))), None)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant[0])
-def test_mutants_are_caught(mutant: tuple[str, Any, str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mutant_of_the_rules_is_caught(
+    mutant: tuple[str, Any, str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, where, name, replacement = mutant
     monkeypatch.setattr(where, name, replacement, raising=name != "all")
     assert any(judged(history) != blame for history, blame in CASES.values())
 
 
 def may_be_over(course: list[Reading], asked: int, given: int, end: int, until: int) -> int | None:
-    """By trying all moments and all places where the clock may have stood."""
+    """Try all instants and all places where the clock may have stood."""
     ended = [later.read_ns for later in course[1:]] + [until]
 
     def places(at: int) -> list[tuple[int, int]]:
@@ -213,7 +218,7 @@ def may_be_over(course: list[Reading], asked: int, given: int, end: int, until: 
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_when_a_lease_may_be_over_agrees_with_trying_everything(seed: int) -> None:
+def test_possible_lease_ends_agree_with_trying_every_instant(seed: int) -> None:
     dice = Random(seed)
     times = sorted(dice.sample(range(1, 24), 6))
     course = [Reading(EVER, EVER, 0)]
@@ -231,33 +236,34 @@ def sentence(history: History) -> str:
     return verdict(history).explanation
 
 
-def test_the_sentences_say_whose_clock_and_when() -> None:
-    begin = "c1 acquired k0 at 2.000 s while c0 still held it until 9.000 s, "
-    assert sentence(told(same, 2.0)) == f"{begin}and c0 had been promised it until 3.100 s"
+def test_explanations_name_the_clock_and_the_time() -> None:
+    begin = "Two clients held k0 at the same time for 7.000 s: c0 until 9.000 s, and c1 from 2.000 s; "
+    assert sentence(told(same, 2.0)) == f"{begin}the service had promised it to c0 until 3.100 s"
     assert sentence(told(jump(1.5, 12.4), 2.0)) == (
-        f"{begin}though by n1's clock, which had gained 12.400 s, c0's lease until 3.100 s had ended at 1.500 s"
+        f"{begin}c0's lease lasted until 3.100 s, but it ended at 1.500 s by n1's clock, which had gained 12.400 s"
     )
     two = told(lambda story: story.jump(1.5, {"n2": 3.0, "n5": 1.2, "n4": 0.5}), 2.0, servers=5)
     assert sentence(two) == (
-        f"{begin}though by 2 of 5 servers' clocks (n2's, for one, had gained 3.000 s), c0's lease until 3.100 s "
-        "had ended at 1.500 s"
+        f"{begin}c0's lease lasted until 3.100 s, but it ended at 1.500 s by 2 of 5 servers' clocks (n2's had gained "
+        "3.000 s)"
     )
     assert sentence(no_lease(jump(1.5, 3.0), 2.0)) == (
-        f"{begin}having a lock without a stated lease, though by n1's clock, which had gained 3.000 s, any was over at "
-        "1.500 s"
+        f"{begin}c0's lock stated no lease, and any lease ended by 1.500 s by n1's clock, which had gained 3.000 s"
     )
-    assert sentence(no_lease(paused, 2.0)) == f"{begin}having stood still meanwhile"
-    assert sentence(no_lease(cut("c0>n1"), 2.0)) == f"{begin}having been cut off from all servers meanwhile"
+    assert sentence(no_lease(paused, 2.0)) == f"{begin}c0 had stood still meanwhile, so it could not renew its lease"
+    assert sentence(no_lease(cut("c0>n1"), 2.0)) == (
+        f"{begin}c0 had been cut off from all servers meanwhile, so it could not renew its lease"
+    )
     drifting = sentence(told(drift(1.0, 0.001), 2.1))
-    assert drifting.endswith("which had gained 1.050 s, c0's lease until 3.100 s had ended at 2.050 s")
+    assert drifting.endswith("until 3.100 s, but it ended at 2.050 s by n1's clock, which had gained 1.050 s")
 
 
-def test_without_the_names_of_servers_every_clock_that_is_no_clients_counts() -> None:
+def test_without_server_names_every_clock_except_the_clients_counts() -> None:
     history = told(lambda story: story.jump(1.5, {"n7": 3.0, "c1": 9.0}), 2.0, servers=0)
     assert classify(history.nemesis(), lease_of(holds(history), 0), 2 * SECOND).host == "n7"
 
 
-def test_one_history_may_have_all_three() -> None:
+def test_one_history_may_have_all_three_causes() -> None:
     story = Story()
     for at in (1.0, 11.0, 21.0):
         story.acquire("c0", at, at + 0.1, valid_for=2.0)
@@ -269,7 +275,7 @@ def test_one_history_may_have_all_three() -> None:
     assert blames(story.told()) == ["service", "clock", "client"]
 
 
-def test_every_blame_is_counted() -> None:
+def test_overlaps_of_every_cause_are_counted() -> None:
     assert set(BLAMES) == set(get_args(Blame))
     assert Leases(told(same, 2.0).nemesis()).blames == 2
     assert Leases(told(jump(1.5, 3.0), 2.0).nemesis()).blames == 3
@@ -277,8 +283,8 @@ def test_every_blame_is_counted() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(("jumps", "pauses"), [(True, 0.0), (True, 0.3), (False, 0.3)])
-def test_a_correct_service_is_never_to_blame(jumps: bool, pauses: float, seed: int) -> None:
-    """It counts by its clock, which jumps by a minute; what it grants is early by true time just if that jumped."""
+def test_a_correct_service_is_never_blamed(jumps: bool, pauses: float, seed: int) -> None:
+    """Its clock jumps by a minute. A grant is early by true time only if that clock jumped."""
     history = World(seed, jumps=jumps, pauses=pauses, losses=0.1).run()
     found = set(blames(history))
     assert "service" not in found
@@ -286,19 +292,19 @@ def test_a_correct_service_is_never_to_blame(jumps: bool, pauses: float, seed: i
     assert pauses or "client" not in found
 
 
-def test_the_worlds_above_have_something_to_judge() -> None:
+def test_the_simulated_worlds_produce_every_cause() -> None:
     worlds = [World(seed, jumps=True, pauses=0.3).run() for seed in range(4)]
     assert {blame for history in worlds for blame in blames(history)} == {"clock", "client"}
     assert "service" in blames(World(0, jumps=True, grants_all=True).run())
 
 
 def stale(change: Change, granted: float, **settings: str) -> Violation:
-    """c1 uses its newer token, and c0 its older one after that."""
+    """c1 uses its newer token, and afterwards c0 uses its older one."""
     story = Story(**settings).acquire("c0", 1.0, 1.1, valid_for=2.0, fence=1)
     story.acquire("c1", 1.2, granted, valid_for=2.0, fence=2)
     story.access("c1", "write", granted + 0.1, 1, 1, fence=2).access("c0", "write", granted + 0.2, 2, 1, fence=1)
     change(story)
-    (found,) = Fencing().check(story.told()).evidence
+    (found,) = FencingChecker().check(story.told()).evidence
     return found
 
 
@@ -318,13 +324,13 @@ def test_stale_accesses_are_judged_by_the_leases_of_their_tokens(change: Change,
     assert stale(change, granted, fencing="on").blame == "service"
 
 
-def test_an_older_token_handed_out_later_is_the_services_case() -> None:
+def test_an_older_token_granted_later_is_blamed_on_the_service() -> None:
     story = Story().acquire("c0", 1.0, 2.1, valid_for=2.0, fence=1).acquire("c1", 1.2, 2.0, valid_for=0.0, fence=2)
     story.access("c1", "write", 2.2, 1, 1, fence=2).access("c0", "write", 2.3, 2, 1, fence=1)
-    found = Fencing().check(story.told()).evidence
+    found = FencingChecker().check(story.told()).evidence
     assert [one.blame for one in found if one.kind == "stale-accepted"] == ["service"]
 
 
-def test_a_token_of_no_hold_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_without_a_hold_is_blamed_on_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fencing._Grants, "rows", {})
     assert stale(same, 2.0).blame == "client"

@@ -1,4 +1,4 @@
-"""Ownership, deadlock and liveness against a simulated service that knows what happened: 840 runs of 25 s."""
+"""Ownership, deadlock and liveness checked against a simulated service that knows what happened: 840 runs of 25 s."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from checkers.base import Verdict, Violation
-from checkers.deadlock import Deadlock
-from checkers.faults import faults
-from checkers.holds import holds
-from checkers.liveness import Liveness
-from checkers.mutual_exclusion import MutualExclusion
-from checkers.ownership import Ownership
+from harness.checkers.base import Verdict, Violation
+from harness.checkers.deadlock import DeadlockChecker
+from harness.checkers.faults import faults
+from harness.checkers.holds import holds
+from harness.checkers.liveness import LivenessChecker
+from harness.checkers.mutual_exclusion import MutualExclusionChecker
+from harness.checkers.ownership import OwnershipChecker
 from harness.history import History
 from tests.checkers.lockserver import World
 
@@ -33,24 +33,24 @@ CORRECT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CORRECT)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_correct_lock_is_not_accused(name: str, seed: int) -> None:
+def test_no_violation_is_reported_for_a_correct_lock(name: str, seed: int) -> None:
     history = World(seed, **CORRECT[name]).run()
-    for checker in (Ownership(), Deadlock(), Liveness()):
+    for checker in (OwnershipChecker(), DeadlockChecker(), LivenessChecker()):
         verdict = checker.check(history)
         assert verdict.valid is not False, verdict.explanation
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_pauses_and_jumps_nothing_overlaps(seed: int) -> None:
-    assert MutualExclusion().check(World(seed, crashes=0.05, losses=0.1).run()).valid is not False
+    assert MutualExclusionChecker().check(World(seed, crashes=0.05, losses=0.1).run()).valid is not False
 
 
 @pytest.mark.parametrize("jumps", [False, True])
 @pytest.mark.parametrize("seed", FEW)
-def test_every_foreign_release_is_found_and_no_other(seed: int, jumps: bool) -> None:
+def test_exactly_the_foreign_releases_are_reported(seed: int, jumps: bool) -> None:
     world = World(seed, trusts=True, pauses=0.3, jumps=jumps)
     history = world.run()
-    verdict = Ownership().check(history)
+    verdict = OwnershipChecker().check(history)
     truth = [round(at * SECOND) for at, _, _ in world.server.foreign]
     for violation in verdict.evidence:
         assert any(violation.from_ns <= at <= violation.until_ns for at in truth), violation.sentence
@@ -60,7 +60,7 @@ def test_every_foreign_release_is_found_and_no_other(seed: int, jumps: bool) -> 
 
 
 def documented(history: History, at: int) -> bool:
-    """Whether the foreign release at ``at`` has the shape that the checker promises to find: see its module."""
+    """Return whether the foreign release at ``at`` has the shape that the checker's module promises to find."""
     everything = sorted(holds(history), key=lambda hold: hold.start_ns)
     for victim, third in pairwise(everything):
         older = [hold for hold in everything if hold.start_ns < victim.start_ns and hold.client != victim.client]
@@ -88,7 +88,7 @@ def found(verdict: Verdict, at: int) -> Violation | None:
 
 @pytest.mark.slow
 def test_the_documented_shape_occurs() -> None:
-    """Else the test above would prove nothing."""
+    """Otherwise the test above would prove nothing."""
     shapes = 0
     for seed in SEEDS[: len(SEEDS) // 2]:
         world = World(seed, trusts=True, pauses=0.3)
@@ -98,21 +98,21 @@ def test_the_documented_shape_occurs() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_lock_that_excludes_nobody_has_no_foreign_releases(seed: int) -> None:
+def test_a_lock_without_exclusion_has_no_foreign_releases(seed: int) -> None:
     history = World(seed, grants_all=True, pauses=0.1).run()
-    assert MutualExclusion().check(history).valid is False
-    assert Ownership().check(history).valid is not False
+    assert MutualExclusionChecker().check(history).valid is False
+    assert OwnershipChecker().check(history).valid is not False
 
 
 @pytest.mark.parametrize("fault", [{"crashes": 0.2}, {"losses": 0.1}])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_lock_without_expiry_deadlocks(seed: int, fault: dict[str, Any]) -> None:
-    """Found exactly if the service's key was taken for ttl + slack, and requests' time beside, before the end."""
+    """A deadlock is found exactly if the key was taken for ttl + slack and the time of requests before the end."""
     world = World(seed, ttl=None, **fault)
     history = world.run()
     stuck_for = world.span - max(world.server.since, *world.crashed, 0.0)
     orphaned = not any(hold.ended == "open" for hold in holds(history)) and world.server.owner is not None
-    verdict, live = Deadlock().check(history), Liveness().check(history)
+    verdict, live = DeadlockChecker().check(history), LivenessChecker().check(history)
     assert (verdict.valid is False) == (live.valid is False)
     if orphaned and stuck_for > 9:
         assert verdict.valid is False
@@ -120,6 +120,6 @@ def test_a_lock_without_expiry_deadlocks(seed: int, fault: dict[str, Any]) -> No
         assert orphaned or world.server.owner is None or stuck_for > 3
 
 
-def test_a_world_is_a_function_of_its_seed() -> None:
+def test_the_same_seed_gives_the_same_world() -> None:
     first, second = (list(World(5, pauses=0.2).run()) for _ in range(2))
     assert first == second

@@ -1,8 +1,7 @@
-"""Checkers with a fault in them: the golden histories tell each from the real one.
+"""Mutants of checkers: the golden histories tell each from the original.
 
-A mutant replaces one function, operator or constant. Caught means that at least one golden history of its checker gets
-another verdict than its folder says.
-"""
+A mutant replaces one function, operator or constant. It is caught if at least one golden history of its checker gets
+a verdict other than that of its folder."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers import (
+from harness.checkers import (
     additions,
     catalogue,
     deadlock,
@@ -31,11 +30,11 @@ from checkers import (
     try_lock,
     view,
 )
-from checkers.accesses import Access, accesses
-from checkers.base import Verdict
-from checkers.faults import SILENT
-from checkers.sweep import covered_until, overlaps
-from checkers.view import INFO, Bools, Ints
+from harness.checkers.accesses import Access, accesses
+from harness.checkers.base import Verdict
+from harness.checkers.faults import SILENT
+from harness.checkers.sweep import covered_until, overlaps
+from harness.checkers.view import INFO, Bools, Ints
 from harness.history import History, Op
 from tests.checkers.test_golden import FILES, VERDICTS
 
@@ -47,7 +46,7 @@ def nothing(*_: Any, **__: Any) -> Any:
 
 
 def touching(group: Ints, start: Ints, end: Ints) -> Bools:
-    """<= for <."""
+    """Use <= in the place of <."""
     found: Bools = start <= covered_until(group, start, end)
     return found
 
@@ -133,7 +132,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("what is done twice passes", resource, "_processed_twice", nothing),
         ("additions never collide", resource, "collisions", nothing),
         ("open transactions are committed", additions, "OK", INFO),
-        ("whoever adds has committed", additions, "_ended", lambda columns: set(range(columns.length))),
+        ("whoever adds has committed", additions, "_released_sections", lambda columns: set(range(columns.length))),
         ("money is not counted", resource, "conserved", no_violations),
         ("lost answers explain no money", money, "_unknown", no_violations),
         ("every grabber writes down his share", money, "_all_paid", always),
@@ -183,35 +182,36 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     "try-lock": [
         ("blind", try_lock, "_slow", nothing),
         ("who was never answered does not count", try_lock, "returned", without_waiting),
-        ("servers always come back", try_lock, "_told", always),
-        ("errors are no answers", try_lock, "_told", never),
+        ("servers always come back", try_lock, "_is_answered", always),
+        ("errors are no answers", try_lock, "_is_answered", never),
         ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
         ("all faults excuse", excuses.Excuses, "any", always),
         ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
     ],
     "fairness": [
-        ("order is not looked at", fairness.Waits, "overtakings", lambda self: []),
+        ("order is not looked at", fairness.RequestTable, "overtakings", lambda self: []),
         ("nobody starves", fairness, "_starved", nothing),
         ("bad luck is starvation", fairness, "STARVED", 10),
         ("every request has its place at once", fairness, "MARGIN", 0),
         ("faults excuse nothing", excuses.Excuses, "clip", unclipped),
         ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
-        ("nobody gives up", fairness.Waits, "_limits", lambda self: self.done),
+        ("nobody gives up", fairness.RequestTable, "_limits", lambda self: self.done),
         ("who shares overtakes who shares", fairness, "is_shared", never),
         ("who shares overtakes nobody", fairness, "is_shared", always),
         ("all are connected", fairness, "_clean", lambda columns: np.ones(columns.length, dtype=bool)),
     ],
     "faults": [
         ("no doubts", faults_seen, "conclude", undoubting),
-        ("failures pass", faults_seen, "unseen", only_invokes_count),
-        ("unfinished ones pass", faults_seen, "unseen", only_failures_count),
+        ("failures pass", faults_seen, "why_unconfirmed", only_invokes_count),
+        ("unfinished ones pass", faults_seen, "why_unconfirmed", only_failures_count),
     ],
 }
 CASES = [(checker, mutant) for checker, mutants in MUTANTS.items() for mutant in mutants]
 
 
 def disagreements(checker: str) -> list[str]:
-    """The golden files of ``checker`` whose verdict is not that of their folder; an error is a disagreement."""
+    """Return the golden files of ``checker`` whose verdict differs from that of their folder. An error counts as a
+    difference."""
     found = []
     for path in FILES:
         if path.stem.split("--")[0] != checker:

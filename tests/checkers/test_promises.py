@@ -1,4 +1,4 @@
-"""Order in a queue and nested acquires once more, as plainly as they can be put, on random histories."""
+"""Queue order and nested acquires in their simplest form, compared with the checkers on random histories."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.fairness import Fairness
-from checkers.holds import holds, nested_calls
-from checkers.reentrancy import Reentrancy
+from harness.checkers.fairness import FairnessChecker
+from harness.checkers.holds import holds, nested_calls
+from harness.checkers.reentrancy import ReentrancyChecker
 from harness.history import Call, History
 from tests.checkers.naive import naive_holds
 from tests.checkers.story import SECOND, Story
@@ -20,7 +20,7 @@ WAKE = 3 * SECOND
 
 
 def queue(rng: Random) -> History:
-    """Three clients that acquire and release, mostly the same key and mostly with success, now and then with a
+    """Draw three clients that acquire and release, mostly the same key and mostly with success, and sometimes a
     fault."""
     story = Story(workload="queue")
     if rng.random() < 0.3:
@@ -34,7 +34,7 @@ def queue(rng: Random) -> History:
 
 
 def _section(rng: Random, story: Story, client: str, at: float, key: str) -> float:
-    """When it is over."""
+    """Return when the critical section ends."""
     done = at + rng.randrange(12) / 4
     outcome: Any = rng.choice(["ok"] * 8 + ["fail", "info"])
     error = None if outcome == "ok" else rng.choice(["busy", "LockError: gone"])
@@ -49,7 +49,8 @@ def _section(rng: Random, story: Story, client: str, at: float, key: str) -> flo
 
 
 def naive_overtaken(history: History) -> int:
-    """Grants before that of somebody who had asked half a second earlier, surely had his place, and still had it."""
+    """Return grants that overtook a client which had asked half a second earlier, certainly had a place, and still
+    had it."""
     calls = history.calls("acquire", "release")
     inner = {history_index for _, history_index in naive_nested(history)}
     acquires = [call for call in calls if call.invoke.f == "acquire" and call.invoke.index not in inner]
@@ -74,7 +75,7 @@ def _ended_well(call: Call) -> bool:
 
 
 def _well(calls: list[Call], call: Call) -> bool:
-    """Had the client's last call on the key ended well?"""
+    """Return whether the client's last call on the key succeeded."""
     mine = [c for c in calls if (c.invoke.node, c.invoke.key) == (call.invoke.node, call.invoke.key)]
     before = [c for c in mine if c.invoke.index < call.invoke.index]
     return bool(before) and _ended_well(max(before, key=lambda c: c.invoke.index))
@@ -88,7 +89,8 @@ def _faults(history: History, host: str) -> list[tuple[int, int]]:
 
 
 def naive_nested(history: History) -> list[tuple[int, int]]:
-    """Number of the hold and index of each acquire's invocation inside one of the same client and key."""
+    """Return for each acquire invoked inside a hold of the same client and key the hold's number and the invocation's
+    index."""
     calls = history.calls("acquire")
     return [
         (number, call.invoke.index)
@@ -101,25 +103,25 @@ def naive_nested(history: History) -> list[tuple[int, int]]:
 
 
 def _after_grant(calls: list[Call], start: int, call: Call) -> bool:
-    """Was it asked for after the grant that came at ``start``, which may be at the same time?"""
+    """Return whether it was invoked after, or at the same time as, the grant at ``start``."""
     mine = [c for c in calls if (c.invoke.node, c.invoke.key) == (call.invoke.node, call.invoke.key)]
     grants = [c.done.index for c in mine if c.done is not None and c.outcome == "ok" and c.done.time == start]
     return any(index < call.invoke.index for index in grants)
 
 
 @pytest.mark.slow
-def test_random_queues() -> None:
+def test_fairness_matches_its_definition_on_random_queues() -> None:
     overtaken = 0
     for seed in range(500):
         history = queue(Random(seed))
-        verdict = Fairness().check(history)
+        verdict = FairnessChecker().check(history)
         assert verdict.stats["overtakings"] == naive_overtaken(history), f"seed {seed}"
         assert (verdict.valid is False) == (verdict.stats["overtakings"] > 0)
         overtaken += verdict.valid is False
     assert overtaken > 40
 
 
-def test_random_nesting() -> None:
+def test_reentrancy_matches_its_definition_on_random_nesting() -> None:
     nested = 0
     for seed in range(300):
         history = queue(Random(seed))
@@ -127,6 +129,6 @@ def test_random_nesting() -> None:
         assert sorted(index for _, index in found) == sorted(index for _, index in naive_nested(history)), (
             f"seed {seed}"
         )
-        assert Reentrancy().check(history).stats["nested"] == len(found)
+        assert ReentrancyChecker().check(history).stats["nested"] == len(found)
         nested += len(found)
     assert nested > 100

@@ -12,7 +12,7 @@ from itertools import product
 
 import pytest
 
-from checkers.resource import Resource
+from harness.checkers.resource import ResourceChecker
 from harness.history import History
 from tests.checkers.story import Story
 from tests.checkers.test_holds import orders
@@ -22,7 +22,8 @@ Step = tuple[int, str, str, int]
 
 
 def run(order: tuple[int, ...], outcomes: tuple[str, ...]) -> list[Step]:
-    """What each client saw: read the counter, write it plus one, in this order; unapplied writes change nothing."""
+    """Return what each client saw: a read of the counter, then a write of it plus one, in this order. Writes that are
+    not applied change nothing."""
     register, writes = 0, 0
     seen: dict[int, int] = {}
     steps: list[Step] = []
@@ -53,7 +54,8 @@ def tell(steps: list[Step]) -> History:
 
 
 def completions(steps: list[Step]) -> Iterator[list[Step]]:
-    """Every order of what may have happened: each write with a lost answer is left out or put at any later place."""
+    """Yield every order of what may have happened: each write with a lost answer is left out or comes at any later
+    place."""
     for number, step in enumerate(steps):
         if step[2] in ("applied", "unapplied"):
             rest = steps[:number] + steps[number + 1 :]
@@ -65,7 +67,7 @@ def completions(steps: list[Step]) -> Iterator[list[Step]]:
 
 
 def loses(steps: list[Step]) -> bool | None:
-    """Whether the counter ends below the number of writes; None if the reads contradict this order."""
+    """Return whether the counter ends below the number of writes; None if the reads contradict this order."""
     register, writes = 0, 0
     for _, f, _, value in steps:
         if f == "read" and value != register:
@@ -77,7 +79,7 @@ def loses(steps: list[Step]) -> bool | None:
 
 def judge(order: tuple[int, ...], outcomes: tuple[str, ...]) -> None:
     steps = run(order, outcomes)
-    invalid = Resource().check(tell(steps)).valid is False
+    invalid = ResourceChecker().check(tell(steps)).valid is False
     certain = all(lost is not False for lost in map(loses, completions(steps)))
     surely = loses_by_version([step for step in steps if step[2] == "ok"])
     assert not invalid or certain, steps
@@ -85,7 +87,7 @@ def judge(order: tuple[int, ...], outcomes: tuple[str, ...]) -> None:
 
 
 def loses_by_version(steps: list[Step]) -> bool:
-    """Whether an accepted write of another client lies between an accepted read and write of one."""
+    """Return whether an accepted write of another client lies between a client's accepted read and write."""
     return any(
         a[:2] == (c[0], "read")
         and c[1] == "write"
@@ -99,22 +101,23 @@ def loses_by_version(steps: list[Step]) -> bool:
 
 
 @pytest.mark.slow
-def test_three_clients_exhaustively() -> None:
+def test_lost_updates_match_the_definition_for_three_clients() -> None:
     for order in orders((2, 2, 2)):
         for outcomes in product(("ok", "applied", "unapplied"), repeat=3):
             judge(order, outcomes)
 
 
 @pytest.mark.slow
-def test_two_rounds_exhaustively() -> None:
+def test_lost_updates_match_the_definition_for_two_rounds() -> None:
     for order in orders((4, 4)):
         for outcomes in product(("ok", "applied", "unapplied"), repeat=4):
             judge(order, outcomes)
 
 
 @pytest.mark.parametrize("stock", range(4))
-def test_takes_exhaustively(stock: int) -> None:
-    """Oversold, whatever happened to the takes with lost answers, exactly if the accepted ones are too many."""
+def test_oversold_stock_matches_the_definition_for_all_takes(stock: int) -> None:
+    """The stock is certainly oversold exactly if the accepted takes alone exceed it, whatever happened to those with
+    lost answers."""
     for outcomes in product(("ok", "info", "fail"), repeat=5):
         story, arrival = Story(stock={"k0": stock}), 0
         for number, outcome in enumerate(outcomes):
@@ -124,19 +127,20 @@ def test_takes_exhaustively(stock: int) -> None:
             else:
                 story.call(f"c{number % 3}", "take", 1.0 + number, 1.5 + number, outcome)  # type: ignore[arg-type]
         least = min(sum(applied) for applied in product(*[{"ok": (1,), "fail": (0,)}.get(o, (0, 1)) for o in outcomes]))
-        assert (Resource().check(story.told()).valid is False) == (least > stock)
+        assert (ResourceChecker().check(story.told()).valid is False) == (least > stock)
 
 
-def test_a_lost_write_excuses_a_strange_read() -> None:
+def test_a_lost_write_explains_an_unexpected_read() -> None:
     story = Story().access("c0", "write", 1.0, 0, 1).call("c1", "write", 1.1, 1.2, "info", asked={"value": 2})
-    assert Resource().check(story.access("c0", "read", 1.5, 2, 2).told()).valid is True
+    assert ResourceChecker().check(story.access("c0", "read", 1.5, 2, 2).told()).valid is True
     story = Story().access("c0", "write", 1.0, 0, 1)
-    verdict = Resource().check(story.access("c0", "read", 1.5, 1, 2).told())
+    verdict = ResourceChecker().check(story.access("c0", "read", 1.5, 1, 2).told())
     assert [violation.kind for violation in verdict.evidence] == ["stale-read"]
 
 
 def elements_lost(order: tuple[int, ...]) -> int:
-    """How many elements a set lacks in the end, to which each write adds one, on top of what its client had read."""
+    """Return how many elements a set lacks in the end if each write stores the elements that its client read, plus
+    one."""
     kept: frozenset[int] = frozenset()
     seen: dict[int, frozenset[int]] = {}
     added = 0
@@ -149,17 +153,17 @@ def elements_lost(order: tuple[int, ...]) -> int:
 
 
 @pytest.mark.parametrize("calls", [(2, 2, 2), (4, 4), (6, 2)])
-def test_lost_updates_are_the_elements_that_a_set_would_lack(calls: tuple[int, ...]) -> None:
+def test_lost_updates_equal_the_elements_missing_from_a_set(calls: tuple[int, ...]) -> None:
     found = set()
     for order in orders(calls):
-        stats = Resource().check(tell(run(order, ("ok",) * (sum(calls) // 2)))).stats
+        stats = ResourceChecker().check(tell(run(order, ("ok",) * (sum(calls) // 2)))).stats
         assert stats["lost"] == elements_lost(order), order
         found.add(stats["lost"])
     assert {0, 1} < found
 
 
-def test_a_blind_write_loses_all_that_was_there() -> None:
+def test_a_blind_write_loses_all_earlier_updates() -> None:
     story = Story()
     for arrival, client in enumerate(("c0", "c1", "c2")):
         story.access(client, "write", 1.0 + arrival, arrival, 7)
-    assert Resource().check(story.told()).stats["lost"] == 2
+    assert ResourceChecker().check(story.told()).stats["lost"] == 2

@@ -1,5 +1,4 @@
-"""Clusters with clients on them, for tests of the seam: what is written against this runs on the simulator and on
-containers alike."""
+"""Test benches that start a cluster with clients, with the same interface for the simulator and for containers."""
 
 from __future__ import annotations
 
@@ -11,24 +10,40 @@ from typing import Any, Protocol
 
 import msgspec
 
-from harness import client_program
-from harness.client_program import Job
+from harness.clusters.abilities import (
+    ABILITIES,
+    ClientHangs,
+    LockKeys,
+    Needs,
+    Network,
+    Processes,
+    Traffic,
+    WallClocks,
+    abilities_of,
+)
 from harness.clusters.base import Cluster, names
-from harness.clusters.docker import Clients, DockerCluster
-from harness.clusters.docker_kinds import abilities
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.images.requirements import requirements_of
 from harness.clusters.kinds import KINDS
-from harness.clusters.sim import SimCluster
-from harness.containers.requirements import requirements_of
-from harness.faults.base import Fault, Scene, Seen
-from harness.nemesis import fault_class
+from harness.clusters.sim.cluster import SimCluster
+from harness.faults.base import Fault, InjectionContext, Observation
+from harness.faults.catalogue import fault_class
 from harness.plan import Plan
-from harness.workloads.resource import Resource
+from harness.worker import client_program
+from harness.worker.client_program import ClientJob
+from harness.worker.resource import Resource
 
 TTL = 2.0
 TIMEOUT = 0.3
 HEALS_WITHIN = 15.0
 LOCK = "tests.clusters.programs:Commands"
-Main = Callable[[Cluster], Any]
+
+
+class AnyCluster(Cluster, Processes, ClientHangs, WallClocks, Network, Traffic, LockKeys, Protocol):
+    """The abilities that simulated and real clusters implement themselves."""
+
+
+Main = Callable[[AnyCluster], Any]
 
 
 class Bench(Protocol):
@@ -38,7 +53,7 @@ class Bench(Protocol):
 
     def on(self, kind: str, main: Main) -> Any: ...
 
-    def abilities(self, kind: str) -> frozenset[str]: ...
+    def abilities(self, kind: str) -> Needs: ...
 
 
 def make(kind: str = "redis-independent", *, clients: int = 3, seed: int = 0, **options: Any) -> SimCluster:
@@ -55,7 +70,7 @@ def make(kind: str = "redis-independent", *, clients: int = 3, seed: int = 0, **
 
 
 def on(cluster: Cluster, main: Callable[[], Any]) -> Any:
-    """What ``main`` returns when it is called on the cluster's control side."""
+    """Return the result of ``main``, called on the cluster's control side."""
     got: list[Any] = []
     cluster.run(lambda: got.append(main()))
     return got[0]
@@ -70,8 +85,8 @@ class SimBench:
         cluster = make(kind)
         return on(cluster, lambda: main(cluster))
 
-    def abilities(self, kind: str) -> frozenset[str]:
-        return make(kind).abilities
+    def abilities(self, kind: str) -> Needs:
+        return abilities_of([type(part) for part in make(kind).parts])
 
 
 class DockerBench:
@@ -95,23 +110,24 @@ class DockerBench:
             seed=0,
             resource='{"fencing": "off", "stock": {}}',
             options={},
-            needs=abilities(kind),
+            needs=frozenset(ABILITIES),
         )
         self._closing.callback(cluster.stop_all)
         cluster.start_all()
         self._clusters[kind] = cluster
         return cluster
 
-    def abilities(self, kind: str) -> frozenset[str]:
-        return abilities(kind)
+    def abilities(self, kind: str) -> Needs:
+        return abilities_of(DockerCluster.part_types(kind))
 
     def close(self) -> None:
         self._closing.close()
 
 
-def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) -> Job:
+def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) -> ClientJob:
     address = cluster.endpoints()
-    hosts = {host.name: [host.address, KINDS[address.kind].port] for host in cluster.hosts if host.role == "server"}
+    port = KINDS.find(address.kind).port
+    hosts = {host.name: [host.address, port] for host in cluster.hosts if host.role == "server"}
     options = {"hosts": hosts, "commands": list(commands)}
     plan = Plan(
         lock=LOCK,
@@ -120,7 +136,7 @@ def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) 
         time_limit=1000.0,
         lock_options=options,
     )
-    return Job(
+    return ClientJob(
         plan=plan,
         node=client,
         generation=0,
@@ -152,7 +168,7 @@ def ask(cluster: Cluster, *commands: str, client: str = "c0") -> list[str]:
 class Chat:
     """While it lasts, each client sets a key of its own on each server (or on the primary), ten times a second."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: AnyCluster) -> None:
         self._cluster = cluster
 
     def __enter__(self) -> None:
@@ -174,11 +190,16 @@ def fault(name: str, **params: Any) -> Fault:
     return built
 
 
-def scene(cluster: Cluster, client: str = "c0") -> Scene:
-    return Scene(cluster, Random(1), TTL, client)
+def scene(cluster: Cluster, client: str = "c0") -> InjectionContext:
+    return InjectionContext(cluster, Random(1), TTL, client)
 
 
-def strike(cluster: Cluster, name: str) -> tuple[Seen, Seen]:
+def part_with(cluster: Cluster, method: str) -> Any:
+    """The part of a cluster that has this method."""
+    return next(part for part in cluster.parts if hasattr(part, method))
+
+
+def strike(cluster: AnyCluster, name: str) -> tuple[Observation, Observation]:
     """Inject among chatting clients, observe, wait, heal: what was seen of the fault, and of its heal in the end."""
     with Chat(cluster):
         time.sleep(1)
@@ -189,8 +210,8 @@ def strike(cluster: Cluster, name: str) -> tuple[Seen, Seen]:
         return seen, until_healed(damage.healed)
 
 
-def until_healed(look: Callable[[], Seen]) -> Seen:
-    """What is seen in the end, as the nemesis looks for it."""
+def until_healed(look: Callable[[], Observation]) -> Observation:
+    """Return the last observation, made as the nemesis makes it."""
     deadline = time.monotonic() + HEALS_WITHIN
     while not (seen := look()).effective and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Fixtures for tests of clusters: the simulated and the real one."""
+"""Fixtures for tests of clusters: the simulated cluster and the one in containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients do in tests of clusters: a lock whose "acquire" is a Redis command, and workloads that call it. Clients
+"""Client programs for tests of clusters: a lock whose "acquire" is a Redis command, and workloads that call it. Clients
 in containers load this file by its name, as they would a user's."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from harness.workloads.client import Client
-from lock_impls.base import Endpoints, Grant
+from harness.lock_impls.base import Endpoints, Grant
+from harness.worker.client import Client
 
 
 class Commands:

@@ -1,4 +1,4 @@
-"""Real servers without clients, for tests that are the client themselves."""
+"""Start servers in containers without clients, for tests that connect to them directly."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from hazelcast.client import HazelcastClient
 from kazoo.client import KazooClient
 from tooz.coordination import CoordinationDriver
 
+from harness.clusters.abilities import Needs
 from harness.clusters.base import names
-from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.lock_impls.etcd_client import EtcdSession
+from harness.lock_impls.redis_watchdog import Renewal
 from harness.sim.kernel import Task
-from lock_impls.etcd_client import Session
-from lock_impls.redis_watchdog import Renewal
 
 Call = Callable[..., Any]
 LASTING: Final[tuple[tuple[type, str, Call], ...]] = (
     (KazooClient, "start_async", KazooClient.stop),
     (HazelcastClient, "__init__", HazelcastClient.shutdown),
     (CoordinationDriver, "start", CoordinationDriver.stop),
-    (Session, "__init__", Session.stop),
+    (EtcdSession, "__init__", EtcdSession.stop),
     (Etcd3Client, "__init__", Etcd3Client.close),
     (Renewal, "__init__", Renewal.stop),
 )
-"""What looks for its servers for as long as it lives: the call with which that begins, and the one that ends it."""
+"""Clients that look for their servers while they live: the call that begins that, and the one that ends it."""
 
 
 @contextmanager
-def servers(
-    kind: str, nodes: int = 0, *, needs: frozenset[str] = frozenset(), **options: Any
-) -> Iterator[DockerCluster]:
+def servers(kind: str, nodes: int = 0, *, needs: Needs = frozenset(), **options: Any) -> Iterator[DockerCluster]:
     """Servers of that kind in containers, as many as it has by default or ``nodes``; ``needs`` is what faults are to be
     able to do to them, and ``options`` are the cluster's."""
     cluster = DockerCluster(

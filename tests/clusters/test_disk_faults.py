@@ -1,4 +1,4 @@
-"""Disks of real servers that stall and lose power: what clients and files see of it."""
+"""Disk faults on container servers: effects of stalls and power losses on clients and files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from typing import Any
 import pytest
 import redis
 
-from harness.clusters.docker import Clients, DockerCluster
+from harness.clusters.abilities import DISKS
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.containers.engine import HOST, OWNER, RUN, connect, find_clusters, remove
+from harness.clusters.kinds.redis import SINGLE
 from harness.clusters.server_options import completed
-from harness.containers.engine import HOST, OWNER, RUN, connect, found, remove
 from harness.errors import UsageError
 from harness.faults.base import Damage
-from harness.nemesis import default_specs
+from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.runs import run
+from harness.run.runs import run
 from tests.clusters.bench import fault, make, scene, until_healed
 
 PROGRAM = """
-from harness.nemesis import default_specs
+from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.runs import run
+from harness.run.runs import run
 run(Plan(lock="redis-token", cluster="docker", time_limit=60.0, faults=tuple(default_specs("disk-stall", 1.0))))
 """
 
@@ -41,7 +43,7 @@ def start(persistence: str) -> DockerCluster:
         seed=0,
         resource='{"fencing": "off", "stock": {}}',
         options={"persistence": persistence},
-        needs=frozenset({"disk"}),
+        needs=frozenset({DISKS}),
     )
     try:
         cluster.start_all()
@@ -86,25 +88,27 @@ class TestStall:
         assert until_healed(damage.healed).effective
         assert client(cluster).get("hung") == "x"
 
-    def test_one_that_does_nothing_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cluster, "stall", lambda host: None)
+    def test_a_fault_without_effect_is_reported(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(DISKS.of(cluster), "stall", lambda host: None)
         assert inject(cluster, "disk-stall").observe().effective is False
 
-    def test_one_that_does_not_end_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_stall_that_is_not_undone_is_reported(
+        self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         damage = inject(cluster, "disk-stall")
         with monkeypatch.context() as patch:
-            patch.setattr(cluster, "unstall", lambda host: None)
+            patch.setattr(DISKS.of(cluster), "unstall", lambda host: None)
             damage.heal()
             assert damage.healed().effective is False
-        cluster.unstall("n1")
+        DISKS.of(cluster).unstall("n1")
         assert damage.healed().effective
 
-    def test_stalls_count(self, cluster: DockerCluster) -> None:
+    def test_each_stall_needs_its_own_end(self, cluster: DockerCluster) -> None:
         first, second = inject(cluster, "disk-stall"), inject(cluster, "disk-stall")
         first.heal()
-        assert cluster.disk("n1") == "hangs"
+        assert DISKS.of(cluster).disk("n1") == "hangs"
         second.heal()
-        assert cluster.disk("n1") == "works"
+        assert DISKS.of(cluster).disk("n1") == "works"
 
     def test_a_server_that_waits_for_its_disk_can_be_killed(self, cluster: DockerCluster) -> None:
         stall = inject(cluster, "disk-stall")
@@ -113,16 +117,16 @@ class TestStall:
         time.sleep(0.1)
         cluster.kill("n1")
         writer.join()
-        assert (cluster.state("n1"), cluster.disk("n1")) == ("dead", "hangs")
+        assert (cluster.state("n1"), DISKS.of(cluster).disk("n1")) == ("dead", "hangs")
         cluster.start("n1", wiped=False)
         stall.heal()
         assert until_healed(stall.healed).effective
 
-    def test_it_is_over_when_power_is_lost_and_there_again_with_it(self, cluster: DockerCluster) -> None:
+    def test_a_stall_ends_with_power_loss_and_returns_with_power(self, cluster: DockerCluster) -> None:
         stall, loss = inject(cluster, "disk-stall"), inject(cluster, "power-loss")
-        assert (cluster.state("n1"), cluster.disk("n1")) == ("dead", "fails")
+        assert (cluster.state("n1"), DISKS.of(cluster).disk("n1")) == ("dead", "fails")
         loss.heal()
-        assert cluster.disk("n1") == "hangs"
+        assert DISKS.of(cluster).disk("n1") == "hangs"
         stall.heal()
         assert until_healed(loss.healed).effective
 
@@ -130,7 +134,7 @@ class TestStall:
 @pytest.mark.docker
 @pytest.mark.xdist_group("docker")
 class TestPowerLoss:
-    def test_loses_what_was_acknowledged_and_not_synced(self, cluster: DockerCluster) -> None:
+    def test_power_loss_loses_acknowledged_writes_that_were_not_synced(self, cluster: DockerCluster) -> None:
         speaker = client(cluster)
         speaker.flushall()
         time.sleep(2.5)  # everysec has synced this, and begins its next second
@@ -155,27 +159,29 @@ class TestPowerLoss:
         damage.heal()
         assert until_healed(damage.healed).facts["keys_after"] == {"n1": 300}
 
-    def test_one_that_does_nothing_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cluster, "lose_power", lambda host: None)
+    def test_a_fault_without_effect_is_reported(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(DISKS.of(cluster), "lose_power", lambda host: None)
         assert inject(cluster, "power-loss").observe().effective is False
 
-    def test_one_that_only_kills_is_seen_to(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cluster, "lose_power", cluster.kill)
+    def test_a_power_loss_that_only_kills_is_reported(
+        self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(DISKS.of(cluster), "lose_power", cluster.kill)
         damage = inject(cluster, "power-loss")
         assert damage.observe().effective is False
         damage.heal()
         assert until_healed(damage.healed).effective
 
-    def test_losses_count_as_kills_do(self, cluster: DockerCluster) -> None:
+    def test_each_power_loss_needs_its_own_start(self, cluster: DockerCluster) -> None:
         first = inject(cluster, "power-loss")
         second = inject(cluster, "kill")
         first.heal()
         assert cluster.state("n1") == "dead"
         second.heal()
         assert until_healed(second.healed).effective
-        assert cluster.disk("n1") == "works"
+        assert DISKS.of(cluster).disk("n1") == "works"
 
-    def test_a_paused_server_loses_it_too(self, cluster: DockerCluster) -> None:
+    def test_a_paused_server_also_loses_unsynced_data(self, cluster: DockerCluster) -> None:
         cluster.pause("n1")
         damage = inject(cluster, "power-loss")
         assert damage.observe().effective
@@ -194,7 +200,7 @@ def _ignore(call: Callable[[], Any]) -> None:
 @pytest.mark.docker
 @pytest.mark.xdist_group("docker")
 @pytest.mark.parametrize(("mode", "valid"), [("everysec", False), ("always", True)])
-def test_a_lock_on_a_log_that_is_synced_late_is_broken(mode: str, valid: bool) -> None:
+def test_a_lock_on_a_log_that_is_synced_late_is_violated(mode: str, valid: bool) -> None:
     faults = tuple(default_specs("power-loss", 2.0))
     # A hold as long as redis-py waits before it connects again: somebody comes while it lasts.
     plan = Plan(lock="redis-token", cluster="docker", hold=1.5, time_limit=18.0, faults=faults)
@@ -220,7 +226,7 @@ def test_nothing_is_left_of_a_run_that_was_killed_while_a_disk_stalled(tmp_path:
         program.wait()
         _eventually(lambda: not _hangs(pid), 10)
         remove(engine, [mine])
-        assert mine not in [run.id for run in found(engine)]
+        assert mine not in [run.id for run in find_clusters(engine)]
         backing = Path(f"/sys/block/{Path(device).name}/loop/backing_file")
         _eventually(lambda: not backing.exists(), 10)
     finally:
@@ -265,7 +271,7 @@ def _hangs(pid: int) -> bool:
 @pytest.mark.parametrize("wrong", ["sometimes", "", 1])
 def test_an_unknown_persistence_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match=f"persistence must be one of always, everysec, no, got {wrong!r}"):
-        completed("redis-single", {"persistence": wrong}, "docker")
+        completed(SINGLE.options, {"persistence": wrong}, "docker")
 
 
 def test_the_simulator_refuses_what_it_cannot_do() -> None:
@@ -273,7 +279,6 @@ def test_the_simulator_refuses_what_it_cannot_do() -> None:
         run(Plan(lock="redis-token", server_options={"persistence": "everysec"}))
     with pytest.raises(UsageError, match="needs disk"):
         run(Plan(lock="redis-token", faults=tuple(default_specs("power-loss", 2.0))))
-    cluster = make("redis-single")
-    for method in ("stall", "unstall", "lose_power", "disk"):
-        with pytest.raises(NotImplementedError):
-            getattr(cluster, method)("n1")
+    assert DISKS.find(make("redis-single")) is None
+    with pytest.raises(UsageError, match="redis-single on sim does not have the ability 'disk'"):
+        DISKS.of(make("redis-single"))

@@ -1,4 +1,4 @@
-"""Hosts in containers: faults that meet on one of them, and what is heard of clients."""
+"""Hosts in containers: simultaneous faults on one host, and recording of client programs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
-from harness.clusters.docker_hosts import Client, Entries, hear_out
-from harness.containers.channel import Conversation, Unanswered
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.containers.channel import Conversation, Unanswered
+from harness.clusters.docker.hosts import ClientHost, Entries, end_histories
 
 Step = Callable[[DockerCluster, str], None]
 
@@ -49,14 +49,14 @@ class FakeBox:
         return self.channel
 
 
-def client(entries: Entries) -> tuple[Client, FakeBox]:
+def client(entries: Entries) -> tuple[ClientHost, FakeBox]:
     box = FakeBox()
-    made = Client("c0", box, entries, {})  # type: ignore[arg-type]
+    made = ClientHost("c0", box, entries, {})  # type: ignore[arg-type]
     made.start(lambda box, pids: None)
     return made, box
 
 
-def test_a_client_program_that_ends_by_itself_is_a_failure_and_one_that_is_killed_is_none() -> None:
+def test_only_a_client_program_that_ends_by_itself_is_a_failure() -> None:
     one, box = client(Entries())
     join = one.launch({}, lambda **entry: None)
     box.channel.end()
@@ -65,7 +65,7 @@ def test_a_client_program_that_ends_by_itself_is_a_failure_and_one_that_is_kille
     assert "the client program on c0 failed: the program has ended; it said: Killed" in one.failure
     two, box = client(Entries())
     join = two.launch({}, lambda **entry: None)
-    two.doom()
+    two.expect_kill()
     old = box.channel
     two.start(lambda box, pids: None)
     old.end()
@@ -73,7 +73,7 @@ def test_a_client_program_that_ends_by_itself_is_a_failure_and_one_that_is_kille
     assert two.failure is None
 
 
-def test_what_a_dead_program_waited_for_does_not_let_the_next_one_go_on() -> None:
+def test_an_event_of_a_dead_program_does_not_resume_the_next_one() -> None:
     entries = Entries()
     one, box = client(entries)
     one.launch({}, lambda **entry: None)
@@ -88,7 +88,7 @@ def test_what_a_dead_program_waited_for_does_not_let_the_next_one_go_on() -> Non
     assert sent == []
 
 
-def test_all_clients_are_heard_up_to_one_moment() -> None:
+def test_all_client_histories_end_at_the_same_moment() -> None:
     entries = Entries()
     one, box = client(entries)
     heard: list[int] = []
@@ -99,7 +99,7 @@ def test_all_clients_are_heard_up_to_one_moment() -> None:
         box.channel.say(b'{"entry": {"time": %d}}' % before)
         box.channel.say(b'{"entry": {"time": %d}}' % time.monotonic_ns())
 
-    hear_out([one], thaw, 1.0)
+    end_histories([one], thaw, 1.0)
     for _ in range(2):
         take = entries.get()
         assert take is not None
@@ -107,7 +107,7 @@ def test_all_clients_are_heard_up_to_one_moment() -> None:
     assert heard == [before]
 
 
-def test_a_program_that_ends_while_it_is_asked_has_not_answered() -> None:
+def test_a_request_to_a_program_that_ends_is_unanswered() -> None:
     channel: list[FakeChannel] = []
 
     def begin(on_line: Any, on_end: Any) -> Any:

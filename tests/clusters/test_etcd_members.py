@@ -8,29 +8,30 @@ from typing import Any
 import etcd3
 import pytest
 
-from harness.clusters.base import Cluster, names
-from harness.clusters.docker_etcd import Family
-from harness.clusters.kinds import KINDS
-from tests.clusters.bench import Bench, fault, scene, until_healed
+from harness.clusters.abilities import leader_of
+from harness.clusters.base import names
+from harness.clusters.docker.services.etcd import EtcdServers
+from harness.clusters.kinds.etcd import ETCD
+from tests.clusters.bench import AnyCluster, Bench, fault, scene, until_healed
 
 
-def _follower(cluster: Cluster) -> str:
-    return next(name for name in names(cluster.hosts, "server") if name != cluster.primary())
+def _follower(cluster: AnyCluster) -> str:
+    return next(name for name in names(cluster.hosts, "server") if name != leader_of(cluster))
 
 
 def _wiped(cluster: Any) -> Any:
-    victim, leader = _follower(cluster), cluster.primary()
+    victim, leader = _follower(cluster), leader_of(cluster)
     damage = fault("kill-amnesia", target=victim).inject(scene(cluster))
     seen = damage.observe()
     damage.heal()
     healed = until_healed(damage.healed)
     deadline = time.monotonic() + 10
-    while cluster.size(victim) != cluster.size(leader) and time.monotonic() < deadline:
+    while cluster.key_count(victim) != cluster.key_count(leader) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return seen, healed, cluster.size(victim), cluster.size(leader), (leader, cluster.primary())
+    return seen, healed, cluster.key_count(victim), cluster.key_count(leader), (leader, leader_of(cluster))
 
 
-def test_a_member_without_its_data_is_taken_in_again_and_learns_what_the_others_know(bench: Bench) -> None:
+def test_a_member_without_data_is_added_again_and_catches_up(bench: Bench) -> None:
     seen, healed, mine, others, (before, after) = bench.on("etcd", _wiped)
     assert seen.effective, seen
     assert healed.effective, healed
@@ -39,15 +40,15 @@ def test_a_member_without_its_data_is_taken_in_again_and_learns_what_the_others_
 
 
 @pytest.mark.docker
-def test_its_keys_are_counted_and_its_clock_is_moved(request: pytest.FixtureRequest) -> None:
+def test_keys_are_counted_and_the_clock_is_moved(request: pytest.FixtureRequest) -> None:
     """Over etcd3 from here: what the control side asks for by other means."""
 
     def ask(cluster: Any) -> Any:
-        leader = cluster.primary()
-        client = etcd3.client(host=cluster.servers.addresses[leader], port=KINDS["etcd"].port, timeout=2)
-        before = cluster.size(leader)
+        leader = leader_of(cluster)
+        client = etcd3.client(host=cluster.servers.addresses[leader], port=ETCD.port, timeout=2)
+        before = cluster.key_count(leader)
         client.put("counted", "1")
-        after = cluster.size(leader)
+        after = cluster.key_count(leader)
         client.delete("counted")
         cluster.set_clock(leader, -5.0)
         moved = cluster.read_clock(leader)
@@ -62,7 +63,7 @@ def test_its_keys_are_counted_and_its_clock_is_moved(request: pytest.FixtureRequ
 
 
 def test_options_reach_the_members_command_line() -> None:
-    family = Family("etcd", 3, {"heartbeat_ms": 50, "election_ms": 500})
+    family = EtcdServers("etcd", 3, {"heartbeat_ms": 50, "election_ms": 500})
     family.addresses = {"n1": "a", "n2": "b", "n3": "c"}
     command, _ = family.program("n2")
     text = " ".join(command)

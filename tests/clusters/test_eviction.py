@@ -1,4 +1,4 @@
-"""Memory pressure evicts a lock's key, and nothing of it stays; on the simulator and on containers."""
+"""Memory pressure evicts a lock's key on Redis and is undone completely, on the simulator and on containers."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Cluster
-from harness.faults.base import Seen
-from harness.nemesis import default_specs
+from harness.clusters.abilities import MEMORY
+from harness.faults.base import Observation
+from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.runs import Result, run
-from tests.clusters.bench import Bench, ask, make, on, scene
+from harness.run.judging import Result
+from harness.run.runs import run
+from tests.clusters.bench import AnyCluster, Bench, ask, make, on, scene
 from tests.clusters.bench import fault as build
 
 SETTINGS = ("n1 CONFIG GET maxmemory", "n1 CONFIG GET maxmemory-policy")
 SEEDS = range(5)
 
 
-def flooded(cluster: Cluster, **params: Any) -> tuple[Seen, Seen]:
+def flooded(cluster: AnyCluster, **params: Any) -> tuple[Observation, Observation]:
     damage = build("eviction", **params).inject(scene(cluster))
     seen = damage.observe()
     damage.heal()
     return seen, damage.healed()
 
 
-def test_evicts_what_expires_and_leaves_nothing_behind(bench: Bench) -> None:
-    def main(cluster: Cluster) -> None:
+def test_a_flood_evicts_expiring_keys_and_leaves_nothing_behind(bench: Bench) -> None:
+    def main(cluster: AnyCluster) -> None:
         before = ask(cluster, "n1 FLUSHALL", "n1 SET lock x PX 60000", "n1 SET counter 7", *SETTINGS)[3:]
         damage = build("eviction").inject(scene(cluster))
         seen = damage.observe()
@@ -44,25 +45,25 @@ def test_evicts_what_expires_and_leaves_nothing_behind(bench: Bench) -> None:
     bench.on("redis-independent", main)
 
 
-def test_a_flood_that_rises_nowhere_is_seen_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def main(cluster: Cluster) -> bool:
+def test_a_flood_without_effect_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(cluster: AnyCluster) -> bool:
         ask(cluster, "n1 SET lock x PX 60000")
         with monkeypatch.context() as patch:
-            patch.setattr(cluster, "flood", lambda host: {})
-            patch.setattr(cluster, "drain", lambda host: None)
+            patch.setattr(MEMORY.of(cluster), "flood", lambda host: {})
+            patch.setattr(MEMORY.of(cluster), "drain", lambda host: None)
             return flooded(cluster)[0].effective
 
     assert bench.on("redis-independent", main) is False
 
 
-def test_a_flood_that_does_not_go_is_seen_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def main(cluster: Cluster) -> list[bool]:
+def test_a_flood_that_is_not_undone_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(cluster: AnyCluster) -> list[bool]:
         ask(cluster, "n1 SET lock x PX 60000")
         with monkeypatch.context() as patch:
-            patch.setattr(cluster, "drain", lambda host: None)
+            patch.setattr(MEMORY.of(cluster), "drain", lambda host: None)
             found = [seen.effective for seen in flooded(cluster)]
-        cluster.drain("n1")
-        return [*found, cluster.flooded("n1") is False]
+        MEMORY.of(cluster).drain("n1")
+        return [*found, MEMORY.of(cluster).flooded("n1") is False]
 
     assert bench.on("redis-independent", main) == [True, False, True]
 
@@ -77,40 +78,40 @@ def test_without_a_key_that_expires_nothing_is_evicted_and_it_says_so() -> None:
     assert on(cluster, main) is False
 
 
-def test_floods_of_one_server_count(bench: Bench) -> None:
-    def main(cluster: Cluster) -> list[bool | None]:
+def test_each_flood_needs_its_own_drain(bench: Bench) -> None:
+    def main(cluster: AnyCluster) -> list[bool | None]:
         ask(cluster, "n1 SET lock x PX 60000")
-        assert cluster.flood("n1")["others"] == 1
+        assert MEMORY.of(cluster).flood("n1")["others"] == 1
         ask(cluster, "n1 SET lock x PX 60000")
-        assert cluster.flood("n1")["others"] == 1
-        cluster.drain("n1")
-        found = [cluster.flooded("n1")]
-        cluster.drain("n1")
-        return [*found, cluster.flooded("n1")]
+        assert MEMORY.of(cluster).flood("n1")["others"] == 1
+        MEMORY.of(cluster).drain("n1")
+        found = [MEMORY.of(cluster).flooded("n1")]
+        MEMORY.of(cluster).drain("n1")
+        return [*found, MEMORY.of(cluster).flooded("n1")]
 
     assert bench.on("redis-independent", main) == [True, False]
 
 
-def test_drained_before_it_rises_it_does_not(bench: Bench) -> None:
-    def main(cluster: Cluster) -> tuple[Any, ...]:
-        cluster.drain("n1")
-        return cluster.flood("n1")["others"], cluster.flooded("n1")
+def test_a_flood_that_is_drained_before_it_starts_writes_nothing(bench: Bench) -> None:
+    def main(cluster: AnyCluster) -> tuple[Any, ...]:
+        MEMORY.of(cluster).drain("n1")
+        return MEMORY.of(cluster).flood("n1")["others"], MEMORY.of(cluster).flooded("n1")
 
     assert bench.on("redis-independent", main) == (0, False)
 
 
-def test_what_a_dead_server_does_not_undo_is_undone_when_it_is_back() -> None:
+def test_a_flood_of_a_dead_server_is_undone_when_it_is_back() -> None:
     cluster = make("redis-single")
 
     def main() -> list[Any]:
         ask(cluster, "n1 SET lock x PX 60000")
-        cluster.flood("n1")
+        MEMORY.of(cluster).flood("n1")
         cluster.kill("n1")
-        cluster.drain("n1")
-        found = [cluster.flooded("n1")]
+        MEMORY.of(cluster).drain("n1")
+        found = [MEMORY.of(cluster).flooded("n1")]
         cluster.start("n1", wiped=False)
         time.sleep(1)
-        return [*found, cluster.flooded("n1"), ask(cluster, SETTINGS[0])]
+        return [*found, MEMORY.of(cluster).flooded("n1"), ask(cluster, SETTINGS[0])]
 
     assert on(cluster, main) == [True, False, ask_of_a_fresh_one()]
 

@@ -1,4 +1,4 @@
-"""Real Hazelcast members: how they are set up, who leads, and what becomes of one that was killed."""
+"""Hazelcast members in containers: configuration, leader, and recovery of a killed member."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import time
 
 import pytest
 
-from harness.clusters.docker import Clients, DockerCluster
-from harness.clusters.docker_hazelcast import Family
+from harness.clusters.abilities import PROCESSES, leader_of
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.services.hazelcast import HazelcastServers
+from harness.clusters.kinds.hazelcast import HAZELCAST
 from harness.clusters.server_options import completed
 from harness.errors import UsageError
-from lock_impls.base import Endpoints, Indeterminate
-from lock_impls.hazelcast_fenced import FencedLock
+from harness.lock_impls.base import Endpoints, Indeterminate
+from harness.lock_impls.hazelcast_fenced import HazelcastFencedLock
 
 NO_STOCK = '{"fencing": "off", "stock": {}}'
 
 
-def family(**options: object) -> Family:
-    found = Family("hazelcast", 3, completed("hazelcast", options, "docker"))
+def family(**options: object) -> HazelcastServers:
+    found = HazelcastServers("hazelcast", 3, completed(HAZELCAST.options, options, "docker"))
     found.addresses = {f"n{number}": f"10.0.0.{number}" for number in (1, 2, 3)}
     return found
 
@@ -34,32 +36,38 @@ def test_the_configuration_has_the_members_and_the_session_s_times_and_nothing_p
 
 
 @pytest.mark.parametrize("options", [{"session_ttl": 1}, {"session_heartbeat": 5}, {"session_ttl": 2.5}])
-def test_times_that_a_member_would_not_start_with_are_refused(options: dict[str, float]) -> None:
+def test_invalid_session_times_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="session_ttl"):
         family(**options)
 
 
 def test_two_members_are_too_few() -> None:
     with pytest.raises(UsageError, match="--nodes 3"):
-        Family("hazelcast", 2, {})
+        HazelcastServers("hazelcast", 2, {})
 
 
-def test_who_was_elected_last_to_lead_the_group_of_the_locks_is_the_primary() -> None:
+def test_the_last_elected_leader_of_the_locks_group_is_the_primary() -> None:
     found = family()
-    assert found.primary() is None
+    assert found.leader() is None
     for host, group in (("n1", "METADATA"), ("n2", "default"), ("n3", "METADATA")):
-        found.heard(host, f"com.hazelcast.VoteResponseHandlerTask({group}): [10.0.0.1]:5701 We are the LEADER!")
-    assert found.primary() == "n2"
+        found.on_log_line(host, f"com.hazelcast.VoteResponseHandlerTask({group}): [10.0.0.1]:5701 We are the LEADER!")
+    assert found.leader() == "n2"
 
 
 @pytest.mark.long
 def test_a_killed_member_is_promoted_again_and_the_lock_outlives_its_loss() -> None:
     cluster = DockerCluster(
-        kind="hazelcast", nodes=0, clients=Clients(1), seed=0, resource=NO_STOCK, options={}, needs=frozenset({"kill"})
+        kind="hazelcast",
+        nodes=0,
+        clients=Clients(1),
+        seed=0,
+        resource=NO_STOCK,
+        options={},
+        needs=frozenset({PROCESSES}),
     )
     try:
         cluster.start_all()
-        mine = FencedLock.open(Endpoints("hazelcast", cluster.endpoints().addresses), "k", 1.0)
+        mine = HazelcastFencedLock.open(Endpoints("hazelcast", cluster.endpoints().addresses), "k", 1.0)
         fences = [_fence(mine)]
         cluster.kill("n1")
         fences.append(_fence(mine))
@@ -70,12 +78,12 @@ def test_a_killed_member_is_promoted_again_and_the_lock_outlives_its_loss() -> N
             time.sleep(0.2)
         fences.append(_fence(mine))
         assert fences == sorted(set(fences))
-        assert cluster.primary() in ("n1", "n2", "n3")
+        assert leader_of(cluster) in ("n1", "n2", "n3")
     finally:
         cluster.stop_all()
 
 
-def _fence(lock: FencedLock) -> int:
+def _fence(lock: HazelcastFencedLock) -> int:
     """Of a grant and its release. What was asked through a member that died may stay without an answer: then the lock
     gives its session up, and the next one is to have its turn."""
     for _ in range(3):

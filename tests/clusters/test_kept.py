@@ -1,4 +1,4 @@
-"""Containers that are kept: nothing of a run reaches the next one, however it was damaged."""
+"""Reused containers: the next run is unaffected by the damage of the one before."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from harness.client_program import Job
-from harness.clusters.base import Shape, names
-from harness.clusters.docker import Clients, DockerCluster
-from harness.clusters.docker_clocks import HostClocks
-from harness.clusters.docker_kinds import abilities
-from harness.containers.requirements import requirements_of
-from harness.containers.toxiproxy import STREAM
+from harness.clusters.abilities import ABILITIES, DISKS, FAILOVER, MEMORY, PEERS, LinkShape
+from harness.clusters.base import names
+from harness.clusters.docker.clocks import HostClocks
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.containers.toxiproxy import STREAM
+from harness.clusters.docker.images.requirements import requirements_of
 from harness.errors import HarnessError
-from harness.kept import Kept
 from harness.plan import Plan
+from harness.run.cluster_pool import ClusterPool
+from harness.worker.client_program import ClientJob
 
 LOCKS = {
     "redis-single": "redis-token",
@@ -37,12 +37,12 @@ AHEAD = 100.0
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
-    with Kept() as kept:
+def kept() -> Iterator[ClusterPool]:
+    with ClusterPool() as kept:
         yield kept
 
 
-def opened(kept: Kept, kind: str, *, clients: int = 2, damaged: bool = True) -> DockerCluster:
+def opened(kept: ClusterPool, kind: str, *, clients: int = 2, damaged: bool = True) -> DockerCluster:
     """A cluster that all faults can be done to, or one without what is expensive."""
     requirements, source = requirements_of(LOCKS[kind])
     return DockerCluster(
@@ -52,7 +52,7 @@ def opened(kept: Kept, kind: str, *, clients: int = 2, damaged: bool = True) -> 
         seed=0,
         resource='{"fencing": "off", "stock": {}}',
         options={},
-        needs=abilities(kind) if damaged else abilities(kind) & {"disk"},
+        needs=frozenset(ABILITIES) if damaged else frozenset({DISKS}),
         sites=kept,
     )
 
@@ -69,7 +69,7 @@ def acquires(cluster: DockerCluster, seconds: float = 20.0) -> None:
     plan = Plan(lock=LOCKS[cluster.kind], kind=cluster.kind, cluster="docker", ttl=5.0, hold=0.1, time_limit=1000.0)
     for client in names(cluster.hosts, "client"):
         began = time.monotonic_ns()
-        job = Job(
+        job = ClientJob(
             plan=plan,
             node=client,
             generation=0,
@@ -90,18 +90,18 @@ def strike(cluster: DockerCluster) -> None:
     first, *others = names(cluster.hosts, "server")
     one, two = names(cluster.hosts, "client")
     both = [(one, first), (first, one)]
-    if "evict" in cluster.abilities:
-        assert cluster.flood(first)["entries"]
-        assert cluster.flooded(first)
+    if MEMORY.find(cluster):
+        assert MEMORY.of(cluster).flood(first)["entries"]
+        assert MEMORY.of(cluster).flooded(first)
     for host in cluster.hosts:
         cluster.set_clock(host.name, AHEAD, 0.01)
         if cluster.kind != "mysql-replicated" or host.role != "sentinel":
             assert cluster.read_clock(host.name) > AHEAD * 0.9e9
-    cluster.swallow(one, first, b"nobody says this", None)
-    cluster.shape(both, Shape(LATENCY, 0.0, 0.0, 1000.0))
-    cluster.shape([(first, two)], Shape(loss=0.99))
-    if "peers" in cluster.abilities:
-        cluster.shape([(others[0], first)], Shape(LATENCY, 0.0, 0.0, None))
+    cluster.trap_message(one, first, b"nobody says this", None)
+    cluster.shape(both, LinkShape(LATENCY, 0.0, 0.0, 1000.0))
+    cluster.shape([(first, two)], LinkShape(loss=0.99))
+    if PEERS.find(cluster):
+        cluster.shape([(others[0], first)], LinkShape(LATENCY, 0.0, 0.0, None))
         reached = cluster.reaches(first, others[0], 2.0)
         assert reached is None or reached > LATENCY * 0.9
     cluster.black_hole(two, first)
@@ -121,12 +121,12 @@ def leave_without_power(cluster: DockerCluster) -> None:
     cluster.pause(one)
     cluster.kill(one)
     cluster.hang(two)
-    if "disk" in cluster.abilities:
-        cluster.lose_power(first)
-        assert cluster.disk(first) == "fails"
+    if DISKS.find(cluster):
+        DISKS.of(cluster).lose_power(first)
+        assert DISKS.of(cluster).disk(first) == "fails"
     else:
         cluster.kill(first)
-    assert cluster.life(first) is None
+    assert cluster.incarnation(first) is None
 
 
 def leave_frozen(cluster: DockerCluster) -> None:
@@ -137,14 +137,14 @@ def leave_frozen(cluster: DockerCluster) -> None:
     cluster._boxes[one].output(["sh", "-c", "echo left >/root/left; echo left >/dev/shm/left"])
     cluster.kill(first)
     cluster.start(first, wiped=False)
-    if "disk" in cluster.abilities:
-        cluster.stall(first)
+    if DISKS.find(cluster):
+        DISKS.of(cluster).stall(first)
     for host in cluster.hosts:
         cluster.pause(host.name)
 
 
 def found(cluster: DockerCluster) -> dict[str, Any]:
-    """What a run finds at its start."""
+    """State of the servers at the start of a run."""
     servers, clients = names(cluster.hosts, "server"), names(cluster.hosts, "client")
     everybody = [host.name for host in cluster.hosts]
     links = [(a, b) for a in everybody for b in everybody if a < b]
@@ -156,16 +156,16 @@ def found(cluster: DockerCluster) -> dict[str, Any]:
         "states": {name: cluster.state(name) for name in everybody},
         "processes": {name: len(cluster._helper.members(cluster._boxes[name])) for name in everybody},
         "true": {name: abs(cluster.read_clock(name)) < TRUE_NS for name in everybody},
-        "sizes": {name: cluster.size(name) for name in servers},
-        "flooded": [cluster.flooded(name) for name in servers] if "evict" in cluster.abilities else [],
+        "sizes": {name: cluster.key_count(name) for name in servers},
+        "flooded": [MEMORY.of(cluster).flooded(name) for name in servers] if MEMORY.find(cluster) else [],
         "far": [link for link in links if (cluster.reaches(*link, LATENCY) or 1.0) > LATENCY / 2],
-        "disks": [cluster.disk(name) for name in servers] if "disk" in cluster.abilities else [],
+        "disks": [DISKS.of(cluster).disk(name) for name in servers] if DISKS.find(cluster) else [],
         "toxics": {
             (client, name): {kind: (about.get("traps") or {}) for kind, about in proxy.toxics(name).items()}
-            for client, proxy in cluster._wires._proxies.items()
+            for client, proxy in cluster._link_faults._proxies.items()
             for name in servers
         },
-        "primary": cluster.primary() if "failover" in cluster.abilities else None,
+        "primary": failover.primary() if (failover := FAILOVER.find(cluster)) else None,
         "files": {name: {path for path in paths if "hsperfdata" not in path} for name, paths in changed.items()},
         "clients": clients,
     }
@@ -173,7 +173,7 @@ def found(cluster: DockerCluster) -> dict[str, Any]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_of_a_run_reaches_the_next(kept: Kept, kind: str) -> None:
+def test_nothing_of_a_run_reaches_the_next(kept: ClusterPool, kind: str) -> None:
     seen: list[dict[str, Any]] = []
     boxes: list[dict[str, str]] = []
     logs: list[dict[str, str]] = []
@@ -208,7 +208,7 @@ def test_nothing_of_a_run_reaches_the_next(kept: Kept, kind: str) -> None:
 
 
 @pytest.mark.docker
-def test_clients_come_and_go_and_what_cannot_be_used_again_is_replaced(kept: Kept) -> None:
+def test_changed_or_used_up_client_containers_are_replaced(kept: ClusterPool) -> None:
     boxes: list[dict[str, str]] = []
 
     def play(cluster: DockerCluster, spoil: Callable[[], None] = lambda: None) -> None:
@@ -247,7 +247,7 @@ class FakeSite:
     def fits(self, wanted: Any) -> bool:
         return bool(wanted == self.wanted)
 
-    def vacate(self) -> None:
+    def reset(self) -> None:
         if self.wanted == "stubborn":
             raise RuntimeError("a server does not die")
         self.left += "vacated "
@@ -256,44 +256,44 @@ class FakeSite:
         self.left += "closed"
 
 
-class TestWhichContainersAreKept:
+class TestContainerReuse:
     @pytest.fixture(autouse=True)
     def _no_containers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("harness.kept.Site", FakeSite)
+        monkeypatch.setattr("harness.clusters.docker.site.Site", FakeSite)
 
-    def take(self, kept: Kept, wanted: str) -> Any:
+    def take(self, kept: ClusterPool, wanted: str) -> Any:
         return kept.take(None, wanted)  # type: ignore[arg-type]
 
-    def test_those_of_a_sound_run_are_until_the_end(self) -> None:
-        with Kept() as kept:
+    def test_containers_of_a_sound_run_are_reused_until_the_end(self) -> None:
+        with ClusterPool() as kept:
             site = self.take(kept, "redis")
             kept.give_back(site, sound=True)
             assert self.take(kept, "redis") is site
             kept.give_back(site, sound=True)
         assert site.left == "vacated vacated closed"
 
-    def test_those_of_another_kind_go(self) -> None:
-        with Kept() as kept:
+    def test_containers_of_another_kind_are_removed(self) -> None:
+        with ClusterPool() as kept:
             site = self.take(kept, "redis")
             kept.give_back(site, sound=True)
             assert self.take(kept, "etcd") is not site
             assert site.left == "vacated closed"
 
-    def test_those_of_a_run_that_was_not_sound_go(self) -> None:
-        with Kept() as kept:
+    def test_containers_of_a_failed_run_are_removed(self) -> None:
+        with ClusterPool() as kept:
             site = self.take(kept, "redis")
             kept.give_back(site, sound=False)
             assert site.left == "closed"
             assert self.take(kept, "redis") is not site
 
-    def test_those_that_were_never_given_back_go(self) -> None:
-        with Kept() as kept:
+    def test_containers_that_were_never_given_back_are_removed(self) -> None:
+        with ClusterPool() as kept:
             site = self.take(kept, "redis")
             assert self.take(kept, "redis") is not site
             assert site.left == "closed"
 
-    def test_those_that_cannot_be_made_ready_go_and_it_is_told(self) -> None:
-        with Kept() as kept:
+    def test_containers_that_cannot_be_reset_are_removed_and_reported(self) -> None:
+        with ClusterPool() as kept:
             site = self.take(kept, "stubborn")
             kept.give_back(site, sound=True)
             assert site.left == "closed"
@@ -303,7 +303,7 @@ class TestWhichContainersAreKept:
         sites: list[Any] = []
 
         def interrupted() -> None:
-            with Kept() as kept:
+            with ClusterPool() as kept:
                 sites.append(self.take(kept, "redis"))
                 raise KeyboardInterrupt
 
@@ -313,7 +313,7 @@ class TestWhichContainersAreKept:
 
 
 def test_a_clock_is_not_set_again_when_the_run_is_over() -> None:
-    """Who waits for a server to come back may find that of the next run."""
+    """A fault that waits for a server to come back may find the server of the next run."""
     moved: list[str] = []
 
     def own(host: str, offset_ns: int, rate: float, since_ns: int) -> bool:
@@ -337,14 +337,14 @@ def nothing(*_: Any, **__: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("where", "what"),
     [
-        ("harness.clusters.docker_site", "let_pass"),
-        ("harness.clusters.docker_site", "forget"),
-        ("harness.clusters.docker_site.Site", "_changed"),
-        ("harness.containers.helper.Helper", "empty"),
+        ("harness.clusters.docker.site", "remove_packet_rules"),
+        ("harness.clusters.docker.site", "forget"),
+        ("harness.clusters.docker.site.Site", "_changed"),
+        ("harness.clusters.docker.containers.helper_client.Helper", "empty"),
     ],
 )
-def test_a_part_of_it_that_is_left_out_is_missed(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, where: str, what: str
+def test_each_step_of_the_reset_is_needed(
+    kept: ClusterPool, monkeypatch: pytest.MonkeyPatch, where: str, what: str
 ) -> None:
     """The control: either the next run is seen to find something, or its start fails."""
     monkeypatch.setattr(f"{where}.{what}", nothing)

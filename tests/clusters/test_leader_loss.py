@@ -8,27 +8,28 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Cluster, names
-from harness.faults.base import Seen
-from harness.nemesis import fault_class
-from tests.clusters.bench import Bench, fault, scene, until_healed
+from harness.clusters.abilities import leader_of
+from harness.clusters.base import names
+from harness.faults.base import Observation
+from harness.faults.catalogue import fault_class
+from tests.clusters.bench import AnyCluster, Bench, fault, scene, until_healed
 
 KINDS = ("zookeeper", "etcd")
 HOWS = ("kill", "pause", "isolate")
 METHODS = {"kill": "kill", "pause": "pause", "isolate": "cut"}
 
 
-def _lost(cluster: Cluster, how: str, patience: float = 20.0) -> tuple[Seen, Seen, str | None]:
-    """What was seen of the fault and of its heal, and who leads in the end."""
+def _lost(cluster: AnyCluster, how: str, patience: float = 20.0) -> tuple[Observation, Observation, str | None]:
+    """Return the observations of the fault and of its heal, and the last leader."""
     damage = fault("leader-loss", how=how, patience=patience).inject(scene(cluster))
     seen = damage.observe()
     damage.heal()
-    return seen, until_healed(damage.healed), cluster.primary()
+    return seen, until_healed(damage.healed), leader_of(cluster)
 
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_is_elected_and_the_old_one_comes_back(kind: str, how: str, bench: Bench) -> None:
+def test_another_leader_is_elected_and_the_old_one_comes_back(kind: str, how: str, bench: Bench) -> None:
     seen, healed, leader = bench.on(kind, partial(_lost, how=how))
     assert seen.effective, seen
     assert seen.facts["primary_after"] != seen.facts["primary_before"]
@@ -38,8 +39,8 @@ def test_another_is_elected_and_the_old_one_comes_back(kind: str, how: str, benc
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_that_does_nothing_is_seen_to(kind: str, how: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def struck(cluster: Cluster) -> Seen:
+def test_a_fault_without_effect_is_reported(kind: str, how: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def struck(cluster: AnyCluster) -> Observation:
         with monkeypatch.context() as patch:
             patch.setattr(cluster, METHODS[how], _nothing)
             return _lost(cluster, how, patience=1.0)[0]
@@ -53,7 +54,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None: ...
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_needs_only_what_it_says(kind: str, bench: Bench) -> None:
+def test_leader_loss_uses_only_its_declared_needs(kind: str, bench: Bench) -> None:
     assert fault_class("leader-loss").needs <= bench.abilities(kind)
 
 
@@ -61,15 +62,15 @@ def test_it_needs_only_what_it_says(kind: str, bench: Bench) -> None:
 def test_a_follower_is_no_leader(kind: str, bench: Bench) -> None:
     """The control of this file: with a follower gone, the same one leads."""
 
-    def led(cluster: Cluster) -> list[str | None]:
-        before = cluster.primary()
+    def led(cluster: AnyCluster) -> list[str | None]:
+        before = leader_of(cluster)
         follower = next(name for name in names(cluster.hosts, "server") if name != before)
         damage = fault("kill", target=follower).inject(scene(cluster))
         assert damage.observe().effective
-        meanwhile = cluster.primary()
+        meanwhile = leader_of(cluster)
         damage.heal()
         until_healed(damage.healed)
-        return [before, meanwhile, cluster.primary()]
+        return [before, meanwhile, leader_of(cluster)]
 
     before, *later = bench.on(kind, led)
     assert before is not None

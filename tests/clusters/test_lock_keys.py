@@ -1,4 +1,4 @@
-"""What simulated servers are said to have under a lock's key: it is true, in order, and disturbs nothing."""
+"""Watching of locks' keys on simulated servers: reports are true, in order, and have no side effects."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import sim_kinds
+from harness.clusters.abilities import LOCK_KEYS
 from harness.clusters.base import names
-from harness.clusters.kinds import REDIS_PORT
-from harness.completion import complete
-from harness.fault_specs import default_specs
+from harness.clusters.kinds.redis import REDIS_PORT
+from harness.clusters.sim.services.redis import RedisServers
+from harness.faults.catalogue import default_specs
 from harness.history import History, Op
-from harness.history.lock_keys import KEYS, KeyState, Sight, owner_text, read_keys
+from harness.history.lock_keys import KEYS, KeyObservation, KeyState, owner_text, read_keys
 from harness.plan import FaultSpec, Plan
-from harness.runner import Runner
-from harness.runs import open_cluster, run
-from harness.sim.hosts import Host
+from harness.run.completion import complete
+from harness.run.runner import Runner
+from harness.run.runs import open_cluster, run
+from harness.sim.hosts import SimHost
 from harness.sim.kernel import Kernel
-from harness.sim.network import Network
+from harness.sim.network import SimNetwork
 from harness.sim.service import Conn, ServiceHost
 
 SECOND = 1_000_000_000
@@ -52,7 +53,7 @@ class Seen:
         runner = Runner(plan, cluster, writer=None, progress=None)
         self.states: list[KeyState] = []
         if watched:
-            cluster.watch_keys(["k0"], self.states.append)
+            LOCK_KEYS.of(cluster).watch_keys(["k0"], self.states.append)
         runner.run()
         self.history: History = runner.recorder.history
         self.servers = names(cluster.hosts, "server")
@@ -114,12 +115,12 @@ def test_servers_have_the_key_for_whoever_holds_it(lock: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("lock", [*ENOUGH, "redis-reentrant", "redis-watchdog", "mysql-ttl", "mysql-reentrant"])
-def test_so_they_do_with_other_seeds(lock: str, seed: int) -> None:
+def test_servers_have_the_holders_key_with_other_seeds(lock: str, seed: int) -> None:
     assert uncovered(Seen(Plan(lock=lock, time_limit=5.0, seed=seed)), ENOUGH.get(lock, 1)) == []
 
 
 @pytest.mark.parametrize("lock", ["redlock", "zookeeper-sequential", "etcd-mutex", "chubby", "mysql-get-lock"])
-def test_nobody_has_it_for_long_after_it_is_given_back(lock: str) -> None:
+def test_the_key_has_no_owner_soon_after_a_release(lock: str) -> None:
     """Of two that hold it one after the other, no server has it for the first one once the second one's is the rule."""
     seen = quiet(lock)
     for (_, released), (granted, again) in pairwise(holds(seen.history)):
@@ -160,7 +161,7 @@ def test_watching_changes_nothing_under_faults(lock: str, fault: str, seed: int)
 
 
 @pytest.mark.slow
-def test_a_stored_run_has_them_twice_the_same(tmp_path: Path) -> None:
+def test_a_stored_run_has_the_same_keys_each_time(tmp_path: Path) -> None:
     plan = Plan(lock="redlock", time_limit=0.5, settle=0.2, keys=2)
     files = [run(plan, store=tmp_path / which).folder for which in ("a", "b")]
     first, second = [(folder / KEYS).read_bytes() for folder in files if folder is not None]
@@ -169,7 +170,7 @@ def test_a_stored_run_has_them_twice_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", ["redis-token", "mysql-ttl", "memcached-token"])
-def test_a_key_that_nobody_gives_back_ends_when_its_time_is_over(lock: str) -> None:
+def test_a_key_that_is_not_released_expires(lock: str) -> None:
     """To the moment, though nobody asks then: no server deletes it, and the next contender comes later."""
     pause = FaultSpec("client-pause", on="acquire", nth=2, for_=2.5)
     seen = faulty(lock, pause, time_limit=2.5, ttl=1.0)
@@ -229,14 +230,14 @@ def test_a_clock_that_jumps_ends_keys_before_their_time() -> None:
 
 
 def test_a_clock_that_runs_too_fast_ends_a_key_when_that_clock_says_so() -> None:
-    """What is left is told as what it comes to."""
+    """The rest of a lease is reported as the time at which it ends."""
     drift = FaultSpec("clock-drift", at=0.0, params={"rate": 0.5})
     seen = faulty("redis-token", drift, FaultSpec("client-crash", on="acquire", nth=3), ttl=1.5, time_limit=2.5)
     over = [(had, gone) for had, gone in pairwise(seen.of("n1")) if gone.owner is None and gone.by is None]
     assert [round((gone.time - had.time) / SECOND, 2) for had, gone in over] == [1.0]
 
 
-def test_a_renewal_is_told() -> None:
+def test_a_renewal_is_reported() -> None:
     told = faulty("redis-watchdog", ttl=0.6, hold=0.5).of("n1")
     renewed = [(a, b) for a, b in pairwise(told) if a.owner == b.owner is not None]
     assert renewed
@@ -257,10 +258,10 @@ class Quiet:
     def closed(self, conn: Conn) -> None: ...
 
 
-def test_whoever_listens_hears_of_all_that_may_change_a_server() -> None:
+def test_every_event_that_may_change_a_server_is_signalled() -> None:
     kernel = Kernel(0)
-    network = Network(kernel)
-    server, other = Host(network, "n1"), Host(network, "c0")
+    network = SimNetwork(kernel)
+    server, other = SimHost(network, "n1"), SimHost(network, "c0")
     heard: list[str | None] = []
     server.install(Quiet())
     server.on_change = heard.append
@@ -283,18 +284,18 @@ def test_whoever_listens_hears_of_all_that_may_change_a_server() -> None:
     assert heard == ["c0", "c0", "c0", None, None, None, None]
 
 
-def test_owners_are_told_apart_whatever_their_bytes() -> None:
+def test_owners_are_distinguished_whatever_their_bytes() -> None:
     assert [owner_text(stored) for stored in (b"token", b"\xd1\x10", b"\xd2\x10")] == ["token", "d110", "d210"]
 
 
-def test_a_look_leaves_an_expired_key_where_it_is() -> None:
-    network = Network(Kernel(0))
-    servers = sim_kinds.build("redis-single", lambda name, role: Host(network, name), 1, {})
+def test_reading_does_not_delete_an_expired_key() -> None:
+    network = SimNetwork(Kernel(0))
+    servers = RedisServers(lambda name, role: SimHost(network, name), "redis-single", 1, {})
     host: Any = network.hosts["n1"]
     redis = host.services[REDIS_PORT]
     redis.databases[0].put(b"k0", b"somebody", host.wall_ns() // MS + 1000)
     before = host.rng.getstate(), len(network.kernel.heap)
-    assert servers.look["n1"]("k0") == Sight("somebody", 1001 * MS)
+    assert servers.look["n1"]("k0") == KeyObservation("somebody", 1001 * MS)
     host.set_clock(1001 * MS)
     assert servers.look["n1"]("k0") is None
     assert redis.size() == 1

@@ -1,4 +1,4 @@
-"""Memory pressure on memcached evicts a lock's item, and nothing of it stays; on the simulator and on containers."""
+"""Memory pressure evicts a lock's item on memcached and is undone completely, on the simulator and on containers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheServerError
 
-from harness.clusters.base import Cluster
+from harness.clusters.abilities import MEMORY
+from tests.clusters.bench import AnyCluster, make, on, scene
 from tests.clusters.bench import fault as build
-from tests.clusters.bench import make, on, scene
 from tests.clusters.real import servers
 
-Main = Callable[[Cluster, Client], Any]
+Main = Callable[[AnyCluster, Client], Any]
 Run = Callable[[Main], Any]
 
 
-def _client(cluster: Cluster) -> Client:
+def _client(cluster: AnyCluster) -> Client:
     return Client(cluster.endpoints().addresses[0], default_noreply=False)
 
 
@@ -42,7 +42,7 @@ def _on_sim(main: Main) -> Any:
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[Run]:
-    with servers("memcached", needs=frozenset({"evict"})) as cluster:
+    with servers("memcached", needs=frozenset({MEMORY})) as cluster:
         yield lambda main: main(cluster, _client(cluster))
 
 
@@ -52,8 +52,8 @@ def run(request: pytest.FixtureRequest) -> Run:
     return found
 
 
-def test_evicts_what_was_there_and_leaves_nothing_behind(run: Run) -> None:
-    def main(cluster: Cluster, client: Client) -> None:
+def test_a_flood_evicts_earlier_items_and_leaves_nothing_behind(run: Run) -> None:
+    def main(cluster: AnyCluster, client: Client) -> None:
         client.flush_all()
         client.set("lock", "x", 60)
         client.set("larger", "x" * 2000, 60)
@@ -70,8 +70,8 @@ def test_evicts_what_was_there_and_leaves_nothing_behind(run: Run) -> None:
     run(main)
 
 
-def test_where_nothing_is_nothing_is_evicted_and_it_says_so(run: Run) -> None:
-    def main(cluster: Cluster, client: Client) -> bool:
+def test_a_flood_of_an_empty_server_reports_no_evictions(run: Run) -> None:
+    def main(cluster: AnyCluster, client: Client) -> bool:
         client.flush_all()
         damage = build("eviction").inject(scene(cluster))
         effective = damage.observe().effective
@@ -81,37 +81,37 @@ def test_where_nothing_is_nothing_is_evicted_and_it_says_so(run: Run) -> None:
     assert run(main) is False
 
 
-def test_floods_of_one_server_count(run: Run) -> None:
-    def main(cluster: Cluster, client: Client) -> list[Any]:
+def test_each_flood_needs_its_own_drain(run: Run) -> None:
+    def main(cluster: AnyCluster, client: Client) -> list[Any]:
         found: list[Any] = []
         for _ in range(2):
             _put(client)
-            found.append(cluster.flood("n1")["others"])
+            found.append(MEMORY.of(cluster).flood("n1")["others"])
         for _ in range(2):
-            cluster.drain("n1")
-            found.append(cluster.flooded("n1"))
+            MEMORY.of(cluster).drain("n1")
+            found.append(MEMORY.of(cluster).flooded("n1"))
         return found
 
     assert run(main) == [1, 1, True, False]
 
 
-def test_drained_before_it_rises_it_does_not(run: Run) -> None:
-    def main(cluster: Cluster, client: Client) -> tuple[Any, ...]:
+def test_a_flood_that_is_drained_before_it_starts_writes_nothing(run: Run) -> None:
+    def main(cluster: AnyCluster, client: Client) -> tuple[Any, ...]:
         _put(client)
-        cluster.drain("n1")
-        return cluster.flood("n1")["others"], cluster.flooded("n1"), client.get("lock")
+        MEMORY.of(cluster).drain("n1")
+        return MEMORY.of(cluster).flood("n1")["others"], MEMORY.of(cluster).flooded("n1"), client.get("lock")
 
     assert run(main) == (0, False, b"x")
 
 
-def test_what_a_dead_server_does_not_undo_is_gone_when_it_is_back() -> None:
-    def main(cluster: Cluster, client: Client) -> list[Any]:
+def test_a_restarted_server_has_no_flood() -> None:
+    def main(cluster: AnyCluster, client: Client) -> list[Any]:
         _put(client)
-        cluster.flood("n1")
+        MEMORY.of(cluster).flood("n1")
         cluster.kill("n1")
-        cluster.drain("n1")
-        found = [cluster.flooded("n1")]
+        MEMORY.of(cluster).drain("n1")
+        found = [MEMORY.of(cluster).flooded("n1")]
         cluster.start("n1", wiped=False)
-        return [*found, cluster.flooded("n1")]
+        return [*found, MEMORY.of(cluster).flooded("n1")]
 
     assert _on_sim(main) == [None, False]

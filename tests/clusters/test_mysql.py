@@ -13,13 +13,14 @@ import pymysql
 import pytest
 from pymysql.connections import Connection
 
-from harness.clusters.docker import Clients, DockerCluster
-from harness.clusters.docker_mysql import HOSTS, Family
-from harness.clusters.docker_mysql_manager import ACCOUNT as MANAGER
-from harness.clusters.docker_mysql_manager import follows
+from harness.clusters.abilities import leader_of
+from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.services.mysql import HOSTS, MysqlServers
+from harness.clusters.docker.services.mysql_manager import ACCOUNT as MANAGER
+from harness.clusters.docker.services.mysql_manager import follows
 from harness.clusters.kinds import ACCOUNT
 from harness.plan import FaultSpec, Plan
-from harness.runs import run
+from harness.run.runs import run
 
 N1 = {"target": "n1"}
 FAULTS = (
@@ -109,8 +110,8 @@ def test_waits_take_their_time_whatever_the_clock_says(ahead: float) -> None:
 def test_a_failover_moves_the_name_and_the_old_primary_is_rebuilt() -> None:
     with real("mysql-replicated") as cluster:
         servers = cluster.servers
-        assert isinstance(servers, Family)
-        assert cluster.primary() == "n1"
+        assert isinstance(servers, MysqlServers)
+        assert leader_of(cluster) == "n1"
         ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
         until(lambda: ask(cluster, "n2", "SELECT COUNT(*) FROM t") == 1)
         with pytest.raises(pymysql.err.OperationalError, match="read-only"):
@@ -120,18 +121,18 @@ def test_a_failover_moves_the_name_and_the_old_primary_is_rebuilt() -> None:
         ask(cluster, "n1", "INSERT INTO t VALUES (2)")  # acknowledged, and on n1 alone
         number = ask(cluster, "n1", "SELECT @@server_id")
         cluster.kill("n1")
-        until(lambda: cluster.primary() == "n2")
+        until(lambda: leader_of(cluster) == "n2")
         assert servers.addresses["n2"] in hosts_file(cluster, "c0")
         assert ask(cluster, "n2", "INSERT INTO t VALUES (3)", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3"
-        cluster.mend(cut)
+        cluster.heal(cut)
         cluster.start("n1", wiped=False)
         until(lambda: cluster.state("n1") == "running" and replicates(cluster, "n1", "n2"))
         until(lambda: ask(cluster, "n1", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3")
         assert ask(cluster, "n1", "SELECT @@read_only") == 1
         assert ask(cluster, "n1", "SELECT @@server_id") != number
-        assert cluster.primary() == "n2"
+        assert leader_of(cluster) == "n2"
         began = time.monotonic()
-        servers.heard("s1", '{"primary": "n1"}')
+        servers.on_log_line("s1", '{"primary": "n1"}')
         assert time.monotonic() - began < 0.05
         assert servers.addresses["n1"] in hosts_file(cluster, "c1")
 
@@ -158,13 +159,13 @@ def _insert_for_ever(cursor: Any) -> None:
 
 
 @pytest.mark.long
-def test_a_paused_primary_that_goes_on_loses_its_clients_and_what_it_alone_had() -> None:
+def test_a_resumed_old_primary_loses_its_clients_and_its_own_data() -> None:
     with real("mysql-replicated") as cluster:
         ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
         with closing(connected(cluster, "n1")) as late, late.cursor() as cursor:
             cursor.execute("SELECT 1")
             cluster.pause("n1")
-            until(lambda: cluster.primary() == "n2")
+            until(lambda: leader_of(cluster) == "n2")
             cluster.resume("n1")
             with pytest.raises(pymysql.MySQLError):
                 _insert_for_ever(cursor)

@@ -6,17 +6,17 @@ from random import Random
 
 import pytest
 
-from harness.faults.partition import between, bridge, halves, ring
+from harness.faults.partition import bridge, halves, links_between, ring
 from tests.clusters.bench import fault as build
 from tests.clusters.bench import make, on, scene
 
 
 def test_between_cuts_both_ways() -> None:
-    assert between(["a"], ["b", "c"]) == [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")]
+    assert links_between(["a"], ["b", "c"]) == [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")]
 
 
 @pytest.mark.parametrize("count", range(2, 9))
-def test_halves_differ_by_one_at_most_and_lose_nobody(count: int) -> None:
+def test_halves_differ_by_at_most_one_host_and_contain_all(count: int) -> None:
     hosts = [f"n{n}" for n in range(count)]
     left, right = halves(hosts, Random(count))
     assert sorted(left + right) == hosts
@@ -45,8 +45,8 @@ def test_over_a_bridge_the_halves_meet_in_one_host_only(count: int) -> None:
 @pytest.mark.parametrize(
     ("params", "links"),
     [
-        ({"left": "n1", "right": "n2,c0"}, between(["n1"], ["n2", "c0"])),
-        ({"left": "n1,c0"}, between(["n1", "c0"], ["n2", "n3", "n4", "n5", "c1", "c2"])),
+        ({"left": "n1", "right": "n2,c0"}, links_between(["n1"], ["n2", "c0"])),
+        ({"left": "n1,c0"}, links_between(["n1", "c0"], ["n2", "n3", "n4", "n5", "c1", "c2"])),
     ],
 )
 def test_halves_of_certain_hosts(params: dict[str, str], links: list[tuple[str, str]]) -> None:

@@ -11,20 +11,21 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from harness.clusters.base import Cluster, names
-from harness.clusters.docker_zookeeper import Family
+from harness.clusters.abilities import leader_of
+from harness.clusters.base import names
+from harness.clusters.docker.services.zookeeper import ZooKeeperServers
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.runs import run
-from tests.clusters.bench import Bench, fault, scene, until_healed
+from harness.run.runs import run
+from tests.clusters.bench import AnyCluster, Bench, fault, scene, until_healed
 
 HOUR = 3600.0
 SESSION_S = 4.0
 Story = Callable[[KazooClient], Any]
 
 
-def client_of(cluster: Cluster, story: Story, *members: str) -> Any:
-    """What a client of these members (of all) gets: one on a simulated host, or here."""
+def client_of(cluster: AnyCluster, story: Story, *members: str) -> Any:
+    """Return the answer to a client of these members (default: all), on a simulated host or in this process."""
     addresses = cluster.endpoints().addresses
     there = names(cluster.hosts, "server")
     hosts = ",".join(f"{host}:{port}" for name, (host, port) in zip(there, addresses, strict=True)
@@ -44,7 +45,7 @@ def client_of(cluster: Cluster, story: Story, *members: str) -> Any:
     return got[0]
 
 
-def struck(cluster: Cluster, name: str, **params: Any) -> Callable[[], None]:
+def struck(cluster: AnyCluster, name: str, **params: Any) -> Callable[[], None]:
     """Inject, see that it worked; returns what heals it and sees that too."""
     damage = fault(name, **params).inject(scene(cluster))
     seen = damage.observe()
@@ -57,8 +58,8 @@ def struck(cluster: Cluster, name: str, **params: Any) -> Callable[[], None]:
     return heal
 
 
-def sizes_agree(cluster: Cluster) -> bool:
-    sizes = [cluster.size(name) for name in names(cluster.hosts, "server")]
+def sizes_agree(cluster: AnyCluster) -> bool:
+    sizes = [cluster.key_count(name) for name in names(cluster.hosts, "server")]
     return None not in sizes and len(set(sizes)) == 1
 
 
@@ -69,20 +70,20 @@ def until(seen: Callable[[], bool], seconds: float = 10.0) -> None:
         time.sleep(0.05)
 
 
-def follower(cluster: Cluster) -> str:
-    leader = cluster.primary()
+def follower(cluster: AnyCluster) -> str:
+    leader = leader_of(cluster)
     return next(name for name in names(cluster.hosts, "server") if name != leader)
 
 
 def test_a_member_that_comes_back_empty_gets_everything_again(bench: Bench) -> None:
-    def story(cluster: Cluster) -> list[Any]:
+    def story(cluster: AnyCluster) -> list[Any]:
         client_of(cluster, lambda client: client.create("/amnesia", b"kept", makepath=True))
         lost = follower(cluster)
         struck(cluster, "kill-amnesia", target=lost)()
         until(lambda: sizes_agree(cluster))
         found = client_of(cluster, lambda client: client.get("/amnesia")[0], lost)
         client_of(cluster, lambda client: client.delete("/amnesia"))
-        return [found, cluster.size(lost) == cluster.size(cluster.primary() or "")]
+        return [found, cluster.key_count(lost) == cluster.key_count(leader_of(cluster) or "")]
 
     assert bench.on("zookeeper", story) == [b"kept", True]
 
@@ -91,8 +92,8 @@ def test_a_member_that_comes_back_empty_gets_everything_again(bench: Bench) -> N
 def test_a_clock_that_jumps_ends_no_session_and_shows_in_ctime(offset: float, bench: Bench) -> None:
     """Sessions are timed by the JVM's monotonic clock."""
 
-    def story(cluster: Cluster) -> list[Any]:
-        leader = cluster.primary() or ""
+    def story(cluster: AnyCluster) -> list[Any]:
+        leader = leader_of(cluster) or ""
 
         def during(client: KazooClient) -> list[Any]:
             session, true = client.client_id, time.time()
@@ -113,7 +114,7 @@ def test_a_clock_that_jumps_ends_no_session_and_shows_in_ctime(offset: float, be
 def test_a_member_without_the_others_takes_no_writes(bench: Bench) -> None:
     """It says so, or nothing at all, and serves again when they are back."""
 
-    def story(cluster: Cluster) -> list[Any]:
+    def story(cluster: AnyCluster) -> list[Any]:
         alone = follower(cluster)
 
         def write(client: KazooClient) -> str:
@@ -136,25 +137,25 @@ def test_a_member_without_the_others_takes_no_writes(bench: Bench) -> None:
 
 
 def test_a_killed_member_serves_again_soon(bench: Bench) -> None:
-    def story(cluster: Cluster) -> bool:
+    def story(cluster: AnyCluster) -> bool:
         killed = follower(cluster)
         damage = fault("kill", target=killed).inject(scene(cluster))
         assert damage.observe().effective
         damage.heal()
         until(lambda: sizes_agree(cluster), 5.0)
-        return cluster.primary() != killed
+        return leader_of(cluster) != killed
 
     assert bench.on("zookeeper", story)
 
 
-def test_sizes_do_not_count_what_an_empty_tree_has(bench: Bench) -> None:
-    def story(cluster: Cluster) -> list[int | None]:
+def test_key_counts_exclude_the_nodes_of_an_empty_tree(bench: Bench) -> None:
+    def story(cluster: AnyCluster) -> list[int | None]:
         def grown(client: KazooClient) -> list[int | None]:
-            before = cluster.size("n1")
+            before = cluster.key_count("n1")
             client.create("/one", ephemeral=True)
             client.sync("/one")
-            until(lambda: cluster.size("n1") != before)
-            return [before, cluster.size("n1")]
+            until(lambda: cluster.key_count("n1") != before)
+            return [before, cluster.key_count("n1")]
 
         return client_of(cluster, grown, "n1")  # type: ignore[no-any-return]
 
@@ -162,10 +163,10 @@ def test_sizes_do_not_count_what_an_empty_tree_has(bench: Bench) -> None:
     assert after == before + 1
 
 
-def test_its_tick_is_an_option() -> None:
+def test_the_tick_is_an_option() -> None:
     with pytest.raises(UsageError, match="tick_ms must be a whole number"):
         run(Plan(lock="zookeeper-sequential", server_options={"tick_ms": "fast"}))
-    servers = Family("zookeeper", 3, {"tick_ms": 2000})
+    servers = ZooKeeperServers("zookeeper", 3, {"tick_ms": 2000})
     servers.addresses.update(n1="10.0.0.1", n2="10.0.0.2", n3="10.0.0.3")
     conf = servers.program("n2")[1]
     assert "tickTime=2000" in conf["CONF"]

@@ -1,4 +1,4 @@
-"""Programs that are wrong in one way each, as their first lines say: ``python -m tests.conformance.mutants NAME``."""
+"""Lock programs with one defect each, named in its docstring: ``python -m tests.conformance.mutants NAME``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.program import Lost, Program, Refused, Server
 
 
 class TimedOutIsFail(Program):
-    """An acquire that no server answered failed, it says."""
+    """Reports fail for an acquire that no server answered."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         try:
@@ -23,7 +23,7 @@ class TimedOutIsFail(Program):
 
 
 class LostIsBusy(Program):
-    """An acquire whose answer was lost is busy, it says."""
+    """Reports busy for an acquire whose answer was lost."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         try:
@@ -33,7 +33,7 @@ class LostIsBusy(Program):
 
 
 class OutOfOrder(Program):
-    """Does all requests at once, and answers each when it is done."""
+    """Runs all requests concurrently, and answers each when it is done."""
 
     def do_open(self, addresses: list[Any], ttl: float, **about: Any) -> None:
         super().do_open(addresses, ttl, **about)
@@ -56,7 +56,7 @@ class OutOfOrder(Program):
 
 
 class DropsReleases(Program):
-    """Says ok to a release, and sends nothing."""
+    """Answers ok to a release, and sends nothing to the server."""
 
     def do_release(self, key: str) -> None:
         if not self.held.pop(key, ""):
@@ -64,7 +64,7 @@ class DropsReleases(Program):
 
 
 class AnswersTwice(Program):
-    """Each request, a moment later once more."""
+    """Answers each request twice, the second time a moment later."""
 
     def say(self, request: Any, answer: Any) -> None:
         super().say(request, answer)
@@ -72,14 +72,14 @@ class AnswersTwice(Program):
 
 
 class WrongId(Program):
-    """Counts answers itself, from 0."""
+    """Numbers its answers itself, from 0."""
 
     def say(self, request: Any, answer: Any) -> None:
         super().say({"id": request["id"] - 1}, answer)
 
 
 class NoId(Program):
-    """Leaves the id out."""
+    """Leaves out the id."""
 
     def say(self, request: Any, answer: Any) -> None:
         print(json.dumps(answer), flush=True)
@@ -100,7 +100,7 @@ class Greets(Program):
 
 
 class HoldsBack(Program):
-    """Answers an acquire that does not wait when the next request has come."""
+    """Answers an acquire that does not wait only when the next request has come."""
 
     def serve(self) -> None:
         self.back: Any = None
@@ -117,7 +117,7 @@ class HoldsBack(Program):
 
 
 class TwoOutcomes(Program):
-    """Says ok and fail in one answer."""
+    """Answers with both ok and fail."""
 
     def say(self, request: Any, answer: Any) -> None:
         super().say(request, {"ok": None, "fail": None, **answer})
@@ -132,14 +132,14 @@ class Logs(Program):
 
 
 class FreesAnybodys(Program):
-    """Releases whoever's lock it is."""
+    """Releases the lock of any client."""
 
     def do_release(self, key: str) -> None:
         self.server.ask("drop", key, None)
 
 
 class SaysFreed(Program):
-    """Says ok to a release of what it does not hold."""
+    """Answers ok to a release of a lock that it does not hold."""
 
     def do_release(self, key: str) -> None:
         token = self.held.pop(key, "")
@@ -147,14 +147,14 @@ class SaysFreed(Program):
 
 
 class FenceStands(Program):
-    """Its fence is the same with every grant."""
+    """Gives the same fence with every grant."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         return {**super().do_acquire(key, timeout), "fence": 7}
 
 
 class ValidTooLong(Program):
-    """Believes in a lease for longer than it lasts."""
+    """Believes that a lease lasts longer than it does."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         return {**super().do_acquire(key, timeout), "valid_for": self.ttl * 2}
@@ -167,7 +167,7 @@ class Hangs(Program):
 
 
 class DiesOfUnknown(Program):
-    """An op that it does not know is its end."""
+    """Exits on an unknown op."""
 
     def call(self, op: str, fields: Any) -> Any:
         if not hasattr(self, f"do_{op}"):
@@ -176,7 +176,7 @@ class DiesOfUnknown(Program):
 
 
 class Lingers(Program):
-    """Does not end with its input."""
+    """Keeps running after the end of its input."""
 
     def serve(self) -> None:
         super().serve()
@@ -192,7 +192,7 @@ class EndsBadly(Program):
 
 
 class Claims(Program):
-    """Has the lock without asking anybody."""
+    """Answers ok to an acquire without a request to a server."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         return {"fence": time.monotonic_ns(), "valid_for": None}
@@ -209,20 +209,20 @@ class GivesUp(Program):
 
 
 class WaitsAnyway(Program):
-    """Waits for a busy lock also with a timeout of 0."""
+    """Waits for a busy lock even with a timeout of 0."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         return super().do_acquire(key, max(timeout, 0.4))
 
 
 class LooksRarely(Program):
-    """Looks twice for a busy lock: at once, and when its time is over."""
+    """Tries a busy lock only twice: at once, and when its time is over."""
 
     POLL = 3600.0
 
 
 class Slow(Program):
-    """Takes its time."""
+    """Delays its answers."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         time.sleep(0.3)
@@ -230,7 +230,7 @@ class Slow(Program):
 
 
 class TakesAWhile(Program):
-    """Is right, and takes a moment for each acquire."""
+    """Correct, but takes a moment for each acquire."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
         time.sleep(0.05)
@@ -238,21 +238,21 @@ class TakesAWhile(Program):
 
 
 class NeverExpires(Program):
-    """Its leases have no end."""
+    """Acquires leases that never end."""
 
     def do_open(self, addresses: list[Any], ttl: float, **about: Any) -> None:
         super().do_open(addresses, 3600.0, **about)
 
 
 class ShortLease(Program):
-    """Takes the ttl for milliseconds."""
+    """Takes the ttl as milliseconds."""
 
     def do_open(self, addresses: list[Any], ttl: float, **about: Any) -> None:
         super().do_open(addresses, ttl / 1000, **about)
 
 
 class NearlySameKeys(Program):
-    """Takes keys for the same that differ in odd letters."""
+    """Confuses keys that differ only in unusual characters."""
 
     def call(self, op: str, fields: Any) -> Any:
         if "key" in fields:
@@ -261,7 +261,7 @@ class NearlySameKeys(Program):
 
 
 class SureOfRelease(Program):
-    """A release that no server answered is ok, it says."""
+    """Reports ok for a release that no server answered."""
 
     def do_release(self, key: str) -> None:
         try:
@@ -271,7 +271,7 @@ class SureOfRelease(Program):
 
 
 class StaysBroken(Program):
-    """Never connects again."""
+    """Never reconnects."""
 
     def do_open(self, addresses: list[Any], ttl: float, **about: Any) -> None:
         super().do_open(addresses, ttl, **about)
@@ -279,27 +279,27 @@ class StaysBroken(Program):
 
 
 class AlwaysValid(Program):
-    """Has every lock for ever, it says."""
+    """Reports every lock as valid for ever."""
 
     def do_still_valid(self, key: str) -> bool:
         return True
 
 
 class CannotExtend(Program):
-    """Is right, and does not know this op."""
+    """Correct, but does not know this op."""
 
     do_extend = None  # type: ignore[assignment]
 
 
 class AlwaysExtends(Program):
-    """Prolongs what it does not hold, it says."""
+    """Reports an extension of a lock that it does not hold."""
 
     def do_extend(self, key: str) -> bool:
         return True
 
 
 class Refuses(Program):
-    """Does not open."""
+    """Refuses to open."""
 
     def do_open(self, addresses: list[Any], ttl: float, **about: Any) -> None:
         raise RuntimeError("no licence")

@@ -1,4 +1,5 @@
-"""A lock program as the client protocol asks for, on the servers of ``server.py``: one connection, no library."""
+"""A correct lock program for the client protocol, on the servers of ``server.py``, with one connection and no
+library."""
 
 from __future__ import annotations
 
@@ -12,15 +13,15 @@ from typing import Any
 
 
 class Refused(Exception):
-    """Known not to have happened."""
+    """The request certainly had no effect."""
 
 
 class Lost(Exception):
-    """Nobody knows whether it has happened."""
+    """The request has an unknown outcome."""
 
 
 class Server:
-    """``patience`` is how long it waits for an answer, in seconds."""
+    """A connection to a server; ``patience`` is how long it waits for an answer, in seconds."""
 
     def __init__(self, address: tuple[str, int], patience: float | None) -> None:
         self._address = address
@@ -42,7 +43,7 @@ class Server:
         return json.loads(line)
 
     def forget(self) -> None:
-        """A late answer must not be taken for the next one."""
+        """Close the connection, so that a late answer is not taken for the next one."""
         if self._stream is not None:
             with contextlib.suppress(OSError):
                 self._stream.close()
@@ -82,7 +83,7 @@ class Program:
             return {"fail": str(refused)}
         except Lost as lost:
             return {"info": str(lost)}
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is told, and the program goes on
+        except Exception as error:  # noqa: BLE001 - the program reports any error and continues
             return {"error": f"{type(error).__name__}: {error}"}
 
     def call(self, op: str, fields: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A lock server of a few lines, over TCP: a JSON array a line, answered by one value a line."""
+"""A minimal lock server over TCP: each request is a JSON array on a line, each answer a value on a line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 
 class LockServer(socketserver.ThreadingTCPServer):
-    """``take key token ttl`` → a fence, or null if it is busy; ``drop key token`` and ``keep key token ttl`` → whether
-    the token had it, where null is anybody's."""
+    """``take key token ttl`` answers with a fence, or null if the lock is busy. ``drop key token`` and ``keep key
+    token ttl`` answer whether the token held it; a null token matches any holder."""
 
     daemon_threads = True
     block_on_close = False
@@ -55,7 +55,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
 @contextmanager
 def running() -> Iterator[tuple[str, int]]:
-    """Its address, while it runs."""
+    """Run the server, and yield its address."""
     with LockServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()

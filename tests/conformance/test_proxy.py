@@ -1,4 +1,4 @@
-"""The proxy of the local bench: what it loses, and what goes on afterwards."""
+"""The proxy of the local testbed: which messages it loses, and how connections continue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from harness.conformance.proxy import Proxy
 from tests.conformance import server
 
-ASK = b'["take", "%b", "me", 60]\n'
+REQUEST = b'["take", "%b", "me", 60]\n'
 
 
 @pytest.fixture
@@ -21,45 +21,45 @@ def proxy() -> Iterator[Proxy]:
         proxy.close()
 
 
-def asked(connection: socket.socket, key: bytes) -> bytes | None:
-    """The answer, None if none comes."""
+def response(connection: socket.socket, key: bytes) -> bytes | None:
+    """Return the answer, or None if none comes."""
     connection.settimeout(0.1)
-    connection.sendall(ASK % key)
+    connection.sendall(REQUEST % key)
     try:
         return connection.recv(100)
     except TimeoutError:
         return None
 
 
-def test_what_is_lost_in_silence_did_not_happen_and_others_go_on(proxy: Proxy) -> None:
+def test_a_lost_request_has_no_effect_and_other_connections_continue(proxy: Proxy) -> None:
     with socket.create_connection(proxy.address) as used, socket.create_connection(proxy.address) as idle:
-        assert asked(used, b"a") == b"1\n"
-        proxy.lose("everything")
-        assert asked(used, b"b") is None
+        assert response(used, b"a") == b"1\n"
+        proxy.start_losing("everything")
+        assert response(used, b"b") is None
         with socket.create_connection(proxy.address) as late:
-            assert asked(late, b"b") is None
-        proxy.restore()
+            assert response(late, b"b") is None
+        proxy.stop_losing()
         assert used.recv(1) == b""
-        assert asked(idle, b"b") == b"2\n"
+        assert response(idle, b"b") == b"2\n"
 
 
-def test_what_is_lost_of_answers_did_happen(proxy: Proxy) -> None:
+def test_a_request_with_a_lost_answer_takes_effect(proxy: Proxy) -> None:
     with socket.create_connection(proxy.address) as used, socket.create_connection(proxy.address) as idle:
-        proxy.lose("answers")
-        assert asked(used, b"a") is None
-        proxy.restore()
-        assert asked(idle, b"a") == b"null\n"
-        assert asked(idle, b"b") == b"2\n"
+        proxy.start_losing("answers")
+        assert response(used, b"a") is None
+        proxy.stop_losing()
+        assert response(idle, b"a") == b"null\n"
+        assert response(idle, b"b") == b"2\n"
 
 
-def test_the_end_of_a_server_is_not_seen_in_silence() -> None:
+def test_a_silent_proxy_hides_the_end_of_its_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         proxy = Proxy(listener.getsockname())
         with socket.create_connection(proxy.address) as used:
             connection, _ = listener.accept()
-            proxy.lose("everything")
+            proxy.start_losing("everything")
             connection.close()
-            assert asked(used, b"a") is None
-            proxy.restore()
+            assert response(used, b"a") is None
+            proxy.stop_losing()
             assert used.recv(1) == b""
         proxy.close()

@@ -1,4 +1,4 @@
-"""An engine that is none."""
+"""Fake of the Docker engine's client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from harness.containers.images import Images
+from harness.clusters.docker.images.images import Images
 
 
 class FakeImage:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness import doctor
-from harness.containers import base_image, golang
+from harness.cli import doctor
+from harness.clusters.docker.images import base_image, golang
 from harness.errors import MISSING, VALID
 from tests.containers.fakes import images_of
 
@@ -65,6 +65,6 @@ def test_doctor_says_which_go_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.docker
-def test_doctor_with_an_engine_is_content() -> None:
+def test_doctor_reports_nothing_missing_with_an_engine() -> None:
     text = io.StringIO()
     assert doctor.doctor(Console(file=text, width=200)) == VALID, text.getvalue()

@@ -1,4 +1,4 @@
-"""What needs no engine of what is done with one."""
+"""Functions of the engine module, tested without an engine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from harness.containers import engine
+from harness.clusters.docker.containers import engine
 from harness.errors import EnvironmentLacking
 
 
-def test_an_interrupt_waits_for_what_has_begun_and_begins_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_awaits_running_calls_and_starts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
 
     def interrupted(futures: Iterable[object]) -> None:
@@ -56,7 +56,7 @@ class StubbornApi:
         self.left.remove(name)
 
 
-def test_what_the_engine_does_not_let_go_is_told_when_all_else_is_gone() -> None:
+def test_networks_that_cannot_be_removed_are_reported_after_all_else_is_removed() -> None:
     api = StubbornApi()
     with pytest.raises(EnvironmentLacking, match="stubborn: network has active endpoints"):
         engine.remove(SimpleNamespace(api=api), ["a run"])  # type: ignore[arg-type]

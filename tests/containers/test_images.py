@@ -1,4 +1,4 @@
-"""The images: when they are built again, from what, and what is said where that is not possible."""
+"""Docker images: inputs, rebuilds, and error messages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import docker
 import pytest
 from docker.errors import DockerException
 
-from harness.containers import base_image, images, wheelhouse
-from harness.containers.images import Images, fingerprint
+from harness.clusters.docker.images import base_image, images, wheelhouse
+from harness.clusters.docker.images.images import Images, fingerprint
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import FakeEngine, FakeImage, images_of
 
@@ -38,7 +38,7 @@ def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the Dockerfiles that a test may change."""
     copy = tmp_path / "docker"
     shutil.copytree(ROOT / "docker", copy)
-    monkeypatch.setattr(images, "CONTEXTS", (copy,))
+    monkeypatch.setattr(images, "CONTEXTS", copy)
     return copy
 
 
@@ -109,21 +109,21 @@ def test_ensure_pulls_and_says_what_to_do_if_it_cannot() -> None:
     assert "Debian's packages" not in str(lacking.value)
 
 
-def test_dockerfiles_that_are_not_there_are_missed_in_one_message(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(images, "CONTEXTS", (tmp_path,))
-    with pytest.raises(EnvironmentLacking, match="pip install -e"):
+def test_missing_dockerfiles_are_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(images, "CONTEXTS", tmp_path)
+    with pytest.raises(EnvironmentLacking, match=r"has no Dockerfile.*install it again"):
         images_of(base_image.PUBLISHED).server("redis")
 
 
-def test_without_go_the_proxy_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_go_the_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentLacking, match=r"needed to compile toxiproxy-server.*golang-go"):
         images_of().toxiproxy()
 
 
-def test_without_debootstrap_the_base_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_debootstrap_the_error_names_the_install_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(base_image, "PROGRAMS", str(tmp_path))
     with pytest.raises(EnvironmentLacking, match=r"no such host.*apt-get install debootstrap"):
         images_of().server("redis")
@@ -133,15 +133,21 @@ def test_without_debootstrap_the_base_says_what_installs_it(monkeypatch: pytest.
 
 
 def test_the_wheel_has_the_packages_that_the_distribution_has() -> None:
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    # Plans come to clients as data: a new scenario must not make a new image.
-    assert [*wheelhouse.PACKAGES, "scenarios"] == packages
+    target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert target["packages"] == [wheelhouse.PACKAGE]
+    linked = {path.name for path in (ROOT / "harness").iterdir() if path.is_symlink()}
+    assert linked <= {path.split("/")[1] for path in wheelhouse.sources()}
+
+
+def test_the_wheel_has_the_locks_of_scenarios_and_not_their_plans() -> None:
+    scenarios = {Path(path) for path in wheelhouse.sources() if path.startswith("harness/scenarios/")}
+    assert Path("harness/scenarios/locks/redlock.py") in scenarios
+    assert {path.suffix for path in scenarios} == {".py"}
 
 
 def test_the_same_sources_make_the_same_wheel(tmp_path: Path) -> None:
     sources = wheelhouse.sources()
-    assert {"harness/errors.py", "reports/templates/report.html"} <= set(sources)
+    assert {"harness/errors.py", "harness/reports/templates/report.html"} <= set(sources)
     assert not any("__pycache__" in path for path in sources)
     packed = []
     for name in ("a", "b"):
@@ -254,7 +260,8 @@ def test_redis_is_built_once(engine: docker.DockerClient) -> None:
 @pytest.mark.timeout(600)
 def test_the_client_has_the_project_and_what_a_lock_needs(engine: docker.DockerClient) -> None:
     reference = Images(engine).client(("python-redis-lock", "pottery"))
-    code = "import harness.history, lock_impls.catalogue as c, msgspec, redis, redis_lock, pottery; print(c.names())"
+    code = "import harness.history, msgspec, redis, redis_lock, pottery; from harness.lock_impls import catalogue as c"
+    code += "; print(c.names())"
     assert "redlock" in output(engine, reference, "python3", "-c", code)
     assert output(engine, reference, "sh", "-c", "which nft iptables nsenter").count("\n") == 3
 

@@ -1,4 +1,4 @@
-"""What a user's lock needs in its container, and where the base image's packages come from."""
+"""Requirements of a user's lock in its container, and package archives of the base image."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.containers.base_image import Source, apt_sources, debian_archives
-from harness.containers.requirements import requirements_of
+from harness.clusters.docker.images.base_image import Source, apt_sources, debian_archives
+from harness.clusters.docker.images.requirements import requirements_of
 from harness.errors import UsageError
-from lock_impls import catalogue
+from harness.lock_impls import catalogue
 
 # What a user's lock needs
 
@@ -25,8 +25,8 @@ from lock_impls import catalogue
         ("sherlock-redis", ("sherlock",)),
         ("redlock-ng", ("pydantic",)),
         ("mutex", ()),  # a workload's name
-        ("lock_impls.redlock:Redlock", ()),
-        ("lock_impls.mistakes.python_redis_lock:Renewed", ("python-redis-lock",)),
+        ("harness.lock_impls.redlock:Redlock", ()),
+        ("harness.scenarios.locks.python_redis_lock:Renewed", ("python-redis-lock",)),
         ("redis.lock:Lock", ()),
         ("redis_lock:Lock", ("python-redis-lock",)),
         ("pottery:Redlock", ("pottery",)),
@@ -52,7 +52,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_lock_in_the_working_directory(here: Path) -> None:
-    (here / "my_lock_of_mine.py").write_text("import json, redis\nfrom lock_impls.base import Grant\nclass Mine: ...\n")
+    (here / "my_lock_of_mine.py").write_text(
+        "import json, redis\nfrom harness.lock_impls.base import Grant\nclass Mine: ...\n"
+    )
     assert requirements_of("my_lock_of_mine:Mine") == ((), here)
 
 
@@ -67,7 +69,7 @@ def test_what_a_user_s_source_imports_is_required_also_through_its_other_files(h
     assert requirements_of("locks_of_mine.deep.lock:Mine") == (("python-redis-lock",), here)
 
 
-def test_a_lock_that_is_nowhere(here: Path) -> None:
+def test_a_missing_module_is_refused(here: Path) -> None:
     with pytest.raises(UsageError, match="there is no module 'no_such_module'"):
         requirements_of("no_such_module.lock:Lock")
     with pytest.raises(UsageError, match="part of Python itself"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.containers import java
+from harness.clusters.docker.images import java
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import fake_tool
 
@@ -35,20 +35,22 @@ def test_all_jars_and_what_goes_beside_them_are_there(
     assert sorted(project.rglob("*")) == before, "the sources' folder is not Maven's to write into"
 
 
-def test_what_maven_says_is_passed_on(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_maven_are_quoted(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_tool("mvn", tmp_path, monkeypatch, "echo no such symbol; exit 1")
     with pytest.raises(EnvironmentLacking, match=r"could not build the project java; it says:\nno such symbol"):
         java.package(project, tmp_path / "program")
     assert not (tmp_path / "program").exists()
 
 
-def test_a_build_without_a_jar_is_none(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_without_a_jar_is_an_error(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_tool("mvn", tmp_path, monkeypatch, "exit 0")
     with pytest.raises(EnvironmentLacking, match="no jar in target/"):
         java.package(project, tmp_path / "program")
 
 
-def test_without_maven_it_says_what_installs_it(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_maven_the_error_names_the_install_command(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentLacking, match=r"build the project java.*apt-get install maven"):
         java.package(project, tmp_path / "program")

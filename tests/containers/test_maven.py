@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import doctor
-from harness.containers import base_image, images, maven
+from harness.cli import doctor
+from harness.clusters.docker.images import base_image, images, maven
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import fake_tool, images_of
 
@@ -18,13 +18,13 @@ def test_the_jar_has_the_name_that_the_image_wants(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "server.jar").read_text() == "jar\n"
 
 
-def test_what_maven_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_maven_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_tool("mvn", tmp_path, monkeypatch, "echo no such artifact; exit 1")
     with pytest.raises(EnvironmentLacking, match=r"could not fetch a:b:1(?s:.*)no such artifact"):
         maven.fetch("a:b:1", tmp_path / "b.jar")
 
 
-def test_without_maven_it_says_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_maven_the_error_names_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentLacking, match="apt-get install maven"):
         images_of(base_image.PUBLISHED).server("hazelcast")
@@ -41,7 +41,7 @@ def test_a_tag_changes_with_the_version_of_the_jar_and_no_other_does(monkeypatch
 def test_doctor_says_that_maven_is_wanted_and_that_all_else_runs_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found() -> doctor.Finding:
+    def found() -> doctor.RequirementFinding:
         findings = doctor._images(images_of(base_image.PUBLISHED), base_image.PUBLISHED)
         return next(finding for finding in findings if finding.name == "hazelcast image")
 

@@ -1,4 +1,4 @@
-"""What a lock program in Node is made of."""
+"""Assembly of a Node lock program."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.containers import npm
-from harness.containers.images import CONTEXTS
+from harness.clusters.docker.images import npm
+from harness.clusters.docker.images.images import CONTEXTS
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import fake_tool
 
-NODE = CONTEXTS[0] / "node"
+NODE = CONTEXTS / "node"
 
 
 @pytest.fixture
@@ -48,14 +48,16 @@ def test_libraries_that_a_developer_has_in_the_folder_are_not_taken(
     assert [path.name for path in (tmp_path / "target" / "node_modules").iterdir()] == ["new"]
 
 
-def test_what_npm_says_is_passed_on(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_npm_are_quoted(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_tool("npm", tmp_path, monkeypatch, "echo no such version >&2; exit 1")
     with pytest.raises(EnvironmentLacking, match=r"could not install what node needs(?s:.*)no such version"):
         npm.install(source, tmp_path / "target")
     assert not (tmp_path / "target").exists()
 
 
-def test_without_npm_it_says_what_installs_it(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_the_error_names_the_install_command(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentLacking, match="apt-get install npm"):
         npm.install(source, tmp_path / "target")

@@ -1,4 +1,4 @@
-"""The proxy that is built from docker/toxiproxy does to a real redis what it is told. All on loopback, no container."""
+"""Effects of the proxy of docker/toxiproxy on connections to a Redis server, on loopback without containers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from harness.containers import toxiproxy
-from harness.containers.toxiproxy import Link, Links, SidecarError
+from harness.clusters.docker.containers import toxiproxy
+from harness.clusters.docker.containers.toxiproxy import ClientLinks, ProxiedLink, SidecarError
 
 pytestmark = pytest.mark.docker
 SOURCE = Path(__file__).parents[2] / "docker" / "toxiproxy"
@@ -63,7 +63,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     stop(process)
 
 
-Start = Callable[[], Links]
+Start = Callable[[], ClientLinks]
 
 
 @pytest.fixture
@@ -71,10 +71,12 @@ def sidecar(binary: Path, port: int) -> Iterator[Start]:
     """Starts a proxy with two links to the one server, s1 and s2."""
     with ExitStack() as stack:
 
-        def start() -> Links:
+        def start() -> ClientLinks:
             api = free_port()
             stack.callback(stop, subprocess.Popen([binary, "-port", str(api)]))
-            links = Links("127.0.0.1", [Link(name, "127.0.0.1", port, free_port()) for name in ("s1", "s2")], api)
+            links = ClientLinks(
+                "127.0.0.1", [ProxiedLink(name, "127.0.0.1", port, free_port()) for name in ("s1", "s2")], api
+            )
             links.start()
             return links
 
@@ -82,7 +84,7 @@ def sidecar(binary: Path, port: int) -> Iterator[Start]:
 
 
 @pytest.fixture
-def links(sidecar: Start) -> Links:
+def links(sidecar: Start) -> ClientLinks:
     return sidecar()
 
 
@@ -93,7 +95,7 @@ def direct(port: int) -> redis.Redis:
     return client
 
 
-def through(links: Links, server: str = "s1", timeout: float = 0.3) -> redis.Redis:
+def through(links: ClientLinks, server: str = "s1", timeout: float = 0.3) -> redis.Redis:
     """A client of one connection, made already, that repeats nothing."""
     port = links.links[server].listen
     retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
@@ -110,7 +112,7 @@ def took(call: Callable[[], object]) -> float:
     return time.monotonic() - started
 
 
-def test_shapes_add_up_and_go_away(links: Links, direct: redis.Redis) -> None:
+def test_shapes_add_up_and_go_away(links: ClientLinks, direct: redis.Redis) -> None:
     client = through(links, timeout=5)
     assert took(client.ping) < 0.05
     undo = [links.shape("s1", "request", 0.1, 0.0, None), links.shape("s1", "reply", 0.05, 0.0, None)]
@@ -126,7 +128,7 @@ def test_shapes_add_up_and_go_away(links: Links, direct: redis.Redis) -> None:
     assert set(links.toxics("s1")) == {"snare_request", "snare_reply"}
 
 
-def test_jitter_only_makes_later(links: Links) -> None:
+def test_jitter_only_makes_later(links: ClientLinks) -> None:
     client = through(links, timeout=5)
     links.shape("s1", "reply", 0.02, 0.06, None)
     times = [took(client.ping) for _ in range(25)]
@@ -135,7 +137,7 @@ def test_jitter_only_makes_later(links: Links) -> None:
     assert max(times) - min(times) > 0.02
 
 
-def test_rate(links: Links, direct: redis.Redis) -> None:
+def test_rate(links: ClientLinks, direct: redis.Redis) -> None:
     direct.set("big", "x" * 10_000)
     client = through(links, timeout=5)
     undo = links.shape("s1", "reply", 0.0, 0.0, 20_000)
@@ -144,7 +146,7 @@ def test_rate(links: Links, direct: redis.Redis) -> None:
     assert took(lambda: client.get("big")) < 0.1
 
 
-def test_reset(links: Links) -> None:
+def test_reset(links: ClientLinks) -> None:
     clients = [through(links, server) for server in ("s1", "s1", "s2")]
     links.reset(["s1"])
     for client in clients[:2]:
@@ -158,7 +160,7 @@ def test_reset(links: Links) -> None:
     assert clients[2].ping()
 
 
-def test_black_hole(links: Links, direct: redis.Redis) -> None:
+def test_black_hole(links: ClientLinks, direct: redis.Redis) -> None:
     client = through(links)
     undo = links.black_hole("s1")
     with pytest.raises(redis.TimeoutError):
@@ -172,41 +174,41 @@ def test_black_hole(links: Links, direct: redis.Redis) -> None:
     assert through(links).ping()
 
 
-def test_a_lost_reply_was_executed(links: Links, direct: redis.Redis) -> None:
+def test_a_lost_reply_was_executed(links: ClientLinks, direct: redis.Redis) -> None:
     client = through(links)
-    snare = links.snare("s1", "reply", b"", None)
-    assert not snare.used
+    trap = links.trap_message("s1", "reply", b"", None)
+    assert not trap.used
     with pytest.raises(redis.TimeoutError):
         client.set("k", "v")
-    assert snare.used
+    assert trap.used
     assert direct.get("k") == "v"
     assert client.get("k") == "v"
-    snare.cancel()
-    assert snare.used
+    trap.cancel()
+    assert trap.used
 
 
-def test_a_lost_request_was_not_and_only_what_has_the_needle_is_lost(links: Links, direct: redis.Redis) -> None:
+def test_a_lost_request_was_not_and_only_what_has_the_needle_is_lost(links: ClientLinks, direct: redis.Redis) -> None:
     client, other = through(links), through(links)
-    snare = links.snare("s1", "request", b"SET", None)
+    trap = links.trap_message("s1", "request", b"SET", None)
     assert client.get("k") is None
-    assert not snare.used
+    assert not trap.used
     with pytest.raises(redis.TimeoutError):
         client.set("k", "v")
-    assert snare.used
+    assert trap.used
     assert direct.get("k") is None
     assert other.set("k", "other")
 
 
-def test_a_request_held_back_is_executed_although_its_client_is_gone(links: Links, direct: redis.Redis) -> None:
+def test_a_request_held_back_is_executed_although_its_client_is_gone(links: ClientLinks, direct: redis.Redis) -> None:
     client = through(links, timeout=0.1)
     before = links.shape("s1", "request", 0.001, 0.0, None)
-    snare = links.snare("s1", "request", b"SET", 0.6)
+    trap = links.trap_message("s1", "request", b"SET", 0.6)
     started = time.monotonic()
     with pytest.raises(redis.TimeoutError):
         client.set("k", "late")
     client.close()
-    assert snare.used
-    snare.cancel()
+    assert trap.used
+    trap.cancel()
     # What comes and goes meanwhile does not let it go early, nor lose it.
     before()
     links.shape("s1", "request", 0.001, 0.0, None)()
@@ -216,9 +218,9 @@ def test_a_request_held_back_is_executed_although_its_client_is_gone(links: Link
     assert 0.6 <= time.monotonic() - started < 0.9
 
 
-def test_a_reply_held_back_delays_only_its_connection(links: Links) -> None:
+def test_a_reply_held_back_delays_only_its_connection(links: ClientLinks) -> None:
     client, other = through(links, timeout=5), through(links)
-    links.snare("s1", "reply", b"PONG", 0.4)
+    links.trap_message("s1", "reply", b"PONG", 0.4)
     slow: list[float] = []
     thread = threading.Thread(target=lambda: slow.append(took(client.ping)))
     thread.start()
@@ -228,9 +230,9 @@ def test_a_reply_held_back_delays_only_its_connection(links: Links) -> None:
     assert 0.4 <= slow[0] < 0.6
 
 
-def test_a_cancelled_snare_catches_nothing_and_several_lie_in_wait_at_once(links: Links) -> None:
+def test_a_cancelled_trap_catches_nothing_and_several_traps_coexist(links: ClientLinks) -> None:
     client = through(links)
-    cancelled, get, ping = (links.snare("s1", "request", needle, None) for needle in (b"SET", b"GET", b"PING"))
+    cancelled, get, ping = (links.trap_message("s1", "request", needle, None) for needle in (b"SET", b"GET", b"PING"))
     cancelled.cancel()
     cancelled.cancel()
     assert client.set("k", "v")
@@ -244,7 +246,7 @@ def test_two_proxies_at_once(sidecar: Start) -> None:
     both = [sidecar(), sidecar()]
     clients = [through(links, timeout=5) for links in both]
 
-    def shape_often(links: Links, latency: float) -> None:
+    def shape_often(links: ClientLinks, latency: float) -> None:
         for _ in range(20):
             links.shape("s1", "reply", latency, 0.0, None)()
         links.shape("s1", "reply", latency, 0.0, None)
@@ -259,16 +261,16 @@ def test_two_proxies_at_once(sidecar: Start) -> None:
     assert 0.3 <= took(clients[1].ping) < 0.4
 
 
-def test_a_proxy_that_was_restarted_is_told_again(binary: Path, port: int) -> None:
+def test_damage_is_applied_again_to_a_restarted_proxy(binary: Path, port: int) -> None:
     api = free_port()
-    links = Links("127.0.0.1", [Link("s1", "127.0.0.1", port, free_port())], api)
+    links = ClientLinks("127.0.0.1", [ProxiedLink("s1", "127.0.0.1", port, free_port())], api)
     first = subprocess.Popen([binary, "-port", str(api)])
     links.start()
     undo = links.shape("s1", "reply", 0.1, 0.0, None)
-    snare = links.snare("s1", "request", b"DEL", None)  # "SET" is in a new connection's CLIENT SETINFO
+    trap = links.trap_message("s1", "request", b"DEL", None)  # "SET" is in a new connection's CLIENT SETINFO
     stop(first)
     with pytest.raises(SidecarError, match="Toxiproxy"):
-        snare.used  # noqa: B018
+        trap.used  # noqa: B018
     second = subprocess.Popen([binary, "-port", str(api)])
     try:
         links.start()
@@ -277,7 +279,7 @@ def test_a_proxy_that_was_restarted_is_told_again(binary: Path, port: int) -> No
         assert took(client.ping) >= 0.1
         with pytest.raises(redis.TimeoutError):
             client.delete("k")
-        assert snare.used
+        assert trap.used
         undo()
         assert took(through(links).ping) < 0.05
     finally:
@@ -287,17 +289,19 @@ def test_a_proxy_that_was_restarted_is_told_again(binary: Path, port: int) -> No
 def test_a_proxy_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toxiproxy, "PATIENCE", 0.2)
     with pytest.raises(SidecarError, match=r"within 0\.2 s"):
-        Links("127.0.0.1", [], free_port()).start()
+        ClientLinks("127.0.0.1", [], free_port()).start()
 
 
-def test_a_port_that_is_taken(sidecar: Start, port: int, links: Links) -> None:
-    again = Links("127.0.0.1", [Link("s3", "127.0.0.1", port, port)], links._api[1])
+def test_a_port_that_is_taken(sidecar: Start, port: int, links: ClientLinks) -> None:
+    again = ClientLinks("127.0.0.1", [ProxiedLink("s3", "127.0.0.1", port, port)], links._api[1])
     with pytest.raises(SidecarError, match=str(port)):
         again.start()
 
 
 def test_redirects() -> None:
-    links = Links("10.0.0.9", [Link("s1", "10.0.0.2", 6379, 20001), Link("s2", "10.0.0.3", 6379, 20002)])
+    links = ClientLinks(
+        "10.0.0.9", [ProxiedLink("s1", "10.0.0.2", 6379, 20001), ProxiedLink("s2", "10.0.0.3", 6379, 20002)]
+    )
     script = links.redirects()
     assert "meta skuid != 65533 ip daddr 10.0.0.3 tcp dport 6379 redirect to :20002" in script
     assert script.startswith(f"add table ip {toxiproxy.TABLE}\ndelete table ip {toxiproxy.TABLE}\n")

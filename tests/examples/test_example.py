@@ -1,4 +1,4 @@
-"""The example projects are what they say: their tests come out as their READMEs have it, and notice a broken lock."""
+"""The tests of the example projects end as their READMEs say, and detect a broken lock."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STEPS = re.compile(r"^  1\. At [\d.]+ s .+\n(  \d+\. At .+\n)+  \S.*\.$", re.MULTILINE)
-"""A story: numbered steps, and what they come to."""
+"""The explanation of a failure: numbered steps, then their result."""
 
 
 @pytest.fixture
 def mylock(tmp_path: Path) -> Path:
-    """A copy of the example, with nothing of earlier runs."""
+    """Copy the example without files of earlier runs."""
     ignored = shutil.ignore_patterns(".*", "__pycache__")
     return shutil.copytree(ROOT / "examples" / "mylock", tmp_path / "mylock", ignore=ignored)
 
 
 def suite(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Run the tests of a project; its exit status, and what it printed."""
+    """Run the tests of a project and return its exit status and output."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color", "no", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CI": "true"}  # where pytest shortens nothing
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CI": "true"}  # pytest does not shorten its output in CI
     environment.pop("PYTEST_ADDOPTS", None)
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=110)
     return ran.returncode, ran.stdout + ran.stderr
 
 
 @pytest.mark.slow
-def test_the_suite_of_mylock_passes(mylock: Path) -> None:
+def test_suite_of_mylock_passes(mylock: Path) -> None:
     status, output = suite(mylock, "-rx", "--harness-budget", "5s")
     assert status == 0, output
     assert "3 passed, 2 xfailed" in output
@@ -41,12 +41,12 @@ def test_the_suite_of_mylock_passes(mylock: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_naive_lock_in_place_of_the_good_one_is_noticed(mylock: Path) -> None:
-    """The mutant: the control that the tests which pass can fail."""
+def test_suite_of_mylock_fails_with_a_naive_lock(mylock: Path) -> None:
+    """Replace FencedLock by NaiveLock, to check that the passing tests can fail."""
     source = mylock / "src/mylock/__init__.py"
-    mutant = source.read_text().replace("class FencedLock:", "class GoodLock:")
+    mutant = source.read_text().replace("class FencedLock:", "class OriginalFencedLock:")
     source.write_text(f"{mutant}\n\nclass FencedLock(NaiveLock):\n    fence = 1\n")
-    status, output = suite(mylock, "-k", "lost or another and not naive")
+    status, output = suite(mylock, "-k", "lost or fenced")
     assert status == 1, output
     assert "2 failed, 3 deselected" in output
     assert len(STEPS.findall(output)) == 2, output

@@ -1,4 +1,4 @@
-"""Files of other containers are written in their place, and the helper's own never."""
+"""Files of other containers are written in place; the helper's own files are refused."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.helper import files
+from harness.clusters.docker.helper import files
 
 
 @pytest.fixture
 def not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if this process were in a container of its own."""
+    """Pretend that this process is in a container of its own."""
     monkeypatch.setattr(files, "foreign", lambda kind: set())
 
 
@@ -27,7 +27,7 @@ def test_the_text_is_replaced_and_the_file_stays_the_same(old: str, tmp_path: Pa
     assert file.stat().st_ino == number, "a file that is bind-mounted must not be replaced by another"
 
 
-def test_its_own_files_are_left_alone(tmp_path: Path) -> None:
+def test_the_helpers_own_files_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("mine")
     with pytest.raises(files.FileError, match="no files of its own"):
@@ -36,12 +36,12 @@ def test_its_own_files_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("not_foreign")
-def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(files.FileError, match="No such file"):
         files.write(os.getpid(), str(tmp_path / "new"), "x")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_process_that_is_not_there_is_told() -> None:
+def test_a_missing_process_is_reported() -> None:
     with pytest.raises(files.FileError, match="no mnt namespace"):
         files.write(2**22 + 1, "/etc/hosts", "x")

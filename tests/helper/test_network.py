@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.helper import processes
-from harness.helper.namespaces import Namespace, NamespaceError, inode
-from harness.helper.network import FilterError, Network, Networks, connections
+from harness.clusters.docker.helper import processes
+from harness.clusters.docker.helper.namespaces import Namespace, NamespaceError, inode
+from harness.clusters.docker.helper.network import FilterError, Network, Networks, connections
 
 from .hosts import container, namespace, network, run, wait
 

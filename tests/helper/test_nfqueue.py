@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 
-from harness.helper.network import Network
-from harness.helper.nfqueue import CHAIN, NUMBER, Line, Queue, QueueError, Shape
+from harness.clusters.docker.helper.network import Network
+from harness.clusters.docker.helper.nfqueue import CHAIN, NUMBER, PacketLine, PacketQueue, PacketShape, QueueError
 
 from .hosts import network, run
 
@@ -83,17 +83,17 @@ def wire(hosts: list[Host]) -> Iterator[Wire]:
 
 
 def test_a_line_without_a_shape_is_no_delay() -> None:
-    assert Line(Shape(), Random(0)).due(5.0, 100) == 5.0
+    assert PacketLine(PacketShape(), Random(0)).due(5.0, 100) == 5.0
 
 
 def test_a_rate_lets_packets_follow_one_another() -> None:
-    line = Line(Shape(delay=1.0, rate=1000), Random(0))
+    line = PacketLine(PacketShape(delay=1.0, rate=1000), Random(0))
     assert [line.due(0.0, 500), line.due(0.1, 500), line.due(10.0, 500)] == [1.5, 2.0, 11.5]
 
 
 def test_jitter_keeps_the_order_unless_reordering_is_asked_for() -> None:
     def dues(*, reorder: bool) -> list[float]:
-        line = Line(Shape(delay=1.0, jitter=0.5, reorder=reorder), Random(0))
+        line = PacketLine(PacketShape(delay=1.0, jitter=0.5, reorder=reorder), Random(0))
         found = [line.due(number / 1000, 100) for number in range(100)]
         return [due for due in found if due is not None]
 
@@ -104,7 +104,7 @@ def test_jitter_keeps_the_order_unless_reordering_is_asked_for() -> None:
 
 def test_loss_follows_from_the_seed() -> None:
     def lost(seed: int) -> list[bool]:
-        line = Line(Shape(loss=0.3), Random(seed))
+        line = PacketLine(PacketShape(loss=0.3), Random(seed))
         return [line.due(0.0, 100) is None for _ in range(1000)]
 
     assert lost(1) == lost(1) != lost(2)
@@ -116,27 +116,27 @@ def test_loss_follows_from_the_seed() -> None:
 )
 def test_impossible_shapes_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(QueueError, match=next(iter(wrong))):
-        Shape(**wrong)  # type: ignore[arg-type]
+        PacketShape(**wrong)  # type: ignore[arg-type]
 
 
 def test_packets_from_a_source_are_late_and_others_are_not(hosts: list[Host]) -> None:
     (a, to_a), (b, to_b), (c, _) = hosts
-    b.shape({to_a: Shape(delay=0.3)}, 0)
+    b.shape({to_a: PacketShape(delay=0.3)}, 0)
     late = a.ping(to_b, GENEROUS)
     assert late is not None
     assert late >= 0.3
     back = b.ping(to_a, GENEROUS)
     assert back is not None
     assert back >= 0.3, "the answer comes from the source too"
-    b.shape({to_a: Shape(delay=LONG)}, 0)
+    b.shape({to_a: PacketShape(delay=LONG)}, 0)
     assert c.ping(to_b, GENEROUS) is not None
     assert a.ping(to_b, 0.2) is None
 
 
 def test_what_is_lost_follows_from_the_seed(hosts: list[Host], wire: Wire) -> None:
     (_, to_a), (b, _), _ = hosts
-    shape = Shape(loss=0.3)
-    line = Line(shape, Random(f"7/{to_a}"))
+    shape = PacketShape(loss=0.3)
+    line = PacketLine(shape, Random(f"7/{to_a}"))
     expected = [number for number in range(300) if line.due(0.0, 128) is not None]
     b.shape({to_a: shape}, 7)
     wire.send(300)
@@ -146,14 +146,14 @@ def test_what_is_lost_follows_from_the_seed(hosts: list[Host], wire: Wire) -> No
 
 def test_datagrams_keep_their_order_under_jitter(hosts: list[Host], wire: Wire) -> None:
     (_, to_a), (b, _), _ = hosts
-    b.shape({to_a: Shape(jitter=0.1)}, 1)
+    b.shape({to_a: PacketShape(jitter=0.1)}, 1)
     wire.send(200)
     assert wire.receive(200) == list(range(200))
 
 
 def test_datagrams_overtake_one_another_where_asked_for(hosts: list[Host], wire: Wire) -> None:
     (_, to_a), (b, _), _ = hosts
-    b.shape({to_a: Shape(jitter=0.1, reorder=True)}, 1)
+    b.shape({to_a: PacketShape(jitter=0.1, reorder=True)}, 1)
     wire.send(200)
     got = wire.receive(200)
     assert sorted(got) == list(range(200))
@@ -171,9 +171,14 @@ def _digest_of_what_comes(server: socket.socket, into: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [Shape(), Shape(delay=0.002, jitter=0.003), Shape(jitter=0.003, loss=0.01, reorder=True), Shape(rate=4_000_000)],
+    [
+        PacketShape(),
+        PacketShape(delay=0.002, jitter=0.003),
+        PacketShape(jitter=0.003, loss=0.01, reorder=True),
+        PacketShape(rate=4_000_000),
+    ],
 )
-def test_streams_arrive_whole(hosts: list[Host], shape: Shape) -> None:
+def test_streams_arrive_whole(hosts: list[Host], shape: PacketShape) -> None:
     (a, to_a), (b, to_b), _ = hosts
     b.shape({to_a: shape}, 3)
     a.shape({to_b: shape}, 4)
@@ -197,11 +202,11 @@ def _stop(b: Network, _: str) -> None:
 
 
 def _shape_another(b: Network, _: str) -> None:
-    b.shape({"10.77.2.99": Shape(delay=LONG)}, 0)
+    b.shape({"10.77.2.99": PacketShape(delay=LONG)}, 0)
 
 
 def _shorten(b: Network, source: str) -> None:
-    b.shape({source: Shape(delay=0.01)}, 0)
+    b.shape({source: PacketShape(delay=0.01)}, 0)
 
 
 @pytest.mark.parametrize("change", [_stop, _shape_another, _shorten])
@@ -209,7 +214,7 @@ def test_held_packets_go_on_in_order_when_they_are_no_longer_held(
     hosts: list[Host], wire: Wire, change: Callable[[Network, str], None]
 ) -> None:
     (_, to_a), (b, _), _ = hosts
-    b.shape({to_a: Shape(delay=LONG)}, 0)
+    b.shape({to_a: PacketShape(delay=LONG)}, 0)
     wire.send(100)
     assert wire.receive(1, 0.1) == []
     change(b, to_a)
@@ -219,15 +224,15 @@ def test_held_packets_go_on_in_order_when_they_are_no_longer_held(
 
 def test_packets_that_are_still_to_be_late_stay(hosts: list[Host], wire: Wire) -> None:
     (_, to_a), (b, _), _ = hosts
-    b.shape({to_a: Shape(delay=LONG)}, 0)
+    b.shape({to_a: PacketShape(delay=LONG)}, 0)
     wire.send(10)
-    b.shape({to_a: Shape(delay=LONG, loss=1.0)}, 0)
+    b.shape({to_a: PacketShape(delay=LONG, loss=1.0)}, 0)
     assert wire.receive(1, 0.2) == []
 
 
 def test_rules_are_gone_after_the_last_source(hosts: list[Host]) -> None:
     (_, to_a), (b, _), _ = hosts
-    for sources in ({to_a: Shape()}, {to_a: Shape(), "10.77.2.99": Shape()}):
+    for sources in ({to_a: PacketShape()}, {to_a: PacketShape(), "10.77.2.99": PacketShape()}):
         b.shape(sources, 0)
         listed = run(b.namespace.pid, "iptables", "-t", "mangle", "-S").splitlines()
         assert [f"-A INPUT -j {CHAIN}"] == [line for line in listed if "INPUT" in line and "-A" in line]
@@ -242,16 +247,16 @@ def test_rules_are_gone_after_the_last_source(hosts: list[Host]) -> None:
 def test_tables_that_change_under_traffic_lose_nothing(hosts: list[Host], wire: Wire) -> None:
     (_, to_a), (b, _), _ = hosts
     sender = threading.Thread(target=wire.send, args=(3000,))
-    b.shape({to_a: Shape(jitter=0.002)}, 0)
+    b.shape({to_a: PacketShape(jitter=0.002)}, 0)
     sender.start()
     for number in range(100):
-        b.shape({to_a: Shape(delay=0.001 * (number % 3), jitter=0.002)}, number)
+        b.shape({to_a: PacketShape(delay=0.001 * (number % 3), jitter=0.002)}, number)
     sender.join()
     assert wire.receive(3000) == list(range(3000))
 
 
-def test_a_queue_that_somebody_has_is_refused(hosts: list[Host]) -> None:
+def test_a_queue_in_use_is_refused(hosts: list[Host]) -> None:
     (_, to_a), (b, _), _ = hosts
-    b.shape({to_a: Shape()}, 0)
+    b.shape({to_a: PacketShape()}, 0)
     with pytest.raises(QueueError, match="another program has it"):
-        Queue(b.namespace)
+        PacketQueue(b.namespace)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from harness.helper.nfqueue import CHAIN
-from harness.helper.server import Operations, Server
+from harness.clusters.docker.helper.nfqueue import CHAIN
+from harness.clusters.docker.helper.server import Operations, RequestServer
 
 from .hosts import container, network, run, wait
 
@@ -31,7 +31,7 @@ class Helper:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "harness.helper"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "harness.clusters.docker.helper"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self.read() == {"ready": True}
 
@@ -106,7 +106,7 @@ def hosts() -> Iterator[list[tuple[int, str]]]:
         (b'{"op": "clock", "pids": [], "offset_ns": 0.5, "rate": 1}', "offset_ns: got 0.5, expected a whole"),
     ],
 )
-def test_what_cannot_be_done_is_answered(helper: Helper, request_line: bytes, expected: str) -> None:
+def test_invalid_requests_are_answered_with_an_error(helper: Helper, request_line: bytes, expected: str) -> None:
     helper.send(request_line)
     answer = helper.read()
     assert answer["id"] is None
@@ -147,7 +147,7 @@ def test_scripts_that_can_be_run_are_run_when_others_fail(helper: Helper, hosts:
     helper.ask("filter", scripts={str(b): "delete table inet test"})
 
 
-def test_a_slow_request_holds_up_no_other(helper: Helper, hosts: list[tuple[int, str]]) -> None:
+def test_a_slow_request_does_not_delay_others(helper: Helper, hosts: list[tuple[int, str]]) -> None:
     (a, _), _ = hosts
     slow = {"id": "slow", "op": "ping", "pid": a, "address": "10.77.3.200", "timeout": 1.0}
     quick = {"id": "quick", "op": "connections", "pid": a, "addresses": []}
@@ -215,9 +215,9 @@ def test_packets_pass_when_it_is_killed_and_the_next_one_cleans_up(hosts: list[t
     assert CHAIN not in run(b, "iptables", "-t", "mangle", "-S")
 
 
-def test_a_listener_that_is_gone_does_not_stop_it() -> None:
+def test_a_closed_output_does_not_stop_the_helper() -> None:
     def broken(_line: str) -> None:
         raise BrokenPipeError
 
-    Server(Operations(), broken).serve([b"{}", b"{}"])
+    RequestServer(Operations(), broken).serve([b"{}", b"{}"])
     assert not [thread for thread in threading.enumerate() if "_handle" in thread.name]

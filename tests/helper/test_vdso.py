@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from harness.helper import vdso
-from harness.helper.vdso import ClockError
+from harness.clusters.docker.helper import vdso
+from harness.clusters.docker.helper.vdso import ClockError
 
 pytestmark = pytest.mark.docker
 
@@ -362,7 +362,9 @@ def test_a_jump_lies_within_one_instruction(
     assert after[entry : entry + at] == code[:at]
 
 
-def test_what_cannot_be_moved_is_refused(start: Callable[[], Target], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_without_a_usable_vdso_are_refused(
+    start: Callable[[], Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     for gone in (ended.pid, 2**22 + 1):
@@ -389,7 +391,7 @@ def test_what_cannot_be_moved_is_refused(start: Callable[[], Target], monkeypatc
 
 def test_another_users_process_takes_a_capability(start: Callable[[], Target]) -> None:
     target = start()
-    script = f"import os; from harness.helper import vdso; os.setuid(65534); vdso.move({target.pid}, 1)"
+    script = f"import os; from harness.clusters.docker.helper import vdso; os.setuid(65534); vdso.move({target.pid}, 1)"
     failed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert "takes root or CAP_SYS_PTRACE" in failed.stderr
     target.is_ahead(0)

@@ -1,1 +1,1 @@
-"""Tests of how histories are read and written."""
+"""Tests of reading and writing histories."""

@@ -1,4 +1,4 @@
-"""Histories drawn at random, and calls compared."""
+"""Random histories, and comparison of calls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ VALUES: tuple[Any, ...] = (None, 0, 3, -7, 1.5, True, "a b", 'q"\\\n9', [1, [2, 
 
 
 def drawn(seed: int, *, keys: int = 1, tidy: bool = True, entries: int = 60) -> History:
-    """Clients on three hosts, some of which die; ``tidy`` entries are in the order of time, others are so within
-    each process."""
+    """Draw a history of clients on three hosts, some of which die. With ``tidy`` all entries are ordered by time,
+    otherwise only those of each process."""
     random = Random(seed)
     history = History()
     idle = {process: f"c{process % 3}" for process in range(4)}
@@ -62,7 +62,7 @@ def _answer(random: Random, f: str) -> Any:
 
 
 def plain(calls: Calls) -> list[dict[str, Any]]:
-    """The calls by name, as plain data."""
+    """Return the calls by name, as plain data."""
     rows = []
     for row in range(len(calls)):
         returned, ended = int(calls.returned[row]), int(calls.ended[row])
@@ -85,7 +85,7 @@ def plain(calls: Calls) -> list[dict[str, Any]]:
 
 
 def assert_same(one: Calls, other: Calls) -> None:
-    """Column by column."""
+    """Compare column by column."""
     for column in fields(Calls):
         left, right = getattr(one, column.name), getattr(other, column.name)
         if isinstance(left, np.ndarray):

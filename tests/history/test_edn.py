@@ -1,4 +1,4 @@
-"""Forms of EDN: what is written is read back, and what others write is read as the format says."""
+"""EDN forms: what the writer writes can be read back, and foreign EDN is read by the rules of the format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 @settings(max_examples=50, deadline=None)
-def test_what_is_written_is_read_back(value: Any) -> None:
+def test_written_values_are_read_back(value: Any) -> None:
     text = written(value)
     assert "\n" not in text
     found, end = form(text, 0)
@@ -36,8 +36,8 @@ def test_what_is_written_is_read_back(value: Any) -> None:
 
 @given(VALUES, st.data())
 @settings(max_examples=50, deadline=None)
-def test_a_form_that_is_cut_off_is_unfinished(value: Any, data: st.DataObject) -> None:
-    """However it is cut, also in the middle of a number or a name."""
+def test_a_truncated_form_is_unfinished(value: Any, data: st.DataObject) -> None:
+    """This holds for every place of truncation, also in the middle of a number or a name."""
     text = written([value])
     with pytest.raises(Unfinished):
         form(text[: data.draw(st.integers(0, len(text) - 1))], 0)
@@ -104,13 +104,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("text", FORMS)
-def test_forms(text: str) -> None:
+def test_each_form_has_the_expected_value_and_type(text: str) -> None:
     value, end = form(f" ,{text} :next", 0)
     assert (value, type(value)) == (FORMS[text], type(FORMS[text]))
     assert form(f" ,{text} :next", end)[0] == Keyword("next")
 
 
-def test_values_that_are_not_equal_to_themselves_or_are_tagged() -> None:
+def test_nan_and_tagged_pairs_are_read() -> None:
     assert isnan(form("##NaN", 0)[0])
     assert written(form("##NaN", 0)[0]) == "##NaN"
     assert isinstance(form("#jepsen.independent/tuple [1 2]", 0)[0], Pair)
@@ -137,7 +137,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_not_edn(text: str) -> None:
+def test_invalid_edn_raises_an_error_with_its_position(text: str) -> None:
     at, message = WRONG[text]
     with pytest.raises(EdnError, match=message) as raised:
         form(text + " ", 0)
@@ -145,7 +145,7 @@ def test_what_is_not_edn(text: str) -> None:
     assert not isinstance(raised.value, Unfinished)
 
 
-def test_fields_say_where_they_are() -> None:
+def test_fields_give_values_and_places_and_refuse_bad_maps() -> None:
     text = '#a.B{:x 1, ;c\n "y" [2 3] #_:no}'
     found, end = fields(text, 0)
     assert {name: (found.value(name), found.written(name)) for name in found.places} == {
@@ -168,7 +168,7 @@ ODD = """
 """
 
 
-def test_what_nobody_looks_at_is_not_understood() -> None:
+def test_unused_values_are_skipped_without_being_read() -> None:
     for odd in ODD.replace("\n", "|").strip("|").split("|"):
         text = f"{{:a {odd.strip()} :b 2}}"
         found, end = fields(text, 0)
@@ -182,7 +182,7 @@ def test_what_nobody_looks_at_is_not_understood() -> None:
             passed(wrong + " ", 0)
 
 
-def test_what_follows_costs_nothing() -> None:
+def test_reading_a_form_does_not_copy_the_text_after_it() -> None:
     """A copy of the rest for each token would be 60 GB."""
     text = "[" + "x " * 2000 + "]" + " " * 30_000_000
     begin = process_time()
@@ -191,7 +191,7 @@ def test_what_follows_costs_nothing() -> None:
     assert process_time() - begin < 1
 
 
-def test_values_of_different_types_differ() -> None:
+def test_values_of_different_types_are_unequal() -> None:
     texts = (":a", '"a"', ":b", "#{}", "{}", "[]", "{:a 1}", '#{["a" 1]}', "#{{}}", "#{#{}}")
     values = [form(text, 0)[0] for text in texts]
     for number, value in enumerate(values):
@@ -204,12 +204,12 @@ def test_values_of_different_types_differ() -> None:
     assert [written(form(text, 0)[0]) for text in (":a", "1/3", "1.5M")] == [":a", "1/3", "1.5M"]
 
 
-def test_skip_passes_what_counts_for_nothing() -> None:
+def test_skip_passes_blanks_comments_and_discarded_forms() -> None:
     text = " ,; a\n #_ [1 2] ,\t x"
     assert text[skip(text, 0) :] == "x"
 
 
-def test_keywords() -> None:
+def test_keyword_quotes_names_that_edn_does_not_allow() -> None:
     assert [keyword(name) for name in ("valid_for", "a.b", "?", "a b", "", "1", "a/b")] == [
         ":valid_for",
         ":a.b",

@@ -1,4 +1,4 @@
-"""Values of EDN as models see them: what differs there differs in registers, and what is shown tells them apart."""
+"""EDN values in models: registers distinguish unequal values, and explanations show the difference."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.models import frozen, worded
-from harness.checking import check
-from harness.history.edn import one
+from harness.checkers.models import frozen, worded
+from harness.history.edn import only_form
+from harness.run.checking import check
 
 EQUAL = [("#{1 2}", "#{2 1}"), ("{:a 1, :b 2}", "{:b 2, :a 1}"), (":a", ":a"), ("[1]", "(1)"), ("1", "1.0")]
 UNLIKE = [("#{}", "{}"), ("#{#{}}", "#{{}}"), (":a", '"a"'), ("{:a 1}", '#{["a" 1]}'), ("[]", "#{}"), ("[[]]", "[{}]")]
@@ -27,22 +27,22 @@ def written_and_read(wrote: str, read: str) -> str:
 
 
 @pytest.mark.parametrize(("wrote", "read"), EQUAL + UNLIKE)
-def test_registers_tell_values_apart(tmp_path: Path, wrote: str, read: str) -> None:
+def test_registers_distinguish_unequal_values(tmp_path: Path, wrote: str, read: str) -> None:
     path = tmp_path / "h.edn"
     path.write_text(written_and_read(wrote, read))
     assert check(path, "register").verdict.valid == ((wrote, read) in EQUAL)
 
 
 @pytest.mark.parametrize("text", ["#{{:a 1} #{}}", "{:a {:b #{1}}}", ":a", "[nil true]"])
-def test_states_are_shown_as_values_are(text: str) -> None:
-    value = one(text)
+def test_frozen_states_are_shown_like_their_values(text: str) -> None:
+    value = only_form(text)
     assert frozen(frozen(value)) == frozen(value)
     assert worded(frozen(value)) == worded(value)
     assert "set(" not in worded(frozen(value))
 
 
 @pytest.mark.parametrize(("mode", "valid"), [(":read", True), ('"read"', True), ("{:mode :read}", True), (":w", False)])
-def test_modes_of_locks_are_words(tmp_path: Path, mode: str, valid: bool) -> None:
+def test_lock_modes_are_names(tmp_path: Path, mode: str, valid: bool) -> None:
     path = tmp_path / "h.edn"
     path.write_text(
         "".join(

@@ -1,4 +1,4 @@
-"""Histories as Jepsen and Knossos write them, in all their shapes, and ours written as theirs."""
+"""Histories in every format of Jepsen and Knossos, and our histories written in theirs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.history import History, HistoryError, Op, edn_history
-from harness.history.calls import NEVER, NO_FENCE, Calls, Wants
-from harness.history.clients import unlike
+from harness.history.calls import NEVER, NO_FENCE, Calls, Keyed, Wants
+from harness.history.clients import distinct_names
 from harness.history.edn import fields
 from harness.history.edn_history import listed
-from harness.history.edn_values import Keyed
 from harness.history.edn_write import edn_lines, write_edn
 from harness.history.files import calls_of, read_calls
 from tests.history.drawn import assert_same, drawn, plain
@@ -24,7 +23,7 @@ BLOCKS = (1, 37, 1 << 20)
 
 
 def read(folder: Path, text: str, wants: Wants = "values", keyed: Keyed = "auto") -> Calls:
-    """However the file is cut."""
+    """Return the calls, the same for every block size."""
     path = folder / "h.edn"
     path.write_text(text)
     found = [read_calls(path, wants, keyed=keyed, block=block) for block in BLOCKS]
@@ -35,7 +34,7 @@ def read(folder: Path, text: str, wants: Wants = "values", keyed: Keyed = "auto"
 
 
 def told(calls: Calls) -> list[tuple[Any, ...]]:
-    """f, argument, result, known, of each call."""
+    """Return function, argument, result and known of each call."""
     return [(call["f"], call["argument"], call["result"], call["known"]) for call in plain(calls)]
 
 
@@ -81,7 +80,7 @@ SHAPES: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_shapes(tmp_path: Path, name: str) -> None:
+def test_every_format_gives_the_same_calls(tmp_path: Path, name: str) -> None:
     calls = read(tmp_path, SHAPES[name](REGISTER))
     assert told(calls) == CALLS
     assert [call["process"] for call in plain(calls)] == [0, 1, 2, 5]
@@ -93,7 +92,7 @@ def test_shapes(tmp_path: Path, name: str) -> None:
     assert (calls.keys, calls.clients) == ([""], ["process 0", "process 1", "process 2", "process 5"])
 
 
-def test_order_is_that_of_the_indices(tmp_path: Path) -> None:
+def test_entries_are_ordered_by_index(tmp_path: Path) -> None:
     lines = SHAPES["indices and times"](REGISTER).strip().split("\n")
     assert told(read(tmp_path, "\n".join(lines[::-1]))) == CALLS
     without = [line.replace(":index 4,", "") for line in lines]
@@ -101,8 +100,8 @@ def test_order_is_that_of_the_indices(tmp_path: Path) -> None:
         read(tmp_path, "\n".join(without[::-1]))
 
 
-def test_most_lines_are_read_by_their_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The quick way is taken: else nothing but a clock would tell."""
+def test_most_lines_take_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this test only the running time would show the loss of the fast path."""
     slow: list[int] = []
 
     def watched(text: str, at: int) -> Any:
@@ -162,12 +161,12 @@ DIED = entry(":f :read, :value nil", "info")
         (entry(':f :read, :key "1"') + entry(":f :read, :key 1", process=1), "auto", ['"1"', "1"]),
     ],
 )
-def test_keys(tmp_path: Path, text: str, keyed: Keyed, keys: list[str]) -> None:
+def test_keys_are_taken_from_values_or_fields(tmp_path: Path, text: str, keyed: Keyed, keys: list[str]) -> None:
     calls = read(tmp_path, text, keyed=keyed)
     assert [call["key"] for call in plain(calls)] == keys
 
 
-def test_values_without_their_keys(tmp_path: Path) -> None:
+def test_values_are_separated_from_their_keys(tmp_path: Path) -> None:
     calls = read(tmp_path, KEYED)
     assert told(calls) == [("read", None, 5, True), ("write", 2, 2, True), ("cas", (2, 3), (2, 3), True)]
     assert calls.values == [5, 2, (2, 3)]
@@ -175,7 +174,7 @@ def test_values_without_their_keys(tmp_path: Path) -> None:
         read(tmp_path, both("read", "[1 nil]", "7"), keyed="yes")
 
 
-def test_grants(tmp_path: Path) -> None:
+def test_tokens_and_leases_of_grants_are_read(tmp_path: Path) -> None:
     answers = [
         ("acquire", "12", (12, NEVER, -1)),
         ("acquire", "{:fence 13, :valid_for 1.5}", (13, 1_500_000_000, -1)),
@@ -196,14 +195,14 @@ def test_grants(tmp_path: Path) -> None:
 
 
 def clients(folder: Path, text: str, wants: Wants = "grants") -> list[str]:
-    """Those of the calls."""
+    """Return the clients of the calls."""
     return [call["client"][1] for call in plain(read(folder, text, wants))]
 
 
 OURS = '{:process :nemesis, :type :info, :f :start, :value {:clients ["n1"], :workload "locks"}}\n'
 
 
-def test_clients_that_values_name(tmp_path: Path) -> None:
+def test_clients_named_in_values_are_used(tmp_path: Path) -> None:
     named = both("acquire", "nil", '{:client "a"}', 0) + both("release", "nil", '{:client "b"}', 1)
     text = named + both("release", '{:client "a"}', "nil", 2) + both("release", "nil", "nil", 3)
     assert clients(tmp_path, text) == ["a", "b", "a", "process 3"]
@@ -215,9 +214,9 @@ def test_clients_that_values_name(tmp_path: Path) -> None:
     assert clients(tmp_path, OURS + alike) == ["n1 (process 4)", "n1"]
 
 
-def test_clients_of_hosts(tmp_path: Path) -> None:
-    """In histories of ours they go on under a new process, and two of one host are told from each other; others' are
-    wherever they like."""
+def test_clients_are_derived_from_hosts(tmp_path: Path) -> None:
+    """In our histories a client continues under a new process, and two clients of one host are distinguished. In
+    foreign histories a process may change its host."""
     hosts = "".join(
         entry(f':f :acquire, :node "n{node}"', kind, process)
         for node, process in ((1, 0), (2, 1), (1, 2))
@@ -230,15 +229,15 @@ def test_clients_of_hosts(tmp_path: Path) -> None:
     calls = read(tmp_path, OURS + two)
     assert calls.clients == ["n1", "n1 (process 5)", "n1 (process 7)"]
     assert calls.client.tolist() == [0, 1, 2]
-    assert unlike([("a", "1"), ("a (process 2)", "3"), ("a", "2")]) == [
+    assert distinct_names([("a", "1"), ("a (process 2)", "3"), ("a", "2")]) == [
         "a",
         "a (process 2)",
         "a (process 2) (process 2)",
     ]
 
 
-def test_processes_that_are_no_numbers(tmp_path: Path) -> None:
-    """They are clients like others, but for the nemesis."""
+def test_processes_may_be_named_other_than_by_numbers(tmp_path: Path) -> None:
+    """They are clients like others, except the nemesis."""
     names = ('"a"', ":a", "a", '"n1"', "7", "-1", "1.5", "[2]", "010", "1099511627776")
     text = "".join(both("write", "1", "1").replace(":process 0", f":process {name}") for name in names)
     calls = read(tmp_path, text + text)
@@ -255,8 +254,8 @@ def test_processes_that_are_no_numbers(tmp_path: Path) -> None:
         read(tmp_path, "{:process :a, :type :ok, :f :x}")
 
 
-def test_answers_say_what_was_written(tmp_path: Path) -> None:
-    """As in Knossos, if they say anything; not those of reads or of others."""
+def test_a_non_nil_answer_replaces_the_written_value(tmp_path: Path) -> None:
+    """As in Knossos. Answers of reads and of other calls do not."""
     text = both("write", "nil", "5") + both("write", "4", "nil") + both("cas", "nil", "[1 2]") + both("add", "1", "2")
     calls = read(tmp_path, text)
     assert [calls.argument_of(row) for row in range(4)] == [5, 4, (1, 2), 1]
@@ -266,7 +265,7 @@ def test_answers_say_what_was_written(tmp_path: Path) -> None:
     assert len(read(tmp_path, text, "grants")) == 4
 
 
-def test_numbers_as_clojure_reads_them(tmp_path: Path) -> None:
+def test_numbers_are_read_as_in_clojure(tmp_path: Path) -> None:
     text = "".join(entry(f":f :x, :time {time}, :value {value}", process=time) for time, value in ((7, "010"), (9, 8)))
     calls = read(tmp_path, text.replace(":time 9", ":time 011").replace(":time 7", ":time 0x7"))
     assert (calls.began.tolist(), calls.values) == ([7, 9], [8, 8])
@@ -275,7 +274,7 @@ def test_numbers_as_clojure_reads_them(tmp_path: Path) -> None:
     assert [call["process"] for call in plain(read(tmp_path, text.replace("process 9", "process 011")))] == [7, 9]
 
 
-def test_what_is_passed_over(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_info_without_a_call_are_skipped(tmp_path: Path) -> None:
     """A mark of the byte order, and what clients without a call have to say."""
     other = entry(":f :log, :value :x", "info") + GOOD.replace("process 0", "process 1")
     calls = read(tmp_path, "\ufeff" + GOOD + other)
@@ -284,7 +283,7 @@ def test_what_is_passed_over(tmp_path: Path) -> None:
         read(tmp_path, GOOD + "\ufeff" + GOOD)
 
 
-def test_a_process_may_go_on_after_an_unknown_outcome(tmp_path: Path) -> None:
+def test_a_process_may_continue_after_an_unknown_outcome(tmp_path: Path) -> None:
     text = entry(":f :write, :value 1") + entry(":f :write, :value 1", "info") + both("read", "nil", "1")
     assert told(read(tmp_path, text)) == [("write", 1, None, False), ("read", None, 1, True)]
 
@@ -320,23 +319,23 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong[:50])
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_line_at_fault_is_named(tmp_path: Path, wrong: str, block: int) -> None:
+def test_an_error_names_its_line(tmp_path: Path, wrong: str, block: int) -> None:
     path = tmp_path / "h.edn"
     path.write_text(GOOD + wrong + "\n" + GOOD)
     with pytest.raises(HistoryError, match=rf"h\.edn, {WRONG[wrong]}"):
         read_calls(path, "nothing", block=block)
 
 
-def test_numbers_that_are_too_large_for_lines_like_others(tmp_path: Path) -> None:
-    """The first line of a form is understood; what the next ones have in its places is not taken on trust."""
+def test_numbers_too_large_are_refused_on_the_fast_path_too(tmp_path: Path) -> None:
+    """The first line of a form is parsed in full. Values of the next lines must be checked, too."""
     line = "{:index 1, :time 1, :process 1, :type :invoke, :f :x, :value 1/2}"
     for old, new in ((":time 1", f":time {2**63}"), (":process 1", f":process {2**63}"), ("1/2", "1/0")):
         with pytest.raises(HistoryError, match=r"h\.edn, line 2"):
             read(tmp_path, line + "\n" + line.replace(old, new))
 
 
-def test_digits_do_not_mislead(tmp_path: Path) -> None:
-    """Characters are the only tokens that end between digits, and tags have digits that are not the number's."""
+def test_digits_in_characters_and_tags_are_not_taken_for_numbers(tmp_path: Path) -> None:
+    """Characters are the only tokens that end between digits, and a tag may contain digits."""
     two = "".join(entry(f":f :x, :value \\u00{digits}1 2", process=digits) for digits in (41, 42))
     assert [call["argument"] for call in plain(read(tmp_path, two))] == ["A", "B"]
     tagged = "".join(f"{{:process #t5 {process}, :type :invoke, :f :x}}\n" for process in (3, 4))
@@ -345,7 +344,7 @@ def test_digits_do_not_mislead(tmp_path: Path) -> None:
         read(tmp_path, entry(":f :x, :value \\u0041") + entry(":f :x, :value \\u00411", process=1))
 
 
-def test_not_text(tmp_path: Path) -> None:
+def test_invalid_utf_8_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "h.edn"
     path.write_bytes(GOOD.encode() + b'{:process 0, :f "\xff"}\n')
     for block in BLOCKS:
@@ -354,7 +353,7 @@ def test_not_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["", "["])
-def test_a_last_entry_that_is_cut_off_is_left_out(tmp_path: Path, start: str) -> None:
+def test_a_truncated_last_entry_is_left_out(tmp_path: Path, start: str) -> None:
     whole = start + GOOD.strip()
     cut = whole.rindex("{")
     for end in range(cut + 1, len(whole)):
@@ -365,7 +364,7 @@ def test_a_last_entry_that_is_cut_off_is_left_out(tmp_path: Path, start: str) ->
         read(tmp_path, "{:process 0")
 
 
-def test_empty_histories(tmp_path: Path) -> None:
+def test_empty_histories_have_no_calls(tmp_path: Path) -> None:
     for text in ("", "\n", "[]", "()", "; nothing", "[\n]\n"):
         for wants in ("nothing", "grants", "values"):
             assert len(read(tmp_path, text, wants)) == 0
@@ -377,7 +376,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def as_others_have_it(history: History) -> History:
-    """With the values of reads and writes alone, as they are written."""
+    """Return the history with only the values of reads and writes, as they are written."""
     values: list[Any] = []
     asked: dict[int, Any] = {}
     for op in history:
@@ -393,14 +392,14 @@ def as_others_have_it(history: History) -> History:
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 600))
 @settings(max_examples=20, deadline=None)
-def test_what_is_written_is_read_back(folder: Path, seed: int, keys: int, block: int) -> None:
+def test_written_histories_are_read_back(folder: Path, seed: int, keys: int, block: int) -> None:
     round_trip(folder, seed, keys, block)
 
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000))
 @settings(max_examples=500, deadline=None)
-def test_what_is_written_is_read_back_often(folder: Path, seed: int, keys: int, block: int) -> None:
+def test_many_written_histories_are_read_back(folder: Path, seed: int, keys: int, block: int) -> None:
     round_trip(folder, seed, keys, block)
 
 
@@ -422,7 +421,7 @@ def round_trip(folder: Path, seed: int, keys: int, block: int) -> None:
         assert_same(calls, same)
 
 
-def test_how_it_is_written() -> None:
+def test_written_lines_have_the_expected_form() -> None:
     lines = list(edn_lines(drawn(3, entries=3), keyed=False))
     assert lines[0] == (
         '{:index 0, :time 0, :process :nemesis, :type :info, :f :start, :value {:clients ["c0" "c1" "c2"], '

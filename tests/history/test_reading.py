@@ -1,4 +1,4 @@
-"""Histories of ours into calls by column: the same as the calls of the history in memory, however the file is cut."""
+"""Reading our histories into calls by column gives the calls of the history in memory, for every block size."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.view import View
+from harness.checkers.view import View
 from harness.history import History, HistoryError, Op
 from harness.history.calls import NEVER, NO_FENCE, Wants
-from harness.history.clients import take_over, unlike
+from harness.history.clients import distinct_names, take_over
 from harness.history.files import calls_of, read_calls
 from harness.history.jsonl import frozen_lists
 from tests.history.drawn import assert_same, drawn, plain
@@ -25,13 +25,13 @@ WANTS: tuple[Wants, ...] = ("nothing", "leases", "grants", "values")
 
 
 def oracle(history: History) -> list[dict[str, Any]]:
-    """What the calls are by the slow ways there have been: :meth:`History.calls` and :class:`View`."""
+    """Return the calls by the slow ways: :meth:`History.calls` and :class:`View`."""
     history = history.in_order()
     view = View(history)
     first: dict[int, int] = {}
     for client, process in zip(view.client.tolist(), history.process, strict=True):
         first.setdefault(client, process)
-    names = unlike((name, str(first[client])) for client, name in enumerate(view.names))
+    names = distinct_names((name, str(first[client])) for client, name in enumerate(view.names))
     rows = []
     for call in history.calls():
         known, done = call.outcome == "ok", call.done
@@ -63,14 +63,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 400), st.booleans())
 @settings(max_examples=20, deadline=None)
-def test_calls_are_those_of_the_history(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
+def test_calls_equal_those_of_the_history(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
     compare(folder, seed, keys, block, tidy)
 
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000), st.booleans())
 @settings(max_examples=700, deadline=None)
-def test_calls_are_those_of_many_histories(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
+def test_calls_equal_those_of_many_histories(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
     compare(folder, seed, keys, block, tidy)
 
 
@@ -88,7 +88,7 @@ def compare(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_golden_histories(path: Path) -> None:
+def test_calls_of_golden_histories_equal_the_oracle(path: Path) -> None:
     history = History.load(path)
     calls = calls_of(history, "values")
     assert plain(calls) == oracle(history)
@@ -108,7 +108,7 @@ def lines(tmp_path: Path, *text: str, end: str = "\n") -> Path:
     return path
 
 
-def test_grants(tmp_path: Path) -> None:
+def test_tokens_and_leases_of_grants_are_read(tmp_path: Path) -> None:
     answers = [
         ("acquire", {"fence": 2**63 - 1, "valid_for": 1.5}, (2**63 - 1, 1_500_000_000, -1)),
         ("acquire", {"fence": None, "valid_for": -1}, (NO_FENCE, -1_000_000_000, -1)),
@@ -127,7 +127,7 @@ def test_grants(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fence", ["ff01", 2**63, 1.5, True])
-def test_a_token_that_is_no_number_is_named(tmp_path: Path, fence: Any) -> None:
+def test_a_token_that_is_no_whole_number_is_refused_with_its_line(tmp_path: Path, fence: Any) -> None:
     good = [line(0, "invoke", "acquire"), line(0, "ok", "acquire", {"fence": 1})]
     path = lines(tmp_path, *good, line(0, "invoke", "acquire"), line(0, "ok", "acquire", {"fence": fence}))
     with pytest.raises(HistoryError, match="line 4: tokens of this model must be whole numbers"):
@@ -135,7 +135,7 @@ def test_a_token_that_is_no_number_is_named(tmp_path: Path, fence: Any) -> None:
     assert [len(read_calls(path, wants)) for wants in ("nothing", "leases", "values")] == [2, 2, 2]
 
 
-def test_values_are_kept_once_with_lists_as_tuples(tmp_path: Path) -> None:
+def test_equal_values_are_stored_once_with_lists_as_tuples(tmp_path: Path) -> None:
     asked = [[1, [2]], {"a": [3]}, [1, [2]], None]
     text = [entry for v in asked for entry in (line(0, "invoke", "cas", v), line(0, "ok", "cas"))]
     calls = read_calls(lines(tmp_path, line(-1, "info", "start", {"ttl": 2}), *text), "values")
@@ -165,14 +165,14 @@ WRONG = {
 
 @pytest.mark.parametrize("block", [1, 1 << 20])
 @pytest.mark.parametrize("name", WRONG)
-def test_the_line_at_fault_is_named(tmp_path: Path, name: str, block: int) -> None:
+def test_an_error_names_its_line(tmp_path: Path, name: str, block: int) -> None:
     text, message = WRONG[name]
     path = lines(tmp_path, line(0, "invoke", "read"), *text, line(0, "ok", "read"))
     with pytest.raises(HistoryError, match=rf"h\.jsonl, {message}"):
         read_calls(path, "values", block=block)
 
 
-def test_entries_in_memory_are_named_by_their_index() -> None:
+def test_an_error_in_memory_names_the_index() -> None:
     history = History()
     history.append(Op(0, 0, 0, 2, "ok", "x"))
     with pytest.raises(HistoryError, match="the history, entry 0: process 2 completed 'x'"):
@@ -180,7 +180,7 @@ def test_entries_in_memory_are_named_by_their_index() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 60, 1 << 20])
-def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path, block: int) -> None:
+def test_a_truncated_last_line_is_left_out(tmp_path: Path, block: int) -> None:
     path = lines(tmp_path, line(0, "invoke", "read"), line(0, "ok", "read")[:-9], end="")
     calls = read_calls(path, "values", block=block)
     assert (len(calls), calls.complete, calls.known.tolist()) == (1, False, [0])
@@ -190,20 +190,20 @@ def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path, block: int) -> 
         read_calls(lines(tmp_path, '{"process":', end=""), "nothing", block=block)
 
 
-def test_empty_and_blank_files(tmp_path: Path) -> None:
+def test_empty_files_and_blank_lines_are_accepted(tmp_path: Path) -> None:
     for wants in WANTS:
         assert len(read_calls(lines(tmp_path, end=""), wants)) == 0
         calls = read_calls(lines(tmp_path, "", line(0, "invoke", "read"), "  ", "", line(0, "ok", "read")), wants)
         assert calls.returned.tolist() == [1]
 
 
-def test_clients_without_hosts_and_keys(tmp_path: Path) -> None:
+def test_calls_without_hosts_and_keys_get_default_names(tmp_path: Path) -> None:
     calls = read_calls(lines(tmp_path, line(7, "invoke", "acquire"), line(7, "info", "acquire")), "nothing")
     assert (calls.clients, calls.keys, calls.settings, calls.known.tolist()) == (["process 7"], [""], {}, [0])
 
 
-def test_who_takes_over() -> None:
-    """The one that waits for longest; nobody, after a crash of the host; and never one on another host."""
+def test_a_new_process_continues_the_client_that_waits_longest() -> None:
+    """After a crash of the host no client continues, and never one of another host."""
     owner, names = take_over(
         [
             (0, "begin", 0, "a"),
@@ -221,7 +221,7 @@ def test_who_takes_over() -> None:
     assert names == ["a", "a", "b", "a", "process 5"]
 
 
-def test_gzip_and_progress(tmp_path: Path) -> None:
+def test_gzip_files_are_read_and_progress_is_reported(tmp_path: Path) -> None:
     history = drawn(4)
     for name in ("h.jsonl", "h.jsonl.gz"):
         history.save(tmp_path / name)
@@ -239,7 +239,7 @@ def test_gzip_and_progress(tmp_path: Path) -> None:
         assert seen == sorted(seen)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"ends in one of \.jsonl, \.edn, \.jsonl\.gz, \.edn\.gz"):
         read_calls(tmp_path / "h.csv", "nothing")
     with pytest.raises(HistoryError, match="cannot read the history"):

@@ -1,4 +1,4 @@
-"""The Foata normal form: a name for a class of orders that differ only in steps that could change places."""
+"""The Foata normal form: a name for a class of orders that differ only in steps that commute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ Form = tuple[tuple[str, ...], ...]
 
 
 def foata(steps: Sequence[object], touched: Sequence[Iterable[str]]) -> Form:
-    """Layers of steps: each is one layer above the highest before it that touches what it touches."""
+    """Return the layers of steps: each step is one layer above the highest earlier step that touches the same
+    thing."""
     layers: list[list[str]] = []
     height: dict[str, int] = {}
     for step, what in zip(steps, touched, strict=True):

@@ -1,4 +1,5 @@
-"""Small scopes, wholly: counted on paper too (:mod:`tests.hunting.token_model`), and broken on purpose."""
+"""Exhaustive search of small scopes, compared with counts on paper (:mod:`tests.hunting.token_model`) and with
+mutants."""
 
 from __future__ import annotations
 
@@ -6,14 +7,24 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
+from harness.documents import ExhaustiveDocument, plain
 from harness.errors import UsageError
 from harness.history import History
-from harness.hunting import steered
-from harness.hunting.exhaustive import Scope, again, execute, exhaust, judged
-from harness.hunting.interleavings import Explored, Given, Step, Touched, Unsteady, explore, independent
+from harness.search import steered
+from harness.search.exhaustive import Scope, execute, exhaust, judge, repeat
+from harness.search.interleavings import (
+    Execution,
+    ExecutionStep,
+    FixedSteps,
+    NotReproducible,
+    Touched,
+    explore,
+    independent,
+)
 from harness.sim.patches import virtual
 from tests.hunting.foata import Form, foata
 from tests.hunting.token_model import SHORT, WHOLE, Token, count, walks
@@ -24,25 +35,25 @@ SHORT_TOKEN = Scope(lock="redis-token", access=False)
 
 def explored(
     scope: Scope, *, reduce: bool = True, independent: Callable[[Touched, Touched], bool] = independent
-) -> Iterable[Explored[steered.Section]]:
+) -> Iterable[Execution[steered.Section]]:
     plan, bounds = scope.plan(), scope.bounds()
     with virtual():
         yield from explore(lambda path: execute(plan, bounds, path), reduce=reduce, independent=independent)
 
 
 def said(history: History) -> str:
-    """A history without its times, which the steps of a class need not have in common."""
+    """Return the history without its times, which may differ between the executions of a class."""
     return "\n".join(repr((op.process, op.type, op.f, op.value, op.error)) for op in history)
 
 
 def forms_on_paper(model: Token) -> dict[Form, bool]:
-    """The classes, and whether both clients ever hold the lock in them."""
+    """Return the classes, and for each whether both clients ever hold the lock."""
     return {foata([m.name for m in walk], [m.touches for m in walk]): end.both for walk, end in walks(model)}
 
 
 def check_both(scope: Scope) -> tuple[int, int]:
-    """With and without reduction the same classes are found, each with one history, and with reduction each once; how
-    many executions came to their end, with and without."""
+    """Assert that the search finds the same classes with and without reduction, each with one history, and with
+    reduction each only once. Return the numbers of completed executions with and without reduction."""
     outcomes: dict[bool, dict[Form, str]] = {}
     counts: list[int] = []
     for reduce in (True, False):
@@ -60,32 +71,32 @@ def check_both(scope: Scope) -> tuple[int, int]:
 
 
 def check_whole(scope: Scope, model: Token) -> None:
-    """There are as many as there are on paper."""
+    """Assert that the search finds as many classes as the model."""
     assert check_both(scope) == (len(forms_on_paper(model)), count(model))
 
 
-def test_the_model_is_counted_right() -> None:
-    """One client alone takes its steps in one order; a pause of it can come before each answer to it, and after each
-    answer but the last; a request of its can be served before the pause, or during it."""
+def test_the_model_counts_are_those_on_paper() -> None:
+    """A single client takes its steps in one order. Its pause can come before each answer to it, and after each
+    answer but the last. A request can be served before the pause, or during it."""
     assert count(Token(WHOLE, 0, clients=1)) == 1
     assert count(Token(WHOLE, 1, clients=1)) == 1 + 4 + 3 + 4
     assert len(forms_on_paper(Token(WHOLE, 1, clients=1))) == 1 + 4 + 3
 
 
-def test_one_client_and_a_pause() -> None:
+def test_one_client_and_a_pause_match_the_model() -> None:
     check_whole(Scope(lock="redis-token", clients=1), Token(WHOLE, 1, clients=1))
 
 
-def test_one_client_and_two_pauses() -> None:
-    """During each of two calls, or between them: at most two of three, and one during a call strikes before or after
-    the request has been served."""
+def test_one_client_and_two_pauses_match_the_count_on_paper() -> None:
+    """The pauses come during each of two calls, or between them: at most two of three. One during a call strikes
+    before or after the request has been served."""
     reduced = 1 + 3 + 3
     every = 1 + (2 + 1 + 2) + (2 * 1 + 2 * 2 + 1 * 2)
     assert check_both(Scope(lock="redis-token", clients=1, access=False, faults=2)) == (reduced, every)
 
 
 @pytest.mark.slow
-def test_without_a_fault_it_is_safe() -> None:
+def test_a_scope_without_a_fault_has_no_violation() -> None:
     found = exhaust(Scope(lock="redis-token", faults=0))
     assert found.sentence().startswith("none in all 90 interleavings: 2 clients, one section each")
     assert "no fault" in found.sentence()
@@ -95,24 +106,24 @@ def test_without_a_fault_it_is_safe() -> None:
 
 
 STORY = (
-    Step("begin c0"),
-    Step("c0>n1"),
-    Step("n1>c0", "pause c0", 1),  # it has the lock, and has not asked for anything yet
-    Step("time passes"),
-    Step("begin c1"),
-    Step("c1>n1"),
-    Step("n1>c1"),
-    Step("resume c0"),
-    Step("c0>resource"),
-    Step("resource>c0"),  # it has read
-    Step("c1>resource"),
-    Step("resource>c1"),
-    Step("c1>resource"),  # it writes
+    ExecutionStep("begin c0"),
+    ExecutionStep("c0>n1"),
+    ExecutionStep("n1>c0", "pause c0", 1),  # it holds the lock, and has sent no other request yet
+    ExecutionStep("time passes"),
+    ExecutionStep("begin c1"),
+    ExecutionStep("c1>n1"),
+    ExecutionStep("n1>c1"),
+    ExecutionStep("resume c0"),
+    ExecutionStep("c0>resource"),
+    ExecutionStep("resource>c0"),  # the read has completed
+    ExecutionStep("c1>resource"),
+    ExecutionStep("resource>c1"),
+    ExecutionStep("c1>resource"),  # the write
 )
 
 
-def test_one_pause_breaks_it_and_that_can_be_repeated() -> None:
-    one, two = again(TOKEN, STORY), again(TOKEN, STORY)
+def test_a_violation_by_one_pause_is_repeatable() -> None:
+    one, two = repeat(TOKEN, STORY), repeat(TOKEN, STORY)
     assert one.broken() == ("mutual-exclusion", "resource")
     assert list(one.history) == list(two.history)
     assert one.keys == two.keys
@@ -126,32 +137,32 @@ def test_one_pause_breaks_it_and_that_can_be_repeated() -> None:
 
 
 @pytest.mark.slow
-def test_the_first_violation_is_told_and_can_be_repeated() -> None:
+def test_the_first_violation_is_reported_and_repeatable() -> None:
     found = exhaust(SHORT_TOKEN)
     assert found.violation is not None
     assert found.truncated
     assert found.sentence().startswith(f"violated in interleaving {found.violation.number}: ")
     assert found.violation.broken == ("mutual-exclusion",)
     assert "c1 acquired k0" in found.violation.why
-    trial = again(found.scope, found.violation.steps)
+    trial = repeat(found.scope, found.violation.steps)
     assert trial.broken() == found.violation.broken
     assert trial.verdicts["mutual-exclusion"].explanation == found.violation.why
 
 
-def test_steps_that_cannot_be_taken_are_refused() -> None:
-    with pytest.raises(Unsteady, match="step 2 is to be resume c0"):
-        again(SHORT_TOKEN, [Step("begin c0"), Step("resume c0")])
+def test_impossible_steps_are_refused() -> None:
+    with pytest.raises(NotReproducible, match="step 2 should be resume c0"):
+        repeat(SHORT_TOKEN, [ExecutionStep("begin c0"), ExecutionStep("resume c0")])
 
 
-def test_it_stops_when_told_to() -> None:
+def test_the_search_stops_after_the_given_number_of_interleavings() -> None:
     heard: list[tuple[int, int]] = []
     found = exhaust(Scope(lock="redis-token", faults=0), most=3, progress=lambda *counts: heard.append(counts))
     assert found.sentence().startswith("none in the first 3 interleavings, and there are more")
     assert [interleavings for interleavings, _ in heard][-1] == 3
 
 
-def test_an_interrupt_ends_it_with_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of an execution, where a lock's code runs."""
+def test_an_interrupt_ends_the_search_with_its_partial_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt comes during an execution, in a lock's code."""
     times = 0
 
     def interrupted(*_: object) -> None:
@@ -176,7 +187,7 @@ def interrupted_before(real: Callable[..., Any], interrupt: Callable[[], None]) 
     return either
 
 
-def test_its_time_is_bounded() -> None:
+def test_a_time_budget_ends_the_search() -> None:
     found = exhaust(TOKEN, budget_s=0.001)
     assert (found.interleavings, found.truncated) == (1, True)
 
@@ -190,31 +201,31 @@ def test_its_time_is_bounded() -> None:
         (Scope(lock="redis-token", look_for=("mutual",)), "no checker is called 'mutual'"),
     ],
 )
-def test_bad_scopes_are_refused(scope: Scope, told: str) -> None:
+def test_invalid_scopes_are_refused(scope: Scope, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         exhaust(scope)
 
 
 @pytest.mark.slow
-def test_short_sections_and_a_pause() -> None:
+def test_short_sections_and_a_pause_match_the_model() -> None:
     check_whole(SHORT_TOKEN, Token(SHORT, 1))
 
 
 @pytest.mark.slow
-def test_whole_sections_without_a_fault() -> None:
+def test_whole_sections_without_a_fault_match_the_model() -> None:
     check_whole(Scope(lock="redis-token", faults=0), Token(WHOLE, 0))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("late", "counts"), [(0.0, (26, 100)), (0.2, (143, 1_372))])
-def test_who_waits_for_a_busy_lock_sleeps_between_its_tries(late: float, counts: tuple[int, int]) -> None:
-    """Time passes here without a fault, and where messages may be late, also while some are under way."""
+def test_a_waiter_sleeps_between_its_tries(late: float, counts: tuple[int, int]) -> None:
+    """Time passes here without a fault, and with late messages also while some are under way."""
     assert check_both(Scope(lock="redis-token", faults=0, access=False, wait=0.1, late=late)) == counts
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lock", ["memcached-add", "mysql-unique"])
-def test_other_locks_of_one_round_trip_a_call_have_as_many(lock: str) -> None:
+def test_locks_with_one_round_trip_per_call_have_equal_counts(lock: str) -> None:
     assert exhaust(Scope(lock=lock, faults=0, access=False)).interleavings == len(forms_on_paper(Token(SHORT, 0)))
 
 
@@ -228,8 +239,8 @@ def test_locks_are_safe_without_a_fault(lock: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_whole_sections_and_a_pause() -> None:
-    """The count of interleavings for SET NX PX with two clients and one pause, and of those that break it."""
+def test_whole_sections_and_a_pause_match_the_model() -> None:
+    """These are the numbers of interleavings, and of violations, for SET NX PX with two clients and one pause."""
     found = exhaust(TOKEN, first=False)
     paper = forms_on_paper(Token(WHOLE, 1))
     assert found.interleavings == len(paper) == 4_058
@@ -239,29 +250,30 @@ def test_whole_sections_and_a_pause() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
-def test_whole_sections_and_a_pause_in_every_order() -> None:
-    """Without reduction: half an hour."""
+def test_whole_sections_and_a_pause_match_the_model_in_every_order() -> None:
+    """Without reduction this takes half an hour."""
     assert count(Token(WHOLE, 1)) == 89_192
     check_whole(TOKEN, Token(WHOLE, 1))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blind_to", ["n1", "history"])
-def test_a_wrong_independence_is_found_out(blind_to: str) -> None:
-    """The control: with steps at one host taken for independent, classes are lost, or an execution contradicts."""
+def test_a_wrong_independence_relation_is_detected(blind_to: str) -> None:
+    """The control: if steps at one host count as independent, classes are lost, or an execution is not
+    reproducible."""
 
     def wrong(one: Touched, other: Touched) -> bool:
         return independent(one - {blind_to}, other - {blind_to})
 
     try:
         runs = [run for run in explored(SHORT_TOKEN, independent=wrong) if run.outcome is not None]
-    except Unsteady:
+    except NotReproducible:
         return
     assert len(runs) != len(forms_on_paper(Token(SHORT, 1)))
 
 
 @pytest.mark.slow
-def test_without_a_check_of_its_fences_the_resource_comes_to_harm() -> None:
+def test_the_resource_is_damaged_without_fencing() -> None:
     found = exhaust(Scope(lock="redis-fenced", look_for=("resource",)))
     assert found.violation is not None
     assert found.violation.broken == ("resource",)
@@ -269,15 +281,16 @@ def test_without_a_check_of_its_fences_the_resource_comes_to_harm() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
-def test_fences_save_the_resource() -> None:
+def test_fencing_protects_the_resource() -> None:
     found = exhaust(Scope(lock="redis-fenced", fencing="on"))
     assert found.sentence().startswith("none in all ")
     assert found.interleavings == 3_462
 
 
 @pytest.mark.slow
-def test_short_sections_and_a_jump_of_the_clock() -> None:
-    """Steps come one right after the other: while the clock jumps, nobody holds who does not touch the resource."""
+def test_short_sections_survive_a_clock_jump() -> None:
+    """Steps follow each other at once. A client that does not access the resource does not hold the lock during the
+    jump."""
     found = exhaust(Scope(lock="redis-token", families=("clock-jump",), access=False), first=False)
     paper = forms_on_paper(Token(SHORT, 0, jumps=1))
     assert (found.interleavings, found.violated) == (len(paper), sum(paper.values())) == (442, 0)
@@ -285,31 +298,38 @@ def test_short_sections_and_a_jump_of_the_clock() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
-def test_whole_sections_and_a_jump_of_the_clock() -> None:
+def test_whole_sections_and_a_clock_jump_match_the_model() -> None:
     found = exhaust(Scope(lock="redis-token", families=("clock-jump",)), first=False)
     paper = forms_on_paper(Token(WHOLE, 0, jumps=1))
     assert (found.interleavings, found.violated) == (len(paper), sum(paper.values())) == (5_950, 4_504)
 
 
-class _InFavour(Given):
-    """Takes what one client does before anything else."""
+class _InFavour(FixedSteps):
+    """Takes the steps of one client before all others."""
 
-    def __init__(self, steps: Sequence[Step], client: str) -> None:
+    def __init__(self, steps: Sequence[ExecutionStep], client: str) -> None:
         super().__init__(steps)
         self._client = client
 
-    def choose(self, steps: Sequence[Step]) -> Step:
+    def choose(self, steps: Sequence[ExecutionStep]) -> ExecutionStep:
         return super().choose(sorted(steps, key=lambda step: self._client not in step.act))
 
 
 @pytest.mark.parametrize("acts", [["wipe n1", "n1>c1"], ["put forward n1"]])
-def test_faults_of_servers_break_it(acts: list[str]) -> None:
-    """Whoever holds the lock is slow, and who is quick takes it (and knows already that its connection is gone)."""
+def test_server_faults_break_mutual_exclusion(acts: list[str]) -> None:
+    """The holder is slow, and the other client acquires quickly (and already knows that its connection was lost)."""
     scope = Scope(lock="redis-token", families=("kill-amnesia", "clock-jump"))
     plan = scope.plan()
-    path = _InFavour([Step(act) for act in ("begin c0", "c0>n1", "n1>c0", *acts)], "c1")
+    path = _InFavour([ExecutionStep(act) for act in ("begin c0", "c0>n1", "n1>c0", *acts)], "c1")
     section = execute(plan, scope.bounds(), path)
     assert section.finished
-    assert judged(plan, section).broken() == ("mutual-exclusion",)
+    assert judge(plan, section).broken() == ("mutual-exclusion",)
     healed = section.recorder.history.nemesis("heal")
     assert [op.value["observed"]["wiped"] for op in healed] == ([["n1"]] if acts[0] == "wipe n1" else [])
+
+
+def test_the_document_of_a_search_has_all_of_its_result() -> None:
+    found = exhaust(Scope(lock="redis-setnx-expire", access=False, faults=0), most=2)
+    document = msgspec.json.decode(msgspec.json.encode(found.document()), type=ExhaustiveDocument)
+    assert plain(document) == {"schema": 1, **plain(found)}
+    assert document.truncated

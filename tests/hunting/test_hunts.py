@@ -1,4 +1,5 @@
-"""Hunts from one call: what is found is kept and tried first the next time, and what was not reached is said."""
+"""Hunts through their public function: found failures are stored and tried first the next time, and the report names
+what was never reached."""
 
 from __future__ import annotations
 
@@ -16,29 +17,29 @@ from msgspec.structs import replace as with_
 
 from harness import LockFails, hunt
 from harness.errors import UsageError
-from harness.hunting import hunts
-from harness.hunting.asked import Asked
-from harness.hunting.findings import Finding, remember, remembered
-from harness.hunting.rounds import Failure
-from harness.hunting.stories import tell
-from harness.hunting.trials import play
 from harness.plan import FaultSpec, Plan, load
-from harness.runs import run
-from harness.store import FAILURES
-from scenarios import catalogue
+from harness.run.runs import run
+from harness.run.store import FAILURES
+from harness.scenarios import catalogue
+from harness.search import hunt as hunts
+from harness.search.findings import FoundFailure, known_failures, remember
+from harness.search.request import HuntRequest
+from harness.search.rounds import ShrunkFailure
+from harness.search.stories.story import story_of
+from harness.search.trials import run_trial
 
-JUMPS = Asked(lock="redlock", faults=("clock-jump",), clients=2)
+JUMPS = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2)
 
 
 def harness(*arguments: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", *arguments], capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, timeout=110, check=False
     )
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.slow
-def test_a_failure_is_told_kept_and_tried_first_the_next_time(tmp_path: Path) -> None:
+def test_a_failure_is_stored_and_tried_first_by_the_next_hunt(tmp_path: Path) -> None:
     hunted = hunt(JUMPS, rounds=3, store=tmp_path, command="harness hunt redlock")
     assert hunted.exit_status == 1
     (found,) = hunted.findings
@@ -67,39 +68,39 @@ def test_a_failure_is_told_kept_and_tried_first_the_next_time(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_what_is_known_is_tried_only_where_it_could_be_found(tmp_path: Path) -> None:
+def test_known_failures_are_tried_only_by_hunts_that_could_find_them(tmp_path: Path) -> None:
     hunt(JUMPS, rounds=3, store=tmp_path)
-    other = Asked(lock="redlock", faults=("latency",), clients=2, schedules=3, look_for=("mutual-exclusion",))
+    other = HuntRequest(lock="redlock", faults=("latency",), clients=2, schedules=3, look_for=("mutual-exclusion",))
     assert hunt(other, rounds=1, store=tmp_path).findings == ()
 
 
-def test_what_is_known_of_other_hunts(tmp_path: Path) -> None:
-    """A failure is one file, whatever command found it; one that this hunt would not search for is none of its own."""
+def test_known_failures_are_selected_by_the_hunts_options(tmp_path: Path) -> None:
+    """Every command stores a failure in the same file format. A hunt skips failures outside its own search space."""
     plan = Plan(lock="redis-token", kind="redis-single", nodes=1, clients=2, hold=1.0)
     paused = with_(plan, faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),))
     overrun = with_(plan, hold=2.5)
     folder = tmp_path / FAILURES / "redis-token"
     for number, known in enumerate((paused, paused, overrun)):
-        told = tell(play(known), "mutual-exclusion")
-        failure = Failure(plan=known, checker="mutual-exclusion", broken=(), schedule=1, shrinks=1)
+        told = story_of(run_trial(known), "mutual-exclusion")
+        failure = ShrunkFailure(plan=known, checker="mutual-exclusion", broken=(), schedule=1, shrinks=1)
         scenario = with_(known, source=f"harness hunt redis-token --budget {number}")
-        remember(Finding(scenario, failure, 1, told.story, ""), tmp_path)
+        remember(FoundFailure(scenario, failure, 1, told.story, ""), tmp_path)
     assert len(list(folder.iterdir())) == 2
     (folder / "0.toml").write_text('lock = "redis-tok')
 
     def known_to(**options: Any) -> list[Plan]:
-        return list(remembered(Asked(lock="redis-token", **options).completed(), tmp_path))
+        return list(known_failures(HuntRequest(lock="redis-token", **options).completed(), tmp_path))
 
     assert known_to() == known_to(ttl=2.0) == known_to(faults=("client-pause",)) == [paused]
     assert known_to(faults=("none",)) == [overrun]
     assert known_to(ttl=8.0) == known_to(faults=("latency",)) == known_to(most_faults=0) == known_to(clients=1) == []
 
 
-def test_where_nothing_is_found_it_says_what_was_seen_and_what_was_not() -> None:
-    asked = Asked(
+def test_a_hunt_without_findings_reports_its_coverage() -> None:
+    request = HuntRequest(
         lock="redis-fenced", faults=("client-pause", "kill"), fencing="on", look_for=("resource",), schedules=8
     )
-    hunted = hunt(asked, rounds=2)
+    hunted = hunt(request, rounds=2)
     assert hunted.exit_status == 0
     assert hunted.folder is None
     document = hunted.document
@@ -114,9 +115,9 @@ def test_where_nothing_is_found_it_says_what_was_seen_and_what_was_not() -> None
 
 
 @pytest.mark.slow
-def test_one_of_each_kind(tmp_path: Path) -> None:
-    asked = Asked(lock="redis-setnx", faults=("client-crash", "kill-amnesia"), clients=2)
-    hunted = hunt(asked, rounds=2, keep_going=True, store=tmp_path)
+def test_a_hunt_that_keeps_going_finds_one_failure_of_each_kind(tmp_path: Path) -> None:
+    request = HuntRequest(lock="redis-setnx", faults=("client-crash", "kill-amnesia"), clients=2)
+    hunted = hunt(request, rounds=2, keep_going=True, store=tmp_path)
     kinds = [found.failure.broken[0] for found in hunted.findings]
     assert "deadlock" in kinds
     assert "mutual-exclusion" in kinds
@@ -127,7 +128,7 @@ def test_one_of_each_kind(tmp_path: Path) -> None:
 
 
 class NeverLocks:
-    """A mutant: it grants to everybody."""
+    """A mutant that grants every request."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -151,7 +152,7 @@ class CannotBeOpened:
         pass
 
 
-def test_a_class_of_ones_own() -> None:
+def test_a_user_class_can_be_hunted() -> None:
     hunted = hunt(NeverLocks, faults=("none",), rounds=1)
     assert hunted.findings[0].failure.broken[0] == "mutual-exclusion"
     assert hunted.findings[0].plan.faults == ()
@@ -159,8 +160,10 @@ def test_a_class_of_ones_own() -> None:
 
 def test_a_budget_ends_a_hunt() -> None:
     began = time.monotonic()
-    asked = Asked(lock="redis-fenced", faults=("client-pause",), fencing="on", look_for=("resource",), schedules=3)
-    hunted = hunt(asked, budget_s=2.0)
+    request = HuntRequest(
+        lock="redis-fenced", faults=("client-pause",), fencing="on", look_for=("resource",), schedules=3
+    )
+    hunted = hunt(request, budget_s=2.0)
     assert hunted.document["rounds"] >= 1
     assert time.monotonic() - began < 20
 
@@ -173,19 +176,19 @@ def test_a_budget_ends_a_hunt() -> None:
         ({"workers": 0}, "workers must be at least 1"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, Any], told: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         hunt("redlock", **settings)
 
 
 def test_families_are_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hunts, "_search", lambda *_, **__: None)
-    assert hunt("redis-token", faults="latency, client-pause").asked.faults == ("latency", "client-pause")
-    assert hunt("redis-token", faults="").asked.faults == Asked(lock="redis-token").completed().faults
+    assert hunt("redis-token", faults="latency, client-pause").request.faults == ("latency", "client-pause")
+    assert hunt("redis-token", faults="").request.faults == HuntRequest(lock="redis-token").completed().faults
 
 
-def test_an_interrupted_hunt_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(round_: Any, told: Any) -> Any:
+def test_an_interrupted_hunt_returns_its_partial_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(round_: Any, progress: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(hunts, "search", interrupted)
@@ -196,7 +199,7 @@ def test_an_interrupted_hunt_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Interrupts(NeverLocks):
-    """Ctrl-C comes in the middle of its first call."""
+    """Raises an interrupt in the middle of its first call."""
 
     calls = itertools.count()
 
@@ -206,35 +209,35 @@ class Interrupts(NeverLocks):
         return True
 
 
-def test_an_interrupt_is_not_lost_before_the_first_round() -> None:
+def test_an_interrupt_before_the_first_round_ends_the_hunt() -> None:
     hunted = hunt(Interrupts, faults=("none",), rounds=1)
     assert hunted.document["interrupted"]
     assert (hunted.exit_status, hunted.document["schedules"]) == (3, 0)
 
 
-def test_an_interrupted_round_counts_as_far_as_it_came() -> None:
+def test_an_interrupted_round_counts_its_completed_schedules() -> None:
     def interrupted(_share: float, text: str) -> None:
         if "3 schedules" in text:
             signal.raise_signal(signal.SIGINT)
 
-    asked = Asked(lock="redis-token", faults=("latency",), schedules=20)
-    hunted = hunt(asked, rounds=1, progress=interrupted)
+    request = HuntRequest(lock="redis-token", faults=("latency",), schedules=20)
+    hunted = hunt(request, rounds=1, progress=interrupted)
     assert hunted.document["interrupted"]
     assert hunted.document["schedules"] == 4
     assert hunted.document["coverage"]["states"] > 0
 
 
-def test_a_store_that_cannot_be_written_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hunts, "learnt", None)
+def test_an_unwritable_store_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hunts, "learn_vocabulary", None)
     (tmp_path / "store").write_text("no folder")
     with pytest.raises(UsageError, match="cannot write to the store"):
         hunt(JUMPS, rounds=1, store=tmp_path / "store")
 
 
 @pytest.mark.slow
-def test_the_same_rounds_find_the_same_with_any_number_of_workers() -> None:
-    asked = Asked(lock="redis-token", faults=("client-pause", "clock-jump"), schedules=20)
-    one, two = (hunt(asked, rounds=4, workers=workers, keep_going=True) for workers in (1, 2))
+def test_the_number_of_workers_does_not_change_the_findings() -> None:
+    request = HuntRequest(lock="redis-token", faults=("client-pause", "clock-jump"), schedules=20)
+    one, two = (hunt(request, rounds=4, workers=workers, keep_going=True) for workers in (1, 2))
     assert [found.plan for found in one.findings] == [found.plan for found in two.findings]
     assert one.findings
     for name in ("schedules", "rounds", "best", "coverage", "never", "findings"):
@@ -242,7 +245,7 @@ def test_the_same_rounds_find_the_same_with_any_number_of_workers() -> None:
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path: Path) -> None:
+def test_the_hunt_command_finds_and_prints_failures(tmp_path: Path) -> None:
     status, out, _ = harness(
         "hunt", "redlock", "--faults", "clock-jump,1", "--clients", "2", "--rounds", "3", "--out", str(tmp_path)
     )
@@ -260,7 +263,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_in_a_small_scope() -> None:
+def test_the_exhaustive_option_prints_the_number_of_interleavings() -> None:
     status, out, _ = harness("hunt", "redis-token", "--exhaustive", "--clients", "2", "--faults", "0")
     assert status == 0
     assert out.startswith("none in all 90 interleavings")
@@ -285,7 +288,7 @@ def test_the_command_in_a_small_scope() -> None:
         (("tests.hunting.test_hunts:Nobody",), "Nobody"),
     ],
 )
-def test_wrong_arguments_get_one_line(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_one_line(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
     status, out, error = harness("hunt", *arguments, "--out", str(tmp_path))
     assert (status, out) == (2, "")
     assert told in error
@@ -293,8 +296,8 @@ def test_wrong_arguments_get_one_line(arguments: tuple[str, ...], told: str, tmp
 
 
 @pytest.mark.slow
-def test_sigterm_ends_a_hunt_in_good_order(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli", "hunt", "redis-fenced", "--fencing", "on", "--look-for", "resource",
+def test_sigterm_ends_a_hunt_with_a_report(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "harness", "hunt", "redis-fenced", "--fencing", "on", "--look-for", "resource",
                "--faults", "client-pause", "--budget", "100s", "--schedules", "5", "--out", str(tmp_path)]  # fmt: skip
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(6)

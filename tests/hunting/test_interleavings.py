@@ -1,4 +1,4 @@
-"""The search through orders of steps, on toys whose orders can be counted."""
+"""The search through orders of steps, on small programs whose orders can be counted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.hunting.interleavings import Explored, Given, Path, Redundant, Step, Unsteady, explore, independent
+from harness.search.interleavings import (
+    Execution,
+    ExecutionStep,
+    FixedSteps,
+    NotReproducible,
+    Path,
+    Redundant,
+    explore,
+    independent,
+)
 from tests.hunting.foata import Form, foata
 
 Programs = Sequence[Sequence[frozenset[str]]]
-"""What each process touches, step by step; a process is called p0, p1 ..."""
+"""Objects that each process touches, step by step; processes are called p0, p1 ..."""
 
 
 def play(programs: Programs, path: Path) -> tuple[str, ...]:
-    """The order in which the steps came that touch x: what can be seen of an execution."""
+    """Return the order of the steps that touch x: the observable part of an execution."""
     at = [0] * len(programs)
     seen: list[str] = []
     while left := [number for number, program in enumerate(programs) if at[number] < len(program)]:
-        step = path.choose([Step(f"p{number}") for number in left])
+        step = path.choose([ExecutionStep(f"p{number}") for number in left])
         number = int(step.act[1:])
         touched = programs[number][at[number]] | {step.act}
         if "x" in touched:
@@ -31,16 +40,16 @@ def play(programs: Programs, path: Path) -> tuple[str, ...]:
     return tuple(seen)
 
 
-def found(programs: Programs, *, reduce: bool) -> list[Explored[tuple[str, ...]]]:
+def found(programs: Programs, *, reduce: bool) -> list[Execution[tuple[str, ...]]]:
     return list(explore(lambda path: play(programs, path), reduce=reduce))
 
 
-def whole(runs: Sequence[Explored[tuple[str, ...]]]) -> list[Form]:
+def whole(runs: Sequence[Execution[tuple[str, ...]]]) -> list[Form]:
     return [foata(run.steps, run.touched) for run in runs if run.outcome is not None]
 
 
 def orders(lengths: list[int]) -> int:
-    """The multinomial coefficient."""
+    """Return the multinomial coefficient."""
     product, total = 1, 0
     for length in lengths:
         total += length
@@ -52,19 +61,19 @@ HERE, X = frozenset[str](), frozenset({"x"})
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, 1), (2, 3), (4, 4)])
-def test_two_that_have_nothing_in_common(one: int, other: int) -> None:
-    """A round trip each to servers of their own, and the like."""
+def test_independent_programs_have_one_class(one: int, other: int) -> None:
+    """For example a round trip each to different servers."""
     programs = [[HERE] * one, [HERE] * other]
     assert len(whole(found(programs, reduce=False))) == comb(one + other, one)
     assert len(whole(found(programs, reduce=True))) == 1
 
 
-def test_two_that_have_all_in_common() -> None:
+def test_dependent_programs_have_a_class_per_order() -> None:
     programs = [[X] * 3, [X] * 4]
     assert len(whole(found(programs, reduce=True))) == len(whole(found(programs, reduce=False))) == comb(7, 3)
 
 
-def test_two_round_trips_to_one_server_come_in_two_orders() -> None:
+def test_two_round_trips_to_one_server_have_two_classes() -> None:
     programs = [[HERE, X, HERE], [HERE, X, HERE]]
     assert len(whole(found(programs, reduce=False))) == comb(6, 3)
     assert len(whole(found(programs, reduce=True))) == 2
@@ -76,7 +85,7 @@ toys = st.lists(st.lists(things, min_size=1, max_size=3), min_size=2, max_size=3
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(toys)
-def test_each_class_once_and_none_forgotten(programs: Programs) -> None:
+def test_reduction_finds_each_class_exactly_once(programs: Programs) -> None:
     every, reduced = found(programs, reduce=False), found(programs, reduce=True)
     assert len(every) == orders([len(program) for program in programs])
     assert len(whole(reduced)) == len(set(whole(reduced))), "each class once"
@@ -85,7 +94,7 @@ def test_each_class_once_and_none_forgotten(programs: Programs) -> None:
     assert [run.more for run in reduced] == [True] * (len(reduced) - 1) + [False]
 
 
-def test_a_wrong_independence_loses_classes() -> None:
+def test_a_wrong_independence_relation_loses_classes() -> None:
     """The control."""
     programs = [[HERE, X], [HERE, X]]
 
@@ -97,37 +106,37 @@ def test_a_wrong_independence_loses_classes() -> None:
 
 
 def forked(path: Path) -> str:
-    """Two steps that have nothing in common; the first could also go another way, which only it knows."""
+    """Two independent steps. The first one has an alternative that is known only once it is taken."""
     way = ""
     left = ["a", "b"]
     while left:
-        step = path.choose([Step(act) for act in left])
+        step = path.choose([ExecutionStep(act) for act in left])
         left.remove(step.act)
         way += step.then and "!"
-        path.took(frozenset(step.act), [Step("a", "fault", 1)] if step == Step("a") else ())
+        path.took(frozenset(step.act), [ExecutionStep("a", "fault", 1)] if step == ExecutionStep("a") else ())
     return way
 
 
-def test_ways_that_a_step_turns_out_to_have_are_gone_too() -> None:
+def test_alternatives_found_during_a_step_are_explored() -> None:
     assert [run.outcome for run in explore(forked, reduce=False)].count("!") == 2
     outcomes = [run.outcome for run in explore(forked)]
     assert sorted(outcome for outcome in outcomes if outcome is not None) == ["", "!"]
 
 
-def test_given_steps_are_taken_and_then_the_first() -> None:
-    path = Given([Step("b")])
+def test_given_steps_are_followed_by_the_first_possible_ones() -> None:
+    path = FixedSteps([ExecutionStep("b")])
     assert forked(path) == ""
-    assert path.steps == (Step("b"), Step("a"))
-    with pytest.raises(Unsteady, match="step 1 is to be c"):
-        forked(Given([Step("c")]))
+    assert path.steps == (ExecutionStep("b"), ExecutionStep("a"))
+    with pytest.raises(NotReproducible, match="step 1 should be c"):
+        forked(FixedSteps([ExecutionStep("c")]))
 
 
-def test_what_goes_another_way_the_second_time_is_found_out() -> None:
-    def growing() -> Iterator[list[Step]]:
-        steps = [Step("a"), Step("b")]
+def test_a_nondeterministic_program_is_detected() -> None:
+    def growing() -> Iterator[list[ExecutionStep]]:
+        steps = [ExecutionStep("a"), ExecutionStep("b")]
         while True:
             yield list(steps)
-            steps.append(Step("c"))
+            steps.append(ExecutionStep("c"))
 
     choices = growing()
 
@@ -135,30 +144,30 @@ def test_what_goes_another_way_the_second_time_is_found_out() -> None:
         path.choose(next(choices))
         path.took(frozenset())
 
-    with pytest.raises(Unsteady, match="there was a choice of"):
+    with pytest.raises(NotReproducible, match="the choice was"):
         list(explore(play))
 
 
-def test_a_step_that_takes_away_one_it_was_to_change_places_with_is_found_out() -> None:
+def test_a_step_that_disables_an_independent_step_is_detected() -> None:
     def play(path: Path) -> None:
-        first = path.choose([Step("a"), Step("b")])
+        first = path.choose([ExecutionStep("a"), ExecutionStep("b")])
         path.took(frozenset({first.act}))
-        path.choose([Step("c")])
+        path.choose([ExecutionStep("c")])
         path.took(frozenset({"c"}))
 
-    with pytest.raises(Unsteady, match="'a' was to change places with b"):
+    with pytest.raises(NotReproducible, match="'a' should be independent of b"):
         list(explore(play))
 
 
-def test_an_execution_is_cut_where_all_is_asleep() -> None:
+def test_an_execution_ends_when_all_its_steps_are_asleep() -> None:
     path = Path(reduce=True)
-    path.choose([Step("a"), Step("b")])
+    path.choose([ExecutionStep("a"), ExecutionStep("b")])
     path.took(frozenset({"a"}))
-    path.choose([Step("b")])
+    path.choose([ExecutionStep("b")])
     path.took(frozenset({"b"}))
     assert path.again()
-    assert path.choose([Step("a"), Step("b")]) == Step("b")
+    assert path.choose([ExecutionStep("a"), ExecutionStep("b")]) == ExecutionStep("b")
     path.took(frozenset({"b"}))
     with pytest.raises(Redundant):
-        path.choose([Step("a")])
+        path.choose([ExecutionStep("a")])
     assert path.choices == 1

@@ -1,4 +1,4 @@
-"""Stories of violations: few steps, in plain words, and none that is not needed."""
+"""Stories of violations: few steps in plain words, each of which is needed."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import msgspec
 import pytest
 from msgspec.structs import replace as with_
 
-import scenarios
+from harness import scenarios
 from harness.errors import UsageError
 from harness.history.lock_keys import KeyState
-from harness.hunting.stories import Story, Told, still, tell
-from harness.hunting.stories_drops import Dies, Ends, WithoutDelay, WithoutFault
-from harness.hunting.stories_keys import Keys
-from harness.hunting.trials import play
 from harness.plan import Delay, FaultSpec, Plan, load
+from harness.search.stories.drops import Dies, Ends, WithoutDelay, WithoutFault
+from harness.search.stories.keys import Keys
+from harness.search.stories.story import StoryText, TrialStory, still, story_of
+from harness.search.trials import run_trial
 
 MOST_STEPS = 8
 SCENARIOS = Path(scenarios.__file__).parent
 
 
 def scenario(name: str, **changes: Any) -> Plan:
-    """The plan of a scenario with two clients, and what it expects left out."""
+    """Return the plan of a scenario with two clients, without its expectation."""
     return with_(load(SCENARIOS / f"{name}.toml"), **{"clients": 2, "expect": None, **changes})
 
 
-def told_of(plan: Plan, checker: str) -> Told:
-    """The story, each of whose steps has been left out and found to be needed: by playing, not by what it says."""
-    told = tell(play(plan), checker)
+def told_of(plan: Plan, checker: str) -> TrialStory:
+    """Return the story. Check by playing that each of its steps is needed."""
+    told = story_of(run_trial(plan), checker)
     assert 2 <= len(told.story.steps) <= MOST_STEPS, told.story.lines()
-    assert still(play(told.trial.plan), checker)
+    assert still(run_trial(told.trial.plan), checker)
     for step in told.story.steps:
-        assert not still(play(step.drop.of(told.trial.plan)), checker), f"not needed: {step.text}"
+        assert not still(run_trial(step.drop.of(told.trial.plan)), checker), f"not needed: {step.text}"
     return told
 
 
@@ -62,7 +62,7 @@ def test_a_clock_jump_breaks_redlock_in_four_steps() -> None:
     assert [type(step.drop) for step in told.story.steps] == [WithoutFault, Ends, WithoutFault, Ends]
 
 
-def test_a_late_write_is_told_with_what_it_rests_on() -> None:
+def test_the_story_of_a_late_write_has_the_steps_that_it_needs() -> None:
     told = told_of(LATE_WRITE, "resource")
     assert told.story.lines() == [
         "1. At 0.002 s c0 acquires k0, and has it until 1.002 s.",
@@ -75,7 +75,7 @@ def test_a_late_write_is_told_with_what_it_rests_on() -> None:
     assert isinstance(told.story.steps[-1].drop, Dies), "who is in the middle of his work cannot end in good order"
 
 
-def test_a_dead_holder_is_told_with_who_asks_in_vain() -> None:
+def test_the_story_of_a_dead_holder_has_the_unsuccessful_requests() -> None:
     told = told_of(
         scenario("setnx-crash", shuffle=0, faults=(FaultSpec("client-crash", on="acquire", client=0),)), "deadlock"
     )
@@ -86,7 +86,7 @@ def test_a_dead_holder_is_told_with_who_asks_in_vain() -> None:
     assert asks.text.endswith("times, until 10.000 s, in vain: the key is c0's")
 
 
-def test_what_is_not_needed_is_no_step_and_leaves_the_schedule() -> None:
+def test_unneeded_faults_and_clients_are_left_out_of_the_story() -> None:
     idle = (
         FaultSpec("clock-jump", at=0.1, params={"target": "c1", "seconds": -0.5}),
         FaultSpec("client-pause", at=4.0, for_=0.1, params={"target": "c1"}),
@@ -100,16 +100,16 @@ def test_what_is_not_needed_is_no_step_and_leaves_the_schedule() -> None:
 
 
 @pytest.mark.slow
-def test_the_check_bites(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that is taken for needed without being tried would be told."""
-    trial = play(with_(LATE_WRITE, clients=3))
-    monkeypatch.setattr("harness.hunting.stories.still", lambda played, checker: played.plan == trial.plan)
-    told = tell(trial, "mutual-exclusion")
-    steps = [step for step in told.story.steps if still(play(step.drop.of(told.trial.plan)), "mutual-exclusion")]
+def test_the_check_detects_an_unneeded_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The story contains unneeded steps if the check of each step is disabled."""
+    trial = run_trial(with_(LATE_WRITE, clients=3))
+    monkeypatch.setattr("harness.search.stories.story.still", lambda played, checker: played.plan == trial.plan)
+    told = story_of(trial, "mutual-exclusion")
+    steps = [step for step in told.story.steps if still(run_trial(step.drop.of(told.trial.plan)), "mutual-exclusion")]
     assert steps, "one of three clients is not needed, and nobody has noticed"
 
 
-def test_a_message_that_comes_late_is_a_step() -> None:
+def test_a_late_message_is_a_step() -> None:
     late = Delay("c0", "resource", 2, 2.0)
     told = told_of(with_(LATE_WRITE, faults=(), delays=(late,)), "mutual-exclusion")
     texts = [step.text for step in told.story.steps]
@@ -118,8 +118,8 @@ def test_a_message_that_comes_late_is_a_step() -> None:
 
 
 @pytest.mark.slow
-def test_a_write_in_the_quiet_at_the_end_can_be_left_out_too() -> None:
-    """No fault strikes any more by then, and the death of a client is one."""
+def test_a_write_while_the_run_settles_is_checked_too() -> None:
+    """Faults no longer strike then, and the death of a client is a fault, so the run is made longer."""
     told = told_of(with_(LATE_WRITE, time_limit=4.0, settle=2.4), "resource")
     last = told.story.steps[-1]
     assert last.text.startswith("c0 writes k0")
@@ -127,28 +127,28 @@ def test_a_write_in_the_quiet_at_the_end_can_be_left_out_too() -> None:
     assert last.drop.longer > 0
 
 
-def test_no_violation_no_story() -> None:
+def test_a_story_without_a_violation_is_refused() -> None:
     with pytest.raises(ValueError, match="mutual-exclusion found no violation"):
-        tell(play(with_(LATE_WRITE, faults=())), "mutual-exclusion")
+        story_of(run_trial(with_(LATE_WRITE, faults=())), "mutual-exclusion")
 
 
-def test_a_story_is_data() -> None:
-    story = tell(play(LATE_WRITE), "mutual-exclusion").story
-    assert msgspec.convert(msgspec.to_builtins(story), Story) == story
+def test_a_story_survives_serialisation() -> None:
+    story = story_of(run_trial(LATE_WRITE), "mutual-exclusion").story
+    assert msgspec.convert(msgspec.to_builtins(story), StoryText) == story
 
 
-# Plans in which clients end.
+# Plans with clients that end early.
 
 
-def test_clients_end_after_their_own_number_of_acquires() -> None:
-    trial = play(with_(LATE_WRITE, clients=3, sections=0, time_limit=4.0, faults=(), ends={"c1": 0, "c2": 2}))
+def test_clients_end_after_the_given_number_of_acquires() -> None:
+    trial = run_trial(with_(LATE_WRITE, clients=3, sections=0, time_limit=4.0, faults=(), ends={"c1": 0, "c2": 2}))
     asked = [op.node for op in trial.history if (op.f, op.type) == ("acquire", "invoke")]
     assert (asked.count("c1"), asked.count("c2")) == (0, 2)
     assert asked.count("c0") > 2
 
 
 @pytest.mark.parametrize("ends", [{"c9": 1}, {"c0": -1}])
-def test_ends_are_of_clients_that_there_are(ends: dict[str, int]) -> None:
+def test_ends_of_unknown_clients_are_refused(ends: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="ends: expected c0 to c1 and 0 acquires or more"):
         with_(LATE_WRITE, ends=ends).check()
 
@@ -160,7 +160,7 @@ def state(time: int, owner: str | None, by: str | None = None, left: int | None 
     return KeyState(time, "n1", "k0", owner, left, by)
 
 
-def test_a_key_that_goes_at_its_end_has_run_out_and_another_has_not() -> None:
+def test_only_a_key_that_disappears_at_its_end_has_expired() -> None:
     second = 10**9
     keys = Keys([state(0, "a", "c0", 2 * second), state(2 * second, None), state(3 * second, "b", "c1", second),
                  state(3 * second + 10**8, None)], "k0")  # fmt: skip
@@ -169,7 +169,7 @@ def test_a_key_that_goes_at_its_end_has_run_out_and_another_has_not() -> None:
     assert keys.free_since(4 * second) == 3 * second + 10**8
 
 
-def test_a_renewal_is_no_change_of_hands() -> None:
+def test_an_extension_does_not_change_the_owner() -> None:
     second = 10**9
     renewed = [state(0, "a", "c0", second), state(second // 2, "a", "c0", second), state(second, "a", None, second)]
     keys = Keys([*renewed, state(second * 3 // 2, None)], "k0")
@@ -178,7 +178,7 @@ def test_a_renewal_is_no_change_of_hands() -> None:
     assert not lost.ran_out, "it had been prolonged"
 
 
-def test_of_a_server_that_does_not_answer_nobody_knows_that_the_key_is_gone() -> None:
+def test_a_silent_server_is_not_known_to_have_lost_the_key() -> None:
     keys = Keys([state(0, "a", "c0"), KeyState(1, "n1", "k0", answers=False), state(2, "a")], "k0")
     assert len(keys.changes) == 1
 
@@ -205,14 +205,14 @@ def test_of_a_server_that_does_not_answer_nobody_knows_that_the_key_is_gone() ->
         ("uniq-reent-nocount", "reentrancy", "the nested release"),
     ],
 )
-def test_stories_of_documented_failures(name: str, checker: str, ending: str) -> None:
+def test_stories_of_documented_failures_have_the_expected_ending(name: str, checker: str, ending: str) -> None:
     told = told_of(scenario(name), checker)
     assert ending in told.story.ending
     assert len(told.trial.plan.faults) <= len(scenario(name).faults)
 
 
 @pytest.mark.slow
-def test_a_release_that_deletes_somebody_elses_key() -> None:
+def test_the_story_of_a_foreign_release_names_both_clients() -> None:
     told = told_of(scenario("del-foreign", clients=3), "ownership")
     assert [step.text for step in told.story.steps] == [
         "c0 acquires k0, and has it until 5.031 s",
@@ -224,7 +224,7 @@ def test_a_release_that_deletes_somebody_elses_key() -> None:
 
 
 @pytest.mark.slow
-def test_a_failover_is_told_with_which_server_has_the_key() -> None:
+def test_the_story_of_a_failover_names_the_servers() -> None:
     told = told_of(scenario("db-async-failover"), "mutual-exclusion")
     assert [step.text for step in told.story.steps] == [
         "n1 is cut off from n2 until 5.000 s, as c0 asks",

@@ -1,10 +1,9 @@
-"""SET NX PX on paper: two clients, one Redis, one resource, at most one pause that outlasts the ttl, or one jump of the
-Redis' clock.
+"""A model of SET NX PX: two clients, one Redis, one resource, and at most one pause that outlasts the ttl, or one
+jump of the Redis clock.
 
-Written for itself, to count what the exhaustive search counts; it knows nothing of the simulator. Each client sends a
-request, which a server answers, and goes on to its next request when the answer has come to it; who cannot lock goes
-home. Moves touch a client, a server, the line that a client's requests and answers go through, and the log.
-"""
+The model is independent of the simulator, to check the counts of the exhaustive search. Each client sends a request,
+a server answers it, and the client sends its next request after the answer. A client whose acquire fails ends. Moves
+touch a client, a server, the line for a client's requests and answers, and the log."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ AT = {"lock": "redis", "unlock": "redis", "read": "store", "write": "store"}
 
 
 class Client(NamedTuple):
-    """``where``: outside, asked (the request is under way), told (the answer is), heard (the answer has come while it
-    was paused), halted (paused between an answer and the next request), or gone."""
+    """A client; ``where`` is outside, asked (the request is under way), told (the answer is under way), heard (the
+    answer came during a pause), halted (paused between an answer and the next request), or gone."""
 
     at: int = 0
     where: str = "outside"
@@ -45,7 +44,7 @@ class Move(NamedTuple):
 
 
 class Token:
-    """``requests`` are what a client asks for in turn; of ``pauses`` and ``jumps`` one may be 1."""
+    """The model; ``requests`` are a client's requests in order. At most one of ``pauses`` and ``jumps`` may be 1."""
 
     def __init__(self, requests: tuple[str, ...], pauses: int, clients: int = 2, *, jumps: int = 0) -> None:
         self.requests = requests
@@ -110,7 +109,7 @@ class Token:
         return self._asks(state, number, client.at + 1)
 
     def _asks(self, state: State, number: int, at: int) -> State:
-        """Who asks to unlock believes no longer that it has the lock."""
+        """Send the next request. A client that requests a release no longer believes that it holds the lock."""
         return _with(state, number, Client(at, "asked", holds=self.requests[at] != "unlock"))
 
 
@@ -121,7 +120,7 @@ def _with(state: State, number: int, client: Client) -> State:
 
 
 def count(model: Token) -> int:
-    """All orders of all moves, by adding up."""
+    """Count all orders of all moves."""
 
     @cache
     def orders(state: State) -> int:
@@ -131,7 +130,7 @@ def count(model: Token) -> int:
 
 
 def walks(model: Token) -> Iterator[tuple[list[Move], State]]:
-    """All orders of all moves, one by one, each with the state that it ends in."""
+    """Yield all orders of all moves, each with its final state."""
     walk: list[Move] = []
 
     def on(state: State) -> Iterator[tuple[list[Move], State]]:

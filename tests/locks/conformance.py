@@ -1,7 +1,7 @@
-"""What every lock must do when nothing goes wrong: one function a property, for any lock on any cluster.
+"""What every lock must do when there is no fault: one function per property, for any lock on any cluster.
 
-Each takes the lock and where its servers are; ``CASES`` pairs the properties with the locks they are true of. Runs
-against a real server (test_conformance_real.py) as well as in the simulator.
+Each function takes the lock and the servers' addresses; ``cases`` pairs the properties with the locks that must have
+them. The suite runs in the simulator and against real servers (test_conformance_real.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from lock_impls import catalogue
-from lock_impls.base import Endpoints, Grant, LockClass, LockError
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import Endpoints, Grant, LockClass, LockError
 
 TTL_S = 1.0
 SLACK_S = 0.4
@@ -24,7 +24,7 @@ SHORT_S = 0.3
 REDIS = ("redis-", "redlock", "python-redis-lock", "pottery-", "sherlock-redis")
 """Prefixes of the locks that run on Redis."""
 
-LATER_S = {
+EXTRA_LEASE_S = {
     "memcached-add": 1.0,
     "memcached-token": 1.0,
     "sherlock-memcached": 1.0,
@@ -32,21 +32,28 @@ LATER_S = {
     "etcd3-lock": 2.0,
     "sherlock-etcd": 1.0,
 }
-"""How much longer a lease may last: their servers count whole seconds, and etcd's from 2."""
+"""How much longer a lease may last, because the servers count whole seconds, and etcd grants at least 2."""
 
-ROOMY_S = {"tooz-memcached": 3.0}
-"""Leases that are kept, where the usual one is too short for it: memcached may end one of 2 s (as 1 s becomes) after
-the first, and that is when tooz's first heartbeat comes."""
+LONGER_TTL_S = {"tooz-memcached": 3.0}
+"""Locks with heartbeats that need a longer ttl than usual. memcached may end an item of 2 s (which 1 s becomes)
+after the first second, and tooz's first heartbeat comes only then."""
 
 EARLY_S = {"sherlock-redis": 0.1, "sherlock-memcached": 0.1, "sherlock-etcd": 0.1, "redis-py-lock": 0.1}
-"""How much shorter than asked for they may wait: not for a try that would come too late."""
+"""How much too early a waiting acquire may return, because it skips a try that would come too late."""
 
 Property = Callable[[LockClass, Endpoints], None]
 
-BLIND = {"redis-setnx", "redis-setnx-expire", "redis-set-ex", "memcached-add", "mysql-unique", "mysql-unique-cleaner"}
-"""They unlock by plain DEL, and cannot tell whose key it was."""
+NO_OWNER_CHECK = {
+    "redis-setnx",
+    "redis-setnx-expire",
+    "redis-set-ex",
+    "memcached-add",
+    "mysql-unique",
+    "mysql-unique-cleaner",
+}
+"""Locks whose unlock is a plain DEL, which cannot tell whose key it was."""
 
-ETERNAL = {
+NO_EXPIRY = {
     "redis-setnx",
     "redis-watchdog",
     "mysql-unique",
@@ -72,16 +79,16 @@ ETERNAL = {
     "redisson-redlock",
     "curator-mutex",
 }
-"""Nothing ends a hold but its release (or the death of the process)."""
+"""Locks whose hold ends only by a release (or by the death of the process)."""
 
 
-LENIENT = {"kazoo-semaphore"}
-"""They let their own holder in again, without counting: a story of their own in test_zookeeper_locks.py."""
+ADMITS_HOLDER_AGAIN = {"kazoo-semaphore"}
+"""Locks that let their own holder in again without counting; see test_zookeeper_locks.py."""
 
-QUIET = {"redlock-py", "redlock-ng"}
-"""They release what was theirs, and say nothing if it is not any more."""
+SILENT_LATE_RELEASE = {"redlock-py", "redlock-ng"}
+"""Locks whose release does not report that the lock was lost."""
 
-SILENT = {
+NO_VALIDITY = {
     "etcd3-lock",
     "redis-py-lock",
     "python-redis-lock",
@@ -90,11 +97,11 @@ SILENT = {
     "sherlock-etcd",
     "pottery-redlock",
 }
-"""They have a lease, and do not say how much of it is left."""
+"""Locks with a lease that do not say how much of it is left."""
 
 
-EXTENDED = {"redis-token", "memcached-token", "redis-py-lock", "python-redis-lock", "pottery-redlock"}
-"""They can be extended, and can tell whether they are still held."""
+EXTENDABLE = {"redis-token", "memcached-token", "redis-py-lock", "python-redis-lock", "pottery-redlock"}
+"""Locks that can be extended, and can tell whether they are still held."""
 
 
 def _key() -> str:
@@ -103,7 +110,7 @@ def _key() -> str:
 
 def _lapse(lock: LockClass) -> None:
     """Wait until a lease that was granted now has ended."""
-    time.sleep(TTL_S + SLACK_S + LATER_S.get(lock.info.name, 0.0))
+    time.sleep(TTL_S + SLACK_S + EXTRA_LEASE_S.get(lock.info.name, 0.0))
 
 
 def _open(lock: LockClass, where: Endpoints, key: str, ttl: float = TTL_S) -> Any:
@@ -128,7 +135,7 @@ def one_holder_at_a_time(lock: LockClass, where: Endpoints) -> None:
 
 
 def keys_are_independent(lock: LockClass, where: Endpoints) -> None:
-    first, second = _open(lock, where, _key()), _open(lock, where, _key())
+    first, second = _open(lock, where, _key(), 30), _open(lock, where, _key(), 30)
     _acquired(first)
     _acquired(second)
     first.release()
@@ -136,7 +143,7 @@ def keys_are_independent(lock: LockClass, where: Endpoints) -> None:
 
 
 def acquires_again_after_release(lock: LockClass, where: Endpoints) -> None:
-    mine = _open(lock, where, _key())
+    mine = _open(lock, where, _key(), 30)
     for _ in range(3):
         _acquired(mine)
         mine.release()
@@ -153,7 +160,7 @@ def waits_until_its_timeout(lock: LockClass, where: Endpoints) -> None:
 
 
 def waiter_gets_it_after_release(lock: LockClass, where: Endpoints) -> None:
-    """Each in a thread of its own: a lock may belong to the thread that took it."""
+    """Each client has its own thread, because a lock may belong to the thread that acquired it."""
     key = _key()
     holder, waiter = _open(lock, where, key, 30), _open(lock, where, key, 30)
     _acquired(holder)
@@ -183,7 +190,7 @@ def expires(lock: LockClass, where: Endpoints) -> None:
 
 
 def never_expires(lock: LockClass, where: Endpoints) -> None:
-    key, ttl = _key(), ROOMY_S.get(lock.info.name, TTL_S)
+    key, ttl = _key(), LONGER_TTL_S.get(lock.info.name, TTL_S)
     holder, other = _open(lock, where, key, ttl), _open(lock, where, key, ttl)
     _acquired(holder)
     assert other.acquire(2 * ttl + SLACK_S) is None
@@ -192,11 +199,11 @@ def never_expires(lock: LockClass, where: Endpoints) -> None:
     other.release()
 
 
-def says_how_long(lock: LockClass, where: Endpoints) -> None:
+def reports_remaining_lease(lock: LockClass, where: Endpoints) -> None:
     mine = _open(lock, where, _key())
     valid_for = _acquired(mine).valid_for
     assert valid_for is not None
-    assert TTL_S / 2 < valid_for < TTL_S + LATER_S.get(lock.info.name, 0.0)
+    assert TTL_S / 2 < valid_for < TTL_S + EXTRA_LEASE_S.get(lock.info.name, 0.0)
     mine.release()
 
 
@@ -224,8 +231,8 @@ def refuses_late_release(lock: LockClass, where: Endpoints) -> None:
     other.release()
 
 
-def frees_what_another_holds(lock: LockClass, where: Endpoints) -> None:
-    """Documented weakness del-foreign: a release by anybody frees the lock, unnoticed."""
+def release_by_non_owner_frees_the_lock(lock: LockClass, where: Endpoints) -> None:
+    """Documented weakness del-foreign: a release by any client frees the lock, without an error."""
     key = _key()
     holder, stranger = _open(lock, where, key, 30), _open(lock, where, key, 30)
     _acquired(holder)
@@ -249,8 +256,8 @@ def is_not_reentrant(lock: LockClass, where: Endpoints) -> None:
     mine.release()
 
 
-def forgets_what_it_holds(lock: LockClass, where: Endpoints) -> None:
-    """Documented weakness pottery-double: a second acquire is refused, and the first can be released no more."""
+def refused_second_acquire_loses_the_token(lock: LockClass, where: Endpoints) -> None:
+    """Documented weakness pottery-double: after a refused second acquire the first hold can no longer be released."""
     key = _key()
     mine = _open(lock, where, key, 30)
     _acquired(mine)
@@ -278,7 +285,7 @@ def fences_grow(lock: LockClass, where: Endpoints) -> None:
     for _ in range(3):
         mine = _open(lock, where, key)
         fences.append(_acquired(mine).fence)
-        assert _open(lock, where, key).acquire(0) is None  # a refused try may use up a number, and must not repeat one
+        assert _open(lock, where, key).acquire(0) is None  # a refused try may skip a number, but must not repeat one
         mine.release()
     assert None not in fences
     assert fences == sorted(set(fences)), fences
@@ -301,8 +308,8 @@ def extends(lock: LockClass, where: Endpoints) -> None:
     other.release()
 
 
-def notices_its_loss(lock: LockClass, where: Endpoints) -> None:
-    """The key is gone (as after a restart without data): the next renewal says so."""
+def detects_lost_key(lock: LockClass, where: Endpoints) -> None:
+    """The key is deleted (as by a restart without data): after the next renewal still_valid is False."""
     mine = _open(lock, where, _key())
     assert not mine.still_valid()
     _acquired(mine)
@@ -319,31 +326,36 @@ def notices_its_loss(lock: LockClass, where: Endpoints) -> None:
 
 
 def properties_of(lock: LockClass) -> list[Property]:
-    """Which of the properties above a catalogue lock must have."""
+    """Return the properties that a catalogue lock must have."""
     name = lock.info.name
     properties: list[Property] = [one_holder_at_a_time, keys_are_independent, acquires_again_after_release]
     properties += [waits_until_its_timeout, waiter_gets_it_after_release]
-    properties += [never_expires] if name in ETERNAL else [expires]
-    if name not in ETERNAL | SILENT:
-        properties.append(says_how_long)
+    properties += [never_expires] if name in NO_EXPIRY else [expires]
+    if name not in NO_EXPIRY | NO_VALIDITY:
+        properties.append(reports_remaining_lease)
     if lock.info.reentrant:
         properties.append(is_reentrant)
-    elif name not in LENIENT:
-        properties.append(forgets_what_it_holds if name == "pottery-redlock" else is_not_reentrant)
-    properties += [frees_what_another_holds] if name in BLIND else [refuses_release_by_another, refuses_second_release]
-    if name not in BLIND | ETERNAL | QUIET:
+    elif name not in ADMITS_HOLDER_AGAIN:
+        properties.append(refused_second_acquire_loses_the_token if name == "pottery-redlock" else is_not_reentrant)
+    properties += (
+        [release_by_non_owner_frees_the_lock]
+        if name in NO_OWNER_CHECK
+        else [refuses_release_by_another, refuses_second_release]
+    )
+    if name not in NO_OWNER_CHECK | NO_EXPIRY | SILENT_LATE_RELEASE:
         properties.append(refuses_late_release)
     if lock.info.fence:
         properties.append(fences_grow)
-    if name in EXTENDED:
+    if name in EXTENDABLE:
         properties.append(extends)
     if name == "redis-watchdog":
-        properties.append(notices_its_loss)
+        properties.append(detects_lost_key)
     return properties
 
 
 def cases(*prefixes: str) -> list[Any]:
-    """(lock, property) for each catalogue lock whose name begins with one of the prefixes, as pytest parameters."""
+    """(lock, property) pairs of the catalogue locks whose names begin with one of the prefixes, as pytest
+    parameters."""
     locks = [catalogue.find(name) for name in catalogue.names() if name.startswith(prefixes)]
     return [
         pytest.param(lock, prop, id=f"{lock.info.name}-{prop.__name__}")

@@ -1,4 +1,4 @@
-"""Locks in other languages on this machine: their programs as images have them, without the containers."""
+"""Locks in other languages on this machine: the same programs as in the images, without containers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lock_impls.base import Endpoints, LockInfo
-from lock_impls.program import Program, ProgramLock
+from harness.lock_impls.base import Endpoints, LockInfo
+from harness.lock_impls.program import LockProgram, ProgramLock
 
 
 @dataclass
-class Apart:
-    """Each lock that it opens has a program of its own, as if it were of a client of its own. ``command`` starts one
-    on this machine."""
+class OwnProgramPerLock:
+    """A lock class that starts a separate program for each lock, as if each belonged to a different client.
+
+    ``command`` starts a program on this machine.
+    """
 
     lock: type[ProgramLock]
     command: tuple[str, ...]
-    programs: list[Program] = field(default_factory=list)
+    programs: list[LockProgram] = field(default_factory=list)
 
     @property
     def info(self) -> LockInfo:
@@ -27,17 +29,17 @@ class Apart:
     def open(self, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Any:
         return self.lock(self.connected(endpoints, ttl, **options), key)
 
-    def connected(self, endpoints: Endpoints, ttl: float, **options: Any) -> Program:
+    def connected(self, endpoints: Endpoints, ttl: float, **options: Any) -> LockProgram:
         program = self.program()
         connect(program, self.info, endpoints, ttl, **options)
         return program
 
-    def program(self) -> Program:
-        """Started, and not opened."""
-        self.programs.append(Program(self.command))
+    def program(self) -> LockProgram:
+        """Start a program without opening it."""
+        self.programs.append(LockProgram(self.command))
         return self.programs[-1]
 
-    def __enter__(self) -> Apart:
+    def __enter__(self) -> OwnProgramPerLock:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -45,25 +47,28 @@ class Apart:
             program.end()
 
 
-def connect(program: Program, info: LockInfo, where: Endpoints, ttl: float, **options: Any) -> None:
-    """Its first request."""
+def connect(program: LockProgram, info: LockInfo, where: Endpoints, ttl: float, **options: Any) -> None:
+    """Send the first request, ``open``."""
     program.ask("open", lock=info.name, kind=where.kind, addresses=where.addresses, service=where.service, ttl=ttl,
                 options=options)  # fmt: skip
 
 
-def answers(program: Program, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a program says to requests that are all there before it has answered one; the last one is ``close``. It
-    answers in their order, and ends."""
+def answers(program: LockProgram, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a program's answers to requests that are all sent before the first answer is read; the last request is
+    ``close``.
+
+    Checks that the answers come in order and that the program ends.
+    """
     stdin, stdout = program._process.stdin, program._process.stdout
     assert stdin
     assert stdout
     stdin.write(b"".join(json.dumps({"id": n, **one}).encode() + b"\n" for n, one in enumerate(requests)))
-    said = [json.loads(line) for line in stdout]
-    assert [answer["id"] for answer in said] == list(range(len(requests))), said
+    replies = [json.loads(line) for line in stdout]
+    assert [answer["id"] for answer in replies] == list(range(len(requests))), replies
     assert program._process.wait(2) == 0
-    return said
+    return replies
 
 
-def outcomes(said: Sequence[dict[str, Any]]) -> list[str]:
-    """``ok``, ``fail``, ``info`` or ``error``, of each answer."""
-    return [next(word for word in answer if word != "id") for answer in said]
+def outcomes(replies: Sequence[dict[str, Any]]) -> list[str]:
+    """Reduce each answer to ``ok``, ``fail``, ``info`` or ``error``."""
+    return [next(word for word in answer if word != "id") for answer in replies]

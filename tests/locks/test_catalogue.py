@@ -1,4 +1,4 @@
-"""The catalogue finds what lies in the folder, quickly, and helps with a name that is not there."""
+"""The catalogue finds all locks of its folder, imports only what it needs, and helps with a wrong name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from lock_impls import catalogue
-from lock_impls.base import LockLookupError
+from harness.errors import MISSING
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import LockLookupError
 
 REDIS_LOCKS = {
     "redis-setnx",
@@ -31,7 +32,7 @@ def test_all_redis_locks_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", catalogue.names())
-def test_each_describes_itself(name: str) -> None:
+def test_each_lock_has_a_complete_description(name: str) -> None:
     lock = catalogue.find(name)
     info = lock.info
     assert info.name == name
@@ -44,11 +45,11 @@ def test_each_describes_itself(name: str) -> None:
     assert lock is catalogue.resolve(name)
 
 
-def test_finding_one_imports_no_other() -> None:
-    code = "import sys; from lock_impls import catalogue; catalogue.find('redlock'); print(*sys.modules)"
+def test_finding_a_lock_imports_no_other_lock() -> None:
+    code = "import sys; from harness.lock_impls import catalogue; catalogue.find('redlock'); print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "lock_impls.redlock" in modules
-    assert "lock_impls.redis_token" not in modules
+    assert "harness.lock_impls.redlock" in modules
+    assert "harness.lock_impls.redis_token" not in modules
 
 
 @pytest.mark.parametrize("name", ["redis-tokn", "base", "redis_client", "", "../x", "redis.token", "thirdparty"])
@@ -57,14 +58,22 @@ def test_unknown_names_are_refused(name: str) -> None:
         catalogue.find(name)
 
 
-def test_the_nearest_name_is_offered() -> None:
+def test_error_for_an_unknown_name_offers_the_nearest_one() -> None:
     with pytest.raises(catalogue.UnknownLockError, match="did you mean redis-token") as caught:
         catalogue.find("redis-tokn")
     assert "redis-token" in caught.value.nearest
 
 
-def test_a_lock_without_its_client_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "lock_impls.redlock", raising=False)
+def test_missing_client_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "harness.lock_impls.redlock", raising=False)
     monkeypatch.setitem(sys.modules, "redis.backoff", None)
     with pytest.raises(catalogue.MissingClientLibraryError, match=r"redlock needs the Python module 'redis.backoff'"):
         catalogue.find("redlock")
+
+
+def test_the_error_for_a_missing_library_says_what_to_install() -> None:
+    extra = catalogue.MissingClientLibraryError(catalogue.description("zookeeper-herd"), "kazoo")
+    assert "pip install 'lock-harness[zookeeper]'" in str(extra)
+    pinned = catalogue.MissingClientLibraryError(catalogue.description("pottery-redlock"), "pottery")
+    assert "pip install 'pottery==3.0.1' 'redis==8.1.0'" in str(pinned)
+    assert (extra.exit_status, pinned.exit_status) == (MISSING, MISSING)

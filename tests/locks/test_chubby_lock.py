@@ -1,4 +1,4 @@
-"""The Chubby lock: what every lock must do, and what it makes of lost answers, fail-overs and jeopardy."""
+"""The Chubby lock: the conformance suite, and its behaviour on lost answers, fail-overs and jeopardy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import Grant, Indeterminate, LockError
+from harness.lock_impls.chubby import ChubbyLock
 from harness.sim.servers.chubby.protocol import PORT
-from lock_impls import catalogue
-from lock_impls.base import Grant, Indeterminate, LockError
-from lock_impls.chubby import ChubbyLock
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 from tests.sim.chubby_cell import REPLICAS, Cell
@@ -34,7 +34,7 @@ def acquired(mine: ChubbyLock, timeout: float = 0.0) -> Grant:
     return grant
 
 
-def the_ttl_is_the_lease_and_the_lock_delay(cell: Cell) -> None:
+def ttl_is_the_sum_of_lease_and_lock_delay(cell: Cell) -> None:
     other = lock()
     grant = acquired(lock())
     assert grant.fence == 1
@@ -49,21 +49,21 @@ def the_ttl_is_the_lease_and_the_lock_delay(cell: Cell) -> None:
     assert TTL - 0.6 < time.monotonic() - began < TTL + 0.1
 
 
-def a_lost_answer_is_asked_for_again(cell: Cell) -> None:
-    """The request is executed once, and its answer is kept: nothing is indeterminate about it."""
+def lost_answer_is_requested_again(cell: Cell) -> None:
+    """The request is executed once and its answer is kept, so the outcome is known."""
     mine = lock()
     acquired(mine)
     mine.release()
-    snare = cell.cluster.swallow(cell.master(), "c0", b'"held":true', None)
+    trap = cell.cluster.trap_message(cell.master(), "c0", b'"held":true', None)
     assert acquired(mine).fence == 2
-    assert snare.used
-    snare = cell.cluster.swallow(cell.master(), "c0", b'"ok":{}', None)
+    assert trap.used
+    trap = cell.cluster.trap_message(cell.master(), "c0", b'"ok":{}', None)
     mine.release()
-    assert snare.used
+    assert trap.used
     assert acquired(lock()).fence == 3
 
 
-def jeopardy_is_no_good_sign(cell: Cell) -> None:
+def still_valid_is_false_in_jeopardy(cell: Cell) -> None:
     mine = lock()
     fence = acquired(mine).fence
     assert mine.still_valid()
@@ -80,23 +80,23 @@ def jeopardy_is_no_good_sign(cell: Cell) -> None:
     assert acquired(mine).fence != fence
 
 
-def a_lost_session_is_a_lost_lock(cell: Cell) -> None:
+def lost_session_loses_the_lock(cell: Cell) -> None:
     mine = lock(grace=1.0)
     acquired(mine)
-    mend = cell.cut(["c0"], list(REPLICAS))
+    heal = cell.cut(["c0"], list(REPLICAS))
     time.sleep(5)
     assert not mine.still_valid()
     with pytest.raises(LockError, match="expired"):
         mine.release()
     with pytest.raises(LockError):
         mine.acquire(0)
-    mend()
+    heal()
     time.sleep(1)
     assert acquired(mine, 5).fence == 2
 
 
-def what_nobody_knows_is_not_kept_alive(cell: Cell) -> None:
-    """The cell stands still after it was asked for the lock: whatever it does later, the lock is free after a ttl."""
+def acquire_with_unknown_outcome_is_not_kept_alive(cell: Cell) -> None:
+    """The cell is paused after the acquire was sent: whatever it does later, the lock is free after a ttl."""
     mine, other = lock(), lock()
     acquired(mine)
     mine.release()
@@ -112,7 +112,7 @@ def what_nobody_knows_is_not_kept_alive(cell: Cell) -> None:
     acquired(other, TTL + 1)
 
 
-def release_through_a_failover(cell: Cell) -> None:
+def release_survives_a_failover(cell: Cell) -> None:
     mine, other = lock(), lock()
     acquired(mine)
     cell.kill_master()
@@ -121,15 +121,15 @@ def release_through_a_failover(cell: Cell) -> None:
 
 
 STORIES = [
-    the_ttl_is_the_lease_and_the_lock_delay,
-    a_lost_answer_is_asked_for_again,
-    jeopardy_is_no_good_sign,
-    a_lost_session_is_a_lost_lock,
-    what_nobody_knows_is_not_kept_alive,
-    release_through_a_failover,
+    ttl_is_the_sum_of_lease_and_lock_delay,
+    lost_answer_is_requested_again,
+    still_valid_is_false_in_jeopardy,
+    lost_session_loses_the_lock,
+    acquire_with_unknown_outcome_is_not_kept_alive,
+    release_survives_a_failover,
 ]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_story(story: Any) -> None:
-    Cell(lease=None, grace=None, lock_delay=None).tell(story)
+    Cell(lease=None, grace=None, lock_delay=None).run(story)

@@ -1,11 +1,11 @@
-"""The Redis locks on real servers in containers: alone, on five independent ones, and behind real sentinels."""
+"""The conformance suite for Redis locks on real servers in containers: one server, five independent ones, sentinels."""
 
 from __future__ import annotations
 
 import pytest
 
-from lock_impls import foreign
-from lock_impls.base import Endpoints, LockClass
+from harness.lock_impls import foreign
+from harness.lock_impls.base import Endpoints, LockClass
 from tests.conftest import Servers
 from tests.locks import conformance
 

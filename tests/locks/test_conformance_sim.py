@@ -1,10 +1,10 @@
-"""The same properties of the same locks, on simulated servers."""
+"""The conformance suite for Redis locks on simulated servers."""
 
 from __future__ import annotations
 
 import pytest
 
-from lock_impls.base import Endpoints, LockClass
+from harness.lock_impls.base import Endpoints, LockClass
 from tests.clusters.bench import make, on
 from tests.locks import conformance
 

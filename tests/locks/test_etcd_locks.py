@@ -1,4 +1,4 @@
-"""The etcd locks: what every lock must do, on simulated and on real members; and the rules of their own."""
+"""The etcd locks: the conformance suite on simulated and real members, and behaviour specific to etcd."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from harness.lock_impls.chubby_etcd import ChubbyEtcdLock
+from harness.lock_impls.etcd_client import ClientLease, EtcdMembers, EtcdSession
+from harness.lock_impls.etcd_mutex import EtcdMutex
+from harness.lock_impls.thirdparty.sherlock_etcd import SherlockEtcd
 from harness.plan import FaultSpec, Plan
-from harness.runs import run
-from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
-from lock_impls.chubby_etcd import ChubbyLock
-from lock_impls.etcd_client import Lease, Members, Session
-from lock_impls.etcd_mutex import EtcdMutex
-from lock_impls.thirdparty.sherlock_etcd import SherlockEtcd
+from harness.run.runs import run
 from tests.clusters.bench import make, on
 from tests.clusters.real import servers
 from tests.locks import conformance
@@ -48,8 +48,8 @@ def test_lock_on_real_members(lock: LockClass, prop: conformance.Property, real_
     ["chubby-etcd", "sherlock-etcd"]
     + [pytest.param(lock, marks=pytest.mark.slow) for lock in ("etcd-mutex", "etcd-mutex-unsafe", "etcd3-lock")],
 )
-def test_a_lease_of_whole_seconds_and_a_lock_delay_are_not_late(lock: str) -> None:
-    """1.1 s is 2 s in effect, and more until the leader has looked, or the delay is over."""
+def test_rounded_lease_and_lock_delay_do_not_count_as_late(lock: str) -> None:
+    """1.1 s is 2 s in effect, plus the time until the leader has checked, or the lock-delay."""
     crash = FaultSpec("client-crash", on="acquire", client=0, nth=2)
     result = run(Plan(lock=lock, ttl=1.1, hold=0.1, time_limit=10.0, faults=(crash,)))
     for checker in ("faults", "deadlock", "liveness"):
@@ -57,7 +57,7 @@ def test_a_lease_of_whole_seconds_and_a_lock_delay_are_not_late(lock: str) -> No
 
 
 def simulated(story: Story, control: Callable[[Any], None] = lambda cluster: None) -> None:
-    """``story`` on a client's host, and ``control`` beside it."""
+    """Run ``story`` on a client's host, and ``control`` beside it."""
     cluster = make("etcd", clients=1)
 
     def main() -> None:
@@ -77,32 +77,32 @@ def _cut_all(cluster: Any) -> None:
     cluster.cut([pair for name in ("n1", "n2", "n3") for pair in (("c0", name), (name, "c0"))])
 
 
-def test_a_lease_is_counted_from_before_it_was_asked_for_and_for_as_long_as_was_granted() -> None:
+def test_lease_counts_the_granted_time_from_before_the_request() -> None:
     def story(where: Endpoints) -> None:
         for asked, granted in ((0.5, 2), (2.0, 2), (2.5, 3), (10.0, 10)):
             began = time.monotonic()
-            lease = Lease(Members(where), asked, began + 5)
+            lease = ClientLease(EtcdMembers(where), asked, began + 5)
             assert lease.ttl == granted
             assert lease.deadline == began + granted
 
     simulated(story)
 
 
-def test_a_session_is_kept_alive_and_ends_when_the_server_says_so() -> None:
+def test_session_is_kept_alive_until_the_server_ends_it() -> None:
     def story(where: Endpoints) -> None:
-        session = Session(where, TTL, time.monotonic() + 5)
+        session = EtcdSession(where, TTL, time.monotonic() + 5)
         for _ in range(10):
             time.sleep(1)
             assert not session.lost()
             assert session.remaining() > TTL / 2
-        Members(where).client.revoke_lease(session.id)
+        EtcdMembers(where).client.revoke_lease(session.id)
         time.sleep(TTL / 3 + 0.1)
         assert session.lost()
 
     simulated(story)
 
 
-def test_a_session_without_answers_is_lost_after_a_ttl_and_no_later() -> None:
+def test_session_without_answers_is_lost_after_a_ttl() -> None:
     seen: list[float] = []
 
     def story(where: Endpoints) -> None:
@@ -124,7 +124,7 @@ def test_a_session_without_answers_is_lost_after_a_ttl_and_no_later() -> None:
     assert seen
 
 
-def test_a_member_that_does_not_answer_is_left_for_the_next() -> None:
+def test_client_leaves_a_silent_member() -> None:
     def story(where: Endpoints) -> None:
         mine = EtcdMutex.open(where, _key(), TTL)
         for _ in range(12):
@@ -142,7 +142,7 @@ def test_a_member_that_does_not_answer_is_left_for_the_next() -> None:
     simulated(story, control)
 
 
-def test_a_cut_off_acquire_says_whether_it_was_ever_sent() -> None:
+def test_acquire_without_servers_tells_whether_it_was_sent() -> None:
     seen: list[str] = []
 
     def story(where: Endpoints) -> None:
@@ -164,8 +164,8 @@ def test_a_cut_off_acquire_says_whether_it_was_ever_sent() -> None:
     assert seen[-1] == "LockError", "there is nobody to connect to"
 
 
-def test_a_predecessor_that_goes_before_the_watch_is_there_is_not_missed() -> None:
-    """The watch begins at the revision of the listing, not at the present."""
+def test_predecessor_deleted_before_the_watch_is_noticed() -> None:
+    """The watch begins at the revision of the listing, not at the current one."""
 
     def story(where: Endpoints) -> None:
         key = _key()
@@ -185,13 +185,13 @@ def test_a_predecessor_that_goes_before_the_watch_is_there_is_not_missed() -> No
     simulated(story)
 
 
-def test_a_released_key_is_gone_and_a_timed_out_one_too() -> None:
+def test_release_and_timeout_delete_the_key() -> None:
     def story(where: Endpoints) -> None:
         key = _key()
         holder, waiter = EtcdMutex.open(where, key, TTL), EtcdMutex.open(where, key, TTL)
         holder.acquire(0)
         assert waiter.acquire(0.3) is None
-        client = Members(where).client
+        client = EtcdMembers(where).client
         assert len(client.get_prefix_response(key).kvs) == 1
         holder.release()
         assert not client.get_prefix_response(key).kvs
@@ -199,19 +199,19 @@ def test_a_released_key_is_gone_and_a_timed_out_one_too() -> None:
     simulated(story)
 
 
-# Chubby's.
+# The Chubby lock on etcd.
 
 
-def test_after_a_release_nobody_waits_and_after_a_loss_the_lock_delay() -> None:
+def test_lock_delay_applies_after_a_loss_but_not_after_a_release() -> None:
     def story(where: Endpoints) -> None:
         key = _key()
-        first, second = (ChubbyLock.open(where, key, TTL, lock_delay=1.5) for _ in range(2))
+        first, second = (ChubbyEtcdLock.open(where, key, TTL, lock_delay=1.5) for _ in range(2))
         first.acquire(0)
         first.release()
         began = time.monotonic()
         second.acquire(0)
         assert time.monotonic() - began < 0.1
-        Members(where).client.revoke_lease(second.session.id)
+        EtcdMembers(where).client.revoke_lease(second.session.id)
         began = time.monotonic()
         assert first.acquire(0.5) is None
         assert first.acquire(3) is not None, "the wait goes on where it was"
@@ -221,11 +221,11 @@ def test_after_a_release_nobody_waits_and_after_a_loss_the_lock_delay() -> None:
     simulated(story)
 
 
-def test_who_is_in_jeopardy_blocks_until_it_is_safe_or_the_grace_period_is_over() -> None:
+def test_still_valid_blocks_in_jeopardy_until_the_grace_period_ends() -> None:
     seen: list[tuple[bool, float]] = []
 
     def story(where: Endpoints) -> None:
-        mine = ChubbyLock.open(where, _key(), TTL, grace=3.0)
+        mine = ChubbyEtcdLock.open(where, _key(), TTL, grace=3.0)
         mine.acquire(0)
         time.sleep(4.5)
         assert mine.session.jeopardy()
@@ -242,9 +242,9 @@ def test_who_is_in_jeopardy_blocks_until_it_is_safe_or_the_grace_period_is_over(
     assert 0 < took < 3.0
 
 
-def test_its_sequencer_names_the_generation_that_is_its_fence() -> None:
+def test_sequencer_contains_the_fence() -> None:
     def story(where: Endpoints) -> None:
-        mine = ChubbyLock.open(where, "job", TTL)
+        mine = ChubbyEtcdLock.open(where, "job", TTL)
         assert mine.sequencer() is None
         grant = mine.acquire(0)
         assert grant is not None
@@ -255,15 +255,15 @@ def test_its_sequencer_names_the_generation_that_is_its_fence() -> None:
     simulated(story)
 
 
-def test_sherlock_s_own_key_is_anothers_to_it_if_the_answer_was_lost() -> None:
-    """urllib3 sends a PUT again that was not answered: the second finds what the first has done."""
+def test_sherlock_takes_its_own_key_for_anothers_after_a_lost_answer() -> None:
+    """urllib3 repeats an unanswered PUT: the second finds the key that the first has set."""
     seen: list[Any] = []
 
     def story(cluster: Any, where: Endpoints) -> None:
         first, second = (SherlockEtcd.open(where, "k", 3.0) for _ in range(2))
         assert first.acquire(0)
         first.release()
-        cluster.swallow("n1", "c0", b"create", None)
+        cluster.trap_message("n1", "c0", b"create", None)
         seen.append(first.acquire(0))
         seen.append(second.acquire(0))
         time.sleep(4.0)

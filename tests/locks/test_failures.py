@@ -1,4 +1,5 @@
-"""What the catalogue says of a lock: that it says it, and that each command shows the failure that it is for."""
+"""Catalogue entries say what happens on a holder's death and on an outage, and their commands demonstrate the
+failures."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from harness.cli.main import main
 from harness.clusters.kinds import kinds
-from lock_impls import catalogue
+from harness.lock_impls import catalogue
 
 ON_SIM = set(kinds("sim"))
 COMMANDS = [
@@ -22,10 +23,10 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("info", catalogue.infos(), ids=lambda info: info.name)
-def test_a_lock_says_what_its_holder_s_death_and_a_server_s_loss_mean(info: Any) -> None:
+def test_entry_states_death_outage_and_failures(info: Any) -> None:
     assert info.on_death
     assert info.outage
-    assert info.failures, "there is no lock that nothing is known of"
+    assert info.failures, "every lock has a known failure"
     assert len({failure.id for failure in info.failures}) == len(info.failures)
     for failure in info.failures:
         assert failure.command.startswith(f"harness run {info.name}")
@@ -34,7 +35,7 @@ def test_a_lock_says_what_its_holder_s_death_and_a_server_s_loss_mean(info: Any)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_its_command_shows_the_failure(
+def test_command_demonstrates_its_failure(
     command: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = ["--cluster", "sim", "--seed", str(seed), "--quiet", "--out", str(tmp_path)]

@@ -1,4 +1,4 @@
-"""A class that is not ours is opened and used as documented, and refused with one clear message. No server."""
+"""A user's lock class is opened and called as documented, or refused with one clear message. Needs no server."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from lock_impls import foreign
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.redis_client import Client
+from harness.errors import MissingLibrary
+from harness.lock_impls import foreign
+from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.redis_client import RedisClient
 
 SINGLE = Endpoints("redis-single", (("10.0.0.1", 7001),))
 THREE = Endpoints("redis-independent", (("10.0.0.1", 7001), ("10.0.0.2", 7002), ("10.0.0.3", 7003)))
 
 
 class LockNotOwnedError(Exception):
-    """As redis-py calls it."""
+    """redis-py's name for this error."""
 
 
-class Recorder:
-    """A usable lock without a constructor of its own; the subclasses differ in what they ask for."""
+class ConfigurableLock:
+    """A usable lock without its own constructor; subclasses differ in their constructor's parameters."""
 
     made: ClassVar[list[Any]] = []
     answer: Any = True
@@ -39,33 +40,33 @@ class Recorder:
             raise self.error
 
 
-class ByClient(Recorder):
-    def __init__(self, client: Client, name: str, timeout: float | None = None, sleep: float = 0.1) -> None:
+class ByClient(ConfigurableLock):
+    def __init__(self, client: RedisClient, name: str, timeout: float | None = None, sleep: float = 0.1) -> None:
         self.made[:] = [client, name, timeout, sleep]
 
 
-class TwoTtls(Recorder):
-    def __init__(self, conn: Client, resource: str, timeout: float = 99, ttl: float = 99) -> None:
+class TwoTtls(ConfigurableLock):
+    def __init__(self, conn: RedisClient, resource: str, timeout: float = 99, ttl: float = 99) -> None:
         self.made[:] = [conn, resource, timeout, ttl]
 
 
-class ByNodes(Recorder):
-    def __init__(self, *, key: str, masters: list[Client], auto_release_time: float = 10) -> None:
+class ByNodes(ConfigurableLock):
+    def __init__(self, *, key: str, masters: list[RedisClient], auto_release_time: float = 10) -> None:
         self.made[:] = [key, masters, auto_release_time]
 
 
-class ByAddresses(Recorder):
+class ByAddresses(ConfigurableLock):
     def __init__(self, servers: list[tuple[str, int]], lock_name: str) -> None:
         self.made[:] = [servers, lock_name]
 
 
-class ByConnectionList(Recorder):
+class ByConnectionList(ConfigurableLock):
     def __init__(self, connection_list: list[dict[str, Any]]) -> None:
         self.made[:] = [connection_list]
 
 
-class Demanding(Recorder):
-    def __init__(self, client: Client, key: str, zookeeper: Any, colour: str) -> None: ...
+class UnknownParameters(ConfigurableLock):
+    def __init__(self, client: RedisClient, key: str, zookeeper: Any, colour: str) -> None: ...
 
 
 class NoRelease:
@@ -73,14 +74,14 @@ class NoRelease:
         return True
 
 
-class Pooled:
-    """Cannot wait: says no twice, then yes."""
+class SucceedsOnThirdTry:
+    """A lock that cannot wait: it refuses twice, then succeeds."""
 
     tries = 0
 
     def acquire(self) -> bool:
-        Pooled.tries += 1
-        return Pooled.tries > 2
+        SucceedsOnThirdTry.tries += 1
+        return SucceedsOnThirdTry.tries > 2
 
     def release(self) -> None: ...
 
@@ -115,36 +116,36 @@ def opened(cls: type, endpoints: Endpoints = SINGLE) -> Any:
     return foreign.load(f"{__name__}:{cls.__name__}").open(endpoints, "orders", 2.5)
 
 
-def address(client: Client) -> tuple[str, int]:
+def address(client: RedisClient) -> tuple[str, int]:
     options = client.connection_pool.connection_kwargs
     return options["host"], options["port"]
 
 
-def test_client_key_and_ttl_are_filled_in_and_defaults_left_alone() -> None:
+def test_client_key_and_ttl_are_filled_in_and_defaults_kept() -> None:
     opened(ByClient)
-    client, *rest = Recorder.made
-    assert isinstance(client, Client)
+    client, *rest = ConfigurableLock.made
+    assert isinstance(client, RedisClient)
     assert address(client) == ("10.0.0.1", 7001)
     assert rest == ["orders", 2.5, 0.1]
 
 
 def test_only_the_first_name_of_a_group_is_filled_in() -> None:
     opened(TwoTtls)
-    assert Recorder.made[1:] == ["orders", 99, 2.5]
+    assert ConfigurableLock.made[1:] == ["orders", 99, 2.5]
 
 
 def test_nodes_get_one_client_each() -> None:
     opened(ByNodes, THREE)
-    key, masters, ttl = Recorder.made
+    key, masters, ttl = ConfigurableLock.made
     assert (key, ttl) == ("orders", 2.5)
     assert [address(client) for client in masters] == list(THREE.addresses)
 
 
 def test_addresses_and_connection_list() -> None:
     opened(ByAddresses, THREE)
-    assert Recorder.made == [list(THREE.addresses), "orders"]
+    assert ConfigurableLock.made == [list(THREE.addresses), "orders"]
     opened(ByConnectionList, SINGLE)
-    assert Recorder.made == [[{"host": "10.0.0.1", "port": 7001, "db": 0}]]
+    assert ConfigurableLock.made == [[{"host": "10.0.0.1", "port": 7001, "db": 0}]]
 
 
 @pytest.mark.parametrize(
@@ -154,13 +155,13 @@ def test_addresses_and_connection_list() -> None:
         (f"{__name__}:ByClint", ["no class called 'ByClint'", "ByClient"]),
         (f"{__name__}:NoRelease", ["no method release"]),
         (f"{__name__}:SINGLE", ["not a class"]),
-        (f"{__name__}:Demanding", ["zookeeper, colour", "auto_release_time", "classmethod open"]),
+        (f"{__name__}:UnknownParameters", ["zookeeper, colour", "auto_release_time", "classmethod open"]),
         ("redis.lock", ["package.module:Class"]),
         ("redis.lock:", ["package.module:Class"]),
     ],
 )
-def test_what_is_no_lock_is_refused_with_one_message(spec: str, words: list[str]) -> None:
-    with pytest.raises(foreign.UserLockError) as caught:
+def test_class_that_is_not_a_lock_is_refused_with_one_message(spec: str, words: list[str]) -> None:
+    with pytest.raises((foreign.UserLockError, MissingLibrary)) as caught:
         foreign.load(spec)
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
@@ -176,7 +177,7 @@ def test_a_module_that_fails_to_import_is_named(tmp_path: Any, monkeypatch: pyte
     ("wrong", "message"),
     [({"kinds": ()}, "mine: kinds must name"), ({"safety": "S"}, "mine: safety must be one of E, F, F?, X, got 'S'")],
 )
-def test_an_entry_that_says_what_no_lock_can_is_named(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_lock_info_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         LockInfo(
             **{"name": "mine", "title": "", "algorithm": "", "source": "", "safety": "E", "kinds": ("etcd",)} | wrong
@@ -190,18 +191,18 @@ def test_libraries_can_be_opened(spec: str) -> None:
     assert loaded.info.kinds[0] == ("redis-independent" if "Redlock" in spec else "redis-single")
 
 
-def test_answers() -> None:
+def test_results_of_acquire_become_grants() -> None:
     lock = opened(ByClient)
     assert lock.acquire(1) == Grant()
-    Recorder.answer = Grant(fence=3)
+    ConfigurableLock.answer = Grant(fence=3)
     assert lock.acquire(1) == Grant(fence=3)
-    Recorder.answer = None
+    ConfigurableLock.answer = None
     assert lock.acquire(1) is None
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    Recorder.answer, Recorder.error, Pooled.tries = True, None, 0
+    ConfigurableLock.answer, ConfigurableLock.error, SucceedsOnThirdTry.tries = True, None, 0
     Blocking.calls.clear()
 
 
@@ -214,9 +215,9 @@ def _fresh() -> None:
         (ConnectionError("lost"), Indeterminate, Indeterminate),
     ],
 )
-def test_errors(raised: Exception, on_acquire: type[Exception], on_release: type[Exception]) -> None:
+def test_errors_become_outcomes(raised: Exception, on_acquire: type[Exception], on_release: type[Exception]) -> None:
     lock = opened(ByClient)
-    Recorder.error = raised
+    ConfigurableLock.error = raised
     with pytest.raises(on_acquire):
         lock.acquire(1)
     with pytest.raises(on_release):
@@ -224,8 +225,8 @@ def test_errors(raised: Exception, on_acquire: type[Exception], on_release: type
 
 
 @pytest.mark.parametrize("step", [lambda lock: lock.acquire(1), lambda lock: lock.release()])
-def test_an_answer_after_a_lost_one_is_not_believed(step: Callable[[Any], Any]) -> None:
-    """redis-py sends again by itself; "busy" or "not yours" may then be about the first request's own effect."""
+def test_result_after_a_lost_answer_is_indeterminate(step: Callable[[Any], Any]) -> None:
+    """redis-py repeats requests by itself; "busy" or "not yours" may then be an effect of the first request."""
 
     class Forgetful(ByClient):
         def acquire(self, timeout: float) -> bool:
@@ -241,12 +242,12 @@ def test_an_answer_after_a_lost_one_is_not_believed(step: Callable[[Any], Any]) 
         step(opened(Forgetful))
 
 
-def test_one_that_cannot_wait_is_called_again_until_the_timeout() -> None:
-    assert opened(Pooled).acquire(5) == Grant()
-    assert Pooled.tries == 3
-    Pooled.tries = -1000
+def test_acquire_that_cannot_wait_is_repeated_until_the_timeout() -> None:
+    assert opened(SucceedsOnThirdTry).acquire(5) == Grant()
+    assert SucceedsOnThirdTry.tries == 3
+    SucceedsOnThirdTry.tries = -1000
     began = time.monotonic()
-    assert opened(Pooled).acquire(0.2) is None
+    assert opened(SucceedsOnThirdTry).acquire(0.2) is None
     assert 0.2 <= time.monotonic() - began < 1
 
 
@@ -260,7 +261,7 @@ def test_blocking_is_passed_where_it_exists() -> None:
     ]
 
 
-def test_a_class_with_our_open_keeps_its_extra_powers() -> None:
+def test_class_with_open_keeps_its_optional_methods() -> None:
     loaded = foreign.load(f"{__name__}:OpensItself")
     assert loaded.info.kinds == ("etcd",)
     lock: Any = loaded.open(SINGLE, "orders", 2.5)

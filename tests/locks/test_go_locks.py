@@ -1,4 +1,4 @@
-"""Locks in Go: what every lock must do, on real servers; and what the program says where servers do not answer."""
+"""Locks in Go: the conformance suite on real servers, and the program's answers when servers do not answer."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from typing import Any
 import pytest
 import redis
 
-from harness.clusters.docker import DockerCluster
-from harness.containers import golang
-from harness.containers.images import context_folder
-from lock_impls.base import Endpoints, Indeterminate, LockError
-from lock_impls.thirdparty.go_etcd_mutex import GoEtcdMutex
-from lock_impls.thirdparty.redsync import Redsync
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.images import golang
+from harness.clusters.docker.images.images import context_folder
+from harness.lock_impls.base import Endpoints, Indeterminate, LockError
+from harness.lock_impls.thirdparty.go_etcd_mutex import GoEtcdMutex
+from harness.lock_impls.thirdparty.redsync import Redsync
 from tests.clusters.real import paused, servers
 from tests.conftest import LOOPBACK, Servers
 from tests.locks import conformance
-from tests.locks.programs import Apart, answers, outcomes
+from tests.locks.programs import OwnProgramPerLock, answers, outcomes
 
 LEASE_S = 2.0
-"""The shortest that etcd grants."""
+"""The shortest lease that etcd grants."""
 LATE_S = 0.5
-"""How late a session that ended while its program stood still may be told."""
-needs_go = pytest.mark.docker  # what builds the images of real clusters is there: Go, and the modules it fetches
+"""How late a client may learn of the end of a session that ended while its program was paused."""
+# the environment that builds images has what is needed: Go, and the modules that it fetches
+needs_go = pytest.mark.docker
 on_loopback = pytest.mark.parametrize("real_redis", [LOOPBACK], indirect=True)
 
 
 @needs_go
-def test_what_the_programs_know_of_answers() -> None:
+def test_go_unit_tests_pass() -> None:
     tests = subprocess.run(
         ["go", "test", "./..."], cwd=context_folder("go"), capture_output=True, text=True, check=False
     )
@@ -54,9 +55,9 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def redsync(command: tuple[str, ...]) -> Iterator[Apart]:
-    with Apart(Redsync, command) as apart:
-        yield apart
+def redsync(command: tuple[str, ...]) -> Iterator[OwnProgramPerLock]:
+    with OwnProgramPerLock(Redsync, command) as per_lock:
+        yield per_lock
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def five(real_redis: Servers) -> Endpoints:
 
 @contextmanager
 def silent(*servers: tuple[str, int]) -> Iterator[None]:
-    """They take requests, and say nothing."""
+    """Pause servers: they accept requests and do not answer."""
     with ExitStack() as stack:
         for host, port in servers:
             client = stack.enter_context(redis.Redis(host, port))
@@ -81,30 +82,30 @@ def silent(*servers: tuple[str, int]) -> Iterator[None]:
 @pytest.mark.parametrize(
     "prop", [*conformance.properties_of(Redsync), conformance.extends], ids=lambda prop: prop.__name__
 )
-def test_redsync(prop: conformance.Property, redsync: Apart, five: Endpoints) -> None:
+def test_redsync(prop: conformance.Property, redsync: OwnProgramPerLock, five: Endpoints) -> None:
     prop(redsync, five)
 
 
 @needs_go
 @on_loopback
-def test_one_silent_server_of_five_keeps_redsync_from_everybody(redsync: Apart, five: Endpoints) -> None:
-    """redsync-one-silent: go-redis does not go by the time-out that redsync sets, unless it is told to."""
+def test_one_silent_server_of_five_blocks_redsync(redsync: OwnProgramPerLock, five: Endpoints) -> None:
+    """redsync-one-silent: go-redis ignores the time-out that redsync sets, unless context_timeouts is on."""
     defaults = redsync.open(five, "silent", LEASE_S)
-    told = redsync.open(five, "silent to those who are told", LEASE_S, context_timeouts=True)
+    with_timeouts = redsync.open(five, "silent, with context time-outs", LEASE_S, context_timeouts=True)
     with silent(five.addresses[0]):
         with pytest.raises(Indeterminate, match="may be set on 5 of 5"):
             defaults.acquire(1.0)
-        grant = told.acquire(1.0)
+        grant = with_timeouts.acquire(1.0)
         assert grant
         assert LEASE_S / 2 < grant.valid_for < LEASE_S
-        told.release()
+        with_timeouts.release()
 
 
 @needs_go
 @on_loopback
 @pytest.mark.parametrize("options", [{}, {"context_timeouts": True}], ids=str)
-def test_a_majority_that_is_silent_leaves_redsync_in_doubt(
-    options: dict[str, Any], redsync: Apart, five: Endpoints
+def test_outcome_is_unknown_if_a_majority_is_silent(
+    options: dict[str, Any], redsync: OwnProgramPerLock, five: Endpoints
 ) -> None:
     mine = redsync.open(five, f"doubtful {options}", 30.0, **options)
     other = redsync.open(five, f"other {options}", 30.0, **options)
@@ -119,8 +120,8 @@ def test_a_majority_that_is_silent_leaves_redsync_in_doubt(
 
 
 @needs_go
-def test_who_cannot_be_reached_has_nothing(redsync: Apart) -> None:
-    """Refused connections, so that no request has left: it is known that the lock is not held."""
+def test_unreachable_servers_are_a_refusal(redsync: OwnProgramPerLock) -> None:
+    """Connections are refused, so no request was sent: the lock is known not to be held."""
     nowhere = Endpoints("redis-independent", tuple((LOOPBACK, port) for port in (1, 2, 3)))
     mine = redsync.open(nowhere, "k", LEASE_S)
     with pytest.raises(LockError):
@@ -128,7 +129,7 @@ def test_who_cannot_be_reached_has_nothing(redsync: Apart) -> None:
 
 
 @needs_go
-def test_requests_are_answered_in_their_order(redsync: Apart) -> None:
+def test_requests_are_answered_in_their_order(redsync: OwnProgramPerLock) -> None:
     said = answers(redsync.program(), [
         {"op": "acquire", "key": "k", "timeout": 0},
         {"op": "open", "lock": "redsync", "kind": "redis-independent", "addresses": [[LOOPBACK, 1]], "ttl": 1.0},
@@ -143,8 +144,10 @@ def test_requests_are_answered_in_their_order(redsync: Apart) -> None:
 @needs_go
 @on_loopback
 @pytest.mark.parametrize("sets_again", [False, True])
-def test_extend_sets_an_expired_key_again_if_it_is_told_to(sets_again: bool, redsync: Apart, five: Endpoints) -> None:
-    """redsync-extend: whoever had the lock meanwhile."""
+def test_extend_sets_an_expired_key_again_with_set_nx_on_extend(
+    sets_again: bool, redsync: OwnProgramPerLock, five: Endpoints
+) -> None:
+    """redsync-extend: even if another client has held the lock meanwhile."""
     late, other = (redsync.open(five, f"late {sets_again}", 0.3, set_nx_on_extend=sets_again) for _ in range(2))
     assert late.acquire(0)
     time.sleep(0.4)
@@ -158,7 +161,7 @@ def test_extend_sets_an_expired_key_again_if_it_is_told_to(sets_again: bool, red
 
 NOT_OF_SESSIONS = {
     conformance.expires,
-    conformance.says_how_long,
+    conformance.reports_remaining_lease,
     conformance.refuses_late_release,
     conformance.is_not_reentrant,
 }
@@ -180,19 +183,19 @@ def members(etcd: DockerCluster) -> Endpoints:
 
 
 @pytest.fixture
-def mutex(command: tuple[str, ...]) -> Iterator[Apart]:
-    with Apart(GoEtcdMutex, command) as apart:
-        yield apart
+def mutex(command: tuple[str, ...]) -> Iterator[OwnProgramPerLock]:
+    with OwnProgramPerLock(GoEtcdMutex, command) as per_lock:
+        yield per_lock
 
 
 @needs_go
 @pytest.mark.parametrize("prop", OF_SESSIONS, ids=lambda prop: prop.__name__)
-def test_etcd_mutex(prop: conformance.Property, mutex: Apart, members: Endpoints) -> None:
+def test_etcd_mutex(prop: conformance.Property, mutex: OwnProgramPerLock, members: Endpoints) -> None:
     prop(mutex, members)
 
 
 @needs_go
-def test_a_session_that_has_the_lock_is_given_it_again(mutex: Apart, members: Endpoints) -> None:
+def test_session_that_holds_the_lock_acquires_again(mutex: OwnProgramPerLock, members: Endpoints) -> None:
     mine, other = (mutex.open(members, "again", LEASE_S) for _ in range(2))
     assert mine.acquire(0)
     assert mine.acquire(0)
@@ -202,14 +205,14 @@ def test_a_session_that_has_the_lock_is_given_it_again(mutex: Apart, members: En
 
 
 @needs_go
-def test_a_key_with_a_slash_is_not_under_another(mutex: Apart, members: Endpoints) -> None:
+def test_key_with_a_slash_is_not_below_another_key(mutex: OwnProgramPerLock, members: Endpoints) -> None:
     first, second = mutex.open(members, "path", LEASE_S), mutex.open(members, "path/below", LEASE_S)
     assert second.acquire(0)
     assert first.acquire(0)
 
 
 @needs_go
-def test_who_stands_still_loses_the_lock_is_told_late_and_unlocks_nothing(mutex: Apart, members: Endpoints) -> None:
+def test_paused_holder_loses_the_lock_and_unlocks_nothing(mutex: OwnProgramPerLock, members: Endpoints) -> None:
     late, other = (mutex.open(members, "late", LEASE_S) for _ in range(2))
     first = late.acquire(0)
     assert late.still_valid()
@@ -220,7 +223,7 @@ def test_who_stands_still_loses_the_lock_is_told_late_and_unlocks_nothing(mutex:
     assert second.fence > first.fence
     time.sleep(LATE_S + 0.3)
     assert not late.still_valid()
-    late.release()  # says nothing of the lock's being another's
+    late.release()  # does not report that another client has the lock
     assert other.still_valid()
     assert late.acquire(0) is None, "its release ended another's hold"
     other.release()
@@ -228,8 +231,8 @@ def test_who_stands_still_loses_the_lock_is_told_late_and_unlocks_nothing(mutex:
 
 
 @needs_go
-def test_requests_that_nobody_answers_leave_it_in_doubt(mutex: Apart, members: Endpoints, etcd: DockerCluster) -> None:
-    """Of a try, of a lock and of an unlock."""
+def test_unanswered_requests_are_unknown(mutex: OwnProgramPerLock, members: Endpoints, etcd: DockerCluster) -> None:
+    """For a single try, a lock and an unlock."""
     trying, locking, held = (mutex.open(members, f"doubt {i}", 12.0) for i in range(3))
     assert held.acquire(0)
     with paused(etcd):

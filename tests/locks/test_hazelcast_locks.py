@@ -1,4 +1,4 @@
-"""Hazelcast's lock on real members: what every lock must do, and what becomes of it when its session ends."""
+"""Hazelcast's lock on real members: the conformance suite, and what happens when its session ends."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters.docker import DockerCluster
-from harness.clusters.docker_hazelcast import Family
-from lock_impls.base import Endpoints, LockClass, LockError
-from lock_impls.hazelcast_fenced import FencedLock
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.services.hazelcast import HazelcastServers
+from harness.lock_impls.base import Endpoints, LockClass, LockError
+from harness.lock_impls.hazelcast_fenced import HazelcastFencedLock
 from tests.clusters.real import servers
 from tests.locks import conformance
 
@@ -34,8 +34,8 @@ def test_lock(lock: LockClass, prop: conformance.Property, members: Endpoints) -
     prop(lock, members)
 
 
-def test_who_stops_its_heartbeats_loses_the_lock_and_is_told(members: Endpoints) -> None:
-    late, other = FencedLock.open(members, "lost", 1.0), FencedLock.open(members, "lost", 1.0)
+def test_client_without_heartbeats_loses_the_lock_and_is_told(members: Endpoints) -> None:
+    late, other = HazelcastFencedLock.open(members, "lost", 1.0), HazelcastFencedLock.open(members, "lost", 1.0)
     first = late.acquire(0)
     assert first
     assert late.still_valid()
@@ -57,9 +57,9 @@ def test_who_stops_its_heartbeats_loses_the_lock_and_is_told(members: Endpoints)
     late.release()
 
 
-def test_a_given_up_session_frees_the_lock(members: Endpoints) -> None:
-    """Long before its time-to-live: the client says goodbye."""
-    doubtful, other = FencedLock.open(members, "doubt", 1.0), FencedLock.open(members, "doubt", 1.0)
+def test_closed_session_frees_the_lock(members: Endpoints) -> None:
+    """Long before the session's time-to-live, because the client closes the session."""
+    doubtful, other = HazelcastFencedLock.open(members, "doubt", 1.0), HazelcastFencedLock.open(members, "doubt", 1.0)
     assert doubtful.acquire(0)
     assert doubtful._session
     doubtful._session.give_up()
@@ -70,10 +70,10 @@ def test_a_given_up_session_frees_the_lock(members: Endpoints) -> None:
     other.release()
 
 
-def test_the_cp_subsystem_can_begin_anew(cluster: DockerCluster, members: Endpoints) -> None:
-    """What is done to members that have not all become CP members: then they have, and what was held is not."""
-    assert isinstance(cluster.servers, Family)
-    assert FencedLock.open(members, "before", 30.0).acquire(0)
-    cluster.servers.begin_anew()
+def test_cp_subsystem_can_be_reset(cluster: DockerCluster, members: Endpoints) -> None:
+    """The reset is used if not all members have become CP members: afterwards they have, and no lock is held."""
+    assert isinstance(cluster.servers, HazelcastServers)
+    assert HazelcastFencedLock.open(members, "before", 30.0).acquire(0)
+    cluster.servers.reset_cp_subsystem()
     cluster.servers.await_stage(cluster.servers.data_hosts)
-    assert FencedLock.open(members, "before", 30.0).acquire(5)
+    assert HazelcastFencedLock.open(members, "before", 30.0).acquire(5)

@@ -1,5 +1,5 @@
-"""Locks in Java: what every lock must do, on real servers; and what the program says where an answer did not come, or
-the library does not say what became of a request."""
+"""Locks in Java: the conformance suite on real servers, and the program's answers when a server or the library does
+not tell the outcome."""
 
 from __future__ import annotations
 
@@ -15,36 +15,39 @@ from typing import Any
 import pytest
 import redis
 
-from harness.clusters.docker import DockerCluster
-from harness.containers import java
-from harness.containers.images import context_folder
-from lock_impls.base import Endpoints, Indeterminate, LockError
-from lock_impls.program import Program, ProgramLock
-from lock_impls.thirdparty.curator_mutex import CuratorMutex
-from lock_impls.thirdparty.redisson_fenced import RedissonFenced
-from lock_impls.thirdparty.redisson_lock import RedissonLock
-from lock_impls.thirdparty.redisson_redlock import RedissonRedLock
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.images import java
+from harness.clusters.docker.images.images import context_folder
+from harness.lock_impls.base import Endpoints, Indeterminate, LockError
+from harness.lock_impls.program import LockProgram, ProgramLock
+from harness.lock_impls.thirdparty.curator_mutex import CuratorMutex
+from harness.lock_impls.thirdparty.redisson_fenced import RedissonFenced
+from harness.lock_impls.thirdparty.redisson_lock import RedissonLock
+from harness.lock_impls.thirdparty.redisson_redlock import RedissonRedLock
 from tests.clusters.real import paused, servers
 from tests.conftest import Servers
 from tests.locks import conformance
-from tests.locks.programs import Apart, answers, connect, outcomes
+from tests.locks.programs import OwnProgramPerLock, answers, connect, outcomes
 
 TTL_S = 1.0
 ANSWER_S = 1.0
-"""How long Redisson is told to wait for an answer."""
-needs_java = pytest.mark.docker  # what builds the images of real clusters is there: Maven, and the packages it fetches
+"""How long Redisson waits for an answer, as configured."""
+# the environment that builds images has what is needed: Maven, and the packages that it fetches
+needs_java = pytest.mark.docker
 in_containers = pytest.mark.parametrize("real_redis", ["container"], indirect=True)
-Apartness = Callable[[type[ProgramLock]], Apart]
+LockFactory = Callable[[type[ProgramLock]], OwnProgramPerLock]
 
 
 @dataclass
-class InTurn(Apart):
-    """Starting Java takes a second: all locks on servers of a kind have two programs in turn, as if they were of two
-    clients, and one ttl."""
+class TwoSharedPrograms(OwnProgramPerLock):
+    """Two programs with one ttl for all locks on servers of one kind, used alternately like two clients.
 
-    pairs: dict[str, Iterator[Program]] = field(default_factory=dict)
+    Starting Java takes a second, so there is not one program per lock.
+    """
 
-    def connected(self, endpoints: Endpoints, ttl: float, **options: Any) -> Program:
+    pairs: dict[str, Iterator[LockProgram]] = field(default_factory=dict)
+
+    def connected(self, endpoints: Endpoints, ttl: float, **options: Any) -> LockProgram:
         if endpoints.kind not in self.pairs:
             first, second = super().connected(endpoints, TTL_S), super().connected(endpoints, TTL_S)
             self.pairs[endpoints.kind] = itertools.cycle((first, second))
@@ -59,10 +62,12 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def apart(command: tuple[str, ...]) -> Iterator[Apartness]:
-    made: dict[type[ProgramLock], Apart] = {}
+def per_lock(command: tuple[str, ...]) -> Iterator[LockFactory]:
+    made: dict[type[ProgramLock], OwnProgramPerLock] = {}
     with ExitStack() as stack:
-        yield lambda lock: made.get(lock) or made.setdefault(lock, stack.enter_context(InTurn(lock, command)))
+        yield (
+            lambda lock: made.get(lock) or made.setdefault(lock, stack.enter_context(TwoSharedPrograms(lock, command)))
+        )
 
 
 def cases(*locks: type[ProgramLock]) -> list[Any]:
@@ -76,14 +81,14 @@ def cases(*locks: type[ProgramLock]) -> list[Any]:
 @needs_java
 @in_containers
 @pytest.mark.parametrize(("lock", "prop"), cases(RedissonLock, RedissonFenced, RedissonRedLock))
-def test_lock(lock: type[ProgramLock], prop: conformance.Property, apart: Apartness, real_redis: Servers) -> None:
-    prop(apart(lock), Endpoints(lock.info.kinds[0], real_redis))
+def test_lock(lock: type[ProgramLock], prop: conformance.Property, per_lock: LockFactory, real_redis: Servers) -> None:
+    prop(per_lock(lock), Endpoints(lock.info.kinds[0], real_redis))
 
 
 @needs_java
 @pytest.mark.parametrize("lock", [RedissonLock, RedissonFenced], ids=lambda lock: lock.info.name)
-def test_lock_behind_sentinels(lock: type[ProgramLock], apart: Apartness, real_sentinel: Servers) -> None:
-    conformance.one_holder_at_a_time(apart(lock), Endpoints("redis-sentinel", real_sentinel))
+def test_lock_behind_sentinels(lock: type[ProgramLock], per_lock: LockFactory, real_sentinel: Servers) -> None:
+    conformance.one_holder_at_a_time(per_lock(lock), Endpoints("redis-sentinel", real_sentinel))
 
 
 @pytest.fixture(scope="module")
@@ -95,17 +100,17 @@ def ensemble() -> Iterator[DockerCluster]:
 @needs_java
 @pytest.mark.parametrize(("lock", "prop"), cases(CuratorMutex))
 def test_lock_of_zookeeper(
-    lock: type[ProgramLock], prop: conformance.Property, apart: Apartness, ensemble: DockerCluster
+    lock: type[ProgramLock], prop: conformance.Property, per_lock: LockFactory, ensemble: DockerCluster
 ) -> None:
-    prop(apart(lock), Endpoints("zookeeper", ensemble.endpoints().addresses))
+    prop(per_lock(lock), Endpoints("zookeeper", ensemble.endpoints().addresses))
 
 
-# What it says of requests that nobody answers.
+# Requests that get no answer
 
 
 @pytest.fixture
 def server(real_redis: Servers) -> Iterator[redis.Redis]:
-    """The first of them, which is to answer again after each test."""
+    """The first server; it answers again after each test."""
     host, port = real_redis[0]
     client = redis.Redis(host, port)
     yield client
@@ -119,11 +124,11 @@ def silent(server: redis.Redis, for_s: float) -> None:
 @needs_java
 @in_containers
 @pytest.mark.parametrize("lock", [RedissonLock, RedissonFenced], ids=lambda lock: lock.info.name)
-def test_an_answer_that_does_not_come_is_unknown_and_what_it_would_have_said_stays(
-    lock: type[ProgramLock], apart: Apartness, real_redis: Servers, server: redis.Redis
+def test_unanswered_request_is_unknown_and_its_effect_stays(
+    lock: type[ProgramLock], per_lock: LockFactory, real_redis: Servers, server: redis.Redis
 ) -> None:
     where = Endpoints("redis-single", real_redis)
-    mine, other = (apart(lock).open(where, f"unanswered {lock.info.name}", TTL_S) for _ in range(2))
+    mine, other = (per_lock(lock).open(where, f"unanswered {lock.info.name}", TTL_S) for _ in range(2))
     assert mine.acquire(0)
     silent(server, 2 * ANSWER_S)
     with pytest.raises(Indeterminate):
@@ -142,12 +147,10 @@ def test_an_answer_that_does_not_come_is_unknown_and_what_it_would_have_said_sta
 
 @needs_java
 @in_containers
-def test_a_false_of_redisson_that_comes_too_early_is_unknown(
-    apart: Apartness, real_redis: Servers, server: redis.Redis
-) -> None:
-    """It says false where the second request of a call is not answered, as it does where another has the lock."""
+def test_false_that_comes_too_early_is_unknown(per_lock: LockFactory, real_redis: Servers, server: redis.Redis) -> None:
+    """Redisson returns false if the second request of a call is not answered, as it does for a busy lock."""
     where = Endpoints("redis-single", real_redis)
-    mine, other = (apart(RedissonLock).open(where, "early", TTL_S) for _ in range(2))
+    mine, other = (per_lock(RedissonLock).open(where, "early", TTL_S) for _ in range(2))
     assert other.acquire(0)
     asked = mine._program._process.stdin
     assert asked
@@ -161,10 +164,10 @@ def test_a_false_of_redisson_that_comes_too_early_is_unknown(
 
 
 @needs_java
-def test_no_server_is_a_refusal_and_the_program_goes_on(command: tuple[str, ...]) -> None:
+def test_missing_server_is_a_refusal_and_the_program_goes_on(command: tuple[str, ...]) -> None:
     nowhere = (("127.0.0.1", 1),)
-    with Apart(RedissonLock, command) as apart:
-        program = apart.program()
+    with OwnProgramPerLock(RedissonLock, command) as per_lock:
+        program = per_lock.program()
         with pytest.raises(LockError, match="Unable to connect"):
             connect(program, RedissonLock.info, Endpoints("redis-single", nowhere), TTL_S)
         with pytest.raises(LockError, match="no ZooKeeper server answers"):
@@ -174,8 +177,8 @@ def test_no_server_is_a_refusal_and_the_program_goes_on(command: tuple[str, ...]
 @needs_java
 def test_requests_are_answered_in_their_order(command: tuple[str, ...]) -> None:
     where = [["127.0.0.1", 1]]
-    with Apart(RedissonRedLock, command) as apart:
-        said = answers(apart.program(), [
+    with OwnProgramPerLock(RedissonRedLock, command) as per_lock:
+        said = answers(per_lock.program(), [
             {"op": "acquire", "key": "k", "timeout": 0},
             {"op": "open", "lock": "redlock", "kind": "redis-single", "addresses": where, "ttl": 1},
             {"op": "open", "lock": "redisson-redlock", "kind": "redis-independent", "addresses": where, "ttl": 1},
@@ -189,15 +192,15 @@ def test_requests_are_answered_in_their_order(command: tuple[str, ...]) -> None:
     assert said[5]["error"].endswith("unknown op 'sing'")
 
 
-# Curator's, whose user listens to the state of the connection.
+# Curator's mutex, with a listener to the state of the connection
 
 
 @needs_java
-def test_a_mutex_is_doubtful_while_no_server_is_heard_and_lost_with_its_session(
-    apart: Apartness, ensemble: DockerCluster
+def test_still_valid_is_false_without_a_connection_and_after_the_session(
+    per_lock: LockFactory, ensemble: DockerCluster
 ) -> None:
     where = Endpoints("zookeeper", ensemble.endpoints().addresses)
-    mine, other = (apart(CuratorMutex).open(where, "..", TTL_S) for _ in range(2))
+    mine, other = (per_lock(CuratorMutex).open(where, "..", TTL_S) for _ in range(2))
     assert mine.acquire(0)
     assert mine.still_valid()
     with paused(ensemble):
@@ -205,7 +208,7 @@ def test_a_mutex_is_doubtful_while_no_server_is_heard_and_lost_with_its_session(
         assert not mine.still_valid()
     assert other.acquire(10), "its session has ended"
     assert not mine.still_valid(), "it is connected again, and not the holder any more"
-    mine.release()  # says nothing of it
+    mine.release()  # does not report the loss
     assert mine.acquire(0) is None
     other.release()
     assert mine.acquire(1)
@@ -214,10 +217,10 @@ def test_a_mutex_is_doubtful_while_no_server_is_heard_and_lost_with_its_session(
 
 
 @needs_java
-def test_a_mutex_that_is_lost_is_entered_again_only_with_its_node(apart: Apartness, ensemble: DockerCluster) -> None:
-    """Curator's map lets the thread in again, without a request; what reads the fence finds no node."""
+def test_lost_mutex_is_not_entered_again_without_its_node(per_lock: LockFactory, ensemble: DockerCluster) -> None:
+    """Curator's map lets the thread in again without a request; reading the fence then finds no node."""
     where = Endpoints("zookeeper", ensemble.endpoints().addresses)
-    mine, other = (apart(CuratorMutex).open(where, "again", TTL_S) for _ in range(2))
+    mine, other = (per_lock(CuratorMutex).open(where, "again", TTL_S) for _ in range(2))
     assert mine.acquire(0)
     mine._program._process.send_signal(signal.SIGSTOP)
     assert other.acquire(10)

@@ -1,4 +1,4 @@
-"""The memcached locks: what every lock must do, on simulated and on real servers; and the rules of their own."""
+"""The memcached locks: the conformance suite on simulated and real servers, and behaviour specific to memcached."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
-from lock_impls.memcached_add import AddLock
-from lock_impls.memcached_token import TokenLock
+from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from harness.lock_impls.memcached_add import AddLock
+from harness.lock_impls.memcached_token import MemcachedTokenLock
 from tests.clusters.bench import make, on
 from tests.clusters.real import servers
 from tests.locks import conformance
@@ -47,12 +47,12 @@ def simulated(story: Callable[[Endpoints], None]) -> None:
     on(cluster, main)
 
 
-def test_no_lease_is_shorter_than_asked_for_whenever_in_the_second_it_begins() -> None:
+def test_lease_is_never_shorter_than_requested() -> None:
     def story(where: Endpoints) -> None:
         for _ in range(20):
             key = uuid.uuid4().hex
-            TokenLock.open(where, key, 1.0).acquire(0)
-            other = TokenLock.open(where, key, 1.0)
+            MemcachedTokenLock.open(where, key, 1.0).acquire(0)
+            other = MemcachedTokenLock.open(where, key, 1.0)
             time.sleep(0.99)
             assert other.acquire(0) is None
             time.sleep(1.02)
@@ -62,11 +62,11 @@ def test_no_lease_is_shorter_than_asked_for_whenever_in_the_second_it_begins() -
     simulated(story)
 
 
-def test_a_release_that_another_owner_has_overtaken_frees_nothing() -> None:
-    """Between its GETS and its CAS the item expires and is somebody else's, even with the same token in it."""
+def test_release_after_a_change_of_owner_frees_nothing() -> None:
+    """Between its GETS and its CAS the item expires and another client adds it, even with the same token."""
 
     def story(where: Endpoints) -> None:
-        late, other = TokenLock.open(where, "k", 1.0), TokenLock.open(where, "k", 30.0)
+        late, other = MemcachedTokenLock.open(where, "k", 1.0), MemcachedTokenLock.open(where, "k", 30.0)
         late.acquire(0)
         gets = late.client.gets
 
@@ -85,7 +85,7 @@ def test_a_release_that_another_owner_has_overtaken_frees_nothing() -> None:
     simulated(story)
 
 
-def test_who_reaches_no_server_was_surely_not_granted_and_who_gets_no_answer_may_have_been() -> None:
+def test_unreachable_server_is_a_refusal_and_missing_answer_is_unknown() -> None:
     cluster = make("memcached", clients=1)
     seen: list[str] = []
 
@@ -93,7 +93,7 @@ def test_who_reaches_no_server_was_surely_not_granted_and_who_gets_no_answer_may
         mine = AddLock.open(where, "k", 1.0)
         mine.acquire(0)
         mine.release()
-        for _ in range(2):  # the connection that there was, and then a new one
+        for _ in range(2):  # the existing connection, and then a new one
             time.sleep(1)
             with pytest.raises((LockError, Indeterminate)) as error:
                 mine.acquire(0)

@@ -1,4 +1,4 @@
-"""The MySQL locks: what every lock must do, on simulated and on real servers, and what is their own."""
+"""The MySQL locks: the conformance suite on simulated and real servers, and behaviour specific to MySQL."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.sim import SimCluster
-from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
-from lock_impls.mysql_client import Unreachable, span
-from lock_impls.mysql_for_update import ForUpdateLock
-from lock_impls.mysql_get_lock import GetLock
-from lock_impls.mysql_optimistic import OptimisticLock
-from lock_impls.mysql_owner import OwnerLock
-from lock_impls.mysql_reentrant import ReentrantLock
-from lock_impls.mysql_ttl import TtlLock
-from lock_impls.mysql_unique import UniqueLock
-from lock_impls.mysql_unique_cleaner import UniqueCleanerLock
+from harness.clusters.sim.cluster import SimCluster
+from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from harness.lock_impls.mysql_client import Unreachable, span
+from harness.lock_impls.mysql_for_update import ForUpdateLock
+from harness.lock_impls.mysql_get_lock import GetLock
+from harness.lock_impls.mysql_optimistic import OptimisticLock
+from harness.lock_impls.mysql_owner import OwnerLock
+from harness.lock_impls.mysql_reentrant import MysqlReentrantLock
+from harness.lock_impls.mysql_ttl import TtlLock
+from harness.lock_impls.mysql_unique import UniqueLock
+from harness.lock_impls.mysql_unique_cleaner import UniqueCleanerLock
 from tests.clusters.bench import make, on
 from tests.clusters.real import servers
 from tests.locks import conformance
@@ -51,7 +51,7 @@ def test_lock_on_containers(lock: LockClass, prop: conformance.Property, real_my
     prop(lock, real_mysql)
 
 
-# What is their own: on a simulated server, where an answer can be lost and a server killed between two steps.
+# Behaviour specific to MySQL, on a simulated server, where an answer can be lost and a server killed between two steps
 
 
 def on_sim(story: Callable[[SimCluster, Endpoints], None], kind: str = "mysql-single") -> None:
@@ -66,12 +66,12 @@ def on_sim(story: Callable[[SimCluster, Endpoints], None], kind: str = "mysql-si
 
 
 def lose_answer(cluster: SimCluster) -> None:
-    """Of the next statement."""
-    cluster.swallow("n1", "c0", b"", None)
+    """Lose the answer to the next statement."""
+    cluster.trap_message("n1", "c0", b"", None)
 
 
-@pytest.mark.parametrize("lock_class", [UniqueLock, OwnerLock, ReentrantLock, TtlLock, OptimisticLock])
-def test_a_lost_answer_is_no_refusal(lock_class: Any) -> None:
+@pytest.mark.parametrize("lock_class", [UniqueLock, OwnerLock, MysqlReentrantLock, TtlLock, OptimisticLock])
+def test_lost_answer_is_not_a_refusal(lock_class: Any) -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         lock = lock_class(where, "k", 30.0)
         assert lock.acquire(0)
@@ -86,8 +86,10 @@ def test_a_lost_answer_is_no_refusal(lock_class: Any) -> None:
     on_sim(story)
 
 
-@pytest.mark.parametrize(("lock_class", "recovers"), [(UniqueLock, False), (OwnerLock, True), (ReentrantLock, True)])
-def test_who_knows_its_own_row_recovers_from_a_lost_answer(lock_class: Any, recovers: bool) -> None:
+@pytest.mark.parametrize(
+    ("lock_class", "recovers"), [(UniqueLock, False), (OwnerLock, True), (MysqlReentrantLock, True)]
+)
+def test_lock_with_owner_recovers_from_a_lost_answer(lock_class: Any, recovers: bool) -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         lock, other = lock_class(where, "k", 30.0), lock_class(where, "k", 30.0)
         assert lock.acquire(0)
@@ -105,7 +107,7 @@ def test_who_knows_its_own_row_recovers_from_a_lost_answer(lock_class: Any, reco
 
 
 @pytest.mark.parametrize("lock_class", [ForUpdateLock, GetLock])
-def test_who_has_lost_the_connection_is_told_at_the_release(lock_class: Any) -> None:
+def test_release_reports_a_lost_connection(lock_class: Any) -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         lock = lock_class(where, "k")
         assert lock.acquire(0)
@@ -122,9 +124,9 @@ def test_who_has_lost_the_connection_is_told_at_the_release(lock_class: Any) -> 
     on_sim(story)
 
 
-def test_who_locks_again_what_was_lost_is_told_at_the_outer_release() -> None:
+def test_outer_release_reports_a_lock_lost_before_reentry() -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
-        lock, other = ReentrantLock(where, "k", 30.0), ReentrantLock(where, "k", 30.0)
+        lock, other = MysqlReentrantLock(where, "k", 30.0), MysqlReentrantLock(where, "k", 30.0)
         assert lock.acquire(0)
         other.session.execute("DELETE FROM reentrant_lock WHERE name = 'k'")  # as a failover may
         assert lock.acquire(0)
@@ -136,8 +138,8 @@ def test_who_locks_again_what_was_lost_is_told_at_the_outer_release() -> None:
     on_sim(story)
 
 
-def test_a_table_that_somebody_else_makes_meanwhile() -> None:
-    """CREATE TABLE ends a transaction: a row that is locked after it is locked for that statement only."""
+def test_table_created_concurrently_by_another_client() -> None:
+    """CREATE TABLE ends a transaction: a row locked after it is locked for that statement only."""
 
     def story(cluster: SimCluster, where: Endpoints) -> None:
         first, second, third = (ForUpdateLock(where, "k") for _ in range(3))
@@ -157,7 +159,7 @@ def test_a_table_that_somebody_else_makes_meanwhile() -> None:
     on_sim(story)
 
 
-def test_a_server_that_is_away_is_waited_for() -> None:
+def test_acquire_waits_for_an_unreachable_server() -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         cluster.kill("n1")
         with pytest.raises(Unreachable, match="cannot connect"):
@@ -168,7 +170,7 @@ def test_a_server_that_is_away_is_waited_for() -> None:
     on_sim(story)
 
 
-def test_a_server_that_may_not_be_written_to_is_not_the_one() -> None:
+def test_read_only_server_is_not_used() -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         assert UniqueLock(where, "k", 30.0).acquire(0)
         replica = UniqueLock(Endpoints(where.kind, (("n2", 3306),)), "other", 30.0)
@@ -179,7 +181,7 @@ def test_a_server_that_may_not_be_written_to_is_not_the_one() -> None:
     on_sim(story, "mysql-replicated")
 
 
-def test_a_long_key_has_a_short_name_of_its_own() -> None:
+def test_long_key_has_a_unique_short_name() -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         first, same, other = (GetLock(where, "k" * 64 + end) for end in "aab")
         assert first.acquire(0)
@@ -189,7 +191,7 @@ def test_a_long_key_has_a_short_name_of_its_own() -> None:
     on_sim(story)
 
 
-def test_an_age_of_its_own() -> None:
+def test_cleaner_uses_the_age_option() -> None:
     def story(cluster: SimCluster, where: Endpoints) -> None:
         first, second = (UniqueCleanerLock(where, "k", 1.0, age=3.0) for _ in range(2))
         assert first.acquire(0)
@@ -202,5 +204,5 @@ def test_an_age_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(2.5, "00:00:02.500000"), (-120, "-00:02:00.000000"), (3661.000001, "01:01:01.000001")]
 )
-def test_spans_as_sql_writes_them(seconds: float, text: str) -> None:
+def test_span_formats_durations_for_sql(seconds: float, text: str) -> None:
     assert span(seconds) == text

@@ -1,5 +1,5 @@
-"""Locks in Node: what every lock must do, on real servers; and what the program says where the library's promises are
-late, never settled, or rejected although nobody knows what became of the request."""
+"""Locks in Node: the conformance suite on real servers, and the program's answers when the library's promises are
+late, never settled, or rejected with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from harness.containers import npm
-from harness.containers.images import context_folder
-from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
-from lock_impls.thirdparty.node_redlock import NodeRedlock
+from harness.clusters.docker.images import npm
+from harness.clusters.docker.images.images import context_folder
+from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from harness.lock_impls.thirdparty.node_redlock import NodeRedlock
 from tests.conftest import Servers
 from tests.locks import conformance
-from tests.locks.programs import Apart, answers
-from tests.locks.toy_redis import Closes, Says, ToyRedis
+from tests.locks.programs import OwnProgramPerLock, answers
+from tests.locks.toy_redis import CloseConnection, ScriptedAnswer, ToyRedis
 
 COMMAND_TIMEOUT_S = 0.3
 PATIENCE_S = 4.0
-"""Of the program, with a promise that is not settled."""
-needs_npm = pytest.mark.docker  # what builds the images of real clusters is there: npm, and the packages it fetches
+"""How long the program waits for a promise that is not settled."""
+# the environment that builds images has what is needed: npm, and the packages that it fetches
+needs_npm = pytest.mark.docker
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +33,13 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def node_redlock(command: tuple[str, ...]) -> Iterator[Apart]:
-    with Apart(NodeRedlock, command) as apart:
-        yield apart
+def node_redlock(command: tuple[str, ...]) -> Iterator[OwnProgramPerLock]:
+    with OwnProgramPerLock(NodeRedlock, command) as per_lock:
+        yield per_lock
 
 
 def refuses_late_release(lock: LockClass, where: Endpoints) -> None:
-    """As in the conformance suite; but this release is tried for two seconds, and the other lease is longer."""
+    """As in the conformance suite, but with a longer second lease, because this release is tried for two seconds."""
     late, other = lock.open(where, "late", conformance.TTL_S), lock.open(where, "late", 30.0)
     assert late.acquire(0)
     time.sleep(conformance.TTL_S + conformance.SLACK_S)
@@ -56,24 +57,24 @@ PROPERTIES = [*USUAL, refuses_late_release, conformance.extends]
 @needs_npm
 @pytest.mark.parametrize("real_redis", ["container"], indirect=True)
 @pytest.mark.parametrize("prop", PROPERTIES, ids=lambda prop: prop.__name__)
-def test_lock(prop: conformance.Property, node_redlock: Apart, real_redis: Servers) -> None:
+def test_lock(prop: conformance.Property, node_redlock: OwnProgramPerLock, real_redis: Servers) -> None:
     prop(node_redlock, Endpoints("redis-independent", real_redis))
 
 
-# On servers that say what a test tells them.
+# On toy servers whose answers a test decides
 
 Opened = Callable[..., tuple[NodeRedlock, list[ToyRedis]]]
 
 
 @pytest.fixture
-def opened(node_redlock: Apart) -> Iterator[Opened]:
-    """Opens a lock on servers that say what is given, one for each."""
+def opened(node_redlock: OwnProgramPerLock) -> Iterator[Opened]:
+    """Opens a lock on toy servers with the given answers, one for each server."""
     made: list[ToyRedis] = []
 
     def open_on(
-        *says: Says, ttl: float = 2.0, command_timeout: float = COMMAND_TIMEOUT_S
+        *scripted: ScriptedAnswer, ttl: float = 2.0, command_timeout: float = COMMAND_TIMEOUT_S
     ) -> tuple[NodeRedlock, list[ToyRedis]]:
-        servers = [ToyRedis(one) for one in says]
+        servers = [ToyRedis(one) for one in scripted]
         made.extend(servers)
         where = Endpoints("redis-independent", tuple(server.address for server in servers))
         return node_redlock.open(where, "k", ttl, command_timeout=command_timeout), servers
@@ -92,7 +93,7 @@ def no(script: str, value: str) -> int:
 
 
 def silent(script: str, value: str) -> None:
-    """Takes the request, and says nothing."""
+    """Accept the request, and do not answer."""
 
 
 def silent_at_release(script: str, value: str) -> int | None:
@@ -106,8 +107,8 @@ def timed(call: Callable[[], Any]) -> float:
 
 
 @needs_npm
-def test_a_tie_is_never_settled_and_nobody_knows(opened: Opened) -> None:
-    """nrl-tie: the library neither resolves nor rejects, and takes nothing back."""
+def test_tie_is_never_settled_and_its_outcome_is_unknown(opened: Opened) -> None:
+    """nrl-tie: the library neither resolves nor rejects its promise, and takes nothing back."""
     mine, (first, second) = opened(yes, no)
 
     def acquire() -> None:
@@ -115,12 +116,12 @@ def test_a_tie_is_never_settled_and_nobody_knows(opened: Opened) -> None:
             mine.acquire(0)
 
     assert PATIENCE_S <= timed(acquire) < PATIENCE_S + 1
-    assert (first.asked, second.asked) == (["acquire"], ["acquire"])
+    assert (first.scripts, second.scripts) == (["acquire"], ["acquire"])
 
 
 @needs_npm
-def test_a_lost_try_keeps_what_it_has_set_until_the_last_one_is_lost(opened: Opened) -> None:
-    """nrl-tie: and the script refuses a key that is there, so that the first server, whose key is ours, is lost too."""
+def test_lost_try_keeps_its_keys_until_the_last_try(opened: Opened) -> None:
+    """nrl-tie: the script also refuses its own key, so the first server, which has our key, refuses too."""
     keys: list[str] = []
 
     def first(script: str, value: str) -> int:
@@ -132,19 +133,19 @@ def test_a_lost_try_keeps_what_it_has_set_until_the_last_one_is_lost(opened: Ope
     tries = iter([0])
     mine, (server, *_) = opened(first, lambda *_: next(tries, 1), no)
     assert mine.acquire(0.5) is None
-    assert server.asked[:2] == ["acquire", "acquire"]
-    assert server.asked[-1] == "release"
+    assert server.scripts[:2] == ["acquire", "acquire"]
+    assert server.scripts[-1] == "release"
     assert keys[0] == keys[1]
 
 
 @needs_npm
-def test_what_is_acquired_may_have_expired(opened: Opened) -> None:
-    """nrl-expired: the time is noted before the first of many tries."""
+def test_acquired_lock_may_have_expired(opened: Opened) -> None:
+    """nrl-expired: the time is taken before the first of many tries."""
     tries = iter([0] * 4)
     mine, (server,) = opened(lambda _script, _value: next(tries, 1), ttl=0.5)
     grant = mine.acquire(2)
     assert grant
-    assert server.asked == ["acquire"] * 5
+    assert server.scripts == ["acquire"] * 5
     assert grant.valid_for is not None
     assert grant.valid_for < 0
     assert not mine.still_valid()
@@ -152,7 +153,7 @@ def test_what_is_acquired_may_have_expired(opened: Opened) -> None:
 
 
 @needs_npm
-def test_a_minority_that_is_silent_does_not_matter(opened: Opened) -> None:
+def test_silent_minority_does_not_matter(opened: Opened) -> None:
     mine, _ = opened(yes, yes, yes, silent, silent)
     assert timed(lambda: mine.acquire(0)) < COMMAND_TIMEOUT_S
     assert mine.extend()
@@ -160,29 +161,29 @@ def test_a_minority_that_is_silent_does_not_matter(opened: Opened) -> None:
 
 
 @needs_npm
-def test_no_answers_of_a_majority_are_no_refusal(opened: Opened) -> None:
+def test_silent_majority_is_not_a_refusal(opened: Opened) -> None:
     mine, _ = opened(yes, no, silent, silent, silent)
     with pytest.raises(Indeterminate, match="may be set on"):
         mine.acquire(0)
 
 
 @needs_npm
-def test_what_was_surely_taken_back_is_not_held(opened: Opened) -> None:
-    """The answers to the acquire come too late, and after them, on the same connection, those to its release."""
+def test_released_keys_do_not_count_as_held(opened: Opened) -> None:
+    """The answers to the acquire come too late, and are followed, on the same connection, by those to its release."""
 
-    def says(script: str, value: str) -> int:
+    def scripted(script: str, value: str) -> int:
         if script == "acquire":
             time.sleep(COMMAND_TIMEOUT_S * 1.5)
         return 1
 
-    mine, servers = opened(says, says, says)
+    mine, servers = opened(scripted, scripted, scripted)
     with pytest.raises(LockError):
         mine.acquire(0)
-    assert [server.asked for server in servers] == [["acquire", "release"]] * 3
+    assert [server.scripts for server in servers] == [["acquire", "release"]] * 3
 
 
 @needs_npm
-def test_a_release_that_nobody_answers_is_unknown_and_one_that_is_refused_did_not_happen(opened: Opened) -> None:
+def test_unanswered_release_is_unknown_and_refused_release_did_not_happen(opened: Opened) -> None:
     mine, _ = opened(*[silent_at_release] * 3)
     assert mine.acquire(0)
     with pytest.raises(Indeterminate):
@@ -194,38 +195,38 @@ def test_a_release_that_nobody_answers_is_unknown_and_one_that_is_refused_did_no
 
 
 @needs_npm
-def test_a_release_that_was_sent_twice_may_have_happened(opened: Opened) -> None:
-    """The connection breaks when the key is gone; ioredis sends the request again, and is told that there is no key."""
+def test_repeated_release_may_have_happened(opened: Opened) -> None:
+    """The connection breaks after the key was deleted; ioredis repeats the request, and finds no key."""
     deleted = iter([False])
 
-    def says(script: str, _value: str) -> int:
+    def scripted(script: str, _value: str) -> int:
         if script == "acquire":
             return 1
         if not next(deleted, True):
-            raise Closes
+            raise CloseConnection
         return 0
 
-    mine, _ = opened(says)
+    mine, _ = opened(scripted)
     assert mine.acquire(0)
     with pytest.raises(Indeterminate):
         mine.release()
 
 
 @needs_npm
-def test_releases_that_are_a_majority_together_have_released(opened: Opened) -> None:
-    """Each try counts by itself: what the first has deleted, the second does not find."""
+def test_releases_on_a_majority_in_several_tries_count(opened: Opened) -> None:
+    """Each try is counted separately: what the first has deleted, the second does not find."""
     turns = {"first": iter([1]), "second": iter([0, 1])}
 
-    def says(turn: str) -> Says:
+    def scripted(turn: str) -> ScriptedAnswer:
         return lambda script, _: 1 if script == "acquire" else next(turns[turn], 0)
 
-    mine, _ = opened(says("first"), says("second"), no)
+    mine, _ = opened(scripted("first"), scripted("second"), no)
     assert mine.acquire(0)
     mine.release()
 
 
 @needs_npm
-def test_a_lock_that_comes_when_nobody_waits_any_more_is_given_back(opened: Opened) -> None:
+def test_lock_that_arrives_after_the_call_ended_is_given_back(opened: Opened) -> None:
     def late(*_: str) -> int:
         time.sleep(max(0.0, began + PATIENCE_S + 0.5 - time.monotonic()))
         return 1
@@ -234,13 +235,13 @@ def test_a_lock_that_comes_when_nobody_waits_any_more_is_given_back(opened: Open
     began = time.monotonic()
     with pytest.raises(Indeterminate):
         mine.acquire(0)
-    assert server.asked == ["acquire"]
+    assert server.scripts == ["acquire"]
     time.sleep(1.0)
-    assert server.asked == ["acquire", "release"]
+    assert server.scripts == ["acquire", "release"]
 
 
 @needs_npm
-def test_requests_are_answered_in_their_order(node_redlock: Apart, opened: Opened) -> None:
+def test_requests_are_answered_in_their_order(node_redlock: OwnProgramPerLock, opened: Opened) -> None:
     def slow(*_: str) -> int:
         time.sleep(0.1)
         return 1

@@ -1,4 +1,4 @@
-"""What is said of a library in another language is the version that its program is built with."""
+"""The catalogue states the library versions that the programs in other languages are built with."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.containers.images import context_folder
-from harness.containers.runtimes import RUNTIMES
-from lock_impls import catalogue
-from lock_impls.base import LockInfo
+from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.runtimes import RUNTIMES
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import LockInfo
 
 MAVEN = {"m": "http://maven.apache.org/POM/4.0.0"}
 BESIDE = {"redsync": ["github.com/redis/go-redis/v9"], "node-redlock": ["ioredis"]}
-"""Libraries that a lock's own is used with, whose version its docstring says, too."""
+"""Further libraries of a lock, whose version its docstring also states."""
 
 
 def _project() -> ElementTree.Element:
@@ -46,7 +46,7 @@ OTHERS = [info for info in catalogue.infos() if info.runtime]
 
 
 @pytest.mark.parametrize("info", OTHERS, ids=lambda info: info.name)
-def test_it_is_the_version_that_is_pinned(info: LockInfo) -> None:
+def test_stated_version_is_the_pinned_one(info: LockInfo) -> None:
     pinned = PINNED[info.runtime]()
     name, version = info.library.split(" ")
     assert pinned[name] == version
@@ -55,11 +55,11 @@ def test_it_is_the_version_that_is_pinned(info: LockInfo) -> None:
         assert re.search(rf"\b{re.escape(pinned[library])}\b", text), library
 
 
-def test_each_language_has_a_lock_that_says_so() -> None:
+def test_each_language_has_a_lock() -> None:
     assert {info.runtime for info in OTHERS} == set(RUNTIMES)
 
 
-def test_no_version_of_java_s_is_a_range_or_moves() -> None:
+def test_java_versions_are_exact() -> None:
     for one in _project().iter(f"{{{MAVEN['m']}}}version"):
         assert one.text
         assert one.text.startswith("${") or not set(one.text) & set("[](),LR"), one.text

@@ -1,5 +1,5 @@
-"""Locks in other languages, as the client asks them: each kind of answer is the outcome that it says, and a program
-that does not do what it has to is no outcome of the lock's."""
+"""Locks in other languages from the client's side: each answer becomes its outcome, and a misbehaving program is an
+error, not an outcome of the lock."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import ClassVar
 
 import pytest
 
-from harness.client_program import Job, LockFailed, Prepared, prepare, run
-from harness.completion import complete
 from harness.errors import UsageError
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.foreign import UserLockError
+from harness.lock_impls.program import Checks, Extends, LockProgram, ProgramError
 from harness.plan import Plan
-from lock_impls import catalogue
-from lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from lock_impls.foreign import UserLockError
-from lock_impls.program import Checks, Extends, Program, ProgramError
+from harness.run.completion import complete
+from harness.worker.client_program import ClientJob, LockFailed, LockPreparation, prepare, run
 
 SERVERS = Endpoints("redis-single", (("10.0.0.2", 6379),))
-PLAYER = """
+SCRIPTED_PROGRAM = """
 import json, sys
 opened = None
 for line in sys.stdin:
@@ -51,30 +51,30 @@ for line in sys.stdin:
 """
 
 
-class Played(Checks, Extends):
-    """Answers what its key says."""
+class ScriptedProgramLock(Checks, Extends):
+    """A program whose answers are given by the key."""
 
     info: ClassVar = LockInfo(
         name="played", title="", algorithm="", source="", safety="E", kinds=("redis-single",), language="Rust",
         runtime="rust",
     )  # fmt: skip
-    command: ClassVar = (sys.executable, "-c", PLAYER)
+    command: ClassVar = (sys.executable, "-c", SCRIPTED_PROGRAM)
 
 
 @pytest.fixture(autouse=True)
 def no_program_is_left() -> Iterator[None]:
     yield
-    running: dict[str, Program] = Played._running
-    Played._ended.clear()
+    running: dict[str, LockProgram] = ScriptedProgramLock._running
+    ScriptedProgramLock._ended.clear()
     if (program := running.pop("played", None)) is not None:
         program.end()
 
 
-def lock(key: str, **options: object) -> Played:
-    return Played.open(SERVERS, key, 2.0, **options)
+def lock(key: str, **options: object) -> ScriptedProgramLock:
+    return ScriptedProgramLock.open(SERVERS, key, 2.0, **options)
 
 
-def test_a_grant_has_what_the_program_says_of_it() -> None:
+def test_grant_has_the_values_of_the_answer() -> None:
     assert lock('{"ok": {"fence": 33, "valid_for": 1.9}}').acquire(1.0) == Grant(33, 1.9)
     assert lock('{"ok": null}').acquire(1.0) == Grant()
     assert lock('{"ok": {"fence": "7f"}}').acquire(0) == Grant("7f", None)
@@ -84,7 +84,7 @@ def test_busy_is_not_acquired() -> None:
     assert lock('{"fail": "busy"}').acquire(1.0) is None
 
 
-def test_another_refusal_says_why() -> None:
+def test_refusal_other_than_busy_is_an_error_with_its_text() -> None:
     refused = lock('{"fail": "not the holder"}')
     with pytest.raises(LockError, match=r"^not the holder$"):
         refused.release()
@@ -92,7 +92,7 @@ def test_another_refusal_says_why() -> None:
         refused.acquire(0)
 
 
-def test_what_nobody_knows_is_indeterminate() -> None:
+def test_info_answer_is_indeterminate() -> None:
     unknown = lock('{"info": "read timed out"}')
     with pytest.raises(Indeterminate, match=r"^read timed out$"):
         unknown.release()
@@ -100,7 +100,7 @@ def test_what_nobody_knows_is_indeterminate() -> None:
         unknown.acquire(0)
 
 
-def test_optional_questions() -> None:
+def test_still_valid_and_extend_return_the_answer() -> None:
     mine, lost = lock("mine"), lock("not mine")
     assert (mine.still_valid(), lost.still_valid()) == (True, False)
     assert (mine.extend(), lost.extend()) == (True, False)
@@ -116,33 +116,37 @@ def test_optional_questions() -> None:
         ('{"ok": true}', "expected null or an object with fence and valid_for, got True"),
     ],
 )
-def test_what_is_no_answer_is_the_programs_fault(key: str, message: str) -> None:
+def test_malformed_answer_is_a_program_error(key: str, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         lock(key).acquire(0)
 
 
 @pytest.mark.parametrize(("key", "status"), [("die", "9.*out of memory"), ("half a line", "0.*silent")])
-def test_nobody_knows_what_a_program_that_died_has_done(key: str, status: str) -> None:
+def test_call_of_a_program_that_died_is_indeterminate(key: str, status: str) -> None:
     with pytest.raises(Indeterminate, match=f"the lock program has ended \\({status}"):
         lock(key).acquire(0)
     assert lock("mine").still_valid(), "the next lock has a new program"
-    assert re.search(status, Played.failure()), "which makes nobody forget the first"
+    assert re.search(status, ScriptedProgramLock.failure()), "the first program's end is still reported"
 
 
-def test_a_client_whose_lock_program_died_has_failed_and_says_so() -> None:
-    plan = Plan(lock="tests.locks.test_program:Played", cluster="docker")
-    job = Job(plan=plan, node="c0", generation=0, kind="redis-single", addresses=(), resource=("", 0), began_ns=0)
+def test_client_fails_if_its_lock_program_died() -> None:
+    plan = Plan(lock="tests.locks.test_program:ScriptedProgramLock", cluster="docker")
+    job = ClientJob(plan=plan, node="c0", generation=0, kind="redis-single", addresses=(), resource=("", 0), began_ns=0)
     run(job, lambda **_: None, lambda: None)
-    assert Played.failure() == ""
+    assert ScriptedProgramLock.failure() == ""
     with pytest.raises(Indeterminate):
         lock("die").acquire(0)
     with pytest.raises(LockFailed, match=r"the lock program has ended .*out of memory"):
         run(job, lambda **_: None, lambda: None)
 
 
-def test_it_is_made_ready_before_the_run() -> None:
-    prepare(Prepared(name="tests.locks.test_program:Played", kind="redis-single", addresses=(), ttl=1.0, options={}))
-    assert Played._running["played"].alive
+def test_program_is_started_before_the_run() -> None:
+    prepare(
+        LockPreparation(
+            name="tests.locks.test_program:ScriptedProgramLock", kind="redis-single", addresses=(), ttl=1.0, options={}
+        )
+    )
+    assert ScriptedProgramLock._running["played"].alive
 
 
 @pytest.mark.parametrize(
@@ -151,30 +155,28 @@ def test_it_is_made_ready_before_the_run() -> None:
         ({"command": "/usr/bin/mylock"}, "a tuple of texts, got '/usr/bin/mylock'"),
         ({"command": None}, "a tuple of texts, got None"),
         ({"info": None}, "info must be a LockInfo"),
-        ({"info": replace(Played.info, runtime="")}, "the image that its program is in as runtime"),
+        ({"info": replace(ScriptedProgramLock.info, runtime="")}, "the image that its program is in as runtime"),
     ],
 )
-def test_an_adapter_that_says_too_little_is_refused(
-    wrong: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_incomplete_adapter_is_refused(wrong: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in wrong.items():
-        monkeypatch.setattr(Played, name, value)
+        monkeypatch.setattr(ScriptedProgramLock, name, value)
     with pytest.raises(UserLockError, match=re.escape(message)):
-        catalogue.resolve("tests.locks.test_program:Played")
+        catalogue.resolve("tests.locks.test_program:ScriptedProgramLock")
 
 
-def test_an_option_that_nobody_knows_is_refused() -> None:
-    plan = Plan(lock="tests.locks.test_program:Played", cluster="docker", lock_options={"foo": 1})
+def test_unknown_lock_option_is_refused() -> None:
+    plan = Plan(lock="tests.locks.test_program:ScriptedProgramLock", cluster="docker", lock_options={"foo": 1})
     with pytest.raises(UsageError, match="has no lock_options, got 'foo'"):
         complete(plan)
 
 
-def test_a_client_has_one_program() -> None:
+def test_locks_of_a_client_share_one_program() -> None:
     first, second = lock("mine"), lock("not mine")
     assert first._program is second._program
 
 
-def test_the_program_is_told_where_the_servers_are() -> None:
+def test_open_request_has_the_servers_addresses() -> None:
     with pytest.raises(
         LockError,
         match=r'"addresses": \[\["10.0.0.2", 6379\]\], "service": "mymaster", "account": "harness", "ttl": 2.0',
@@ -182,14 +184,14 @@ def test_the_program_is_told_where_the_servers_are() -> None:
         lock("what was opened").release()
 
 
-def test_a_program_that_cannot_be_opened_is_not_used() -> None:
+def test_program_that_refused_open_is_not_used() -> None:
     with pytest.raises(LockError, match="no server there"):
         lock("mine", refuse=True)
     assert lock("mine").still_valid()
 
 
-def test_the_simulator_is_refused_before_anything_is_started() -> None:
-    plan = Plan(lock="tests.locks.test_program:Played", cluster="sim")
+def test_simulator_is_refused_before_anything_starts() -> None:
+    plan = Plan(lock="tests.locks.test_program:ScriptedProgramLock", cluster="sim")
     with pytest.raises(UsageError, match=r"is a lock for Rust.*--cluster docker$"):
         complete(plan)
     assert complete(Plan(lock=plan.lock, cluster="docker")).kind == "redis-single"

@@ -1,4 +1,4 @@
-"""What the Redis locks make of lost answers, refusals and partial success. Over a scripted client; no server."""
+"""Results of the Redis locks on lost answers, refusals and partial success. Over a scripted client; no server."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
-from lock_impls import polling
-from lock_impls.base import Indeterminate, LockError
-from lock_impls.redis_client import COMPARE_AND_DELETE, Client
-from lock_impls.redis_fenced import FencedLock
-from lock_impls.redis_getset import GetsetLock
-from lock_impls.redis_setnx_expire import SetnxExpireLock
-from lock_impls.redis_token import TokenLock
-from lock_impls.redis_wait import WaitLock
-from lock_impls.redlock import Redlock
+from harness.lock_impls import polling
+from harness.lock_impls.base import Indeterminate, LockError
+from harness.lock_impls.redis_client import COMPARE_AND_DELETE, RedisClient
+from harness.lock_impls.redis_fenced import RedisFencedLock
+from harness.lock_impls.redis_getset import GetsetLock
+from harness.lock_impls.redis_setnx_expire import SetnxExpireLock
+from harness.lock_impls.redis_token import RedisTokenLock
+from harness.lock_impls.redis_wait import WaitLock
+from harness.lock_impls.redlock import Redlock
 
 
 class Scripted:
-    """A tiny Redis in memory. ``lose`` / ``refuse`` name the commands whose answer is lost / that are never sent;
-    ``resend`` those whose answer is lost once and that redis-py then sends again by itself."""
+    """A tiny Redis in memory.
+
+    ``lose`` and ``refuse`` name the commands whose answer is lost, or that are never sent; ``resend`` names those whose
+    answer is lost once and that redis-py then repeats by itself.
+    """
 
     def __init__(self) -> None:
         self.data: dict[str, str] = {}
@@ -95,42 +98,42 @@ def server() -> Any:
 def test_a_lost_answer_is_indeterminate(server: Any) -> None:
     server.lose = {"set"}
     with pytest.raises(Indeterminate):
-        TokenLock(server, "k", 1).acquire(0)
+        RedisTokenLock(server, "k", 1).acquire(0)
 
 
-def test_a_request_that_never_left_surely_did_nothing(server: Any) -> None:
+def test_unsent_request_is_known_not_to_have_happened(server: Any) -> None:
     server.refuse = {"set"}
     with pytest.raises(LockError):
-        TokenLock(server, "k", 1).acquire(0)
+        RedisTokenLock(server, "k", 1).acquire(0)
 
 
-def test_busy_with_ones_own_key_is_not_reported_as_not_acquired(server: Any) -> None:
+def test_busy_because_of_own_key_is_unknown(server: Any) -> None:
     server.resend = {"set"}
     with pytest.raises(Indeterminate, match="this very client"):
-        TokenLock(server, "k", 1).acquire(0)
+        RedisTokenLock(server, "k", 1).acquire(0)
 
 
 def test_busy_is_not_acquired(server: Any) -> None:
     server.data["k"] = "theirs"
-    assert TokenLock(server, "k", 1).acquire(0) is None
+    assert RedisTokenLock(server, "k", 1).acquire(0) is None
 
 
 def test_release_resent_after_a_lost_answer_is_indeterminate(server: Any) -> None:
-    lock = TokenLock(server, "k", 1)
+    lock = RedisTokenLock(server, "k", 1)
     lock.acquire(0)
     server.resend = {"script"}
     with pytest.raises(Indeterminate):
         lock.release()
 
 
-def test_setnx_without_its_expire_is_indeterminate_even_if_expire_never_left(server: Any) -> None:
+def test_setnx_without_its_expire_is_indeterminate_even_if_expire_was_not_sent(server: Any) -> None:
     server.refuse = {"expire"}
     with pytest.raises(Indeterminate):
         SetnxExpireLock(server, "k", 1).acquire(0)
     assert "k" in server.data
 
 
-def test_getset_takes_over_a_past_deadline_only(server: Any) -> None:
+def test_getset_takes_over_only_a_past_deadline(server: Any) -> None:
     server.data["k"] = repr(time.time() + 5)
     assert GetsetLock(server, "k", 1).acquire(0) is None
     assert "getset" not in server.sent
@@ -138,8 +141,8 @@ def test_getset_takes_over_a_past_deadline_only(server: Any) -> None:
     assert GetsetLock(server, "k", 1).acquire(0) is not None
 
 
-def test_getset_loser_does_not_get_it(server: Any) -> None:
-    """Somebody else's GETSET came between this one's GET and GETSET; the loser has overwritten the winner's time."""
+def test_getset_loser_does_not_acquire(server: Any) -> None:
+    """Another client's GETSET came between this one's GET and GETSET; the loser has overwritten the winner's time."""
     server.data["k"] = repr(time.time() - 5)
     original = server.getset
 
@@ -175,7 +178,7 @@ def test_wait_unanswered_is_indeterminate(server: Any) -> None:
         WaitLock(server, "k", 1).acquire(0)
 
 
-def test_wait_on_a_new_connection_proves_nothing(server: Any) -> None:
+def test_wait_on_a_new_connection_does_not_count(server: Any) -> None:
     server.resend = {"wait"}
     with pytest.raises(Indeterminate):
         WaitLock(server, "k", 1).acquire(0)
@@ -183,7 +186,7 @@ def test_wait_on_a_new_connection_proves_nothing(server: Any) -> None:
 
 
 def test_fence_is_the_scripts_number(server: Any) -> None:
-    lock = FencedLock(server, "k", 1)
+    lock = RedisFencedLock(server, "k", 1)
     lock._lock_and_count = lambda keys, args: 41 if keys == ["k", "k:fence"] else None  # type: ignore[assignment]
     grant = lock.acquire(0)
     assert grant is not None
@@ -232,7 +235,7 @@ def test_redlock_validity_allows_for_drift() -> None:
     assert 9.5 < grant.valid_for <= 10 - 0.1 - 0.002
 
 
-def test_redlock_undoes_what_it_does_not_know_of() -> None:
+def test_redlock_undoes_requests_with_unknown_outcome() -> None:
     servers = nodes()
     for node in servers[:3]:
         node.lose = {"set"}
@@ -249,7 +252,7 @@ def test_redlock_that_cannot_undo_a_majority_is_indeterminate() -> None:
         Redlock(servers, "k", 1).acquire(0)
 
 
-def test_redlock_keeps_trying_and_knows_what_a_later_try_has_undone() -> None:
+def test_redlock_retries_and_counts_what_a_later_try_has_undone() -> None:
     servers = nodes()
     for node in servers[:3]:
         node.lose = {"set"}
@@ -298,7 +301,7 @@ def test_client_counts_lost_answers(monkeypatch: pytest.MonkeyPatch, error: Exce
         raise error
 
     monkeypatch.setattr(redis.Redis, "parse_response", lost)
-    client = Client()
+    client = RedisClient()
     with pytest.raises(type(error)):
         client.parse_response(None, "SET")
     assert client.unanswered == counted
@@ -317,7 +320,7 @@ def test_client_counts_lost_answers_of_pipelines(monkeypatch: pytest.MonkeyPatch
         def read_response(self, *args: Any, **kwargs: Any) -> Any:
             raise redis.TimeoutError("Timeout reading from socket")
 
-    client = Client()
+    client = RedisClient()
     monkeypatch.setattr(client.connection_pool, "get_connection", lambda *args, **kwargs: Silent())
     monkeypatch.setattr(client.connection_pool, "release", lambda *args: None)
     pipeline = client.pipeline(transaction)

@@ -1,5 +1,5 @@
-"""Locks of libraries: that they are run as published, in the version that is pinned, and what their answers are worth
-when one was lost."""
+"""Third-party locks: they run unmodified in the pinned version, and after lost answers their results count as
+unknown."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import Any
 import pytest
 import redis
 
-from harness.containers import wheelhouse
-from lock_impls import catalogue
-from lock_impls.base import Indeterminate, LockError, LockInfo
-from lock_impls.redis_client import Client
-from lock_impls.thirdparty import redlock_ng
-from lock_impls.thirdparty.pottery_redlock import PotteryRedlock
-from lock_impls.thirdparty.python_redis_lock import PythonRedisLock
-from lock_impls.thirdparty.redis_py_lock import RedisPyLock
-from lock_impls.thirdparty.redlock_ng import RedlockNg
-from lock_impls.thirdparty.redlock_py import RedlockPy
-from lock_impls.thirdparty.sherlock_redis import SherlockRedis
+from harness.clusters.docker.images import wheelhouse
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import Indeterminate, LockError, LockInfo
+from harness.lock_impls.redis_client import RedisClient
+from harness.lock_impls.thirdparty import redlock_ng
+from harness.lock_impls.thirdparty.pottery_redlock import PotteryRedlock
+from harness.lock_impls.thirdparty.python_redis_lock import PythonRedisLock
+from harness.lock_impls.thirdparty.redis_py_lock import RedisPyLock
+from harness.lock_impls.thirdparty.redlock_ng import RedlockNg
+from harness.lock_impls.thirdparty.redlock_py import RedlockPy
+from harness.lock_impls.thirdparty.sherlock_redis import SherlockRedis
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OF_LIBRARIES = [info for info in catalogue.infos() if info.library and info.language == "Python"]
 
 
 @pytest.mark.parametrize("info", OF_LIBRARIES, ids=lambda info: info.name)
-def test_the_library_is_the_version_that_was_tested_and_pinned(info: LockInfo) -> None:
+def test_installed_library_has_the_tested_and_pinned_version(info: LockInfo) -> None:
     assert info.promises
     assert info.library in info.source
     name, version = info.library.split(" ")
@@ -43,20 +43,24 @@ def test_the_library_is_the_version_that_was_tested_and_pinned(info: LockInfo) -
     assert f"{name}=={version}" in {*PROJECT["dependencies"], *optional}
 
 
-def test_the_libraries_that_locks_are_around_are_named() -> None:
-    around = {name for name in catalogue.names() if catalogue.find(name).__module__.startswith("lock_impls.thirdparty")}
+def test_adapted_libraries_are_named() -> None:
+    around = {
+        name
+        for name in catalogue.names()
+        if catalogue.find(name).__module__.startswith("harness.lock_impls.thirdparty")
+    }
     assert around <= {info.name for info in catalogue.infos() if info.library}
 
 
 # redlock-ng
 
 
-def test_the_wheel_of_redlock_ng_is_the_published_one() -> None:
-    """The SHA-256 is what pip is told: ``pip install --dry-run --no-deps -I --report - redlock-ng==2.0.4``."""
+def test_wheel_of_redlock_ng_is_the_published_one() -> None:
+    """pip reports this SHA-256: ``pip install --dry-run --no-deps -I --report - redlock-ng==2.0.4``."""
     assert hashlib.sha256(redlock_ng.WHEEL.read_bytes()).hexdigest() == redlock_ng.SHA256
 
 
-def test_redlock_ng_and_redlock_py_are_both_as_they_are_published() -> None:
+def test_redlock_ng_and_redlock_py_are_both_unmodified() -> None:
     import redlock
 
     assert not hasattr(redlock, "RedlockConfig")
@@ -71,15 +75,17 @@ def test_redlock_ng_and_redlock_py_are_both_as_they_are_published() -> None:
 
 def test_the_client_image_gets_the_wheel() -> None:
     packed = wheelhouse.sources()
-    assert packed[f"lock_impls/thirdparty/wheels/{redlock_ng.WHEEL.name}"] == redlock_ng.WHEEL.read_bytes()
+    assert packed[f"harness/lock_impls/thirdparty/wheels/{redlock_ng.WHEEL.name}"] == redlock_ng.WHEEL.read_bytes()
 
 
 # Lost answers
 
 
-class OneAnswerLost(Client):
-    """Says to each SET (and to each script) that another one has the lock; ``lost`` is whether it had been sent before,
-    and that answer lost."""
+class OneAnswerLost(RedisClient):
+    """Answers each SET (and each script) that another client has the lock.
+
+    ``lost``: the request had been sent before, and that answer was lost.
+    """
 
     lost = True
 
@@ -113,7 +119,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_at_once")
-def test_taken_after_a_lost_answer_is_unknown() -> None:
+def test_busy_after_a_lost_answer_is_unknown() -> None:
     for lock in locks(lost=True):
         with pytest.raises(Indeterminate, match="held by this very client"):
             lock.acquire(0)
@@ -139,7 +145,7 @@ def test_an_error_before_anything_was_sent_is_known_not_to_have_happened(monkeyp
             lock.acquire(0)
 
 
-def test_a_script_of_sherlock_s_that_failed_may_have_set_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_script_of_sherlock_may_have_set_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(*_: Any, **__: Any) -> Any:
         raise redis.ResponseError("value is not an integer or out of range")
 
@@ -149,7 +155,7 @@ def test_a_script_of_sherlock_s_that_failed_may_have_set_the_key(monkeypatch: py
 
 
 @pytest.mark.parametrize(("lost", "error"), [(True, Indeterminate), (False, LockError)])
-def test_redlock_py_s_error_of_some_servers_is_no_hold(lost: bool, error: type[Exception]) -> None:
+def test_error_of_redlock_py_about_some_servers_is_not_a_hold(lost: bool, error: type[Exception]) -> None:
     class Votes(OneAnswerLost):
         refuses = False
 

@@ -1,5 +1,5 @@
-"""The ZooKeeper locks: what every lock must do, on simulated and on real ensembles; and what becomes of a hold when its
-session ends, or its connection is lost."""
+"""The ZooKeeper locks: the conformance suite on simulated and real ensembles, and holds whose session ends or whose
+connection is lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KazooState
 
+from harness.clusters.abilities import leader_of
 from harness.clusters.base import names
-from lock_impls import catalogue
-from lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
-from lock_impls.chubby_zookeeper import ChubbyLock
-from lock_impls.zookeeper_client import Session
-from lock_impls.zookeeper_sequential import SequentialLock, number_of
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
+from harness.lock_impls.chubby_zookeeper import ChubbyZooKeeperLock
+from harness.lock_impls.zookeeper_client import ZooKeeperSession
+from harness.lock_impls.zookeeper_sequential import SequentialLock, number_of
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 from tests.locks.zookeeper_play import TTL_S, Play, end_session, opened, real_servers, simulated
@@ -39,7 +40,7 @@ def real() -> Iterator[Endpoints]:
 
 @pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.docker)])
 def play(request: pytest.FixtureRequest) -> Play:
-    """Plays a story where a client is: on a simulated host, or here against real servers."""
+    """Run a story on a simulated client, or here against real servers."""
     if request.param == "sim":
         return simulated
     where: Endpoints = request.getfixturevalue("real")
@@ -58,7 +59,7 @@ def test_lock_on_real_servers(lock: LockClass, prop: conformance.Property, real:
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
-def test_a_session_that_ends_takes_the_lock_along_and_its_holder_is_told(lock: LockClass, play: Play) -> None:
+def test_end_of_session_loses_the_lock_and_holder_is_told(lock: LockClass, play: Play) -> None:
     def story(where: Endpoints) -> None:
         late, other = opened(lock, where)
         first = late.acquire(0)
@@ -79,8 +80,8 @@ def test_a_session_that_ends_takes_the_lock_along_and_its_holder_is_told(lock: L
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Play, name: str) -> None:
-    """zk-stale-flag, and what asking kazoo for its state alone is worth."""
+def test_kazoo_reports_a_lock_as_held_after_its_session(play: Play, name: str) -> None:
+    """zk-stale-flag: kazoo's state alone does not show the loss."""
 
     def story(where: Endpoints) -> None:
         late, other = opened(catalogue.find(name), where)
@@ -99,8 +100,8 @@ def test_kazoo_says_that_it_holds_a_lock_whose_session_has_ended(play: Play, nam
     play(story)
 
 
-def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Play) -> None:
-    """zk-stale-flag, its other half: nobody holds the lock, and acquire goes round in circles until its time is up."""
+def test_kazoo_cannot_reacquire_a_lock_that_it_believes_to_hold(play: Play) -> None:
+    """zk-stale-flag, second part: nobody holds the lock, and acquire loops until its time is up."""
 
     def story(where: Endpoints) -> None:
         (lock,) = opened(KAZOO, where, 1)
@@ -113,7 +114,7 @@ def test_kazoo_does_not_get_a_lock_again_that_it_believes_to_hold(play: Play) ->
     play(story)
 
 
-def test_readers_share_kazoo_s_lock_and_writers_have_it_alone(play: Play) -> None:
+def test_kazoo_readers_share_and_writers_exclude(play: Play) -> None:
     def story(where: Endpoints) -> None:
         one, two, writer = opened(READ_WRITE, where, 3)
         first, second = one.acquire_shared(0), two.acquire_shared(0)
@@ -133,7 +134,7 @@ def test_readers_share_kazoo_s_lock_and_writers_have_it_alone(play: Play) -> Non
     play(story)
 
 
-def test_a_reader_does_not_pass_a_writer_that_waits(play: Play) -> None:
+def test_reader_does_not_overtake_a_waiting_writer(play: Play) -> None:
     def story(where: Endpoints) -> None:
         reader, writer, late = opened(READ_WRITE, where, 3)
         reader.acquire_shared(0)
@@ -149,7 +150,7 @@ def test_a_reader_does_not_pass_a_writer_that_waits(play: Play) -> None:
     play(story)
 
 
-def test_a_writer_of_kazoo_waits_anew_for_each_reader_that_leaves(play: Play) -> None:
+def test_timeout_of_kazoo_writer_restarts_for_each_reader(play: Play) -> None:
     """kz-timeout-anew: "timeout: don't wait forever"; three readers leave one after the other, the youngest first."""
 
     def story(where: Endpoints) -> None:
@@ -166,8 +167,8 @@ def test_a_writer_of_kazoo_waits_anew_for_each_reader_that_leaves(play: Play) ->
     play(story)
 
 
-def test_a_semaphore_of_one_lease_is_had_twice_by_who_has_it(play: Play) -> None:
-    """kz-semaphore-twice: it is "not meant to be re-entrant", and says yes; the first release frees it."""
+def test_kazoo_semaphore_grants_its_holder_a_second_time(play: Play) -> None:
+    """kz-semaphore-twice: it is "not meant to be re-entrant", but grants again; the first release frees it."""
 
     def story(where: Endpoints) -> None:
         mine, other = opened(SEMAPHORE, where)
@@ -181,7 +182,7 @@ def test_a_semaphore_of_one_lease_is_had_twice_by_who_has_it(play: Play) -> None
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_lock_of_kazoo_whose_fence_could_not_be_read_is_given_back(name: str) -> None:
+def test_kazoo_lock_is_released_if_its_fence_cannot_be_read(name: str) -> None:
     def story(where: Endpoints) -> None:
         mine, other = opened(catalogue.find(name), where)
         with pytest.MonkeyPatch.context() as patch:
@@ -196,7 +197,7 @@ def test_a_lock_of_kazoo_whose_fence_could_not_be_read_is_given_back(name: str) 
     simulated(story)
 
 
-def test_the_number_in_a_name_is_a_fence_while_its_parent_stands(play: Play) -> None:
+def test_sequence_number_is_a_fence_while_its_parent_exists(play: Play) -> None:
     def story(where: Endpoints) -> None:
         first, second = opened(SequentialLock, where, fence="sequence")
         fences = []
@@ -209,7 +210,7 @@ def test_the_number_in_a_name_is_a_fence_while_its_parent_stands(play: Play) -> 
 
 
 def test_sequence_numbers_wrap_around() -> None:
-    lock = SequentialLock(Session(Endpoints("zookeeper", (("nowhere", 1),)), TTL_S), "k", TTL_S)
+    lock = SequentialLock(ZooKeeperSession(Endpoints("zookeeper", (("nowhere", 1),)), TTL_S), "k", TTL_S)
     queue = [f"{letter}-lock-{number}" for letter, number in
              (("z", "2147483646"), ("y", "2147483647"), ("a", "-2147483648"), ("b", "-2147483647"))]  # fmt: skip
     assert [number_of(name) for name in queue] == [2147483646, 2147483647, -2147483648, -2147483647]
@@ -217,11 +218,11 @@ def test_sequence_numbers_wrap_around() -> None:
         assert lock.in_order(sorted(queue), own) == queue
 
 
-def test_lock_delay_keeps_the_next_one_waiting_after_a_loss_and_not_after_a_release(
+def test_lock_delay_applies_after_a_loss_but_not_after_a_release(
     play: Play,
 ) -> None:
     def story(where: Endpoints) -> None:
-        lost, other = opened(ChubbyLock, where, lock_delay=1.0)
+        lost, other = opened(ChubbyZooKeeperLock, where, lock_delay=1.0)
         lost.acquire(0)
         began = time.monotonic()
         lost.release()
@@ -239,9 +240,9 @@ def test_lock_delay_keeps_the_next_one_waiting_after_a_loss_and_not_after_a_rele
     play(story)
 
 
-def test_a_sequencer_has_the_name_the_mode_and_a_generation_that_grows(play: Play) -> None:
+def test_sequencer_has_name_mode_and_growing_generation(play: Play) -> None:
     def story(where: Endpoints) -> None:
-        first, second = opened(ChubbyLock, where)
+        first, second = opened(ChubbyZooKeeperLock, where)
         shown = []
         for lock in (first, second):
             assert lock.acquire(TTL_S).fence == lock.sequencer.generation
@@ -254,24 +255,24 @@ def test_a_sequencer_has_the_name_the_mode_and_a_generation_that_grows(play: Pla
 
 
 def cut_off(seconds: float) -> Callable[[Any], None]:
-    """The client from all servers, half a second after the start."""
+    """Cut the client off from all servers, half a second after the start."""
 
     def damage(cluster: Any) -> None:
         links = [pair for name in names(cluster.hosts, "server") for pair in (("c0", name), (name, "c0"))]
         time.sleep(0.5)
         cluster.cut(links)
         time.sleep(seconds)
-        cluster.mend(links)
+        cluster.heal(links)
 
     return damage
 
 
 @pytest.mark.parametrize(("outage", "kept"), [(0.5, True), (6.0, False)])
-def test_in_jeopardy_a_chubby_lock_says_nothing_until_it_knows(outage: float, kept: bool) -> None:
-    """Its session is kept, or has ended: one answer, as late as it has to be."""
+def test_still_valid_of_chubby_blocks_in_jeopardy(outage: float, kept: bool) -> None:
+    """The session is continued, or has ended: still_valid returns only once that is known."""
 
     def story(where: Endpoints) -> None:
-        (lock,) = opened(ChubbyLock, where, 1, grace=20.0)
+        (lock,) = opened(ChubbyZooKeeperLock, where, 1, grace=20.0)
         lock.acquire(0)
         time.sleep(0.6)
         began = time.monotonic()
@@ -281,9 +282,9 @@ def test_in_jeopardy_a_chubby_lock_says_nothing_until_it_knows(outage: float, ke
     simulated(story, cut_off(outage))
 
 
-def test_when_its_grace_is_over_a_chubby_lock_is_lost() -> None:
+def test_chubby_lock_is_lost_after_the_grace_period() -> None:
     def story(where: Endpoints) -> None:
-        (lock,) = opened(ChubbyLock, where, 1, grace=1.0)
+        (lock,) = opened(ChubbyZooKeeperLock, where, 1, grace=1.0)
         lock.acquire(0)
         time.sleep(0.6)
         began = time.monotonic()
@@ -296,8 +297,8 @@ def test_when_its_grace_is_over_a_chubby_lock_is_lost() -> None:
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
-def test_a_client_that_is_cut_off_does_not_know_and_cleans_up_when_it_is_back(lock: LockClass) -> None:
-    """Its try may or may not have come through; what is left of it must not block anybody."""
+def test_partitioned_acquire_is_unknown_and_cleaned_up_later(lock: LockClass) -> None:
+    """Its try may have reached the servers; what is left of it must not block any client."""
 
     def story(where: Endpoints) -> None:
         began = time.monotonic()
@@ -327,7 +328,7 @@ def no_answer(*args: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
-def test_a_release_that_did_not_come_through_is_made_good_by_the_next_acquire(lock: LockClass) -> None:
+def test_next_acquire_completes_a_failed_release(lock: LockClass) -> None:
     def story(where: Endpoints) -> None:
         mine, other = opened(lock, where)
         mine.acquire(0)
@@ -345,14 +346,14 @@ def test_a_release_that_did_not_come_through_is_made_good_by_the_next_acquire(lo
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
-def test_who_loses_the_connection_again_while_it_looks_for_its_node_does_not_know(lock: LockClass) -> None:
-    """The node is there, and whose session made it cannot be told: it is not somebody else's for that."""
+def test_connection_lost_during_recovery_is_unknown(lock: LockClass) -> None:
+    """The node exists but its session is unknown: that does not make it another client's."""
 
     def story(where: Endpoints) -> None:
         mine, other = opened(lock, where)
         mine.acquire(0)
         mine.release()
-        answers = iter([True, True, False] if lock is ChubbyLock else [False])
+        answers = iter([True, True, False] if lock is ChubbyZooKeeperLock else [False])
         patiently = mine.session.patiently
 
         def loses_one(result: Any) -> Any:
@@ -361,7 +362,7 @@ def test_who_loses_the_connection_again_while_it_looks_for_its_node_does_not_kno
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mine.session, "patiently", loses_one)
-            patch.setattr(Session, "id", None)
+            patch.setattr(ZooKeeperSession, "id", None)
             with pytest.raises(Indeterminate):
                 mine.acquire(0.3)
         assert other.acquire(0) is None
@@ -372,15 +373,15 @@ def test_who_loses_the_connection_again_while_it_looks_for_its_node_does_not_kno
     simulated(story)
 
 
-def test_a_server_that_is_cut_off_says_for_a_while_that_a_lost_lock_stands() -> None:
-    """It answers from what it knows until it gives up the leader, 4 ticks later; a session of 2 ticks is over by then,
-    and the lock another's."""
+def test_partitioned_server_confirms_a_lost_lock_for_a_while() -> None:
+    """It answers from its own data until it gives up the leader, 4 ticks later. A session of 2 ticks is over by
+    then, and another client has the lock."""
     alone: list[str] = []
     cut = threading.Event()
 
     def damage(cluster: Any) -> None:
         servers = names(cluster.hosts, "server")
-        alone.append(next(name for name in servers if name != cluster.primary()))
+        alone.append(next(name for name in servers if name != leader_of(cluster)))
         time.sleep(1.0)
         cluster.cut([pair for name in servers for pair in ((alone[0], name), (name, alone[0])) if name != alone[0]])
         cut.set()
@@ -405,7 +406,7 @@ def test_a_server_that_is_cut_off_says_for_a_while_that_a_lost_lock_stands() -> 
     simulated(story, damage)
 
 
-def test_no_server_no_lock() -> None:
+def test_acquire_without_servers_is_refused() -> None:
     def story(where: Endpoints) -> None:
         (lock,) = opened(SequentialLock, where, 1)
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""A server that answers a script's EVALSHA as a test tells it: late, never, or by closing the connection."""
+"""A toy Redis server that answers a script's EVALSHA as a test decides: late, never, or by closing the connection."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from collections.abc import Callable
 from io import BufferedIOBase
 from typing import Final, cast
 
-Says = Callable[[str, str], int | None]
-"""Given what the script is for (``acquire`` or ``release``) and its value: the number to answer, or None: nothing.
-It may raise :class:`Closes`, and take its time."""
+ScriptedAnswer = Callable[[str, str], int | None]
+"""A function of the script's purpose (``acquire`` or ``release``) and its value, which returns the number to answer, or
+None for no answer.
+
+It may raise :class:`CloseConnection`, and may take its time.
+"""
 
 INFO: Final = b"redis_version:7.0.15\r\nloading:0\r\n"
 
 
-class Closes(Exception):
-    """The connection is closed instead of an answer."""
+class CloseConnection(Exception):
+    """Close the connection instead of answering."""
 
 
 class ToyRedis(socketserver.ThreadingTCPServer):
-    """Serves on a free port of the loopback until :meth:`close`. ``asked`` are the scripts that it was asked for."""
+    """Serves on a free loopback port until :meth:`close`. ``scripts`` are the purposes of the scripts that it
+    received."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, says: Says) -> None:
+    def __init__(self, scripted_answer: ScriptedAnswer) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
-        self.says = says
-        self.asked: list[str] = []
+        self.scripted_answer = scripted_answer
+        self.scripts: list[str] = []
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     @property
@@ -46,7 +50,7 @@ class _Connection(socketserver.StreamRequestHandler):
         while command := _command(self.rfile):
             try:
                 answer = _answer(server, command)
-            except Closes:
+            except CloseConnection:
                 return
             self.wfile.write(answer)
 
@@ -58,13 +62,13 @@ def _answer(server: ToyRedis, command: list[bytes]) -> bytes:
         return b"+OK\r\n"
     _, _, _, _, value, *duration = command
     script = "acquire" if duration else "release"
-    server.asked.append(script)
-    number = server.says(script, value.decode())
+    server.scripts.append(script)
+    number = server.scripted_answer(script, value.decode())
     return b"" if number is None else b":%d\r\n" % number
 
 
 def _command(stream: BufferedIOBase) -> list[bytes]:
-    """The next one, as an array of bulk strings; empty at the end."""
+    """Read the next command, an array of bulk strings; empty at the end of the stream."""
     head = stream.readline()
     if not head:
         return []

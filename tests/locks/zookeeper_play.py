@@ -1,4 +1,5 @@
-"""Stories of ZooKeeper locks: the same code plays them on a simulated client and, from here, against real servers."""
+"""Helpers for stories of ZooKeeper locks: the same code runs on a simulated client and, from here, against real
+servers."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from lock_impls.base import Endpoints, LockClass
-from lock_impls.zookeeper_client import Session
+from harness.lock_impls.base import Endpoints, LockClass
+from harness.lock_impls.zookeeper_client import ZooKeeperSession
 from tests.clusters.bench import make, on
 from tests.clusters.real import servers
 
@@ -21,7 +22,7 @@ Play = Callable[[Story], None]
 
 
 def simulated(story: Story, damage: Callable[[Any], None] = lambda cluster: None) -> None:
-    """``damage`` is done to the cluster meanwhile, from its control side."""
+    """Run ``story`` on a simulated client, and meanwhile ``damage`` on the cluster."""
     cluster = make("zookeeper", clients=1)
 
     def main() -> None:
@@ -41,18 +42,18 @@ def real_servers() -> Iterator[Endpoints]:
 
 
 def opened(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:
-    """Locks of several clients on one new key."""
+    """Open locks of several clients on one new key."""
     key = uuid.uuid4().hex
     return [lock.open(where, key, TTL_S, **options) for _ in range(count)]
 
 
-def end_session(session: Session, where: Endpoints) -> None:
-    """As the servers do when they have not heard of it for too long: by closing it from elsewhere. Returns when its
-    client has another one."""
+def end_session(session: ZooKeeperSession, where: Endpoints) -> None:
+    """Close a session from elsewhere, as the servers do when it sends no heartbeats. Returns when its client has
+    another one."""
     ended = session.client.client_id
     hosts = ",".join(f"{host}:{port}" for host, port in where.addresses)
-    thief = KazooClient(hosts, timeout=TTL_S, client_id=ended)
-    thief.start()
-    thief.stop()
+    intruder = KazooClient(hosts, timeout=TTL_S, client_id=ended)
+    intruder.start()
+    intruder.stop()
     while session.client.client_id in (None, ended):
         time.sleep(0.01)

@@ -1,8 +1,7 @@
-"""What axe-core finds wrong with a page for people who see, hear or move differently: serious faults only.
+"""Serious accessibility faults that axe-core finds in a page.
 
 ``serious(page)`` is for every page that we write; ``in_every_look(browser, uri)`` opens it light and dark, wide and
-narrow. The script runs through the debugger, so that a page's own content security policy stays as it is.
-"""
+narrow. The script runs through the debugger, so the page's own content security policy stays unchanged."""
 
 from __future__ import annotations
 
@@ -19,12 +18,13 @@ OPTIONS: Final = {"resultTypes": ["violations"]}
 
 
 def serious(page: Page) -> list[str]:
-    """A line for each element with a fault of serious or critical impact: the rule, the element, what is wrong."""
+    """Return a line for each element with a fault of serious or critical impact: the rule, the element, the fault."""
     return [told for fault in _run(page)["violations"] for told in _lines(fault) if fault["impact"] in IMPACTS]
 
 
 def in_every_look(browser: Browser, uri: str) -> list[str]:
-    """The same of the page at ``uri``, light and dark, 1280 px and 400 px wide, with all that unfolds unfolded."""
+    """Return the faults of the page at ``uri``, light and dark, 1280 px and 400 px wide, with all details
+    unfolded."""
     found = []
     for scheme, width in LOOKS:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]

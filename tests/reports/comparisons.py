@@ -1,4 +1,4 @@
-"""Comparisons as documents, for the tests of what becomes of them."""
+"""Comparison documents for the tests of their pages and texts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ FAULTS: Final = {
     "client-pause": "a client that has just got the lock stands still for longer than the ttl",
     "client-crash": "a client that has just got the lock dies",
     "clock-jump": "the wall clock of a majority of servers jumps forward once",
-    "kill": "a minority of the servers is killed and comes back with its data",
+    "kill": "a minority of the servers is killed and restarts with its data",
     "partition-majority": "a minority of the servers is cut from everybody else",
     "failover": "the primary dies before its last writes have reached a replica; one is promoted",
 }
 WHY: Final = {
     "safe": "No two holders in 30 s, 212 acquires.",
-    "fenced": "c1 acquired k0 at 4.210 s while c0 still held it; the resource refused 2 stale writes of c0.",
-    "unsafe": "c1 acquired k0 at 4.210 s while c0 still held it until 5.118 s; c0's lease had ended at 4.207 s.",
-    "unavailable": "Nobody got k0 from 6.020 s on: its holder c2 was dead, and nothing freed its key.",
-    "unknown": "The fault was not seen to take effect.",
+    "fenced": "Two clients held k0 at the same time for 908 ms; the resource refused 2 stale writes of c0.",
+    "unsafe": "Two clients held k0 at the same time for 908 ms: c0 until 5.118 s, and c1 from 4.210 s.",
+    "unavailable": "No client acquired k0 from 6.020 s on: its holder c2 was dead, and nothing freed its key.",
+    "unknown": "The effect of the fault was not confirmed.",
     "not-run": "this service has one server: there is nothing to promote",
 }
 SETTINGS: Final = "ttl 2 s, holds of 100 ms"
@@ -35,7 +35,7 @@ def run_of(lock: str, number: int = 0) -> str:
 
 
 def cell(lock: str, nemesis: str, state: str, number: int = 0, **changed: Any) -> Json:
-    """A cell of one run, or of none where it was not run."""
+    """Return a cell of one run, or of none if it was not run."""
     ran = state != "not-run"
     return {
         "state": state, "why": WHY[state], "runs": int(ran), "counts": {state: 1} if ran else {},
@@ -54,7 +54,7 @@ def cost(lock: str, name: str, p50: float | None, rate: float | None, available:
 
 
 def properties(lock: str, **found: tuple[bool | None, bool | None, str]) -> Json:
-    """Claimed, measured, what was seen; what is not named is claimed and was seen to hold."""
+    """Return properties as claimed, measured and found. Those not named are claimed and were found to hold."""
     names = ("mutual-exclusion", "released", "reentrant", "no-single-point", "fence")
     told = {name: found.get(name.replace("-", "_"), (True, True, "held in 6 runs")) for name in names}
     return {
@@ -68,7 +68,7 @@ def lock(
     name: str, states: str, p50: float | None = 0.001, rate: float | None = 100.0, recovers: float | None = 2.0,
     faults: tuple[str, ...] = tuple(FAULTS), **changed: Any,
 ) -> Json:  # fmt: skip
-    """A lock with a letter of :data:`LETTERS` a fault."""
+    """Return a lock with a letter of :data:`LETTERS` per fault."""
     cells = {
         fault: cell(name, fault, LETTERS[letter], i)
         for i, (fault, letter) in enumerate(zip(faults, states, strict=True))
@@ -84,9 +84,9 @@ def lock(
 
 
 def document(*locks: Json, faults: tuple[str, ...] = tuple(FAULTS), **changed: Any) -> Json:
-    """A comparison of ``locks`` on the simulator."""
+    """Return a comparison of ``locks`` on the simulator."""
     nemeses = [
-        {"name": name, "summary": FAULTS.get(name, "nothing happens"), "settings": SETTINGS, "role": {}}
+        {"name": name, "summary": FAULTS.get(name, "no fault: the control run"), "settings": SETTINGS, "role": {}}
         for name in faults
     ]
     return {
@@ -113,7 +113,7 @@ def ranking() -> Json:
 
 
 def sample() -> Json:
-    """Twelve locks, every state, claims that were not kept, and a column that is another fault for some."""
+    """Return twelve locks with every state, broken claims, and a column that is another fault for some services."""
     untrue = (True, False, "two holders in the run under client-pause")
     less = (False, True, "three nested acquires were granted")
     unmeasured = (None, None, "")
@@ -122,7 +122,7 @@ def sample() -> Json:
              properties=properties("redis-token", fence=(False, False, ""))),
         lock("redis-fenced", "fsfssf", 0.00044, 381, 2.1, fence=True, safety="F"),
         lock("redis-setnx", "uauaau", 0.0004, 395, None, safety="X",
-             properties=properties("redis-setnx", released=(True, False, "nobody got k0 for 22 s"))),
+             properties=properties("redis-setnx", released=(True, False, "no client acquired k0 for 22 s"))),
         lock("redis-watchdog", "us?ssu", 0.00043, 344, 2.0),
         lock("redlock", "usussu", 0.0021, 160, 2.3,
              properties=properties("redlock", mutual_exclusion=untrue, reentrant=less)),
@@ -142,7 +142,7 @@ def sample() -> Json:
 
 
 def write(folder: Path, found: Json) -> Path:
-    """``folder`` with the document in it."""
+    """Write the document to ``folder``, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "comparison.json").write_text(json.dumps(found), encoding="utf-8")
     return folder

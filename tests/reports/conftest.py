@@ -1,4 +1,4 @@
-"""Run folders for the report's tests, made once a session: see ``sample.py``."""
+"""Run folders for the tests of reports, made once a session: see ``sample.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from reports import run_report
+from harness.reports import run_report
 from tests.reports import sample
 from tests.reports.watched import watched
 
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``reported(kind)`` is the report.html of a sample run of that kind."""
+    """Return a function: ``reported(kind)`` is the report.html of a sample run of that kind."""
 
     @cache
     def make(kind: str) -> Path:
@@ -39,13 +39,14 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run folder with a violation, to be damaged."""
+    """Return a run folder with a violation, which the test may damage."""
     return sample.write(tmp_path, "violation")
 
 
 @pytest.fixture
 def opened(browser: Browser, reported: Reported) -> Iterator[Open]:
-    """``opened(kind, width=...)`` is a report in a page that, to its end, asks for nothing and complains of nothing."""
+    """Return a function: ``opened(kind, width=...)`` is a report in a page that must send no request and log no
+    complaint."""
     from tests.reports.opened import wait_until
 
     with watched(browser) as (open_page, requests):

@@ -1,4 +1,4 @@
-"""Hunts as documents, and in a store, for the tests of what becomes of them."""
+"""Hunt documents, alone and in a store, for the tests of their pages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TOML = 'lock = "redlock"\ntitle = "Both hold k0 from 0.243 s to 1.008 s"\n'
 
 
 def finding(**changed: Any) -> Json:
-    """Redlock's, whose servers' clocks jump."""
+    """Return a finding about redlock, whose servers' clocks jump."""
     steps = [(0.008, "c0 acquires k0 on n1, n2 and n5"), (0.243, "c1 acquires k0 on n1, n2, n3, n4 and n5")]
     return {
-        "broken": ["mutual-exclusion", "resource"], "summary": "c1 acquired k0 while c0 still held it.",
+        "broken": ["mutual-exclusion", "resource"], "summary": "Two clients held k0 at the same time for 92 ms.",
         "story": {
             "steps": [{"number": number, "at": at, "text": text} for number, (at, text) in enumerate(steps, 1)],
             "ending": "Both hold k0 from 0.243 s to 1.008 s.",
@@ -26,7 +26,7 @@ def finding(**changed: Any) -> Json:
 
 
 def hunt(*findings: Json, **changed: Any) -> Json:
-    """Two rounds with two families of faults and two clients."""
+    """Return two rounds with two families of faults and two clients."""
     return {
         "schema": 1, "lock": "redlock", "found": bool(findings), "findings": list(findings), "rounds": 2,
         "asked": {"lock": "redlock", "faults": ["clock-jump", "kill"], "most_faults": 2, "look_for": [], "clients": 2,
@@ -42,7 +42,7 @@ def hunt(*findings: Json, **changed: Any) -> Json:
 
 
 def stored(store: Path, document: Json | str, *, run: bool = True) -> Path:
-    """The folder of a hunt with this document, in a store that has the run of :func:`finding` or has it no more."""
+    """Return the folder of a hunt with this document, in a store with or without the run of :func:`finding`."""
     folder = store / "hunts" / "20261122T013729Z-redlock"
     folder.mkdir(parents=True)
     text = document if isinstance(document, str) else json.dumps(document)

@@ -1,8 +1,12 @@
-"""Nights as documents, for the tests of what becomes of them."""
+"""Documents of nightly runs, for the tests of their pages."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from harness.documents import NightlyDocument, convert
+from harness.studies import results_db
 
 Json = dict[str, Any]
 ROWS = {
@@ -13,8 +17,18 @@ ROWS = {
 VERSIONS = {"lock-harness": "0.1.0", "python": "3.11.2", "docker": None}
 
 
+def read(document: Json) -> NightlyDocument:
+    """Return the typed document of a nightly run."""
+    return convert(document, NightlyDocument, "the nightly document")
+
+
+def add(path: Path, document: Json) -> int:
+    """Store a nightly run in the database at ``path``."""
+    return results_db.add(path, read(document))
+
+
 def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
-    """A scenario as expected: a failure found in 2.5 s, or a cure that held."""
+    """Return the expected outcome of a scenario: a failure found in 2.5 s, or a safe cure."""
     row = scenario.partition(".")[0]
     safe = scenario.endswith(".safe")
     lock, fault, title = ROWS.get(row, ("etcd-mutex", "partition", f"The story of {row}"))
@@ -29,13 +43,13 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
 
 
 def missed(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
-    """A known failure that the checker did not find."""
+    """Return the outcome of a known failure that the checker did not find."""
     why = "mutual-exclusion said valid in 20 s, and should have said invalid: two holders at once"
     return outcome(scenario, cluster, state="missed", why=why, valid=True, found_s=None, **changed)
 
 
 def night(day: int, outcomes: list[Json], **changed: Any) -> Json:
-    """The night before the ``day`` of November, 2026."""
+    """Return the nightly run before this ``day`` of November 2026."""
     red = any(one["state"] in ("missed", "violated", "late") for one in outcomes)
     unsure = any(one["state"] in ("unknown", "error") for one in outcomes)
     return {
@@ -45,13 +59,14 @@ def night(day: int, outcomes: list[Json], **changed: Any) -> Json:
 
 
 def plain(**changed: Json) -> list[Json]:
-    """All rows and their cures, as expected but for the scenarios in ``changed`` (``_`` for ``-`` in their names)."""
+    """Return all rows and their cures, as expected except the scenarios in ``changed`` (``_`` for ``-`` in their
+    names)."""
     names = [name for row in ROWS for name in (row, f"{row}.safe")]
     return [outcome(name, **changed.get(name.replace("-", "_"), {})) for name in names]
 
 
 def mixed() -> Json:
-    """A night on two clusters with an outcome in every state, and texts that must be escaped."""
+    """Return a nightly run on two clusters with an outcome in every state, and texts that must be escaped."""
     evil = "<b>\"two\" & 'three'</b> \x00\x1b[31m \ud800 ]]> ünïcode 🔒"
     both = ("sim", "docker")
     return night(

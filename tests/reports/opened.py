@@ -1,4 +1,4 @@
-"""A run's page that is open in a browser, and what tests ask of it (``opened`` of ``conftest.py`` opens it)."""
+"""Queries of a run's page that is open in a browser (``opened`` of ``conftest.py`` opens it)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CANVAS = "#timeline-canvas"
 
 
 def wait_until(page: Page, condition: str) -> None:
-    """Wait, frame by frame; playwright's own way needs ``eval``, which the page forbids."""
+    """Wait, frame by frame. Playwright's own function needs ``eval``, which the page forbids."""
     frame = f"(() => {{ const look = () => {condition} ? done() : requestAnimationFrame(look); look(); }})()"
     page.evaluate(f"() => new Promise((done) => {frame})")
 

@@ -1,8 +1,7 @@
-"""Sample runs for the report's tests, made up but consistent, and the same bytes every time.
+"""Sample runs for the tests of reports: invented but consistent, and the same bytes every time.
 
-``write(folder, kind)`` makes a run folder; the kinds are in :data:`KINDS`. From the command line:
-``python tests/reports/sample.py KIND FOLDER``.
-"""
+``write(folder, kind)`` makes a run folder; the kinds are in :data:`KINDS`. From the command line: ``python
+tests/reports/sample.py KIND FOLDER``."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ Entry = dict[str, Any]
 
 @dataclass
 class Script:
-    """Collects entries at times in seconds, in any order, and the faults and overlaps that came of them."""
+    """Collects entries at times in seconds, in any order, and the resulting faults and overlaps."""
 
     rng: random.Random
     entries: list[tuple[int, int, Entry]] = field(default_factory=list)
@@ -49,7 +48,7 @@ class Script:
         return entry
 
     def history(self) -> History:
-        """Sorted by time and numbered; each entry learns its ``index``."""
+        """Return the entries sorted by time and numbered; each entry gets its ``index``."""
         history, resource = History(), Resource(self.fencing)
         for index, (time, _, entry) in enumerate(sorted(self.entries, key=lambda item: item[:2])):
             entry["index"] = index
@@ -61,7 +60,8 @@ class Script:
 
 @dataclass
 class Resource:
-    """Numbers the accesses that it accepts, in the order of time; fencing, it refuses tokens lower than one before."""
+    """Numbers the accepted accesses in the order of time. With fencing it refuses tokens lower than an earlier
+    one."""
 
     fencing: str
     arrival: int = 0
@@ -141,7 +141,7 @@ def _pause(script: Script, limit: float) -> None:
 
 
 def _clients(script: Script, kind: str, limit: float) -> None:
-    """One client after another holds k0; where ``kind`` breaks, some are granted it while another still holds it."""
+    """Add holds of k0, one client after another. For kinds with violations some are granted during another hold."""
     ready = {client: 0.05 + 0.01 * i for i, client in enumerate(CLIENTS)}
     quick = kind == "large"
     free, kept, broken = 0.0, 0.0, 0
@@ -184,7 +184,7 @@ def _cycle(script: Script, client: str, asked: float, granted: float, length: fl
 
 
 def _keys(script: Script, hold: Entry, asked: float, servers: tuple[str, ...], lost: float | None) -> None:
-    """What servers had under k0 for a hold; those whose clock jumped ``lost`` it before its time."""
+    """Return the servers' state of k0 for a hold. The servers in ``lost``, whose clocks jumped, lose it early."""
     owner, client = f"{hold['fence']:08x}{hold['client']}", hold["client"]
     for server in servers:
         begun = asked + (hold["got"] - asked) * script.looks.random() * 0.9
@@ -196,7 +196,7 @@ def _keys(script: Script, hold: Entry, asked: float, servers: tuple[str, ...], l
 
 
 def _trouble(script: Script, client: str, ready: dict[str, float], limit: float, quick: bool) -> None:
-    """Now and then an acquire that fails, or one of which nobody knows."""
+    """Add some acquires that fail or have an unknown outcome."""
     chance = script.rng.random()
     if chance > 0.08:
         return
@@ -213,7 +213,7 @@ def _trouble(script: Script, client: str, ready: dict[str, float], limit: float,
 
 
 def _cut(path: Path) -> None:
-    """As a killed run leaves it: two thirds of the entries, the last one half written."""
+    """Truncate the history as a killed run does: two thirds of the entries, the last one half written."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) * 2 // 3])
 
@@ -252,7 +252,7 @@ def _held(hold: Entry) -> Entry:
 
 
 def _interleaved(first: Entry, second: Entry) -> Entry:
-    """The later hold's write came between the earlier one's read and write."""
+    """The later hold's write comes between the earlier one's read and write."""
     calls = [_called(first, "write"), _called(second, "write")]
     where = {"from_ns": calls[1]["from_ns"], "until_ns": calls[0]["until_ns"], "blame": "service"}
     sentence = f"{second['client']} wrote k0 between the read and the write of {first['client']}: its write was lost."

@@ -1,4 +1,4 @@
-"""No page that we write has a serious accessibility fault, in any look; and the check finds those that there are."""
+"""No page that we write has a serious accessibility fault, in any look, and the check detects planted faults."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser
 
-from harness import results_db
 from harness.plan import Plan
-from harness.sweep import Grid, sweep
-from harness.trends import trends
-from reports import linearization, nightly_report, sweep_report, trends_report
+from harness.reports import linearization, nightly_report, sweep_report, trends_report
+from harness.studies.sweep import Grid, sweep
+from harness.studies.trends import trends
 from tests.reports import axe, nights
 from tests.reports.test_linearization import double_hold
 
@@ -26,19 +26,19 @@ MUTATIONS = {
 
 
 def nightly(folder: Path) -> Path:
-    return nightly_report.write(nights.mixed(), folder)
+    return nightly_report.write(nights.read(nights.mixed()), folder)
 
 
 def trend(folder: Path) -> Path:
     for day in (20, 21):
-        results_db.add(folder / "results.db", {**nights.mixed(), "started_at": f"2026-11-{day}T02:00:00Z"})
+        nights.add(folder / "results.db", {**nights.mixed(), "started_at": f"2026-11-{day}T02:00:00Z"})
     return trends_report.write(trends(folder / "results.db", last=14), folder / "trends.html")
 
 
 def swept(folder: Path) -> Path:
     grid = Grid(ttl=(0.5, 3.0), hold=(0.2,), pause=(0.0, 1.5), every=2.0, seeds=1)
     found = sweep(Plan(lock="redis-token", clients=3, time_limit=6.0), grid, workers=1)
-    return sweep_report.write({**found, "started_at": "2026-11-21T02:00:00Z", "command": "harness sweep"}, folder)
+    return sweep_report.write(replace(found, started_at="2026-11-21T02:00:00Z", command="harness sweep"), folder)
 
 
 def linearized(folder: Path) -> Path:
@@ -46,7 +46,7 @@ def linearized(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_with_a_violation(browser: Browser, reported: Callable[[str], Path]) -> None:
+def test_the_report_of_a_violation_has_no_serious_fault(browser: Browser, reported: Callable[[str], Path]) -> None:
     page = browser.new_page()
     page.goto(reported("violation").as_uri())
     assert axe.serious(page) == []
@@ -55,18 +55,22 @@ def test_a_run_with_a_violation(browser: Browser, reported: Callable[[str], Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["violation", "valid", "unknown", "interrupted"])
-def test_every_run_in_every_look(browser: Browser, reported: Callable[[str], Path], kind: str) -> None:
+def test_every_kind_of_report_has_no_serious_fault_in_any_look(
+    browser: Browser, reported: Callable[[str], Path], kind: str
+) -> None:
     assert axe.in_every_look(browser, reported(kind).as_uri()) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("written", [nightly, trend, swept, linearized])
-def test_every_other_page_in_every_look(browser: Browser, tmp_path: Path, written: Callable[[Path], Path]) -> None:
+def test_every_other_page_has_no_serious_fault_in_any_look(
+    browser: Browser, tmp_path: Path, written: Callable[[Path], Path]
+) -> None:
     assert axe.in_every_look(browser, written(tmp_path).as_uri()) == []
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_found(browser: Browser, reported: Callable[[str], Path], tmp_path: Path) -> None:
+def test_planted_faults_are_detected(browser: Browser, reported: Callable[[str], Path], tmp_path: Path) -> None:
     text = reported("valid").read_text()
     for old, new in MUTATIONS.values():
         assert text.count(old) == 1

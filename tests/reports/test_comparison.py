@@ -1,4 +1,4 @@
-"""The page of a comparison and its texts: all that the document says, nothing that it does not, nothing fetched."""
+"""The page of a comparison and its texts: they contain all of the document and nothing else, and fetch nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from reports import comparison, comparison_answer, comparison_plots, comparison_text
-from reports.comparison_view import STATES, ComparisonView, read, sound_first
-from reports.document import Node, ReportError
+from harness.documents import ComparisonDocument, DocumentError, convert
+from harness.reports import comparison, comparison_answer, comparison_plots, comparison_text
+from harness.reports.comparison_view import STATES, ComparisonView, read, sound_first
 from tests.reports import comparisons
 from tests.reports.comparisons import EVIL, cell, document, lock
 from tests.reports.test_run_page import Page
@@ -26,12 +26,12 @@ FILES = (
 
 
 def viewed(found: dict[str, Any]) -> ComparisonView:
-    return read(Node(found, "comparison.json"))
+    return read(convert(found, ComparisonDocument, "comparison.json"))
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the sample, with its page."""
+    """Return the folder of the sample, with its page."""
     folder = comparisons.write(tmp_path_factory.mktemp("store") / "comparisons" / "x", comparisons.sample())
     assert comparison.write(folder) == folder / "comparison.html"
     return folder
@@ -39,7 +39,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def hostile() -> ComparisonView:
-    """A comparison in which every text that others wrote is to be escaped."""
+    """Return a comparison in which every foreign text needs escaping."""
     one = lock(EVIL, "su", faults=("kill", EVIL), title=EVIL, algorithm=EVIL, source=EVIL, family=EVIL, costs=[])
     for name in ("kill", EVIL):
         one["cells"][name] |= {"why": EVIL, "command": EVIL, "fault": EVIL, "run": f"../{EVIL}"}
@@ -53,7 +53,7 @@ def hostile() -> ComparisonView:
 
 
 def bare(name: str, states: str, faults: tuple[str, ...] = tuple(comparisons.FAULTS), **changed: Any) -> Any:
-    """A lock without costs: nothing is drawn, which takes most of the time."""
+    """Return a lock without costs, so that no figure is drawn, which would take most of the time."""
     return lock(name, states, faults=faults, costs=[], **changed)
 
 
@@ -62,7 +62,7 @@ def undrawn(*locks: Any, **changed: Any) -> ComparisonView:
 
 
 def table_of(markdown: str, number: int) -> list[list[str]]:
-    """The rows of a table of GitHub's Markdown, without the one of dashes; each as wide as the head."""
+    """Return the rows of a Markdown table without the row of dashes; each is as wide as the head."""
     blocks = [block.splitlines() for block in markdown.split("\n\n") if block.startswith("|")]
     rows = [re.split(r" (?<!\\)\| ", line[2:-2]) for line in blocks[number]]
     assert all(len(row) == len(rows[0]) for row in rows)
@@ -71,7 +71,7 @@ def table_of(markdown: str, number: int) -> list[list[str]]:
 
 
 def paragraphs(text: str, kind: str) -> list[str]:
-    """What stands in the paragraphs of that class."""
+    """Return the texts of the paragraphs of that class."""
     return [re.sub("<.*?>", "", words) for words in re.findall(rf'class="{kind}">(.*?)</p>', text)]
 
 
@@ -79,7 +79,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_all_is_written_and_the_answer_comes_first(written: Path) -> None:
+def test_every_file_is_written_and_the_answer_comes_first(written: Path) -> None:
     assert sorted(path.name for path in written.iterdir()) == sorted((*FILES, "comparison.json"))
     page = Page((written / "comparison.html").read_text())
     assert page.words[0] == "4 of 12 locks stayed safe under all 6 faults"
@@ -88,12 +88,12 @@ def test_all_is_written_and_the_answer_comes_first(written: Path) -> None:
     assert "broken even without faults, by its own description" in " ".join(page.words)
 
 
-def test_the_rules_of_the_answer_stand_on_the_page(written: Path) -> None:
+def test_the_page_states_the_rules_of_the_answer(written: Path) -> None:
     told = " ".join(Page((written / "comparison.html").read_text()).words)
     assert all(rule in told for rule in comparison_answer.RULES)
 
 
-def test_every_cell_has_its_word_and_leads_to_its_run(written: Path) -> None:
+def test_every_cell_names_its_state_and_links_to_its_run(written: Path) -> None:
     text = (written / "comparison.html").read_text()
     rows = re.findall(r'<tr data-text=.*?<span class="name"><a [^>]*>(.*?)</a>(.*?)</tr>', text, re.DOTALL)
     found = {name: re.findall(r'<td class="(.*?)"><a class="state" href="(.*?)".*?"word">(.*?)<', row, re.DOTALL)
@@ -104,7 +104,7 @@ def test_every_cell_has_its_word_and_leads_to_its_run(written: Path) -> None:
             assert link.startswith("#why-") if wanted["run"] is None else link == f"{wanted['run']}/report.html"
 
 
-def test_what_was_seen_and_the_command_stand_under_each_lock(written: Path) -> None:
+def test_each_lock_has_its_findings_and_commands(written: Path) -> None:
     text = (written / "comparison.html").read_text()
     sheets = dict(re.findall(r"<details><summary><strong>(.*?)</strong>(.*?)</details>", text, re.DOTALL))
     for one in comparisons.sample()["locks"]:
@@ -112,13 +112,13 @@ def test_what_was_seen_and_the_command_stand_under_each_lock(written: Path) -> N
     assert "this service has one server: there is nothing to promote" in sheets["mysql-ttl"]
 
 
-def test_the_soundest_rows_come_first() -> None:
+def test_the_safest_locks_come_first() -> None:
     names = [one.name for one in sound_first(viewed(comparisons.sample()).locks)]
     assert names[:3] == ["etcd-mutex", "kazoo-lock", "zookeeper-sequential"]
     assert names[-1] == "redis-setnx"
 
 
-def test_a_cell_says_in_how_many_runs_it_was_seen_if_not_in_all() -> None:
+def test_a_cell_gives_the_share_of_runs_with_its_state() -> None:
     one = bare("one", "us", faults=("kill", "clock-jump"))
     one["cells"]["kill"] = cell("one", "kill", "unsafe", runs=5, counts={"unsafe": 2, "safe": 3})
     view = undrawn(one, faults=("kill", "clock-jump"), runs=5)
@@ -127,7 +127,7 @@ def test_a_cell_says_in_how_many_runs_it_was_seen_if_not_in_all() -> None:
     assert "| one | ❌ unsafe 2 of 5 | ✅ safe |" in comparison_text.markdown(view)
 
 
-def test_of_many_that_are_alike_or_come_next_a_few_are_named() -> None:
+def test_only_a_few_of_many_equal_or_next_best_locks_are_named() -> None:
     alike = comparison.render(undrawn(*(bare(f"lock-{i}", "s" * 6) for i in range(9))))
     assert paragraphs(alike, "pick") == ["lock-0 or lock-1 or lock-2 or 6 more"] * 3
     dearer = (bare(f"lock-{i}", "sssss-") for i in range(8))
@@ -137,7 +137,7 @@ def test_of_many_that_are_alike_or_come_next_a_few_are_named() -> None:
     assert paragraphs(text, "small muted also") == [also] * 3
 
 
-def test_a_lock_that_the_end_came_before_is_unknown() -> None:
+def test_a_lock_that_was_not_fully_tested_is_unknown() -> None:
     one = bare("one", "ss", faults=("kill", "clock-jump"))
     del one["cells"]["clock-jump"]
     view = undrawn(one, faults=("kill", "clock-jump"), interrupted=True)
@@ -155,39 +155,39 @@ def test_a_lock_that_the_end_came_before_is_unknown() -> None:
         (False, True, "more than claimed"),
         (False, False, "not claimed"),
         (None, None, "no claim"),
-        (None, True, "seen, no claim"),
-        (None, False, "not seen, no claim"),
+        (None, True, "observed, no claim"),
+        (None, False, "not observed, no claim"),
     ],
 )
-def test_claims_stand_beside_what_was_measured(claimed: bool | None, measured: bool | None, told: str) -> None:
+def test_claims_are_compared_with_measurements(claimed: bool | None, measured: bool | None, told: str) -> None:
     told_properties = comparisons.properties("one", fence=(claimed, measured, "seen so"))
     view = viewed(document(lock("one", "s" * 6, properties=told_properties)))
     one = view.locks[0].properties[-1]
-    assert comparison.property_said(one)[1] == told
+    assert comparison.property_text(one)[1] == told
     assert (one.broken, one.exceeded) == (told == "not kept", told == "more than claimed")
 
 
-def test_broken_claims_are_told_with_what_was_seen(written: Path) -> None:
+def test_broken_claims_are_listed_with_their_evidence(written: Path) -> None:
     text = " ".join(Page((written / "comparison.html").read_text()).words)
-    assert "redis-setnx , freed when its holder dies: nobody got k0 for 22 s" in text
+    assert "redis-setnx , freed when its holder dies: no client acquired k0 for 22 s" in text
     assert "redlock , mutual exclusion: two holders in the run under client-pause" in text
-    assert "1 held although nobody claims it" in text
+    assert "1 property held without a claim" in text
 
 
-def test_a_ranking_agrees_or_says_what_is_the_other_way_round() -> None:
+def test_a_ranking_names_the_pairs_in_reverse_order() -> None:
     view = viewed(comparisons.sample())
     assert [comparison.since(view.claimed, measure) for measure in view.measures] == [
-        "differs, since mysql (0.81 ms) comes before zookeeper (1.9 ms), and 1 more pair the other way round",
+        "differs: mysql (0.81 ms) comes before zookeeper (1.9 ms), and 1 more pair is reversed",
         "agrees",
     ]
     ranks = comparisons.ranking()
     ranks["measures"][0] |= {"agrees": True}
     close = viewed(document(ranking=ranks))
-    told = "agrees (etcd and mysql; zookeeper and mysql are alike)"
+    told = "agrees (etcd and mysql; zookeeper and mysql are equal)"
     assert comparison.since(close.claimed, close.measures[0]) == told
 
 
-def test_recoveries_are_sorted_and_never_is_not_the_same_as_not_measured() -> None:
+def test_recoveries_are_sorted_and_never_differs_from_not_measured() -> None:
     never, unknown = bare("never", "s" * 6, recovers=None), bare("mute", "s" * 6, recovery={"seconds": None})
     view = undrawn(unknown, never, bare("late", "s" * 6, recovers=9.0), bare("soon", "s" * 6, recovers=1.0))
     assert [one.name for one in comparison.recoveries(view)] == ["soon", "late", "never", "mute"]
@@ -196,7 +196,7 @@ def test_recoveries_are_sorted_and_never_is_not_the_same_as_not_measured() -> No
     assert "not measured" in words
 
 
-def test_virtual_times_are_called_so_and_real_ones_are_not() -> None:
+def test_only_virtual_times_are_called_virtual() -> None:
     one = bare("one", "s" * 6)
     for cluster, virtual in (("sim", True), ("docker", False)):
         view = undrawn(one, cluster=cluster)
@@ -204,11 +204,11 @@ def test_virtual_times_are_called_so_and_real_ones_are_not() -> None:
         assert ("Times are virtual" in comparison_text.markdown(view)) is virtual
 
 
-def test_one_lock_without_costs_ranking_or_claims_is_a_page_too() -> None:
+def test_a_minimal_document_gives_a_page() -> None:
     least = {"schema": 1, "nemeses": [{"name": "kill"}], "locks": [{"name": "one", "cells": {}}]}
     page = Page(comparison.render(viewed(least)))
-    assert page.words[0] == "Interrupted before one was run to the end"
-    assert "No claim was seen to be broken." in page.words
+    assert page.words[0] == "Interrupted before one was fully tested"
+    assert "No lock broke a claim in these runs." in page.words
     assert comparison.render(viewed({"schema": 1, "nemeses": [], "locks": []}))
 
 
@@ -218,7 +218,7 @@ def test_the_same_document_gives_the_same_bytes(written: Path, tmp_path: Path) -
         assert (tmp_path / name).read_bytes() == (written / name).read_bytes(), name
 
 
-def test_nothing_is_fetched_and_links_stay_relative(written: Path) -> None:
+def test_the_page_fetches_nothing_and_its_links_are_relative(written: Path) -> None:
     page = Page((written / "comparison.html").read_text())
     links = page.values("href")
     assert not [link for link in links if not link.startswith(("#", "../../"))]
@@ -230,7 +230,7 @@ def test_nothing_is_fetched_and_links_stay_relative(written: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # the picture's font has no padlock
-def test_what_others_wrote_is_escaped() -> None:
+def test_foreign_text_is_escaped() -> None:
     text = comparison.render(hostile())
     assert "<b>" not in text
     assert "&lt;b&gt;&#34;two&#34;" in text
@@ -239,7 +239,7 @@ def test_what_others_wrote_is_escaped() -> None:
     assert not [link for link in Page(text).values("href") if re.search(r"[^\w%./#~-]", link)]
 
 
-def test_hostile_text_breaks_no_table_of_the_markdown() -> None:
+def test_hostile_text_does_not_break_markdown_tables() -> None:
     text = comparison_text.markdown(hostile())
     assert not re.search(r"(?<!\\)<b>", re.sub("`[^`]*`", "", text.replace(r"\`", "")))
     (head, row), (_, costs) = table_of(text, 0), table_of(text, 1)
@@ -248,7 +248,7 @@ def test_hostile_text_breaks_no_table_of_the_markdown() -> None:
     assert row[0] == costs[0] == comparison_text._plain(EVIL)
 
 
-def test_a_spreadsheet_takes_no_text_for_a_formula() -> None:
+def test_csv_texts_cannot_be_formulas() -> None:
     one = lock("=1+1", "s", faults=("kill",))
     one["cells"]["kill"] |= {"why": "@SUM(A1)", "command": "-x", "run": "+run"}
     view = viewed(document(one, faults=("kill",)))
@@ -298,22 +298,22 @@ def broken(**changed: Any) -> dict[str, Any]:
     [
         ({"schema": 2}, "schema: expected 1, got 2"),
         ({"schema": 1, "nemeses": []}, "expected the key 'locks'"),
-        (broken(cells={"kill": {"state": "fine"}}), r"locks\[0\]\.cells\.kill\.state: expected one of safe, fenced"),
+        (broken(cells={"kill": {"state": "fine"}}), r"locks\[0\]\.cells\.kill\.state: expected one of fenced"),
         (broken(cells={"kill": {"why": "so"}}), r"locks\[0\]\.cells\.kill: expected the key 'state'"),
         (broken(costs=[{"name": "alone", "acquire_p50_s": "1"}]), r"costs\[0\]\.acquire_p50_s: expected a number"),
         (broken(costs=[{"clients": 1}]), r"costs\[0\]: expected the key 'name'"),
         (broken(recovery={"seconds": 1.0, "run": "/etc"}), r"recovery\.run: expected a folder relative"),
     ],
 )
-def test_a_malformed_document_is_told_by_its_place(found: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_malformed_document_is_refused_with_its_place(found: dict[str, Any], told: str, tmp_path: Path) -> None:
     comparisons.write(tmp_path, found)
-    with pytest.raises(ReportError, match=told):
+    with pytest.raises(DocumentError, match=told):
         comparison.write(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["comparison.json"]
 
 
-def test_a_folder_without_a_document_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"comparison\.json: cannot read it"):
+def test_a_folder_without_a_document_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"comparison\.json: cannot read it"):
         comparison.write(tmp_path)
 
 
@@ -332,6 +332,6 @@ def test_the_pictures_name_every_lock_and_value(written: Path) -> None:
         ("odd:", ["odd:"]),
     ],
 )
-def test_a_name_may_be_broken_after_points_and_colons(name: str, pieces: list[str]) -> None:
+def test_a_name_may_wrap_after_points_and_colons(name: str, pieces: list[str]) -> None:
     assert comparison.pieces(name) == pieces
     assert f">{'<wbr>'.join(pieces)}</a>" in comparison.render(undrawn(bare(name, "s" * 6)))

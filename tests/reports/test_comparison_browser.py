@@ -1,4 +1,4 @@
-"""The page of a comparison in a real browser, from a file, with no network."""
+"""The page of a comparison in a real browser, from a file, without a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from reports import comparison
+from harness.reports import comparison
 from tests.reports import axe, comparisons
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -17,7 +17,7 @@ Open = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the sample, in a store with a run that it links to."""
+    """Return the page of the sample, in a store with a run that it links to."""
     store = tmp_path_factory.mktemp("store")
     run = store / comparisons.run_of("redlock").removeprefix("../../")
     run.mkdir(parents=True)
@@ -29,7 +29,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opened(browser: Browser, written: Path) -> Iterator[Open]:
-    """``opened(width=..., scheme=...)`` is the page; it asks for nothing and complains of nothing."""
+    """Return a function: ``opened(width=..., scheme=...)`` is the page, which must send no request and log no
+    complaint."""
     requests: list[str] = []
     complaints: list[str] = []
     contexts: list[BrowserContext] = []
@@ -56,7 +57,7 @@ def shown(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_it_opens_with_the_answer_and_nothing_overflows(opened: Open, width: int) -> None:
+def test_the_page_opens_with_the_answer_and_fits_every_width(opened: Open, width: int) -> None:
     page = opened(width=width)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -66,7 +67,7 @@ def test_it_opens_with_the_answer_and_nothing_overflows(opened: Open, width: int
     assert page.locator(".answers .card").count() == 3
 
 
-def test_the_matrix_scrolls_in_itself_with_names_and_faults_in_place(opened: Open) -> None:
+def test_the_matrix_scrolls_under_fixed_names_and_faults(opened: Open) -> None:
     page = opened(width=400)
     page.set_viewport_size({"width": 400, "height": 500})
     region = page.locator(".matrix")
@@ -80,7 +81,7 @@ def test_the_matrix_scrolls_in_itself_with_names_and_faults_in_place(opened: Ope
     assert all(abs(distance) < 3 for distance in at)
 
 
-def test_what_goes_on_beyond_the_edge_fades_there(opened: Open) -> None:
+def test_the_matrix_fades_at_an_edge_that_hides_columns(opened: Open) -> None:
     page = opened(width=400)
     beyond = "() => document.querySelector('.matrix').classList.contains('beyond')"
     page.wait_for_function(beyond)
@@ -89,7 +90,7 @@ def test_what_goes_on_beyond_the_edge_fades_there(opened: Open) -> None:
     assert not opened(width=1280).evaluate(beyond)
 
 
-def test_a_name_of_many_parts_is_broken_between_them_only(browser: Browser, tmp_path: Path) -> None:
+def test_a_long_name_wraps_only_between_its_parts(browser: Browser, tmp_path: Path) -> None:
     found = comparisons.document(comparisons.lock("package.mylock:MyLockOfTheHouse", "ssssss"))
     page = browser.new_page(viewport={"width": 400, "height": 900})
     page.goto(comparison.write(comparisons.write(tmp_path, found)).as_uri())
@@ -114,7 +115,7 @@ def test_the_head_of_the_matrix_stays_on_a_wide_screen(opened: Open) -> None:
     assert head["y"] == pytest.approx(0, abs=1)
 
 
-def test_what_a_cell_says_stays_in_it(opened: Open) -> None:
+def test_the_text_of_a_cell_fits_into_it(opened: Open) -> None:
     page = opened()
     assert page.get_by_text("13 of 15", exact=True).is_visible()
     wide = "[...document.querySelectorAll('.matrix td')].filter((e) => e.scrollWidth > e.clientWidth).length"
@@ -132,14 +133,14 @@ def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
     assert shown(page) == ["mysql-for-update", "mysql-ttl", "memcached-add"]
 
 
-def test_a_cell_leads_to_its_run(opened: Open, written: Path) -> None:
+def test_a_cell_links_to_its_run(opened: Open, written: Path) -> None:
     page = opened()
     cell = page.locator("#row-table tr", has=page.get_by_text("redlock", exact=True)).locator("td a").first
     wanted = written.parent / comparisons.run_of("redlock") / "report.html"
     assert cell.evaluate("(a) => a.href") == wanted.resolve().as_uri()
 
 
-def test_what_was_seen_is_told_beside_the_cell_for_mouse_and_keyboard(opened: Open) -> None:
+def test_a_tooltip_shows_the_findings_for_mouse_and_keyboard(opened: Open) -> None:
     page = opened()
     tip, cells = page.locator(".tip"), page.locator("#row-table td a")
     assert tip.is_hidden()
@@ -154,7 +155,7 @@ def test_what_was_seen_is_told_beside_the_cell_for_mouse_and_keyboard(opened: Op
     assert tip.is_hidden()
 
 
-def test_a_locks_name_unfolds_what_was_seen_of_it(opened: Open) -> None:
+def test_a_locks_name_unfolds_its_findings(opened: Open) -> None:
     page = opened()
     command = page.get_by_text("harness run redis-fenced --nemesis kill --cluster sim --seed 0")
     assert command.is_hidden()
@@ -164,7 +165,7 @@ def test_a_locks_name_unfolds_what_was_seen_of_it(opened: Open) -> None:
     assert opened(anchor="#why-5-3").get_by_text(comparisons.WHY["not-run"]).first.is_visible()
 
 
-def test_tables_that_scroll_can_be_reached_by_keyboard(opened: Open) -> None:
+def test_scrolling_tables_can_be_reached_by_keyboard(opened: Open) -> None:
     page = opened(width=400)
     stuck = page.evaluate(
         """[...document.querySelectorAll('.scroll, .plot')].filter((e) => e.tabIndex < 0)
@@ -173,5 +174,5 @@ def test_tables_that_scroll_can_be_reached_by_keyboard(opened: Open) -> None:
     assert stuck == []
 
 
-def test_no_serious_accessibility_fault(browser: Browser, written: Path) -> None:
+def test_the_page_has_no_serious_accessibility_fault(browser: Browser, written: Path) -> None:
     assert axe.in_every_look(browser, written.as_uri()) == []

@@ -1,4 +1,4 @@
-"""What is said of the place on the timeline that the pointer is at, in a real browser."""
+"""The tooltip at the pointer's place on the timeline, in a real browser."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_pointing_at_a_hold_shows_its_entries(opened: Open) -> None:
 
 
 def hover_server(page: Page, server: int, seconds: float) -> str:
-    """What is said at a moment where a server's key is."""
+    """Return the tooltip at a time on a server's key."""
     where = "([i, t]) => ({ x: xOf(shownRun, t), y: serverTop(shownRun.layout, i) + 12 })"
     page.locator(CANVAS).hover(position=page.evaluate(where, [server, seconds * 1e6]))
     return page.locator("#timeline-tip").inner_text()
 
 
 def hover_token(page: Page, verdict: int) -> str:
-    """What is said at the first access in view of which the resource thought so."""
+    """Return the tooltip of the first access in view with this reaction of the resource."""
     where = """(verdict) => { const { shown } = shownRun.run.tokens;
     const row = tokenRows(shownRun, "shown").find((row) => shown.verdict[row] === verdict);
     return { x: xOf(shownRun, shown.time[row]), y: tokenY(shownRun, shown.token[row]) }; }"""
@@ -44,21 +44,21 @@ def hover_token(page: Page, verdict: int) -> str:
     return page.locator("#timeline-tip").inner_text()
 
 
-def test_pointing_at_a_servers_key_says_whose_it_is_and_how_it_went(opened: Open) -> None:
+def test_the_tooltip_of_a_key_names_its_owner_and_its_end(opened: Open) -> None:
     page = opened("violation")
     view(page)
     jumped = hover_server(page, 1, 14.4)
     assert "n2 at 14.4" in jumped
     assert "has k0 for c3 from 13.8" in jumped
-    assert "gone at 14.568744 s, 1.27 s early, though nobody had given it back" in jumped
+    assert "gone at 14.568744 s, 1.27 s early, although no client had released it" in jumped
     assert "wall clock of n2: +12 s" in jumped
     assert "clock: n2 +12 s, n3 +12 s, n5 +12 s" in jumped
-    assert "given back at" in hover_server(page, 0, 14.4)
+    assert "released at" in hover_server(page, 0, 14.4)
     assert "has k0 for c1 from 14.5" in hover_server(page, 1, 14.65)
 
 
-def test_close_up_times_have_the_digits_that_tell_them_apart(opened: Open) -> None:
-    """And of what the pointer is only near, here by two pixels, its own time is said."""
+def test_close_up_times_have_enough_digits(opened: Open) -> None:
+    """A tooltip near a mark, here two pixels away, shows the mark's own time."""
     page = opened("violation")
     page.evaluate("setView(shownRun, 14.568e6, 14.57e6)")
     view(page)
@@ -66,7 +66,7 @@ def test_close_up_times_have_the_digits_that_tell_them_apart(opened: Open) -> No
     assert "n2 at 14.568744 s" in hover_server(page, 1, 14.5687475)
 
 
-def test_pointing_at_a_client_says_what_was_seen_of_its_fault(opened: Open) -> None:
+def test_the_tooltip_of_a_client_describes_its_fault(opened: Open) -> None:
     page = opened("unknown")
     view(page)
     where = "() => ({ x: xOf(shownRun, 28e6), y: laneTop(shownRun.layout, 4) + 40 })"
@@ -76,18 +76,18 @@ def test_pointing_at_a_client_says_what_was_seen_of_its_fault(opened: Open) -> N
     assert "not observed to take effect" in said
 
 
-def test_pointing_at_a_stale_write_says_what_was_higher(opened: Open) -> None:
+def test_the_tooltip_of_a_stale_write_names_the_higher_token(opened: Open) -> None:
     page = opened("violation")
     view(page)
     said = hover_token(page, 1)
     assert "Token #130" in said
     assert "c3's write at 14." in said
-    assert "accepted, though it was stale" in said
+    assert "accepted although stale" in said
     assert "the highest token of another client by then: #133" in said
 
 
 @pytest.mark.slow
-def test_a_stale_write_that_was_refused_is_no_stale_write(opened: Open) -> None:
+def test_a_refused_stale_write_is_shown_as_refused(opened: Open) -> None:
     page = opened("fenced")
     view(page)
     assert "refused by the resource" in hover_token(page, 2)
@@ -114,13 +114,13 @@ STAYS = """() => {
 }"""
 
 
-def test_what_moved_an_end_and_what_is_not_recorded_is_said_as_it_is_known(opened: Open) -> None:
-    """A renewal is its client's own; where nobody says who sent what, an end that moved has only moved."""
+def test_the_tooltip_of_a_moved_end_claims_only_what_is_recorded(opened: Open) -> None:
+    """A renewal is attributed to its client. If no sender is recorded, the tooltip says only that the end moved."""
     renewed, clock, real, unknown, nothing = opened("violation").evaluate(STAYS)
-    assert ", renewed once; to end by itself" in renewed
-    assert ", renewed 2 times; its end was moved once by the clock; to end" in clock
+    assert ", renewed once; expires at" in renewed
+    assert ", renewed 2 times; its end was moved once by the clock; expires" in clock
     assert "renewed" not in real
-    assert "; its end moved 3 times; to end" in real
-    assert "what became of it after" in unknown
+    assert "; its end moved 3 times; expires" in real
+    assert "not recorded after" in unknown
     assert "moved" not in unknown
     assert nothing.startswith("what it has was not recorded after")

@@ -1,4 +1,5 @@
-"""The page of a hunt: the verdict first, how it breaks, what was never reached, links that move with the store."""
+"""The page of a hunt: the verdict first, then the story, what was never reached, and links that move with the
+store."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from harness import hunt
-from harness.hunting.walk import PHASES
-from reports import hunt_report
-from reports.document import ReportError, read_object
+from harness.documents import DocumentError, load_hunt
+from harness.reports import hunt_report
+from harness.search.walk import PHASES
 from tests.reports import axe, hunted
 from tests.reports.test_run_page import Page
 from tests.reports.watched import watched
@@ -23,7 +24,7 @@ def page_of(store: Path, document: hunted.Json, *, run: bool = True) -> Page:
 
 def view_of(store: Path, document: hunted.Json) -> hunt_report.HuntView:
     folder = hunted.stored(store, document)
-    return hunt_report.read(read_object(folder / "hunt.json"), folder)
+    return hunt_report.read(load_hunt(folder / "hunt.json"), folder)
 
 
 def text_of(page: Page) -> str:
@@ -47,21 +48,21 @@ def test_the_verdict_comes_first(tmp_path: Path, document: hunted.Json, tone: st
     assert page.headings[0] == "h1"
     assert f"verdict {tone}" in page.values("class")
     assert ("Interrupted." in page.words) == document["interrupted"]
-    assert ("No schedule could be judged, so nobody can tell." in page.words) == (document["judged"] == 0)
+    assert ("No schedule could be judged, so the result is unknown." in page.words) == (document["judged"] == 0)
 
 
-def test_how_it_breaks_is_told_step_by_step_and_how_it_was_found(tmp_path: Path) -> None:
+def test_a_finding_shows_its_story_and_how_it_was_found(tmp_path: Path) -> None:
     page = page_of(tmp_path, hunted.hunt(hunted.finding(), hunted.finding(broken=["fencing"], round=0)))
     story = ["0.008 s", "c0 acquires k0 on n1, n2 and n5", "0.243 s", "c1 acquires k0 on n1, n2, n3, n4 and n5"]
     first = page.words.index("mutual-exclusion, resource")
     begin = page.words.index("0.008 s")
     assert first < begin < page.words.index("fencing")
     assert page.words[begin : begin + 5] == [*story, "Both hold k0 from 0.243 s to 1.008 s."]
-    assert "Found in schedule 6 of round 1, and made small in 1,010 more: 2 clients, 1 fault." in page.words
-    assert "Known from an earlier hunt, and it still fails: 2 clients, 1 fault." in page.words
+    assert "Found in schedule 6 of round 1, then shrunk in 1,010 more executions: 2 clients, 1 fault." in page.words
+    assert "Known from an earlier hunt; it still fails: 2 clients, 1 fault." in page.words
 
 
-def test_what_repeats_it_names_the_counterexample_and_the_plan_is_shown(tmp_path: Path) -> None:
+def test_a_finding_shows_its_commands_and_its_plan(tmp_path: Path) -> None:
     page = page_of(tmp_path, hunted.hunt(hunted.finding(folder=f"my store/{hunted.RUN}")))
     path = f"'my store/{hunted.RUN}/counterexample.toml'"
     assert f"harness replay {path} --cluster docker\nharness scenario run {path}" in page.words
@@ -69,7 +70,7 @@ def test_what_repeats_it_names_the_counterexample_and_the_plan_is_shown(tmp_path
 
 
 @pytest.mark.parametrize("given", ["store", "/elsewhere/my store"])
-def test_links_are_relative_wherever_the_store_is_by_now(tmp_path: Path, given: str) -> None:
+def test_links_stay_valid_when_the_store_moves(tmp_path: Path, given: str) -> None:
     folder = hunted.stored(tmp_path / "moved", hunted.hunt(hunted.finding(folder=f"{given}/{hunted.RUN}")))
     path = hunt_report.write(folder)
     (link,) = Page(path.read_text()).values("href")
@@ -82,7 +83,7 @@ def test_links_are_relative_wherever_the_store_is_by_now(tmp_path: Path, given: 
 @pytest.mark.parametrize(
     "given", [None, "", "store/redlock/gone", "secret", "store/../..", "store/redlock/..", "store/out/secret"]
 )
-def test_what_is_not_in_the_store_is_neither_linked_nor_read(tmp_path: Path, given: str | None) -> None:
+def test_files_outside_the_store_are_neither_linked_nor_read(tmp_path: Path, given: str | None) -> None:
     for outside in (tmp_path, tmp_path / "secret"):
         outside.mkdir(exist_ok=True)
         (outside / "counterexample.toml").write_text("the secret")
@@ -96,12 +97,19 @@ def test_what_is_not_in_the_store_is_neither_linked_nor_read(tmp_path: Path, giv
     assert ("harness replay" in text_of(page)) == bool(given)
 
 
-def test_the_matrices_have_what_was_reached_and_each_pair_once(tmp_path: Path) -> None:
+def test_matrices_show_reached_cells_and_each_pair_once(tmp_path: Path) -> None:
     view = view_of(tmp_path, hunted.hunt())
     moments, pairs = view.moments, view.pairs
     assert moments is not None
     assert pairs is not None
-    assert moments.columns == ("nobody had it", "asked for", "held", "held and asked for", "given back", "in doubt")
+    assert moments.columns == (
+        "free",
+        "requested",
+        "held",
+        "held and requested",
+        "being released",
+        "in an unknown state",
+    )
     assert moments.rows == (
         ("clock-jump", (False, False, True, False, False, False)),
         ("kill", (True, False, False, False, False, True)),
@@ -111,11 +119,11 @@ def test_the_matrices_have_what_was_reached_and_each_pair_once(tmp_path: Path) -
     assert (pairs.reached, pairs.total) == (2, 3)
 
 
-def test_what_cannot_be_has_no_cell(tmp_path: Path) -> None:
+def test_impossible_combinations_have_no_cell(tmp_path: Path) -> None:
     asked = {"faults": ["kill"], "clients": 1, "most_faults": 1}
     view = view_of(tmp_path / "alone", hunted.hunt(asked=asked, moments=[["kill", "a new phase"]], pairs=[]))
     assert view.moments is not None
-    assert "held and asked for" not in view.moments.columns
+    assert "held and requested" not in view.moments.columns
     assert view.moments.columns[-1] == "a new phase"
     assert view.pairs is None
     view = view_of(tmp_path / "faultless", hunted.hunt(asked={"faults": ["none"]}, moments=[], pairs=[]))
@@ -126,46 +134,52 @@ def test_what_cannot_be_has_no_cell(tmp_path: Path) -> None:
     assert (view.moments, view.pairs) == (None, None)
 
 
-def test_the_table_shows_them_to_eyes_and_ears(tmp_path: Path) -> None:
+def test_matrix_cells_have_text_for_screen_readers(tmp_path: Path) -> None:
     page = page_of(tmp_path, hunted.hunt())
     assert page.words.count("●") == page.words.count("reached") == page.values("class").count("reached") == 5
     assert page.words.count("○") == page.words.count("never") == 10
-    assert "Which faults struck at which moments of the lock: 3 of 12" in page.words
+    assert "Faults injected in each state of the lock: 3 of 12" in page.words
 
 
-def test_the_search_is_told_in_figures_with_what_it_did_not_reach(tmp_path: Path) -> None:
+def test_the_page_shows_figures_and_unreached_parts_of_the_search(tmp_path: Path) -> None:
     page = page_of(tmp_path, hunted.hunt())
     text = text_of(page)
-    for said in ("1,160 20.0 a second", "1,020 schedules with a verdict", "Took 58 s", "Closest 1.46", "131 what "):
+    for said in (
+        "1,160 20.0 a second",
+        "1,020 schedules with a verdict",
+        "Took 58 s",
+        "Nearest miss 1.46",
+        "131 combined states ",
+    ):
         assert said in text
     assert "Never failed: check (1 of 3 calls of the lock)." in page.words
     assert "UsageError: no 138" in text
     assert "Given up: round 2: a worker was lost" in page.words
 
 
-def test_settings_are_said_in_words(tmp_path: Path) -> None:
+def test_settings_are_shown_in_words(tmp_path: Path) -> None:
     view = view_of(tmp_path, hunted.hunt())
-    assert view.asked == (
+    assert view.options == (
         ("faults", "clock-jump, kill"),
-        ("faults in a schedule, at most", "2"),
-        ("checkers that count", "all that say invalid"),
-        ("clients, at most", "2"),
-        ("ttl, seconds", "left to the search"),
+        ("maximum faults in a schedule", "2"),
+        ("checkers that count", "all"),
+        ("maximum clients", "2"),
+        ("ttl, seconds", "chosen by the search"),
         ("seed", "7"),
-        ("rounds go on after a failure", "no"),
+        ("continue after a failure", "no"),
     )
     assert view.versions == (("python", "3.11.7"),)
 
 
-def test_a_failure_that_was_known_needed_no_search(tmp_path: Path) -> None:
+def test_a_known_failure_is_shown_without_a_search(tmp_path: Path) -> None:
     known = hunted.hunt(hunted.finding(round=0), rounds=0, schedules=0, judged=1, moments=[], pairs=[], never=[])
     page = page_of(tmp_path, known)
-    assert "Nothing: the failure is known from an earlier hunt, and was tried first." in page.words
+    assert "Nothing: the failure is known from an earlier hunt, which was tried first." in page.words
     assert "What was never reached" not in page.words
     assert "reached" not in page.words
 
 
-def test_the_page_fetches_nothing_and_escapes_what_others_said(tmp_path: Path) -> None:
+def test_the_page_fetches_nothing_and_escapes_foreign_text(tmp_path: Path) -> None:
     evil = hunted.EVIL
     story = {"steps": [{"at": 0.1, "text": evil}], "ending": evil}
     document = hunted.hunt(
@@ -193,26 +207,26 @@ def test_the_page_fetches_nothing_and_escapes_what_others_said(tmp_path: Path) -
         ({"lock": "redlock"}, "expected the key 'schema'"),
         ({"schema": 1}, "expected the key 'findings'"),
         (hunted.hunt(findings=["found"]), r"findings\[0\]: expected an object"),
-        (hunted.hunt(hunted.finding(round="one")), r"findings\[0\].round: expected a number"),
-        (hunted.hunt(pairs=[["kill"]]), "pairs: expected a list of pairs of names"),
-        (hunted.hunt(moments="all"), "moments: expected a list of pairs of names, got all"),
-        (hunted.hunt(errors={"a": "often"}), "errors.a: expected a number"),
+        (hunted.hunt(hunted.finding(round="one")), r"findings\[0\].round: expected a whole number"),
+        (hunted.hunt(pairs=[["kill"]]), r"pairs\[0\]: expected a list of 2, got one of 1"),
+        (hunted.hunt(moments="all"), 'moments: expected a list, got "all"'),
+        (hunted.hunt(errors={"a": "often"}), "errors.a: expected a whole number"),
     ],
 )
-def test_a_malformed_document_is_told_by_its_place(tmp_path: Path, document: hunted.Json | str, told: str) -> None:
+def test_a_malformed_document_is_refused_with_its_place(tmp_path: Path, document: hunted.Json | str, told: str) -> None:
     folder = hunted.stored(tmp_path, document)
-    with pytest.raises(ReportError, match=rf"hunt\.json.*{told}"):
+    with pytest.raises(DocumentError, match=rf"hunt\.json.*{told}"):
         hunt_report.write(folder)
     assert not (folder / "hunt.html").exists()
 
 
-def test_a_folder_without_a_hunt_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"hunt\.json: cannot read it"):
+def test_a_folder_without_a_hunt_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"hunt\.json: cannot read it"):
         hunt_report.write(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_hunt_writes_its_page_and_says_where(tmp_path: Path) -> None:
+def test_a_hunt_writes_its_page_and_prints_its_path(tmp_path: Path) -> None:
     found = hunt("redlock", faults="clock-jump", rounds=1, store=tmp_path)
     assert found.folder is not None
     assert str(found).endswith(f"\nhunt: {found.folder}/hunt.html")
@@ -220,7 +234,7 @@ def test_a_hunt_writes_its_page_and_says_where(tmp_path: Path) -> None:
     assert page.words[0] == "A failure was found in redlock"
     assert all((found.folder / link).is_file() for link in page.values("href"))
     assert len(page.values("href")) == len(found.findings) == 1
-    view = hunt_report.read(read_object(found.folder / "hunt.json"), found.folder)
+    view = hunt_report.read(load_hunt(found.folder / "hunt.json"), found.folder)
     assert view.moments is not None
     assert view.pairs is not None
     coverage = found.document["coverage"]
@@ -233,7 +247,7 @@ def test_a_hunt_writes_its_page_and_says_where(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 400])
-def test_it_opens_and_nothing_overflows(browser: Browser, tmp_path: Path, width: int) -> None:
+def test_the_page_opens_and_fits_every_width(browser: Browser, tmp_path: Path, width: int) -> None:
     address = hunt_report.write(hunted.stored(tmp_path / "usual", hunted.hunt(hunted.finding()))).as_uri()
     asked = {"faults": [f"a-family-of-faults-{number}" for number in range(12)], "look_for": ["resource"] * 20}
     long = hunted.hunt(hunted.finding(), asked=asked, lock="x.y" * 60, command="x" * 300)
@@ -253,5 +267,7 @@ def test_it_opens_and_nothing_overflows(browser: Browser, tmp_path: Path, width:
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("document", [hunted.hunt(hunted.finding()), hunted.hunt(interrupted=True), hunted.hunt()])
-def test_it_is_for_everybody_in_every_look(browser: Browser, tmp_path: Path, document: hunted.Json) -> None:
+def test_the_page_has_no_serious_accessibility_fault_in_any_look(
+    browser: Browser, tmp_path: Path, document: hunted.Json
+) -> None:
     assert axe.in_every_look(browser, hunt_report.write(hunted.stored(tmp_path, document)).as_uri()) == []

@@ -1,4 +1,4 @@
-"""The JUnit file: what a parser reads from it, and what the schema of Jenkins asks for."""
+"""The JUnit file, as a parser reads it and as the schema of Jenkins requires it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from reports import junit
-from reports.document import ReportError
+from harness.documents import DocumentError
+from harness.reports import junit
 from tests.reports import nights
 
 COUNTS = {"tests", "failures", "errors"}
@@ -38,7 +38,7 @@ STATES = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
 def breaches(root: ET.Element) -> Iterator[str]:
-    """Where a file does not keep to the schema, or counts wrongly."""
+    """Yield each breach of the schema and each wrong count."""
     for element in root.iter():
         must, may = ATTRIBUTES[element.tag]
         yield from (f"{element.tag} lacks {name}" for name in must - set(element.attrib))
@@ -57,7 +57,7 @@ def breaches(root: ET.Element) -> Iterator[str]:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    return junit.write(nights.mixed(), tmp_path / "reports" / "junit.xml")
+    return junit.write(nights.read(nights.mixed()), tmp_path / "reports" / "junit.xml")
 
 
 def test_a_parser_reads_suites_and_cases(written: Path) -> None:
@@ -66,11 +66,11 @@ def test_a_parser_reads_suites_and_cases(written: Path) -> None:
     told = [(suite.name, suite.tests, suite.failures, suite.errors, suite.skipped) for suite in suites]
     assert told == [("smoke on sim", 5, 2, 1, 0), ("smoke on docker", 5, 1, 1, 1)]
     assert suites[0].timestamp == "2026-11-21T02:00:00"
-    properties = suites[0].properties()  # type: ignore[no-untyped-call]
+    properties = suites[0].properties()
     assert [(one.name, one.value) for one in properties] == [("lock-harness", "0.1.0"), ("python", "3.11.2")]
 
 
-def test_a_parser_reads_each_state_as_what_it_is(written: Path) -> None:
+def test_each_state_becomes_the_matching_junit_result(written: Path) -> None:
     cases = {(suite.name.split()[-1], case.name): case for suite in JUnitXml.fromfile(str(written)) for case in suite}
     assert {key: [type(one) for one in case.result] for key, case in cases.items()} == {
         ("sim", "ttl-pause-write"): [],
@@ -94,7 +94,7 @@ def test_a_parser_reads_each_state_as_what_it_is(written: Path) -> None:
     assert cases["docker", "failover-lost-lock"].result[0].message == "docker has no engine here"
 
 
-def test_the_file_keeps_to_the_schema(written: Path) -> None:
+def test_the_file_follows_the_schema(written: Path) -> None:
     assert list(breaches(ET.parse(written).getroot())) == []
 
 
@@ -108,32 +108,32 @@ def test_the_file_keeps_to_the_schema(written: Path) -> None:
         (lambda root: ET.SubElement(root[0], "failure"), "failure in testsuite"),
     ],
 )
-def test_the_rules_see_what_they_should(written: Path, spoil: Callable[[ET.Element], object], told: str) -> None:
-    """The control: a spoilt file does not pass."""
+def test_the_schema_check_detects_spoilt_files(written: Path, spoil: Callable[[ET.Element], object], told: str) -> None:
+    """The control."""
     root = ET.parse(written).getroot()
     spoil(root)
     assert told in list(breaches(root))
 
 
-def test_what_xml_cannot_hold_is_replaced_and_the_rest_comes_back(written: Path) -> None:
+def test_characters_that_xml_forbids_are_replaced(written: Path) -> None:
     data = written.read_bytes()
     assert not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", data)
     (failure,) = ET.parse(written).getroot().findall("*/testcase[@name='clock-jump-redlock.safe']/failure")
     assert failure.get("message") == failure.text == "<b>\"two\" & 'three'</b> \ufffd\ufffd[31m \ufffd ]]> ünïcode 🔒"
 
 
-def test_seeds_of_a_scenario_have_names_of_their_own(tmp_path: Path) -> None:
+def test_each_seed_of_a_scenario_has_its_own_case_name(tmp_path: Path) -> None:
     document = nights.night(21, [nights.outcome("a", seed=seed) for seed in (3, 4)])
-    (suite,) = JUnitXml.fromfile(str(junit.write(document, tmp_path / "junit.xml")))
+    (suite,) = JUnitXml.fromfile(str(junit.write(nights.read(document), tmp_path / "junit.xml")))
     assert [case.name for case in suite] == ["a seed 3", "a seed 4"]
 
 
-def test_a_night_in_which_nothing_ran_is_a_file_too(tmp_path: Path) -> None:
-    (suite,) = JUnitXml.fromfile(str(junit.write(nights.night(21, []), tmp_path / "junit.xml")))
+def test_an_empty_nightly_run_gives_a_file(tmp_path: Path) -> None:
+    (suite,) = JUnitXml.fromfile(str(junit.write(nights.read(nights.night(21, [])), tmp_path / "junit.xml")))
     assert (suite.name, suite.tests) == ("smoke on sim", 0)
 
 
-def test_a_malformed_document_is_told_by_its_place(tmp_path: Path) -> None:
+def test_a_malformed_document_is_refused_with_its_place(tmp_path: Path) -> None:
     document = nights.night(21, [nights.outcome("a", state="perhaps")])
-    with pytest.raises(ReportError, match=r"outcomes\[0\]: state: expected one of violated.*got perhaps"):
-        junit.write(document, tmp_path / "junit.xml")
+    with pytest.raises(DocumentError, match=r'outcomes\[0\].state: expected one of .*violated.*got "perhaps"'):
+        junit.write(nights.read(document), tmp_path / "junit.xml")

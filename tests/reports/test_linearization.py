@@ -1,4 +1,4 @@
-"""The picture of a partial linearization: what is where in it, and the page in a real browser, from a file."""
+"""The picture of a partial linearization: its geometry, and the page in a real browser, from a file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page
 
-from checkers.linearizability.picture import Bar, Picture
+from harness.checkers.linearizability.picture import Bar, Picture
 from harness.history import SECOND
 from harness.history.calls import NEVER
-from reports.linearization import draw, render, spread, write
+from harness.reports.linearization import draw, render, spread, write
 from tests.reports.watched import watched
 
 Open = Callable[..., Page]
@@ -27,14 +27,14 @@ MS = SECOND // 1000
 
 
 def bar(client: str, label: str, invoked: int, returned: int, place: int = 0, state: str = "", **more: bool) -> Bar:
-    """A call in a history with an entry each millisecond; a ``returned`` of -1 is no answer."""
+    """Return a call in a history with an entry each millisecond. A ``returned`` of -1 means no answer."""
     known = returned >= 0
     ended = returned * MS if known else NEVER
     return Bar(client, label, invoked, returned if known else NEVER, invoked * MS, ended, known, place, state, **more)
 
 
 def double_hold() -> Picture:
-    """c3 is granted a lock that c2 has not given back; by hand."""
+    """Return a handwritten history in which c3 is granted a lock that c2 has not released."""
     return Picture(
         file="runs/redlock-20261121T020000Z-0/history.jsonl",
         model="owner-mutex",
@@ -63,8 +63,8 @@ def double_hold() -> Picture:
 def simulated(
     seed: int, clients: int, count: int, ask: Callable[[random.Random, str], tuple[str, str] | None], initial: str
 ) -> list[Bar]:
-    """``count`` calls of which each took effect at its return's latest; ``ask(dice, state)`` is what a call did and
-    the state after it. One call in thirty is never answered; half of those happen."""
+    """Return ``count`` calls, each of which took effect no later than its return. ``ask(dice, state)`` returns a call
+    and the next state. One call in thirty gets no answer; half of those take effect."""
     dice, state, place, entry = random.Random(seed), initial, 0, 0
     waiting: dict[int, int] = {}
     done: list[Bar] = []
@@ -93,7 +93,7 @@ def register(dice: random.Random, state: str) -> tuple[str, str]:
 
 
 def stale_read() -> Picture:
-    """c2 reads what c1 has overwritten before."""
+    """Return a history in which c2 reads a value that c1 has overwritten."""
     bars = simulated(4, 5, 36, register, "0")
     last, place = max(one.returned for one in bars if not one.open), max(one.place for one in bars)
     bars += [
@@ -108,7 +108,7 @@ def stale_read() -> Picture:
 
 
 def large() -> Picture:
-    """250 calls of twelve clients, none emphasised."""
+    """Return 250 calls of twelve clients, none highlighted."""
     bars = simulated(7, 12, 249, register, "0")
     last = max(one.returned for one in bars if not one.open)
     bars.append(bar("c3", "read → 77", last + 1, last + 2, stuck=True))
@@ -125,7 +125,7 @@ def picture(request: pytest.FixtureRequest) -> Picture:
 
 @st.composite
 def orders(pick: st.DrawFn) -> list[tuple[float, float]]:
-    """Windows between whole numbers, around instants that rise; many may share a gap between two entries."""
+    """Return windows between whole numbers, around rising instants. Many may share a gap between two entries."""
     some = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 12), st.integers(0, 12)), max_size=30)
     return [(float(max(0, gap - before)), float(gap + 1 + after)) for gap, before, after in sorted(pick(some))]
 
@@ -142,12 +142,12 @@ def test_points_rise_inside_their_windows(windows: list[tuple[float, float]], ap
     assert all(a < b for a, b in pairwise(points))
 
 
-def test_points_keep_their_distance_where_there_is_room() -> None:
+def test_points_keep_their_distance_if_there_is_room() -> None:
     assert spread([(0, 100), (0, 100), (50, 100)], 2.0) == [2.0, 4.0, 52.0]
 
 
-def test_steps_of_one_length_would_not_do() -> None:
-    """The control: steps have to be shorter long before the gap that many points share."""
+def test_steps_of_equal_length_leave_their_windows() -> None:
+    """The control: steps must be shorter long before the gap that many points share."""
     windows = [(0.0, 9.0)] * 4 + [(0.0, 1.0)]
     assert not inside(windows, [0.5 * number for number in range(1, 6)])
     assert inside(windows, spread(windows, 0.5))
@@ -193,7 +193,7 @@ def test_the_drawing_agrees_with_the_picture(picture: Picture) -> None:
     assert sorted(int(one.text or "") for one in having(root, "digits")) == [one.place for one in placed]
 
 
-def test_the_line_stands_at_the_return_that_no_order_reaches(picture: Picture) -> None:
+def test_the_line_is_at_the_return_that_no_order_reaches(picture: Picture) -> None:
     root, drawn = svg(picture), draw(picture)
     stuck = next(one for one in picture.bars if one.stuck)
     line = float(having(root, "stuck")[0].get("d", "")[1:].split()[0])
@@ -212,12 +212,12 @@ def test_bars_in_a_row_do_not_overlap(picture: Picture) -> None:
     assert all(end < begin for row in rows.values() for (_, end), (begin, _) in pairwise(sorted(row)))
 
 
-def test_clients_are_in_the_order_of_their_numbers() -> None:
+def test_clients_are_ordered_by_number() -> None:
     assert [lane.text for lane in draw(large()).lanes] == [f"c{number}" for number in range(12)]
 
 
-def test_a_client_that_goes_on_after_no_answer_has_a_row_more() -> None:
-    """Its open call is taken to have happened late, while the client's next calls went on."""
+def test_a_client_with_an_unanswered_call_gets_another_row() -> None:
+    """Its open call is assumed to have taken effect late, while the client's next calls went on."""
     bars = (
         bar("c1", "write 1", 0, -1, 3, "1"),
         bar("c1", "read → 0", 1, 2, 1, "0"),
@@ -230,7 +230,7 @@ def test_a_client_that_goes_on_after_no_answer_has_a_row_more() -> None:
     assert [call.bar.place for call in drawn.path] == [1, 2, 3, 4]
 
 
-def test_what_a_call_without_a_place_is_said_to_be() -> None:
+def test_calls_without_a_place_are_wrong_unknown_or_later() -> None:
     fates = {(call.bar.client, call.bar.invoked): call.fate for call in draw(double_hold()).calls}
     assert fates["c3", 14] == "wrong"
     assert fates["c3", 2] == "unknown"
@@ -245,16 +245,16 @@ def test_without_a_line_every_known_call_without_a_place_is_wrong() -> None:
     assert "no order gets past this return" not in "".join(svg(picture).itertext())
 
 
-def test_what_is_wrong_by_itself_is_not_pale_and_has_a_table() -> None:
+def test_the_contradicting_calls_are_highlighted_and_listed() -> None:
     root, page = svg(double_hold()), rendered(double_hold())
     bold = [one.get("id") for one in root.iter("g") if one.get("id") and "faded" not in one.get("class", "")]
     assert bold == ["call-1", "call-14"]
-    assert "These 2 calls cannot both have happened" in page
+    assert "The answers of these 2 calls contradict each other" in page
     assert not having(svg(large()), "faded")
     assert 'id="core"' not in rendered(large())
 
 
-def test_states_and_calls_are_in_tables_too(picture: Picture) -> None:
+def test_states_and_calls_are_also_in_tables(picture: Picture) -> None:
     page = rendered(picture)
     order = page[page.index('<h2 id="order">') :]
     assert f"<td>{picture.initial}</td>" in order
@@ -262,21 +262,21 @@ def test_states_and_calls_are_in_tables_too(picture: Picture) -> None:
     assert f"<td>{next(one.state for one in picture.bars if one.place == 3)}</td>" in order
 
 
-def test_what_a_history_says_stays_text() -> None:
+def test_text_of_a_history_is_escaped() -> None:
     bars = (bar("<b>c</b>", "write </svg><script>1", 0, 1, 1, '"&'), bar("c2", "x" * 500, 2, 3, stuck=True))
     page = render(Picture("<i>", "register", "'x'", "<u>wrong</u>", "0", bars))
     assert not any(text in page for text in ("<b>", "<u>", "<i>", "</svg><script>"))
     assert "x…</text>" in page
 
 
-def test_times_are_left_out_where_there_are_none() -> None:
+def test_times_are_left_out_if_the_history_has_none() -> None:
     bars = tuple(replace(one, began=-1, ended=-1 if one.known else NEVER) for one in double_hold().bars)
     drawn = draw(replace(double_hold(), bars=bars))
     assert {tick.more for tick in drawn.ticks} == {""}
     assert {call.when for call in drawn.calls if call.bar.invoked == 14} == {"entries 14 to 19"}
 
 
-def test_a_picture_without_calls_and_the_same_bytes_twice(tmp_path: Path) -> None:
+def test_an_empty_picture_is_drawn_and_equal_pictures_give_equal_bytes(tmp_path: Path) -> None:
     empty = Picture("h", "mutex", "k", "wrong", "free", (), 3)
     assert "0 of 3" in write(empty, tmp_path / "new" / "page.html").read_text()
     assert render(stale_read()) == render(stale_read())
@@ -290,7 +290,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
-    """``opened(kind, width, scheme)`` is a page that, to its end, asks for nothing and complains of nothing."""
+    """Return a function: ``opened(kind, width, scheme)`` is a page that must send no request and log no complaint."""
     opened_kinds: list[str] = []
     with watched(browser) as (open_page, requests):
 
@@ -305,7 +305,7 @@ def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("kind", "width"), [("double", 400), ("large", 1280)])
-def test_it_opens_with_the_line_in_view(opened: Open, kind: str, width: int) -> None:
+def test_the_page_opens_with_the_line_in_view(opened: Open, kind: str, width: int) -> None:
     page = opened(kind, width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     around = page.locator(".across").bounding_box()
@@ -332,12 +332,12 @@ CONTRAST: Final = """() => {
   const texts = [...document.querySelectorAll(".drawing text")].filter((one) => one.textContent);
   return texts.map((one) => ratio(light(of(one).fill), light(behind(one))));
 }"""
-"""Of each text in the drawing, how it stands out from what it is on (WCAG 2.1)."""
+"""Contrast of each text in the drawing with its background (WCAG 2.1)."""
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_and_every_part_has_a_name(opened: Open, scheme: str) -> None:
+def test_every_text_has_contrast_and_every_part_has_a_name(opened: Open, scheme: str) -> None:
     page = opened("double", scheme=scheme)
     ratios = page.evaluate(CONTRAST)
     assert len(ratios) > 30
@@ -354,11 +354,11 @@ def test_every_text_stands_out_and_every_part_has_a_name(opened: Open, scheme: s
 
 
 @pytest.mark.browser
-def test_pointer_keys_and_links_lead_to_what_a_call_was(opened: Open) -> None:
+def test_calls_can_be_inspected_by_pointer_keys_and_links(opened: Open) -> None:
     page = opened("stale", 400)
     tip = page.locator("#tip")
     page.locator("#calls > .call.wrong").hover()
-    assert "no order gets past its return" in tip.inner_text()
+    assert "no order explains all calls up to its return" in tip.inner_text()
     page.mouse.move(5, 5)
     assert tip.is_hidden()
     page.locator("#calls > [tabindex='0']").focus()

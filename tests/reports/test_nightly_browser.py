@@ -1,4 +1,4 @@
-"""The page of a night and that of the trends in a real browser, from a file, with no network."""
+"""The pages of a nightly run and of the trends in a real browser, from a file, without a network."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from harness import results_db
-from harness.trends import trends
-from reports import nightly_report, trends_report
+from harness.reports import nightly_report, trends_report
+from harness.studies.trends import trends
 from tests.reports import nights
 from tests.reports.watched import watched
 
@@ -21,7 +20,7 @@ KINDS = ("nightly", "trends")
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both pages, and a run that the first links to."""
+    """Return both pages, and a run that the first one links to."""
     store = tmp_path_factory.mktemp("store")
     run = store / "redlock" / "20261121T020000Z-0"
     run.mkdir(parents=True)
@@ -30,16 +29,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for one in document["outcomes"]:
         one["folder"] = one["folder"] and str(run)
     for day in (20, 21):
-        results_db.add(store / "results.db", {**document, "started_at": f"2026-11-{day}T02:00:00Z"})
+        nights.add(store / "results.db", {**document, "started_at": f"2026-11-{day}T02:00:00Z"})
     return {
-        "nightly": nightly_report.write(document, store / "nightly"),
+        "nightly": nightly_report.write(nights.read(document), store / "nightly"),
         "trends": trends_report.write(trends(store / "results.db", last=14), store / "trends.html"),
     }
 
 
 @pytest.fixture
 def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
-    """``opened(kind, width=...)`` is a page that, to its end, asks for nothing and complains of nothing."""
+    """Return a function: ``opened(kind, width=...)`` is a page that must send no request and log no complaint."""
     with watched(browser) as (open_page, requests):
         yield lambda kind, *looks, **more: open_page(pages[kind].as_uri(), *looks, **more)
     assert [url for url in requests if url not in {path.as_uri() for path in pages.values()}] == []
@@ -51,7 +50,7 @@ def shown(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [1280, 400])
-def test_it_opens_and_nothing_overflows(opened: Open, kind: str, width: int) -> None:
+def test_both_pages_open_and_fit_every_width(opened: Open, kind: str, width: int) -> None:
     page = opened(kind, width=width)
     assert page.locator("h1").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -75,20 +74,20 @@ def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
     assert shown(page) == rows
 
 
-def test_trends_are_filtered_on_a_narrow_screen_too(opened: Open) -> None:
+def test_trends_can_be_filtered_on_a_narrow_screen(opened: Open) -> None:
     page = opened("trends", width=400)
     page.fill("#filter-text", "redlock-fenced docker")
     assert shown(page) == ["redlock-fenced"]
 
 
-def test_the_link_of_a_red_leads_to_its_run(opened: Open, pages: dict[str, Path]) -> None:
+def test_a_failed_outcome_links_to_its_run(opened: Open, pages: dict[str, Path]) -> None:
     page = opened("nightly")
-    href = page.get_by_role("link", name="The run, in").evaluate("(a) => a.href")
+    href = page.get_by_role("link", name="Run in").evaluate("(a) => a.href")
     assert href == (pages["nightly"].parents[1] / "redlock/20261121T020000Z-0/report.html").as_uri()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dark_is_dark_and_readable(opened: Open, kind: str) -> None:
+def test_dark_mode_is_dark_and_readable(opened: Open, kind: str) -> None:
     page = opened(kind, scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 22, 26)"
     field = page.evaluate("(e => [e.color, e.backgroundColor])(getComputedStyle(document.querySelector('input')))")
@@ -96,7 +95,7 @@ def test_dark_is_dark_and_readable(opened: Open, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_everything_to_press_has_a_name(opened: Open, kind: str) -> None:
+def test_every_control_has_a_name(opened: Open, kind: str) -> None:
     page = opened(kind)
     unnamed = page.evaluate(
         """[...document.querySelectorAll('a, input, select, [tabindex], [role=img], section, article')]

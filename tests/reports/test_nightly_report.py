@@ -1,4 +1,5 @@
-"""The page of a night and that of the trends: the verdict first, nothing fetched, links that move with the store."""
+"""The pages of a nightly run and of the trends: the verdict first, nothing fetched, and links that move with the
+store."""
 
 from __future__ import annotations
 
@@ -9,25 +10,24 @@ from typing import Any
 
 import pytest
 
-from harness import results_db
-from harness.trends import trends
-from reports import night as views
-from reports import nightly_report, trends_report
-from reports.document import ReportError
-from reports.nightly_report import link
+from harness.documents import DocumentError, TrendsDocument, convert
+from harness.reports import night as views
+from harness.reports import nightly_report, trends_report
+from harness.reports.nightly_report import link
+from harness.studies.trends import trends
 from tests.reports import nights
 from tests.reports.test_run_page import Page
 
 
 def page_of(tmp_path: Path, document: dict[str, Any]) -> Page:
-    return Page(nightly_report.write(document, tmp_path / "page").read_text())
+    return Page(nightly_report.write(nights.read(document), tmp_path / "page").read_text())
 
 
 def cells(document: dict[str, Any]) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """What the table says, by row and cluster: in words, and beside them."""
-    view = views.read(document)
+    """Return the texts of the table and the notes beside them, by row and cluster."""
+    view = views.read(nights.read(document))
     return {
-        (row.name, cluster): [(line.said, line.note) for line in cell]
+        (row.name, cluster): [(line.outcome_text, line.note) for line in cell]
         for row in nightly_report.rows(view)
         for cluster, cell in zip(view.clusters, row.cells, strict=True)
     }
@@ -55,13 +55,13 @@ def test_the_verdict_comes_first(tmp_path: Path, outcomes: list[nights.Json], to
     assert f"verdict {tone}" in page.values("class")
 
 
-def test_a_night_that_was_cut_short_is_not_green(tmp_path: Path) -> None:
+def test_an_interrupted_nightly_run_is_not_green(tmp_path: Path) -> None:
     page = page_of(tmp_path, nights.night(21, nights.plain()) | {"interrupted": True})
     assert "verdict unknown" in page.values("class")
     assert "Interrupted." in page.words
 
 
-def test_the_reds_follow_with_their_sentence_the_worst_first(tmp_path: Path) -> None:
+def test_failed_outcomes_follow_with_their_reason_worst_first(tmp_path: Path) -> None:
     page = page_of(tmp_path, nights.mixed())
     heads = [word for word in page.words if re.search(r" on (sim|docker), seed \d$", word)]
     assert heads == [
@@ -73,10 +73,10 @@ def test_the_reds_follow_with_their_sentence_the_worst_first(tmp_path: Path) -> 
     ]
     assert "mutual-exclusion said valid in 20 s, and should have said invalid: two holders at once" in page.words
     assert page.words[1].startswith("1 lock that should be safe was violated; 1 known failure was not found; 1 was ")
-    assert page.words[1].endswith("1 could not run on the cluster asked for.")
+    assert page.words[1].endswith("1 could not run on the requested cluster.")
 
 
-def test_the_table_says_what_came_of_each_row_on_each_cluster() -> None:
+def test_the_table_has_the_outcome_of_each_row_on_each_cluster() -> None:
     told = cells(nights.mixed())
     assert told["ttl-pause-write", "docker"] == [
         ("failure found in 2.5 s", "redis-token · seed 0 · 400 ms"),
@@ -90,7 +90,7 @@ def test_the_table_says_what_came_of_each_row_on_each_cluster() -> None:
     assert told["failover-lost-lock", "docker"] == [("failure not run", "redis-sentinel: docker has no engine here")]
 
 
-def test_seeds_of_a_scenario_are_one_line_and_the_worst_names_itself() -> None:
+def test_seeds_of_a_scenario_share_a_line_that_names_the_worst() -> None:
     seeds = [nights.outcome("a", seed=seed, found_s=float(seed)) for seed in range(1, 4)]
     others = [nights.outcome("a.safe"), nights.outcome("a.other"), nights.outcome("a.other.safe")]
     told = cells(nights.night(21, [*seeds, *others]))["a", "sim"]
@@ -109,24 +109,26 @@ def test_links_are_relative_and_move_with_the_store(tmp_path: Path, monkeypatch:
     assert link(str(run), Path("store/nightly")) == "../redlock/run%20%231/report.html"
     assert link(str(tmp_path / run), Path("store")) == "redlock/run%20%231/report.html"
     assert link("store/gone", Path("store")) == ""
-    path = nightly_report.write(nights.night(21, [nights.missed("a", folder=str(run))]), Path("store/nightly"))
+    document = nights.read(nights.night(21, [nights.missed("a", folder=str(run))]))
+    path = nightly_report.write(document, Path("store/nightly"))
     (target, *_) = [value for value in Page(path.read_text()).values("href") if value]
     assert (path.parent / target.replace("%20", " ").replace("%23", "#")).resolve() == run.absolute() / "report.html"
     assert os.sep * 2 not in target
 
 
 def trends_page(tmp_path: Path, count: int = 3) -> str:
-    """Two nights alike and one in which a failure is missed, and another found later; or the first ones of them."""
+    """Return the page of two equal nightly runs and one with a missed and a later failure, or of the first
+    ``count``."""
     last = [nights.missed("ttl-pause-write"), *nights.plain(clock_jump_redlock={"found_s": 7.5})[1:]]
     db = tmp_path / "results.db"
     for day, outcomes in list(enumerate((nights.plain(), nights.plain(), last), 19))[:count]:
-        results_db.add(db, nights.night(day, outcomes))
+        nights.add(db, nights.night(day, outcomes))
     return trends_report.write(trends(db, last=14), tmp_path / "trends.html").read_text()
 
 
-def test_the_trends_say_what_was_planted(tmp_path: Path) -> None:
+def test_the_trends_page_shows_the_planted_changes(tmp_path: Path) -> None:
     page = Page(trends_page(tmp_path))
-    assert page.words[0] == "1 newly red, 1 found later"
+    assert page.words[0] == "1 newly failing, 1 found later"
     text = " ".join(page.words)
     assert "ttl-pause-write on sim: as-expected → missed" in text
     assert "clock-jump-redlock on sim: 2.50 s → 7.50 s" in text
@@ -150,23 +152,23 @@ def test_the_charts_draw_the_values(tmp_path: Path) -> None:
     assert re.findall(r'<rect class="(some|none)"', token) == ["some", "some", "none"]
 
 
-def test_a_night_without_a_value_breaks_the_line() -> None:
+def test_a_missing_value_interrupts_the_line() -> None:
     draw = trends_report._line
     assert 'd="M1.0 2.0L3.0 4.0M5.0 6.0"' in draw([(1, 2), (3, 4), None, (5, 6)])
     assert draw([None, None]) == ""
 
 
-def test_one_night_is_a_page_too(tmp_path: Path) -> None:
+def test_one_nightly_run_gives_a_page(tmp_path: Path) -> None:
     assert Page(trends_page(tmp_path, count=1)).words[0] == "Nothing to compare yet"
 
 
-def test_pages_fetch_nothing_and_escape_what_others_said(tmp_path: Path) -> None:
+def test_pages_fetch_nothing_and_escape_foreign_text(tmp_path: Path) -> None:
     db = tmp_path / "evil.db"
     for day in (20, 21):
         evil = nights.mixed() if day == 21 else nights.night(day, [], clusters=["docker", "sim"])
-        results_db.add(db, evil | {"started_at": f"2026-11-{day}T02:00:00Z"})
+        nights.add(db, evil | {"started_at": f"2026-11-{day}T02:00:00Z"})
     for page in (
-        nightly_report.write(nights.mixed(), tmp_path),
+        nightly_report.write(nights.read(nights.mixed()), tmp_path),
         trends_report.write(trends(db, last=2), tmp_path / "t"),
     ):
         text = page.read_text()
@@ -179,23 +181,23 @@ def test_pages_fetch_nothing_and_escape_what_others_said(tmp_path: Path) -> None
     ("document", "told"),
     [
         ({"schema": 2}, "schema: expected 1, got 2"),
-        ({"schema": 1}, "expected the key 'outcomes'"),
+        ({"schema": 1}, "expected the key 'started_at'"),
         (nights.night(21, [nights.outcome("a", found_s="soon")]), r"outcomes\[0\].found_s: expected a number"),
-        (nights.night(21, [], started_at="at two"), "started_at: Invalid isoformat string: 'at two'"),
+        (nights.night(21, [], started_at="at two"), "started_at: expected a time"),
     ],
 )
-def test_a_malformed_night_is_told_by_its_place(tmp_path: Path, document: nights.Json, told: str) -> None:
-    with pytest.raises(ReportError, match=told):
-        nightly_report.write(document, tmp_path / "page")
+def test_a_malformed_document_is_refused_with_its_place(tmp_path: Path, document: nights.Json, told: str) -> None:
+    with pytest.raises(DocumentError, match=told):
+        nightly_report.write(nights.read(document), tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 
-def test_trends_of_another_length_than_the_nights_are_refused(tmp_path: Path) -> None:
+def test_series_that_differ_in_length_from_the_nightly_runs_are_refused(tmp_path: Path) -> None:
     document = {
         "schema": 1, "suite": "smoke", "clusters": ["sim"], "factor": 2.0, "compared": None,
         "nights": [{"started_at": "2026-11-21T02:00:00Z"}],
         "series": [{"lock": "a", "rate": [1.0, 1.0], "found_s": [None], "runs": [1]}],
     }  # fmt: skip
-    with pytest.raises(ReportError, match=r"series\[0\].rate: expected 1 values, one a night"):
-        trends_report.write(document, tmp_path / "trends.html")
+    with pytest.raises(DocumentError, match=r"series\[0\].rate: expected 1 values, one a nightly run, got 2"):
+        trends_report.write(convert(document, TrendsDocument, "trends"), tmp_path / "trends.html")
     assert not (tmp_path / "trends.html").exists()

@@ -1,4 +1,4 @@
-"""What a run folder says, and one clear message when it cannot be read."""
+"""Reading a run folder, and one clear message when it cannot be read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers.holds import holds as checked_holds
+from harness.checkers.holds import holds as checked_holds
+from harness.documents import DocumentError
 from harness.history import History, Op
-from reports import holds, model, run_report, timeline, timeline_text, words
-from reports.columns import pack
-from reports.document import Node
-from reports.model import ReportError
-from reports.timeline_servers import ENDS
+from harness.reports import holds, model, run_report, timeline, timeline_text, words
+from harness.reports.columns import pack
+from harness.reports.document import pairs
+from harness.reports.timeline_servers import ENDS
 from tests.reports import sample
 
 
@@ -27,7 +27,7 @@ def change(folder: Path, **entries: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
 
 
-def test_a_violation_is_numbered_in_the_order_of_time(folder: Path) -> None:
+def test_violations_are_ordered_by_time(folder: Path) -> None:
     run = model.load(folder)
     assert run.judgement == "invalid"
     assert [(found.number, found.kind) for found in run.evidence[2:]] == [(3, "overlap"), (4, "interleaved")]
@@ -36,7 +36,7 @@ def test_a_violation_is_numbered_in_the_order_of_time(folder: Path) -> None:
     assert run.interrupted == ""
 
 
-def test_of_many_overlaps_those_that_are_shown_are_counted_as_some(folder: Path) -> None:
+def test_the_page_gives_the_number_of_shown_and_of_all_overlaps(folder: Path) -> None:
     checkers = json.loads((folder / "results.json").read_text())["checkers"]
     checkers["mutual-exclusion"]["stats"]["violations"] = 37
     change(folder, checkers=checkers)
@@ -44,10 +44,10 @@ def test_of_many_overlaps_those_that_are_shown_are_counted_as_some(folder: Path)
     assert (timeline.build(run)["found"], len(run.evidence)) == (38, 4)
     page = run_report.render(run)
     assert "3 of 37 overlaps are shown" in page
-    assert page.count("are shown: of holds") == 1
+    assert page.count("are shown: the first two of each cause") == 1
 
 
-def test_holds_may_be_told_in_either_form(folder: Path) -> None:
+def test_holds_are_read_in_either_form(folder: Path) -> None:
     hold = {"client": "c1", "start_ns": 5, "end_ns": None, "fence": 0, "acquire_index": 3, "release_index": None}
     finding = {"kind": "overlap", "sentence": "x", "from_ns": sample.START_NS, "holds": [hold]}
     change(folder, checkers={"mutual-exclusion": {"valid": False, "evidence": [finding]}})
@@ -55,7 +55,7 @@ def test_holds_may_be_told_in_either_form(folder: Path) -> None:
     assert (one.f, one.start, one.end, one.fence, one.indices) == ("hold", 5, None, "0", (3,))
 
 
-def test_evidence_of_checks_that_hold_is_no_violation(folder: Path) -> None:
+def test_evidence_of_a_valid_check_is_no_violation(folder: Path) -> None:
     note = {"kind": "note", "sentence": "close", "from_ns": sample.START_NS}
     change(folder, checkers={"liveness": {"valid": True, "evidence": [note]}})
     assert model.load(folder).evidence == []
@@ -75,23 +75,23 @@ def test_evidence_of_checks_that_hold_is_no_violation(folder: Path) -> None:
         (
             "results.json",
             '{"schema": 1, "valid": null, "faults": [{"injected_ns": "x"}]}',
-            'faults[0].injected_ns: expected a number, got "x"',
+            'faults[0].injected_ns: expected a whole number or null, got "x"',
         ),
         ("history.jsonl", None, "history.jsonl: expected the history of the run"),
         ("history.jsonl", "nonsense\nnonsense\n", "history.jsonl, line 1: expected one history entry"),
     ],
 )
-def test_damage_is_named(folder: Path, name: str, content: str | None, expected: str) -> None:
+def test_damage_is_reported_with_its_file(folder: Path, name: str, content: str | None, expected: str) -> None:
     path = folder / name
     path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(ReportError) as caught:
+    with pytest.raises(DocumentError) as caught:
         run_report.write(folder)
     assert expected in str(caught.value)
     assert str(folder) in str(caught.value)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="expected a run folder"):
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="expected a run folder"):
         model.load(tmp_path / "none")
 
 
@@ -100,32 +100,32 @@ def test_damage_in_the_middle_of_a_history_names_the_line(folder: Path) -> None:
     lines = path.read_bytes().split(b"\n")
     lines[41] = b"{}"
     path.write_bytes(b"\n".join(lines))
-    with pytest.raises(ReportError, match=r"history\.jsonl, line 42"):
+    with pytest.raises(DocumentError, match=r"history\.jsonl, line 42"):
         model.load(folder)
 
 
-def test_damage_before_the_cut_names_the_file_and_not_a_copy(folder: Path) -> None:
+def test_damage_before_a_truncation_names_the_original_file(folder: Path) -> None:
     path = folder / "history.jsonl"
     path.write_bytes(b"nonsense\n" + path.read_bytes()[:-20])
-    with pytest.raises(ReportError, match=r"line 1") as caught:
+    with pytest.raises(DocumentError, match=r"line 1") as caught:
         model.load(folder)
     assert str(path) in str(caught.value)
 
 
-def test_what_was_recorded_before_the_cut_is_shown(tmp_path: Path) -> None:
+def test_a_truncated_history_is_shown_up_to_its_end(tmp_path: Path) -> None:
     run = model.load(sample.write(tmp_path, "interrupted"))
     assert "cut off at line" in run.interrupted
     assert len(run.history) > 1000
     assert "Interrupted." in run_report.render(run)
 
 
-def test_a_run_without_a_stop_was_interrupted(folder: Path) -> None:
+def test_a_run_without_a_stop_entry_was_interrupted(folder: Path) -> None:
     path = folder / "history.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     assert "no stop entry" in model.load(folder).interrupted
 
 
-def test_results_with_only_what_is_required(tmp_path: Path) -> None:
+def test_minimal_results_give_a_report(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('{"schema": 1, "valid": null}')
     (tmp_path / "history.jsonl").write_text("")
     assert "Unknown" in run_report.write(tmp_path).read_text()
@@ -133,7 +133,7 @@ def test_results_with_only_what_is_required(tmp_path: Path) -> None:
 
 def test_a_completion_without_an_invocation_is_an_error(folder: Path) -> None:
     History([Op(0, 1, 1, 0, "ok", "acquire", node="c0")]).save(folder / "history.jsonl")
-    with pytest.raises(ReportError, match="never invoked it"):
+    with pytest.raises(DocumentError, match="never invoked it"):
         run_report.write(folder)
 
 
@@ -174,13 +174,11 @@ def test_an_extended_lease_lasts_longer_and_a_lost_one_ends() -> None:
 
 
 @pytest.mark.parametrize(("ends", "seen"), [(1.5, False), (4, True), (None, True)])
-def test_only_a_lease_that_was_not_given_back_in_time_is_to_be_seen(
-    folder: Path, ends: float | None, seen: bool
-) -> None:
+def test_only_leases_not_released_in_time_are_shown(folder: Path, ends: float | None, seen: bool) -> None:
     entries = [entry(1, 1, "invoke", "acquire"), entry(2, 1.1, "ok", "acquire", value=GRANT)]
     entries += [] if ends is None else [entry(3, ends, "invoke", "release"), entry(4, ends, "ok", "release")]
     started("trusting", *entries).save(folder / "history.jsonl")
-    assert timeline_text.said(timeline.build(model.load(folder)))["leases"] is seen
+    assert timeline_text.canvas_text(timeline.build(model.load(folder)))["leases"] is seen
 
 
 def test_a_crash_ends_the_holds_of_its_host() -> None:
@@ -188,20 +186,20 @@ def test_a_crash_ends_the_holds_of_its_host() -> None:
     assert holds.find_holds(started("trusting", entry(1, 1, "ok", "acquire", value=GRANT), crash))[0].end == 5 * 10**9
 
 
-def test_a_nested_acquire_takes_one_more_release() -> None:
+def test_a_nested_acquire_needs_one_more_release() -> None:
     grants = [entry(i, i, "ok", "acquire", value=GRANT) for i in (1, 2)]
     releases = [entry(i, i, "invoke", "release") for i in (3, 4)]
     (hold,) = holds.find_holds(started("trusting", *grants, *releases))
     assert hold.end == 4 * 10**9
 
 
-def test_a_client_that_goes_on_under_a_new_process_releases_its_hold() -> None:
+def test_a_client_under_a_new_process_releases_its_hold() -> None:
     grant, lost = entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 2, "info", "write", error="timeout")
     history = started("trusting", grant, lost, entry(3, 3, "invoke", "release", process=7))
     assert holds.find_holds(history)[0].end == 3 * 10**9
 
 
-def test_a_shared_hold_is_drawn_as_one_and_says_so(folder: Path) -> None:
+def test_shared_holds_are_drawn_and_labelled_as_shared(folder: Path) -> None:
     run = model.load(folder)
     assert "shared" not in timeline.build(run)["holds"]
     assert "holds it shared" not in run_report.render(run)
@@ -226,7 +224,7 @@ def test_the_report_draws_the_holds_that_the_checkers_judge(tmp_path: Path, kind
     assert drawn == judged
 
 
-def test_the_timeline_columns_say_what_the_history_says(folder: Path) -> None:
+def test_the_timeline_columns_agree_with_the_history(folder: Path) -> None:
     run = model.load(folder)
     data = timeline.build(run)
     calls = run.history.calls()
@@ -234,13 +232,14 @@ def test_the_timeline_columns_say_what_the_history_says(folder: Path) -> None:
     assert sum(data["calls"]["invoked"]) == calls[-1].invoke.index
     assert sum(data["calls"]["start"]) == (calls[-1].invoke.time - run.history.origin) // 1000
     assert data["offsets"]["n3"][-2:] == [[13_502_000, 12_000_000], [17_400_000, 0]]
-    activity = timeline_text.said(data)["activity"]
-    assert sum(line.outcomes[0] for line in activity) == run.stats.whole("acquires_ok")
+    activity = timeline_text.canvas_text(data)["activity"]
+    assert sum(line.outcomes[0] for line in activity) == run.stats.acquires_ok
     assert sum(line.holds for line in activity) == len(data["holds"]["lane"])
 
 
-def test_the_timeline_has_what_servers_had(folder: Path) -> None:
-    """Of the first overlap: c3's key goes from the three servers whose clocks jumped, and c1's comes in its place."""
+def test_the_timeline_has_the_keys_of_servers(folder: Path) -> None:
+    """In the first overlap c3's key disappears from the three servers whose clocks jumped, and c1's key replaces
+    it."""
     run = model.load(folder)
     data = timeline.build(run)
     stays = {name: column.tolist() for name, column in data["stays"].items()}
@@ -254,15 +253,15 @@ def test_the_timeline_has_what_servers_had(folder: Path) -> None:
     assert [data["texts"][stays["who"][i]] for i in after] == ["c1"] * 3
 
 
-def test_a_run_that_nobody_looked_at_has_no_keys(folder: Path) -> None:
+def test_a_run_without_recorded_keys_shows_no_keys(folder: Path) -> None:
     (folder / "keys.jsonl").unlink()
     data = timeline.build(model.load(folder))
     assert len(data["stays"]["lane"]) == 0
-    assert timeline_text.said(data)["servers"] == []
+    assert timeline_text.canvas_text(data)["servers"] == []
 
 
 def shorten_keys(folder: Path, lines: int, then: bytes) -> float:
-    """Keep so many lines of a run's keys, and ``then``; gives when (s) the last of them was seen."""
+    """Keep this many lines of a run's keys, then append ``then``. Return when (s) the last key was recorded."""
     path = folder / "keys.jsonl"
     kept = path.read_bytes().splitlines(keepends=True)[:lines]
     path.write_bytes(b"".join(kept) + then)
@@ -278,8 +277,8 @@ def shorten_keys(folder: Path, lines: int, then: bytes) -> float:
         (b"", "."),
     ],
 )
-def test_what_was_not_recorded_of_the_keys_is_said(folder: Path, then: bytes, why: str) -> None:
-    """After the last known state no lane says that a server had something, or that it had nothing."""
+def test_unrecorded_keys_are_shown_as_unknown(folder: Path, then: bytes, why: str) -> None:
+    """After the last recorded state no lane shows a key, or the absence of one."""
     known = shorten_keys(folder, 800, then)
     run = model.load(folder)
     data = timeline.build(run)
@@ -293,7 +292,7 @@ def test_what_was_not_recorded_of_the_keys_is_said(folder: Path, then: bytes, wh
     start = list(accumulate(stays["start"]))
     assert {start[i] for i in unknown} == {data["known"]}
     assert all(took >= 0 for i, took in enumerate(stays["took"]) if i not in unknown)
-    assert all(server.silent == 0 for server in timeline_text.said(data)["servers"])
+    assert all(server.silent == 0 for server in timeline_text.canvas_text(data)["servers"])
 
 
 @pytest.mark.parametrize(
@@ -305,38 +304,40 @@ def test_what_was_not_recorded_of_the_keys_is_said(folder: Path, then: bytes, wh
         (b"{", "is not known: keys.jsonl is cut off at line 1."),
     ],
 )
-def test_a_run_without_keys_says_that_nothing_is_known(folder: Path, content: bytes | None, expected: str) -> None:
+def test_a_run_with_missing_keys_states_that_they_are_unknown(
+    folder: Path, content: bytes | None, expected: str
+) -> None:
     path = folder / "keys.jsonl"
     path.unlink() if content is None else path.write_bytes(content)
     page = html.unescape(run_report.render(model.load(folder)))
-    assert f"What servers had under the lock's key {expected}" in page
+    assert f"The servers' state of the lock's key {expected}" in page
 
 
-def test_keys_that_are_whole_need_no_word(folder: Path) -> None:
+def test_complete_keys_need_no_remark(folder: Path) -> None:
     assert "What servers had under the lock's key was" not in html.unescape(run_report.render(model.load(folder)))
 
 
-def test_the_tokens_say_which_writes_were_stale(tmp_path: Path, folder: Path) -> None:
-    accepted = timeline_text.said(timeline.build(model.load(folder)))["tokens"]
-    refused = timeline_text.said(timeline.build(model.load(sample.write(tmp_path / "f", "fenced"))))["tokens"]
+def test_the_timeline_counts_stale_and_refused_writes(tmp_path: Path, folder: Path) -> None:
+    accepted = timeline_text.canvas_text(timeline.build(model.load(folder)))["tokens"]
+    refused = timeline_text.canvas_text(timeline.build(model.load(sample.write(tmp_path / "f", "fenced"))))["tokens"]
     assert (accepted.stale, accepted.refused) == (3, 0)
     assert (refused.stale, refused.refused) == (0, 3)
     assert accepted.granted == refused.granted > 200
 
 
-def test_a_lock_without_tokens_has_none(folder: Path) -> None:
+def test_a_lock_without_tokens_has_no_token_lane(folder: Path) -> None:
     grants = [entry(0, 1, "invoke", "acquire"), entry(1, 2, "ok", "acquire", value={"fence": None})]
     History(grants).save(folder / "history.jsonl")
     data = timeline.build(model.load(folder))
     assert data["tokens"] is None
-    assert timeline_text.said(data)["tokens"] is None
+    assert timeline_text.canvas_text(data)["tokens"] is None
 
 
 @pytest.mark.parametrize(
     ("values", "letter", "bytes_each"),
     [([], "b", 1), ([-128, 127], "b", 1), ([128], "h", 2), ([-40_000, 3], "i", 4), ([2**31], "d", 8)],
 )
-def test_columns_are_packed_as_small_as_they_fit(values: list[int], letter: str, bytes_each: int) -> None:
+def test_columns_use_the_smallest_number_type(values: list[int], letter: str, bytes_each: int) -> None:
     packed = pack(np.array(values, dtype=np.int64))
     data = base64.b64decode(packed[1:])
     assert (packed[0], len(data)) == (letter, bytes_each * len(values))
@@ -344,19 +345,19 @@ def test_columns_are_packed_as_small_as_they_fit(values: list[int], letter: str,
     assert read.tolist() == values
 
 
-def test_two_keys_at_once_have_a_row_each(folder: Path) -> None:
+def test_concurrent_holds_of_two_keys_have_separate_rows(folder: Path) -> None:
     asks = [entry(i, i, "invoke", "acquire", process=i, key=f"k{i}") for i in range(2)]
     grants = [entry(2 + i, 3, "ok", "acquire", process=i, key=f"k{i}", value=GRANT) for i in range(2)]
     History([*asks, *grants]).save(folder / "history.jsonl")
     assert timeline.build(model.load(folder))["holds"]["level"].tolist() == [0, 1]
 
 
-def test_words() -> None:
+def test_values_are_formatted_in_words() -> None:
     assert words.span(103_000_000) == "103 ms"
     assert words.span(1_234_567_000_000) == "1,235 s"
     assert words.offset(-3 * 10**9) == "−3 s"
-    assert words.offset(0) == "true"
+    assert words.offset(0) == "correct"
     assert words.at(14_593_000_000, 0) == "14.593 s"
     told = {"clock_ns": {"n2": 12 * 10**9, "n3": 0}, "after_heal": {"clock_ns": {"n2": 0}}, "state": {"c4": "T"}}
-    assert words.observed(told) == "clock: n2 +12 s, n3 true; after heal: clock: n2 true; state: c4 T"
-    assert Node({"a": [1, "b"]}, "f").flat("none") == ()
+    assert words.observed(told) == "clock: n2 +12 s, n3 correct; after heal: clock: n2 correct; state: c4 T"
+    assert pairs({"a": [1, "b"], "n": None}) == (("a", "1, b"), ("n", "null"))

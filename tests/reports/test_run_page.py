@@ -1,4 +1,4 @@
-"""The page: self-contained, the verdict first, the same bytes for the same run."""
+"""The report page: self-contained, the verdict first, and the same bytes for the same run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import get_args
 
 import pytest
 
-from checkers.base import Blame
-from reports import model, run_report, words
-from reports.page import TEMPLATES
+from harness.checkers.base import Blame
+from harness.reports import model, run_report, words
+from harness.reports.page import TEMPLATES
 from tests.reports import sample
 
 Reported = Callable[[str], Path]
@@ -22,7 +22,7 @@ VOID = frozenset({"meta", "link", "br", "img", "path", "circle", "input", "use"}
 
 
 class Page(HTMLParser):
-    """Collects what the tests ask for: attributes, text in order, headings, tables."""
+    """Collects what the tests need: attributes, text in order, headings, tables."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def page(request: pytest.FixtureRequest, reported: Reported) -> Page:
     return Page(reported(request.param).read_text())
 
 
-def test_nothing_is_fetched(page: Page) -> None:
+def test_the_page_fetches_nothing(page: Page) -> None:
     fetching = page.values("src", "href", "xlink:href", "srcset", "action", "poster", "data", "background")
     assert [value for value in fetching if not value.startswith(("#", "data:"))] == []
     assert not [tag for tag, name, _ in page.attributes if tag in ("link", "iframe", "object", "embed", "base")]
@@ -70,7 +70,7 @@ def test_nothing_is_fetched(page: Page) -> None:
         assert all(target.startswith(("#", "data:")) for target in re.findall(r"url\(['\"]?([^)]*)", style))
 
 
-def test_no_address_in_the_whole_file(reported: Reported) -> None:
+def test_the_page_contains_no_web_address(reported: Reported) -> None:
     text = reported("violation").read_text()
     assert "http://" not in text
     assert "https://" not in text
@@ -95,14 +95,14 @@ def test_both_holders_are_named_with_their_times(reported: Reported) -> None:
         assert f"{((hold.start or 0) - run.history.origin) / 1e9:.3f} s" in text
 
 
-def test_the_page_says_who_is_to_blame(reported: Reported) -> None:
-    assert "To blame: the clocks, by which the service had kept its word." in reported("violation").read_text()
+def test_the_page_names_the_cause(reported: Reported) -> None:
+    assert "Cause: server clocks jumped, so leases expired early." in reported("violation").read_text()
     assert set(run_report.BLAME) == set(get_args(Blame))
 
 
-def test_an_unknown_verdict_says_why(reported: Reported) -> None:
+def test_an_unknown_verdict_has_a_reason(reported: Reported) -> None:
     text = " ".join(Page(reported("unknown").read_text()).words)
-    assert "Why no verdict could be given" in text
+    assert "There is no verdict because:" in text
     assert "never observed" in text
 
 
@@ -111,7 +111,7 @@ def test_headings_do_not_skip_a_level(page: Page) -> None:
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_every_reference_has_a_target_and_every_id_is_one(page: Page) -> None:
+def test_every_reference_has_a_target_and_ids_are_unique(page: Page) -> None:
     ids = page.values("id")
     assert len(ids) == len(set(ids))
     wanted = {one for value in page.values("aria-labelledby", "aria-describedby") for one in value.split()}
@@ -119,7 +119,7 @@ def test_every_reference_has_a_target_and_every_id_is_one(page: Page) -> None:
     assert wanted <= set(ids)
 
 
-def test_the_contents_come_first_for_the_keyboard_and_lead_to_every_section(reported: Reported) -> None:
+def test_the_contents_are_first_in_tab_order_and_link_every_section(reported: Reported) -> None:
     text = reported("violation").read_text()
     headings = re.findall(r'<h2 id="([^"]+)"', text)
     links = re.findall(r'<a href="#([^"]+)"', text[: text.index("</header>")])
@@ -128,7 +128,7 @@ def test_the_contents_come_first_for_the_keyboard_and_lead_to_every_section(repo
     assert not re.search(r"<(button|summary|input)|tabindex", text[: text.index("<a href")])
 
 
-def test_checkers_with_something_to_say_come_before_those_that_found_nothing(reported: Reported) -> None:
+def test_checkers_with_findings_come_before_the_others(reported: Reported) -> None:
     text = reported("violation").read_text()
     said = re.findall(r'<h3 id="checker-\d+">([^<]+)</h3>', text)
     assert said == ["mutual-exclusion", "resource", "fairness"]
@@ -136,12 +136,12 @@ def test_checkers_with_something_to_say_come_before_those_that_found_nothing(rep
     assert re.findall(r'<th scope="row">([^<]+)</th>', silent[: silent.index("</table>")]) == ["ownership"]
 
 
-def test_what_checkers_counted_is_told_in_words() -> None:
+def test_statistics_of_checkers_are_shown_in_words() -> None:
     counted = [("releases", "230"), ("longest_wait_s", "2.5"), ("recovery_s", ""), ("violations", "3")]
     assert words.stats(counted) == "releases 230, longest wait 2.5 s"
 
 
-def test_captions(reported: Reported) -> None:
+def test_every_table_has_a_caption(reported: Reported) -> None:
     text = reported("violation").read_text()
     assert text.count("<table") == text.count("<caption") > 5
 
@@ -156,7 +156,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (made[0] / "report.html").read_bytes() == (made[1] / "report.html").read_bytes()
 
 
-def test_text_of_the_run_cannot_break_out(folder: Path) -> None:
+def test_text_of_the_run_is_escaped(folder: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
     results = json.loads((folder / "results.json").read_text())
     results["summary"] = evil
@@ -173,7 +173,7 @@ def test_more_evidence_than_fits_is_counted(folder: Path) -> None:
     checker = results["checkers"]["mutual-exclusion"]
     checker["evidence"] = checker["evidence"] * 20
     (folder / "results.json").write_text(json.dumps(results))
-    assert "40 more are in results.json" in run_report.write(folder).read_text()
+    assert "40 more are listed in results.json" in run_report.write(folder).read_text()
 
 
 def test_a_long_log_is_shown_from_its_end(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a run and its pictures: what is measured, what is drawn, and that both stay small."""
+"""The figures and pictures of a run: what is measured and drawn, and that the files stay small."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from matplotlib import rc_context
 
-from checkers.availability import Recovery, Served
+from harness.checkers.availability import Recovery, Served
 from harness.history import History, Op
-from reports import measures, model, plots, run_plots, run_report
-from reports.measures import Measures, Operation, Timed
+from harness.reports import measures, model, plots, run_plots, run_report
+from harness.reports.measures import Measures, Timed, TimedOperation
 from tests.reports import sample
 
 Reported = Callable[[str], Path]
@@ -23,7 +23,8 @@ START = {"clients": ["c0", "c1"], "servers": ["n1"], "discipline": "trusting", "
 
 
 def history(*calls: tuple[int, int, int | None, str, str]) -> History:
-    """Process, begin and end (ms; None: no answer), outcome and name of each call, after a start entry at 0."""
+    """Return a history of calls after a start entry at 0. A call is process, begin and end (ms; None: no answer),
+    outcome and name."""
     entries: list[tuple[int, int, str, str]] = []
     for process, begin, end, outcome, f in calls:
         entries += [(begin, process, "invoke", f), *([(end, process, outcome, f)] if end is not None else [])]
@@ -39,7 +40,7 @@ def timed(count: int) -> Timed:
 
 
 def measured(count: int, recoveries: tuple[Recovery, ...] = ()) -> Measures:
-    operation = Operation("acquire", timed(count), timed(count // 9), timed(0), 0)
+    operation = TimedOperation("acquire", timed(count), timed(count // 9), timed(0), 0)
     return Measures(0, 10.0, 2.0, (operation,), (), recoveries)
 
 
@@ -48,7 +49,7 @@ def drawn(figure: run_plots.Painter, run: Measures, bands: tuple[run_plots.Band,
         return plots.inline(plots.save(figure(run, bands), None, "one"), "one")
 
 
-def test_calls_are_told_apart_by_operation_and_outcome() -> None:
+def test_calls_are_counted_by_operation_and_outcome() -> None:
     run = measures.measure(
         history(
             (0, 10, 30, "ok", "acquire"), (0, 40, 41, "ok", "release"), (1, 15, 1015, "fail", "acquire"),
@@ -65,18 +66,18 @@ def test_calls_are_told_apart_by_operation_and_outcome() -> None:
     assert acquire.info.quantile(0.5) is None
 
 
-def test_the_numbers_at_the_top() -> None:
+def test_the_headline_figures_have_the_expected_values() -> None:
     run = measures.measure(
         history((0, 0, 10, "ok", "acquire"), (0, 500, 501, "ok", "release"), (1, 400, 1000, "ok", "acquire"))
     )
     told = {figure.name: (figure.value, figure.note) for figure in measures.figures(run)}
     assert told["Granted a second"] == ("2", "2 in 1 s")
     assert told["Acquire, 99 % within"] == ("594 ms", "half of them within 305 ms")
-    assert told["Available"][0] == "75 %"  # of four quarter seconds, [0.5 s, 0.75 s) went without
-    assert told["Longest gap"] == ("500 ms", "wanted, and nobody had it, from 0.500 s")
+    assert told["Available"][0] == "75 %"  # of four quarter seconds, [0.5 s, 0.75 s) had no grant
+    assert told["Longest gap"] == ("500 ms", "wanted but not granted, from 0.500 s")
 
 
-def test_the_page_has_them(reported: Reported) -> None:
+def test_the_page_shows_the_headline_figures(reported: Reported) -> None:
     text = reported("violation").read_text()
     head = text[text.index('<dl class="figures">') : text.index('id="checkers"')]
     for figure in measures.figures(measures.measure(model.load(reported("violation").parent).history)):
@@ -84,20 +85,20 @@ def test_the_page_has_them(reported: Reported) -> None:
         assert figure.value in head
 
 
-def test_a_run_without_acquires_has_no_such_numbers() -> None:
+def test_a_run_without_acquires_has_no_headline_figures() -> None:
     run = measures.measure(history((0, 10, 30, "ok", "write")))
     assert measures.figures(run) == []
     assert [one.f for one in run.operations] == ["write"]
     assert (run.keys, run.recoveries) == ((), ())
 
 
-def test_a_run_in_which_nothing_succeeded_has_a_page(folder: Path) -> None:
+def test_an_empty_run_has_a_page_without_pictures(folder: Path) -> None:
     (folder / "history.jsonl").write_text("")
     assert run_plots.draw(model.load(folder), measures.measure(History())) == {}
     assert 'id="plots"' not in run_report.write(folder).read_text()
 
 
-def test_the_pictures_take_the_colours_of_the_page(reported: Reported) -> None:
+def test_the_pictures_use_the_colours_of_the_page(reported: Reported) -> None:
     run = model.load(reported("violation").parent)
     found = run_plots.draw(run, measures.measure(run.history))
     assert set(found) == {"latency", "rate", "recovery"}
@@ -124,19 +125,19 @@ def test_many_calls_are_one_small_bitmap() -> None:
     assert len(many) < 120_000
 
 
-def test_what_never_came_is_marked_and_said() -> None:
+def test_a_missing_recovery_is_marked_and_reported() -> None:
     heal = Recovery("kill", ("n1",), "", 0, 500 * MS, disturbs=True, held=False)
     death = Recovery("its holder died", ("c1",), "k0", 0, None, disturbs=False, held=False)
     run = measured(9, (heal, death))
-    assert run_plots.recovery_text(run) == "The longest took 500 ms; after 1 of 2 there was none any more."
-    assert run_plots.recovery_text(measured(9, (death,))) == "After 1 of 1 there was none any more."
+    assert run_plots.recovery_text(run) == "The longest took 500 ms; after 1 of 2 there was no further grant."
+    assert run_plots.recovery_text(measured(9, (death,))) == "After 1 of 1 there was no further grant."
     both, one = (drawn(run_plots._recovery, measured(9, some)) for some in ((heal, death), (heal,)))
     assert ">never<" in both
     assert ">never<" not in one
 
 
 @pytest.mark.slow
-def test_recoveries_are_in_a_table(folder: Path) -> None:
+def test_recoveries_are_listed_in_a_table(folder: Path) -> None:
     lines = (folder / "history.jsonl").read_text().splitlines()
     crash = '{"index":%d,"time":%d,"wall":0,"process":-1,"type":"info","f":"crash","value":{"host":"%s"},"node":"%s"}'
     grants = [i for i, line in enumerate(lines) if '"type":"ok","f":"acquire"' in line]
@@ -150,7 +151,7 @@ def test_recoveries_are_in_a_table(folder: Path) -> None:
     assert '<th scope="row">clock-jump healed</th>' in text
 
 
-def test_faults_that_follow_each_other_at_once_are_one_band(folder: Path) -> None:
+def test_adjacent_faults_are_drawn_as_one_band(folder: Path) -> None:
     run = model.load(folder)
     bands = run_plots.fault_bands(run, 30.0)
     assert [name for _, _, name in bands] == [
@@ -173,17 +174,17 @@ def test_a_scale_has_two_to_four_marks(low: float, high: float, marks: list[floa
     assert run_plots._marks(low, high) == pytest.approx(marks)
 
 
-def test_of_many_keys_those_are_drawn_that_were_missed_most() -> None:
+def test_only_the_least_available_of_many_keys_are_drawn() -> None:
     missed = [Served(f"k{i}", np.arange(40) >= i, np.arange(40) < i, None) for i in range(20)]
     run = replace(measured(9), keys=tuple(missed))
     svg = drawn(run_plots._service, run)
     assert re.findall(r">(k\d+)<", svg) == [f"k{i}" for i in range(12, 20)]
-    assert run_plots.service_text(run).endswith("Of 20 keys those 8 are drawn that were missed most.")
+    assert run_plots.service_text(run).endswith("The 8 least available of 20 keys are drawn.")
     assert "drawn" not in run_plots.service_text(replace(run, keys=run.keys[:8]))
 
 
 @pytest.mark.slow
-def test_the_strip_is_hatched_where_the_lock_was_not_to_be_had() -> None:
+def test_the_strip_is_hatched_while_the_lock_was_unavailable() -> None:
     def strip(missed: bool) -> str:
         one = Served("k0", np.arange(40) >= 20 * missed, np.arange(40) < 20 * missed, None)
         return drawn(run_plots._service, replace(measured(9), keys=(one,)))
@@ -193,7 +194,7 @@ def test_the_strip_is_hatched_where_the_lock_was_not_to_be_had() -> None:
     assert run_plots._runs(np.array([True, True, False, True]), 0.9) == [(0.0, 0.5), (0.75, pytest.approx(0.15))]
 
 
-def test_the_sample_is_served_all_the_time() -> None:
+def test_the_lock_of_the_sample_is_always_available() -> None:
     script = sample._script("valid", 30.0)
     keys = measures.measure(script.history()).keys
     assert [one.key for one in keys] == ["k0"]

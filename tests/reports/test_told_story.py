@@ -1,4 +1,4 @@
-"""The story of a hunt's finding, on the report of its run."""
+"""The story of a hunt's finding in the report of its run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reports import run_report
+from harness.reports import run_report
 from tests.reports.opened import CANVAS, wait_until
 from tests.reports.test_browser import first_red_row
 from tests.reports.test_run_page import Page as Parsed
@@ -27,7 +27,7 @@ ENDING = "Both hold k0 from 14.592 s to 14.605 s."
 
 
 def told(folder: Path, steps: tuple[tuple[float, str], ...] = STEPS) -> Path:
-    """The report of the run in ``folder``, of which this story is told."""
+    """Return the report of the run in ``folder`` with this story."""
     path = folder / "results.json"
     results: dict[str, Any] = json.loads(path.read_text())
     numbered = [{"number": number, "at": at, "text": text} for number, (at, text) in enumerate(steps, 1)]
@@ -35,7 +35,7 @@ def told(folder: Path, steps: tuple[tuple[float, str], ...] = STEPS) -> Path:
     return run_report.write(folder)
 
 
-def test_the_steps_come_right_under_the_verdict(folder: Path) -> None:
+def test_the_steps_directly_follow_the_verdict(folder: Path) -> None:
     page = Parsed(told(folder).read_text())
     begin = page.words.index("How it breaks")
     assert begin < page.words.index("Lock"), "before what the run was of"
@@ -43,11 +43,11 @@ def test_the_steps_come_right_under_the_verdict(folder: Path) -> None:
     assert page.words[begin + 9] == ENDING
 
 
-def test_a_run_of_which_no_story_is_told_has_no_heading_for_it(folder: Path) -> None:
+def test_a_run_without_a_story_has_no_heading_for_it(folder: Path) -> None:
     assert "How it breaks" not in run_report.write(folder).read_text()
 
 
-def test_a_step_cannot_break_out_of_the_page(folder: Path) -> None:
+def test_text_of_a_step_is_escaped(folder: Path) -> None:
     text = told(folder, ((0.5, "<script>alert(1)</script> & so on"),)).read_text()
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so on" in text
@@ -55,7 +55,7 @@ def test_a_step_cannot_break_out_of_the_page(folder: Path) -> None:
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_what_broke_is_in_view_at_once_under_a_story_of_eight_steps(folder: Path, browser: Browser) -> None:
+def test_the_violation_is_in_view_under_a_story_of_eight_steps(folder: Path, browser: Browser) -> None:
     report = told(folder, (*STEPS, *STEPS))
     with watched(browser) as (open_page, _):
         page = open_page(report.as_uri(), 1280, "light")

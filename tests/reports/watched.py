@@ -1,4 +1,4 @@
-"""Pages in a browser that are watched to their end: what they ask for, and that they complain of nothing."""
+"""Browser pages watched until they close, for their requests and complaints."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ OpenAddress = Callable[..., Page]
 
 @contextmanager
 def watched(browser: Browser) -> Iterator[tuple[OpenAddress, list[str]]]:
-    """``open_page(address, width=1280, scheme="light")`` opens a page, and the list has each address that any of them
-    has asked for."""
+    """``open_page(address, width=1280, scheme="light")`` opens a page. The list has each address that any page
+    requested."""
     requests: list[str] = []
     complaints: list[str] = []
     contexts = []

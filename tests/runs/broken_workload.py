@@ -1,10 +1,10 @@
-"""A workload that raises: what a client program dies of must be told."""
+"""A workload that raises. The harness must report the error that ends a client program."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from harness.workloads.client import Client
+from harness.worker.client import Client
 
 
 class Broken:

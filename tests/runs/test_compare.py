@@ -1,4 +1,4 @@
-"""Comparisons: what a run comes to, what a cell, a property and a cost are made of, and what is refused."""
+"""Comparisons: the state of a run, the contents of cells, properties and costs, and refused requests."""
 
 from __future__ import annotations
 
@@ -13,19 +13,31 @@ import pytest
 from msgspec.structs import replace as with_
 from rich.console import Console
 
-from checkers.base import Verdict
-from harness import compare_cli
-from harness.cli import main
-from harness.client_program import find_lock
-from harness.compare_cli import tell_matrix
-from harness.comparing import cells, exit_status
-from harness.comparing.cells import WORST_FIRST, Seen, lapse, state_of
-from harness.comparing.document import assembled, relative
-from harness.comparing.plans import NEMESES, SETTINGS, Asked, Job, Settings, cell, chosen, command, jobs
-from harness.comparing.play import Outcome, died
+from harness.checkers.base import Verdict
+from harness.cli import compare as compare_cli
+from harness.cli.compare import tell_matrix
+from harness.cli.main import main
+from harness.documents import ComparisonDocument, RunDocument, convert
+from harness.documents.comparison import ComparedCost
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan
-from harness.runs import Result
+from harness.run.judging import Result
+from harness.studies.compare import cells, exit_status
+from harness.studies.compare.cells import WORST_FIRST, RunFindings, lapse, state_of
+from harness.studies.compare.document import assemble, relative
+from harness.studies.compare.plans import (
+    NEMESES,
+    SETTINGS,
+    ColumnSettings,
+    ComparisonJob,
+    ComparisonRequest,
+    cell,
+    chosen,
+    command,
+    jobs,
+)
+from harness.studies.compare.trials import JobOutcome, died
+from harness.worker.client_program import find_lock
 from tests.checkers.story import Story
 
 SAFE = dict.fromkeys(
@@ -39,14 +51,14 @@ def verdicts(**changes: bool | None) -> Mapping[str, Verdict]:
     return {name: Verdict(valid, name) for name, valid in said.items()}
 
 
-# What a run comes to.
+# The state of a run.
 
 
 @pytest.mark.parametrize(
     ("said", "fencing", "state"),
     [
         ({}, "off", "safe"),
-        ({"mutual_exclusion": False}, "off", "unsafe"),  # though nothing came of it this time
+        ({"mutual_exclusion": False}, "off", "unsafe"),  # though it caused no violation in this run
         ({"mutual_exclusion": False}, "on", "fenced"),
         ({"mutual_exclusion": False, "ownership": False}, "on", "fenced"),
         ({"mutual_exclusion": False, "resource": False}, "on", "unsafe"),
@@ -63,21 +75,21 @@ def verdicts(**changes: bool | None) -> Mapping[str, Verdict]:
         ({"faults": None, "deadlock": False}, "off", "unavailable"),
         ({"mutual_exclusion": None}, "off", "unknown"),
         ({"liveness": None}, "off", "unknown"),
-        ({"fairness": False}, "off", "safe"),  # promises that no fault is about
+        ({"fairness": False}, "off", "safe"),  # promises that do not depend on faults
         ({"reentrancy": None}, "off", "safe"),
     ],
 )
-def test_a_run_comes_to_one_state(said: dict[str, bool | None], fencing: str, state: str) -> None:
+def test_verdicts_determine_the_state_of_a_run(said: dict[str, bool | None], fencing: str, state: str) -> None:
     assert state_of(verdicts(**said), fencing) == state
 
 
-def test_a_lock_that_is_never_granted_again_is_not_to_be_had() -> None:
+def test_a_lock_that_is_never_granted_again_is_unavailable() -> None:
     assert state_of(verdicts(), "off", lapsed=True) == "unavailable"
     assert state_of(verdicts(mutual_exclusion=False), "on", lapsed=True) == "unavailable"
     assert state_of(verdicts(mutual_exclusion=False), "off", lapsed=True) == "unsafe"
 
 
-def test_a_fault_that_never_struck_proves_nothing() -> None:
+def test_a_fault_that_never_struck_makes_a_safe_run_unknown() -> None:
     assert state_of(verdicts(), "off", struck=False) == "unknown"
     assert state_of(verdicts(mutual_exclusion=False), "on", struck=False) == "unknown"
     assert state_of(verdicts(mutual_exclusion=False), "off", struck=False) == "unsafe"
@@ -90,12 +102,14 @@ def story(last_asked: float = 29.0, granted_again: float | None = None, healed: 
     return told.acquire("c2", last_asked, last_asked + 0.5, "info")
 
 
-def test_nobody_was_granted_it_to_the_end() -> None:
+def test_a_lapse_needs_requests_without_a_grant_until_the_end() -> None:
     plan = Plan(lock="etcd-mutex", time_limit=30.0)
     assert lapse(plan, story().told()) == (
-        "Nobody was granted the lock after 1.100 s, though clients asked for it to the end of 30 s."
+        "No client was granted the lock after 1.100 s, although clients requested it until the end at 30 s."
     )
-    assert lapse(plan, story(granted_again=28.0).told()) == ""  # who waits for less than some leases waits on
+    assert (
+        lapse(plan, story(granted_again=28.0).told()) == ""
+    )  # a waiter with a shorter timeout than some leases keeps waiting
     assert lapse(plan, story(granted_again=25.0).told()) == "", "two leases and a hold are not over yet"
     assert lapse(plan, story(last_asked=4.0).told()) == "", "nobody wanted it any more"
     assert lapse(plan, story(healed=16.0).told()) == "", "what was sent at 16 s may still come at 27 s"
@@ -104,71 +118,82 @@ def test_nobody_was_granted_it_to_the_end() -> None:
 @pytest.mark.parametrize(
     ("said", "fencing", "struck", "why"),
     [
-        ({"fairness": None, "faults": None}, "off", True, "faults: faults"),  # of fairness nobody asked
+        ({"fairness": None, "faults": None}, "off", True, "faults: faults"),  # fairness was not requested
         ({"faults": None}, "off", False, cells.NEVER),
-        ({"mutual_exclusion": False}, "off", False, "Two held it."),  # without any fault
+        ({"mutual_exclusion": False}, "off", False, "Two held it."),  # no fault
         ({"mutual_exclusion": False, "liveness": False}, "on", True, "liveness"),
         ({"mutual_exclusion": False}, "on", True, "Two held it."),
     ],
 )
-def test_a_cell_says_what_made_its_state(said: dict[str, bool | None], fencing: Any, struck: bool, why: str) -> None:
+def test_a_cell_gives_the_reason_for_its_state(
+    said: dict[str, bool | None], fencing: Any, struck: bool, why: str
+) -> None:
     told = Story(ttl=2.0, slack=1.0, hold=0.5).acquire("c0", 1.0, 1.1).release("c0", 1.5)
     if struck:
         told.fault(0, "client-pause", ["c0"], 2.0, 3.0)
     plan = Plan(lock="redis-fenced", fencing=fencing, faults=(FaultSpec("client-pause"),))
-    document = {"summary": "Two held it. c0 was paused."}
+    document = RunDocument(schema=1, valid=None, summary="Two held it. c0 was paused.")
     run = Result(plan, told.told(), dict(verdicts(**said)), Verdict(None, ""), document, None)
-    assert cells.seen(run).why == why
+    assert cells.findings_of(run).why == why
 
 
 @pytest.mark.parametrize(("valid", "state"), [(None, "unknown"), (False, "unavailable")])
-def test_a_lock_that_was_never_granted_was_put_to_no_test(valid: bool | None, state: str) -> None:
+def test_a_lock_that_was_never_granted_is_not_safe(valid: bool | None, state: str) -> None:
     told = Story(ttl=2.0, slack=1.0, hold=0.5)
     for second in range(1, 30):
         told.call(
             "c0", "acquire", second, second + 0.1, "info", asked={"timeout": 1.0}, error="Indeterminate: ValueError"
         )
     run = Result(
-        Plan(lock="redis-token"), told.told(), dict(verdicts(liveness=valid)), Verdict(valid, ""), {"summary": ""}, None
+        Plan(lock="redis-token"),
+        told.told(),
+        dict(verdicts(liveness=valid)),
+        Verdict(valid, ""),
+        RunDocument(schema=1, valid=valid),
+        None,
     )
-    found = cells.seen(run)
+    found = cells.findings_of(run)
     assert found.state == state
     assert (found.why == "29 of 29 acquires ended with Indeterminate: ValueError.") == (valid is None)
 
 
 def test_a_cell_shows_the_first_of_its_worst_runs() -> None:
-    runs = [Seen("safe", "all is well"), Seen("fenced", "late", two_holders=True), Seen("unknown", "not seen")]
+    runs = [
+        RunFindings("safe", "all is well"),
+        RunFindings("fenced", "late", two_holders=True),
+        RunFindings("unknown", "not seen"),
+    ]
     plan = Plan(lock="redis-fenced", kind="redis-single", fencing="on", seed=2)
     found = cells.cell(runs, plan, "client-pause", "harness run ...", "store/it")
-    assert (found["state"], found["why"], found["runs"], found["seed"]) == ("unknown", "not seen", 3, 2)
-    assert found["counts"] == {"unknown": 1, "fenced": 1, "safe": 1}
-    assert (found["two_holders"], found["tokens_fell"], found["run"]) == (True, False, "store/it")
+    assert (found.state, found.why, found.runs, found.seed) == ("unknown", "not seen", 3, 2)
+    assert found.counts == {"unknown": 1, "fenced": 1, "safe": 1}
+    assert (found.two_holders, found.tokens_fell, found.run) == (True, False, "store/it")
     for number, state in enumerate(WORST_FIRST):
-        mixed = [Seen(other, "") for other in (*reversed(WORST_FIRST[number:]), state)]
+        mixed = [RunFindings(other, "") for other in (*reversed(WORST_FIRST[number:]), state)]
         assert (mixed[cells.worst(mixed)].state, cells.worst(mixed)) == (state, len(mixed) - 2)
 
 
-def test_the_first_sentence_is_not_cut_at_a_number_or_a_host() -> None:
+def test_the_first_sentence_does_not_end_at_a_number_or_a_host() -> None:
     assert cells.first_sentence("c1 acquired k0 at 2.5 s. c0 was paused.") == "c1 acquired k0 at 2.5 s."
     assert cells.first_sentence("No violation in 30 s") == "No violation in 30 s"
 
 
-# What is run.
+# The runs of a comparison.
 
 
-def test_failover_has_settings_of_its_own_and_the_rest_have_none() -> None:
+def test_only_failover_has_settings_of_its_own() -> None:
     assert list(SETTINGS) == ["failover"]
     assert SETTINGS["failover"].told().startswith("ttl 10 s, holds of 4 s: ")
-    assert Settings().told() == "ttl 2 s, holds of 100 ms"
+    assert ColumnSettings().told() == "ttl 2 s, holds of 100 ms"
 
 
-ASKED = Asked(locks=("redis-token",), nemeses=("client-pause", "failover"), seed=7, runs=2)
+ASKED = ComparisonRequest(locks=("redis-token",), nemeses=("client-pause", "failover"), seed=7, runs=2)
 
 
-def test_a_cell_is_run_where_the_fault_means_something() -> None:
+def test_a_cell_runs_on_servers_that_the_fault_can_affect() -> None:
     def of(lock: str, nemesis: str) -> tuple[str, str, float]:
         found = cell(ASKED, lock, nemesis)
-        assert isinstance(found, Job), found
+        assert isinstance(found, ComparisonJob), found
         assert [plan.seed for plan in found.plans] == [7, 8]
         return found.plans[0].kind, found.fault, found.plans[0].ttl
 
@@ -176,20 +201,22 @@ def test_a_cell_is_run_where_the_fault_means_something() -> None:
     assert of("redis-token", "failover") == ("redis-sentinel", "failover", 10.0)
     assert of("mysql-ttl", "failover") == ("mysql-replicated", "failover", 10.0)
     assert of("etcd-mutex", "failover") == ("etcd", "leader-loss", 10.0)
-    assert cell(ASKED, "memcached-token", "failover") == "nothing to lose it to: a memcached, and nobody to take over"
+    assert (
+        cell(ASKED, "memcached-token", "failover") == "no fault could transfer the lock: a memcached, without a standby"
+    )
     assert "memcached" not in str(cell(ASKED, "redis-token", "disk-stall"))
     assert "disk-stall" in str(cell(ASKED, "redis-token", "disk-stall"))
 
 
-def test_the_fence_is_on_where_the_lock_has_one() -> None:
-    both = Asked(locks=("redis-token", "redis-fenced"), nemeses=("client-pause",))
+def test_fencing_is_on_exactly_for_locks_with_fences() -> None:
+    both = ComparisonRequest(locks=("redis-token", "redis-fenced"), nemeses=("client-pause",))
     fencing = {(job.lock, plan.fencing) for job in jobs(both) if job.part != "cost" for plan in job.plans}
     assert fencing == {("redis-token", "off"), ("redis-fenced", "on")}
 
 
-def test_commands_say_what_differs_and_nothing_else() -> None:
+def test_commands_contain_only_options_that_differ_from_defaults() -> None:
     found = cell(ASKED, "redis-fenced", "failover")
-    assert isinstance(found, Job)
+    assert isinstance(found, ComparisonJob)
     assert command(found.plans[1], found.fault) == (
         "harness run redis-fenced --cluster sim --nemesis failover --topology sentinel --fencing on --seed 8 --ttl 10s "
         "--hold 4s"
@@ -200,14 +227,14 @@ def test_commands_say_what_differs_and_nothing_else() -> None:
     )
 
 
-def test_what_is_asked_beside_the_cells_says_so_in_its_plan() -> None:
+def test_plans_of_property_runs_have_a_title() -> None:
     titles = {(job.part, job.name): {plan.title for plan in job.plans} for job in jobs(ASKED)}
     assert titles["property", "reentrant"] == {"May its holder take it again? (asked by a comparison)"}
     assert {part for (part, _), found in titles.items() if found == {""}} == {"cell"}
     assert len(titles) == 2 + 3 + 2
 
 
-def test_families_and_names_and_all() -> None:
+def test_locks_are_chosen_by_family_name_or_all() -> None:
     memcached = ("memcached-add", "memcached-token", "sherlock-memcached", "tooz-memcached")
     assert chosen("memcached, etcd-mutex", "sim") == ((*memcached, "etcd-mutex"), ())
     everything, left_out = chosen("all", "sim")
@@ -231,7 +258,7 @@ def test_families_and_names_and_all() -> None:
         ("no.such:Lock", "no.such"),
     ],
 )
-def test_locks_that_nobody_has_are_refused(locks: str, said: str) -> None:
+def test_unknown_locks_are_refused(locks: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         chosen(locks, "sim")
 
@@ -250,7 +277,7 @@ def test_locks_that_nobody_has_are_refused(locks: str, said: str) -> None:
         ({"time_limit": 0.0}, "time_limit must be more than 0"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_invalid_comparison_requests_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         jobs(with_(ASKED, **changes))
 
@@ -258,12 +285,12 @@ def test_what_cannot_be_compared_is_refused(changes: dict[str, Any], said: str) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--lanes", "0"], "lanes must be at least 1"),
+        (["--workers", "-1"], "workers must not be negative"),
         (["--cluster", "moon"], "cluster must be one of auto, sim, docker"),
         (["--cluster", "sim", "--time-limit", "soon"], "time-limit: expected a duration"),
     ],
 )
-def test_a_wrong_option_is_one_line_and_leaves_nothing_behind(
+def test_an_invalid_option_is_one_line_and_creates_no_folder(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -276,29 +303,33 @@ def test_a_wrong_option_is_one_line_and_leaves_nothing_behind(
 # The document.
 
 
-def dead(asked: Asked) -> dict[tuple[str, str, str], Outcome]:
-    """Of every job that its process has died."""
-    return {(job.lock, job.part, job.name): died(job) for job in jobs(asked)}
+def dead(asked: ComparisonRequest) -> dict[tuple[str, str, str], JobOutcome]:
+    """Return the outcomes of a comparison in which every job killed its workers."""
+    return {(job.lock, job.part, job.name): died(job, "3 processes died") for job in jobs(asked)}
 
 
-def test_what_was_not_played_and_what_a_process_died_of_are_unknown() -> None:
+def documented(found: dict[str, Any]) -> ComparisonDocument:
+    return convert({"schema": 1, "nemeses": [], **found}, ComparisonDocument, "the comparison")
+
+
+def test_jobs_not_played_or_given_up_are_unknown() -> None:
     played = {what: outcome for what, outcome in dead(ASKED).items() if what[-1] == "client-pause"}
-    document = assembled(ASKED, played)
-    found = document["locks"][0]["cells"]
-    assert {name: it["state"] for name, it in found.items()} == {"client-pause": "unknown", "failover": "unknown"}
-    assert "died" in found["client-pause"]["why"]
-    assert [it["runs"] for it in found.values()] == [1, 0]
-    assert "interrupted" in found["failover"]["why"]
-    assert {it["measured"] for it in document["locks"][0]["properties"].values()} == {None}
-    assert [it["name"] for it in document["locks"][0]["costs"]] == ["alone", "contended", "client-pause"]
-    assert document["ranking"]["measures"] == []
-    assert exit_status({**document, "interrupted": True}) == exit_status({**document, "interrupted": False}) == 3
+    document = assemble(ASKED, played)
+    (lock,) = document.locks
+    assert {name: it.state for name, it in lock.cells.items()} == {"client-pause": "unknown", "failover": "unknown"}
+    assert "died" in lock.cells["client-pause"].why
+    assert [it.runs for it in lock.cells.values()] == [1, 0]
+    assert "interrupted" in lock.cells["failover"].why
+    assert {it.measured for it in lock.properties.values()} == {None}
+    assert [it.name for it in lock.costs] == ["alone", "contended", "client-pause"]
+    assert document.ranking.measures == ()
+    assert [exit_status(with_(document, interrupted=interrupted)) for interrupted in (True, False)] == [3, 3]
 
 
-def test_only_what_nobody_can_tell_is_no_success() -> None:
+def test_only_unknown_cells_and_interruptions_exit_with_3() -> None:
     def of(*states: str, interrupted: bool = False) -> int:
         found = {str(number): {"state": state} for number, state in enumerate(states)}
-        return exit_status({"interrupted": interrupted, "locks": [{"cells": found}]})
+        return exit_status(documented({"locks": [{"name": "it", "cells": found}], "interrupted": interrupted}))
 
     assert of("safe", "unsafe", "unavailable", "fenced", "not-run") == 0
     assert of("safe", "unknown") == 3
@@ -306,42 +337,42 @@ def test_only_what_nobody_can_tell_is_no_success() -> None:
 
 
 @pytest.mark.parametrize(("width", "cells"), [(120, ["? unknown", "? unknown"]), (30, ["?", "?"])])
-def test_a_narrow_terminal_has_signs_and_a_wide_one_words(width: int, cells: list[str]) -> None:
+def test_the_matrix_uses_signs_on_a_narrow_terminal_and_words_on_a_wide_one(width: int, cells: list[str]) -> None:
     console = Console(width=width, file=io.StringIO())
-    tell_matrix({**assembled(ASKED, dead(ASKED)), "interrupted": False}, console)
+    tell_matrix(assemble(ASKED, dead(ASKED)), console)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     (line,) = [line for line in said.splitlines() if line.startswith("redis-token")]
     assert re.split(r"\s{2,}", line.strip()) == ["redis-token", *cells]
-    assert "? unknown: nobody can tell (2)" in said
+    assert "? unknown: the runs were not conclusive (2)" in said
     assert "…" not in said
 
 
-def test_a_terminal_says_how_many_cells_an_interrupted_comparison_did_not_get_to() -> None:
+def test_an_interrupted_comparison_prints_the_number_of_unreached_cells() -> None:
     console = Console(width=120, file=io.StringIO())
-    tell_matrix({**assembled(ASKED, {}), "interrupted": True}, console)
+    tell_matrix(with_(assemble(ASKED, {}), interrupted=True), console)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "interrupted: 2 of 2 cells not reached" in said
     assert "means nothing" not in said
 
 
-def test_where_nobody_looks_at_a_terminal_a_line_is_printed_for_all_that_is_done() -> None:
+def test_each_finished_job_prints_a_line_without_a_terminal() -> None:
     console = Console(width=40, file=io.StringIO())
-    watch = compare_cli._Shown(lambda share, words: None, console)
+    watch = compare_cli._JobProgress(lambda share, words: None, console)
     todo = jobs(ASKED)
     watch.todo(len(todo))
     for job in todo:
         watch.begun(job)
-        watch.done(job, died(job))
+        watch.done(job, died(job, "3 processes died"))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [line.partition(":")[0] for line in lines] == [f"{done} of 7" for done in range(1, 8)]
     assert lines[0].endswith("redis-token, client-pause: unknown")
-    assert lines[3].endswith("redis-token, reentrant: the process that ran it has died")
+    assert lines[3].endswith("redis-token, reentrant: 3 processes died")
     assert lines[6].endswith("redis-token, cost contended: not measured")
-    cost = Outcome(cost={"acquires_per_second": 79.13})
-    assert compare_cli._said(todo[6], cost) == "cost contended: 79.13 grants a second"
+    cost = JobOutcome(cost=ComparedCost(name="contended", acquires_per_second=79.13))
+    assert compare_cli._job_line(todo[6], cost) == "cost contended: 79.13 grants a second"
 
 
-def test_without_an_engine_there_are_no_real_servers(
+def test_a_missing_engine_selects_the_simulator_or_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(compare_cli, "no_engine", lambda: "no Docker engine here")
@@ -354,23 +385,33 @@ def test_without_an_engine_there_are_no_real_servers(
     assert compare_cli.backend("auto")[0] == "docker"
 
 
-def test_quorums_have_their_leader_lost_instead() -> None:
-    both = Asked(locks=("redis-token", "etcd-mutex"), nemeses=("failover",))
-    (column,) = assembled(both, dead(both))["nemeses"]
-    assert column["role"] == {"etcd": "leader-loss"}
-    assert column["settings"] == SETTINGS["failover"].told()
+def test_failover_becomes_leader_loss_for_quorum_services() -> None:
+    both = ComparisonRequest(locks=("redis-token", "etcd-mutex"), nemeses=("failover",))
+    (column,) = assemble(both, dead(both)).nemeses
+    assert column.role == {"etcd": "leader-loss"}
+    assert column.settings == SETTINGS["failover"].told()
 
 
-def test_folders_are_told_as_seen_from_the_document(tmp_path: Path) -> None:
-    document = {"locks": [{"run": str(tmp_path / "redlock" / "x")}, {"run": None, "why": "run"}]}
-    told = relative(document, tmp_path / "comparisons" / "y")
-    assert told == {"locks": [{"run": "../../redlock/x"}, {"run": None, "why": "run"}]}
+def test_run_folders_are_relative_to_the_document(tmp_path: Path) -> None:
+    shown, not_run = {"name": "alone", "run": str(tmp_path / "redlock" / "x")}, {"name": "contended", "run": None}
+    lock = {
+        "name": "redlock",
+        "cells": {"none": {"state": "safe", **shown}},
+        "fault_free": {"state": "safe", **shown},
+        "properties": {"released": shown, "fence": not_run},
+        "costs": [shown, not_run],
+        "recovery": shown,
+    }
+    (told,) = relative(documented({"locks": [lock]}), tmp_path / "comparisons" / "y").locks
+    found = [told.cells["none"], told.fault_free, told.properties["released"], told.costs[0], told.recovery]
+    assert {it.run for it in found} == {"../../redlock/x"}  # type: ignore[union-attr]
+    assert (told.properties["fence"].run, told.costs[1].run) == (None, None)
 
 
-def test_the_usual_faults_are_six_and_their_job_is_one_a_cell() -> None:
+def test_the_default_comparison_has_six_faults_and_one_job_per_cell() -> None:
     assert len(NEMESES) == 6
-    found = jobs(Asked(locks=("redis-token", "memcached-add")))
-    assert sum(job.part == "cell" for job in found) == 11  # memcached has nobody to fail over to
+    found = jobs(ComparisonRequest(locks=("redis-token", "memcached-add")))
+    assert sum(job.part == "cell" for job in found) == 11  # memcached has no replica to fail over to
     assert sum(job.part == "property" for job in found) == 6
     assert len({(job.lock, job.part, job.name) for job in found}) == len(found)
     assert replace(found[0], name="x").where[:2] == ("redis-single", "0")

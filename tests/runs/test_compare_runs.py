@@ -1,4 +1,4 @@
-"""Comparisons that are played: what the cells say, that their commands repeat them, and that workers change nothing."""
+"""Played comparisons: the contents of cells, their commands, and independence of the number of workers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.comparing import DOCUMENT, compare, exit_status
-from harness.comparing.plans import Asked
+from harness.cli.main import main
+from harness.documents import ComparisonDocument, convert, plain
+from harness.studies.compare import DOCUMENT, compare, exit_status
+from harness.studies.compare.plans import ComparisonRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ASKED = Asked(locks=("redis-fenced", "etcd-mutex"), nemeses=("client-pause", "failover"), runs=2, seed=3)
+ASKED = ComparisonRequest(locks=("redis-fenced", "etcd-mutex"), nemeses=("client-pause", "failover"), runs=2, seed=3)
 WHEN = {"started_at", "seconds"}
 
 
 def played(tmp: Path, workers: int) -> tuple[dict[str, Any], Path]:
-    document, folder = compare(ASKED, store=tmp, command="harness compare", workers=workers)
-    assert json.loads((folder / DOCUMENT).read_text()) == json.loads(json.dumps(document))
+    found, folder = compare(ASKED, store=tmp, command="harness compare", workers=workers)
+    document = plain(found)
+    assert json.loads((folder / DOCUMENT).read_text()) == document
     return document, folder
 
 
@@ -36,17 +38,19 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
 
 
 def untimed(document: dict[str, Any]) -> str:
-    """Without what is another one each time: when it was, and the names of folders, which say when."""
+    """Return the document without its times, and without names of folders, which contain times."""
     text = json.dumps({name: value for name, value in document.items() if name not in WHEN})
     return re.sub(r"\d{8}T\d{6}Z-(\d+)(-\d+)?", r"when-\1", text)
 
 
-def test_workers_change_nothing(compared: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+def test_the_number_of_workers_does_not_change_the_document(
+    compared: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
     assert untimed(played(tmp_path, 2)[0]) == untimed(compared[0])
 
 
 class Everybodys:
-    """Grants always, which is cheap."""
+    """A lock that grants every request, so its runs are fast."""
 
     def acquire(self, timeout: float) -> bool:
         return True
@@ -54,13 +58,13 @@ class Everybodys:
     def release(self) -> None: ...
 
 
-def test_a_lock_that_grants_always_is_seen_to_be_broken_without_faults(tmp_path: Path) -> None:
-    asked = Asked(locks=(f"{__name__}:Everybodys", "redis-token"), nemeses=("client-crash",), runs=1)
+def test_a_lock_that_always_grants_is_unsafe_without_faults(tmp_path: Path) -> None:
+    asked = ComparisonRequest(locks=(f"{__name__}:Everybodys", "redis-token"), nemeses=("client-crash",), runs=1)
     document, _ = compare(asked, store=tmp_path, workers=1)
-    assert [lock["fault_free"]["state"] for lock in document["locks"]] == ["unsafe", "safe"]
+    assert [lock["fault_free"]["state"] for lock in plain(document)["locks"]] == ["unsafe", "safe"]
 
 
-def test_what_the_matrix_says(compared: tuple[dict[str, Any], Path]) -> None:
+def test_the_matrix_has_the_expected_states(compared: tuple[dict[str, Any], Path]) -> None:
     document, _ = compared
     states = {lock["name"]: {name: it["state"] for name, it in lock["cells"].items()} for lock in document["locks"]}
     assert states == {
@@ -71,7 +75,7 @@ def test_what_the_matrix_says(compared: tuple[dict[str, Any], Path]) -> None:
     assert redis["cells"]["failover"]["kind"] == "redis-sentinel"
     assert etcd["cells"]["failover"]["fault"] == "leader-loss"
     assert redis["cells"]["client-pause"]["counts"] == {"fenced": 2}
-    assert exit_status(document) == 0
+    assert exit_status(convert(document, ComparisonDocument, "it")) == 0
 
 
 def test_properties_are_measured(compared: tuple[dict[str, Any], Path]) -> None:
@@ -87,7 +91,7 @@ def test_properties_are_measured(compared: tuple[dict[str, Any], Path]) -> None:
     assert 1.9 < redis["recovery"]["seconds"] < 2.5
 
 
-def test_costs_are_those_of_the_round_trips(compared: tuple[dict[str, Any], Path]) -> None:
+def test_costs_reflect_the_number_of_round_trips(compared: tuple[dict[str, Any], Path]) -> None:
     redis, etcd = ({cost["name"]: cost for cost in lock["costs"]} for lock in compared[0]["locks"])
     assert list(redis) == ["alone", "contended", "client-pause", "failover"]
     assert 0 < redis["alone"]["acquire_p50_s"] < etcd["alone"]["acquire_p50_s"] < 0.01
@@ -104,7 +108,7 @@ def runs_of(value: Any) -> Iterator[str]:
         yield from runs_of(part)
 
 
-def test_what_is_told_is_kept_with_its_report_and_nothing_else(compared: tuple[dict[str, Any], Path]) -> None:
+def test_exactly_the_runs_in_the_document_are_stored_with_reports(compared: tuple[dict[str, Any], Path]) -> None:
     document, folder = compared
     named = {(folder / run).resolve() for run in runs_of(document)}
     assert len(named) == 2 * (2 + 3 + 2)
@@ -113,7 +117,7 @@ def test_what_is_told_is_kept_with_its_report_and_nothing_else(compared: tuple[d
     assert {path.parent.resolve() for path in store.glob("*/*/results.json")} == named
 
 
-def test_a_run_that_is_no_cell_says_what_it_was_for(compared: tuple[dict[str, Any], Path]) -> None:
+def test_a_property_run_states_its_purpose(compared: tuple[dict[str, Any], Path]) -> None:
     document, folder = compared
     said = "May its holder take it again? (asked by a comparison)"
     probe, cell = document["locks"][0]["properties"]["reentrant"], document["locks"][0]["cells"]["client-pause"]
@@ -142,9 +146,9 @@ def test_a_cells_command_repeats_its_run(
             assert kept["command"] == cell["command"]
 
 
-def test_a_comparison_that_is_interrupted_writes_what_it_has(tmp_path: Path) -> None:
+def test_an_interrupted_comparison_writes_its_partial_result(tmp_path: Path) -> None:
     command = [
-        *(sys.executable, "-m", "harness.cli", "compare", "--locks", "redis-token,redis-setnx,etcd-mutex"),
+        *(sys.executable, "-m", "harness", "compare", "--locks", "redis-token,redis-setnx,etcd-mutex"),
         *("--cluster", "sim", "--workers", "2", "--out", str(tmp_path), "--json"),
     ]
     process = subprocess.Popen(

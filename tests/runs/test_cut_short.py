@@ -1,4 +1,5 @@
-"""A run that is cut short: nobody goes on to fault, ask or dial what is being removed."""
+"""A run that is cut short: no thread injects a fault, sends a request or connects while the cluster is being
+removed."""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import sim_kinds
-from harness.completion import complete
-from harness.containers.gate import Gate, Shut
+from harness.clusters.docker.containers.gate import NetworkGate, NetworkRemoved
 from harness.history import History
-from harness.nemesis import Nemesis
 from harness.plan import FaultSpec, Plan, dump
-from harness.runner import Runner
-from harness.runs import open_cluster, rejudge
-from harness.store import HISTORY, PLAN
+from harness.run.completion import complete
+from harness.run.judging import rejudge
+from harness.run.nemesis import Nemesis
+from harness.run.runner import Runner
+from harness.run.runs import open_cluster
+from harness.run.store import HISTORY, PLAN
 
 
-def test_nobody_passes_a_gate_that_is_shut_and_who_is_outside_is_waited_for() -> None:
-    gate = Gate()
+def test_shutting_a_gate_waits_for_threads_outside_and_refuses_others() -> None:
+    gate = NetworkGate()
     came_back = threading.Event()
     out = threading.Event()
 
@@ -36,13 +37,13 @@ def test_nobody_passes_a_gate_that_is_shut_and_who_is_outside_is_waited_for() ->
     assert out.wait(5)
     gate.shut()
     assert came_back.is_set()
-    with pytest.raises(Shut), gate.open():
+    with pytest.raises(NetworkRemoved), gate.open():
         pass
 
 
-def test_who_never_comes_back_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.containers.gate.PATIENCE", 0.05)
-    gate = Gate()
+def test_shutting_a_gate_stops_waiting_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.clusters.docker.containers.gate.PATIENCE", 0.05)
+    gate = NetworkGate()
     with gate.open():
         gate.shut()
 
@@ -52,8 +53,11 @@ class _Broken:
 
     backend = "docker"
     kind = "redis-single"
-    abilities = sim_kinds.abilities("redis-single")
     hosts = ()
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return (self,)
 
     def run(self, main: object) -> None:
         assert callable(main)
@@ -70,7 +74,7 @@ class _Broken:
 def test_the_nemesis_ends_with_a_run_that_is_cut_short(
     error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would strike for ever, at addresses that are not the cluster's any more."""
+    """Otherwise it would inject faults for ever, at addresses that no longer belong to the cluster."""
 
     def cut_short(self: Nemesis) -> None:
         raise error
@@ -95,14 +99,14 @@ def _entry(seconds: float, process: int, f: str, type_: str = "info", value: Any
     return {"time": time_ns, "wall": time_ns, "process": process, "type": type_, "f": f, "value": value, **client}
 
 
-def test_a_killed_run_is_judged_by_what_was_heard_of_all_clients(tmp_path: Path) -> None:
-    """c0 has released its lock, which was not written any more; the next grant was. Nobody is to blame."""
+def test_a_killed_run_is_judged_up_to_the_last_entry_of_every_client(tmp_path: Path) -> None:
+    """c0's release was not written before the kill, but the next grant was. This is no violation."""
     settings = {"clients": ["c0", "c1"], "discipline": "trusting", "ttl": 2.0, "hold": 0.1, "slack": 1.0}
     grant = {"fence": 1, "valid_for": 2.0}
     told = [
         _entry(1.0, -1, "start", value=settings),
         _entry(1.2, 1, "acquire", "invoke"),
-        _entry(1.1, 0, "acquire", "invoke"),  # heard a little later
+        _entry(1.1, 0, "acquire", "invoke"),  # this entry arrived a little later
         _entry(1.3, 0, "acquire", "ok", grant),
         _entry(1.4, 1, "acquire", "ok", grant),
         _entry(1.45, 1, "read", "invoke"),
@@ -116,8 +120,8 @@ def test_a_killed_run_is_judged_by_what_was_heard_of_all_clients(tmp_path: Path)
     assert rejudge(tmp_path).verdicts["mutual-exclusion"].valid is False, "a simulated run is written as it happens"
 
 
-def test_a_run_ends_when_it_ends_and_not_when_its_cluster_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In between nobody is heard: a gap there would look as if nobody had got the lock."""
+def test_the_end_of_a_run_excludes_the_removal_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal records no client entries. A gap there would look like an unavailable lock."""
     now = [1_000_000_000, 5_000_000_000]
     plan = complete(Plan(lock="redis-token", time_limit=1.0))
     runner = Runner(plan, open_cluster(plan), writer=None, progress=None)
@@ -128,7 +132,7 @@ def test_a_run_ends_when_it_ends_and_not_when_its_cluster_is_removed(monkeypatch
         now[0] += 9_000_000_000  # the removal
         raise KeyboardInterrupt
 
-    def play() -> None:
+    def execute() -> None:
         runner.recorder.nemesis("start", {})
         now[0] += 500_000_000
         raise KeyboardInterrupt
@@ -137,6 +141,6 @@ def test_a_run_ends_when_it_ends_and_not_when_its_cluster_is_removed(monkeypatch
     monkeypatch.setattr(cluster, "run", cluster_run)
     monkeypatch.setattr(cluster, "clock", lambda: (now[0], now[1]))
     monkeypatch.setattr(runner.recorder, "_clock", lambda: (now[0], now[1]))
-    monkeypatch.setattr(runner, "_play", play)
+    monkeypatch.setattr(runner, "_execute", execute)
     runner.run()
     assert [op.time for op in runner.recorder.history] == [1_000_000_000, 1_500_000_000]

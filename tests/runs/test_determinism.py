@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.nemesis import default_specs
+from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.runs import run
+from harness.run.runs import run
 
 PROGRAM = """
 import sys
 from pathlib import Path
-from harness.nemesis import default_specs
+from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.runs import run
+from harness.run.runs import run
 lock, nemesis, kind, seed, store = sys.argv[1:]
 faults = tuple(default_specs(nemesis, 2.0))
 result = run(Plan(lock=lock, kind=kind, seed=int(seed), time_limit=8.0, faults=faults), store=Path(store))
@@ -61,19 +61,19 @@ def in_another_process(case: tuple[str, str, str], hash_seed: str, store: Path, 
         for case in (*CASES, *MORE)
     ],
 )
-def test_same_bytes_in_two_processes(case: tuple[str, str, str], tmp_path: Path) -> None:
+def test_two_processes_record_the_same_bytes(case: tuple[str, str, str], tmp_path: Path) -> None:
     first = in_another_process(case, "1", tmp_path / "a")
     assert first == in_another_process(case, "2", tmp_path / "b")
     assert first.count(b"\n") > 100
 
 
 @pytest.mark.slow
-def test_the_seed_matters(tmp_path: Path) -> None:
+def test_another_seed_gives_another_history(tmp_path: Path) -> None:
     first = in_another_process(CASES[0], "1", tmp_path / "a")
     assert first != in_another_process(CASES[0], "1", tmp_path / "b", seed=4)
 
 
-def test_same_bytes_in_one_process_whatever_ran_before(tmp_path: Path) -> None:
+def test_earlier_runs_do_not_change_the_history(tmp_path: Path) -> None:
     plan = Plan(lock="redlock", time_limit=5.0, seed=9, faults=tuple(default_specs("clock-skew", 2.0)))
     first = run(plan).history
     run(Plan(lock="redis-watchdog", time_limit=3.0, seed=1))

@@ -1,4 +1,5 @@
-"""Heals come when they are due, whatever else is looked at; they are seen to, and one in vain is no heal."""
+"""Heals come when they are due, whatever else is being observed. They are verified, and a heal without effect
+fails."""
 
 from __future__ import annotations
 
@@ -11,17 +12,20 @@ import msgspec
 import pytest
 import redis
 
-from checkers.faults import FOR_EVER, faults
-from harness.clusters.sim import SimCluster
-from harness.faults.base import Damage, Scene
+from harness.checkers.faults import FOR_EVER, faults
+from harness.clusters.sim.cluster import SimCluster
+from harness.faults.base import Damage, InjectionContext
+from harness.faults.catalogue import fault_class
 from harness.faults.clocks import Clocks
 from harness.history import History, Op
-from harness.nemesis import Nemesis, fault_class
 from harness.plan import FaultSpec, Plan
-from harness.recorder import Recorder
-from harness.runs import Result, run
-from harness.story import fault_records, tell
-from harness.workloads.inventory import Inventory
+from harness.run.fault_records import fault_records
+from harness.run.judging import Result
+from harness.run.nemesis import Nemesis
+from harness.run.recorder import Recorder
+from harness.run.runs import run
+from harness.run.summary import summarise
+from harness.worker.workloads.inventory import InventoryWorkload
 from tests.clusters.bench import make, on
 
 
@@ -30,13 +34,14 @@ def of(*specs: FaultSpec, **more: Any) -> Result:
 
 
 def entries(history: History, f: str) -> list[tuple[float, str, str]]:
-    """(seconds since the start, fault, type)."""
+    """Return (seconds since the start, fault, type) of each entry."""
     return [(round((op.time - history.origin) / 1e9, 3), op.value["fault"], op.type) for op in history.nemesis(f)]
 
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, Any]]:
-    """(virtual seconds since the first call, method, host) of what undoes something on a simulated cluster."""
+    """Record (virtual seconds since the first call, method, host) of each call that undoes a fault on a simulated
+    cluster."""
     calls: list[tuple[float, str, Any]] = []
 
     def log(name: str) -> None:
@@ -48,16 +53,16 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, Any]]:
 
         monkeypatch.setattr(SimCluster, name, logging)
 
-    for name in ("resume", "mend", "start"):
+    for name in ("resume", "heal", "start"):
         log(name)
     return calls
 
 
-# At the end.
+# At the end of a run.
 
 
-def test_everything_is_undone_when_the_run_begins_to_settle(logged: list[tuple[float, str, Any]]) -> None:
-    """Though a message to lose never comes by, which takes ten seconds to be sure of."""
+def test_every_fault_is_healed_when_the_run_begins_to_settle(logged: list[tuple[float, str, Any]]) -> None:
+    """One fault waits for a message that never comes, which takes ten seconds to establish."""
     result = of(
         FaultSpec("lost-reply", on="acquire", nth=3, params={"containing": "never sent"}),
         FaultSpec("server-pause", at=7.0),
@@ -71,7 +76,7 @@ def test_everything_is_undone_when_the_run_begins_to_settle(logged: list[tuple[f
     assert max(op.time for op in result.history.nemesis("inject", "heal")) - result.history.origin < 8_500_000_000
 
 
-def test_a_failover_that_has_no_time_to_be_seen_is_not_begun() -> None:
+def test_a_failover_too_late_to_be_observed_does_not_start() -> None:
     spec = FaultSpec("failover", at=7.0, for_=6.0)
     result = of(spec, lock="redis-token", kind="redis-sentinel")
     [op] = result.history.nemesis("inject")
@@ -81,8 +86,8 @@ def test_a_failover_that_has_no_time_to_be_seen_is_not_begun() -> None:
     )
 
 
-def test_nothing_strikes_after_the_stop() -> None:
-    """Threads that are about to strike when the nemesis stops do so before it heals, or not at all."""
+def test_no_fault_strikes_after_the_stop() -> None:
+    """A thread that is about to strike when the nemesis stops strikes before the heals, or not at all."""
     result = of(*(FaultSpec("server-pause", at=8.0 - 0.6 + n / 20, for_=9.0) for n in range(12)))
     struck = {op.value["id"] for op in result.history.nemesis("inject") if op.type == "invoke"}
     assert struck
@@ -90,8 +95,8 @@ def test_nothing_strikes_after_the_stop() -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_fault_that_strikes_in_a_servers_answer_waits_in_virtual_time() -> None:
-    """There is no simulated thread then: what is made at that moment must not wait for real time."""
+def test_a_fault_on_a_reply_waits_in_virtual_time() -> None:
+    """No simulated thread runs at that moment, so code called then must not wait for real time."""
     lost = FaultSpec("lost-reply", on="reply:SET", client=0, params={"client": "c0", "containing": "never sent"})
     drift = FaultSpec("clock-drift", on="reply:SET", client=0, params={"target": "n1"})
     history = of(lost, drift).history
@@ -103,14 +108,14 @@ def test_a_fault_that_strikes_in_a_servers_answer_waits_in_virtual_time() -> Non
 # In time.
 
 
-def test_a_heal_does_not_wait_for_another_that_is_looked_at(logged: list[tuple[float, str, Any]]) -> None:
-    """Four partitions of one server end one after the other; probes across those that last answer nothing."""
+def test_a_heal_does_not_wait_for_the_observation_of_another(logged: list[tuple[float, str, Any]]) -> None:
+    """Four partitions of one server end one after the other. Probes fail while any of them is active."""
     node = {"target": "n1"}
     of(*(FaultSpec("partition-node", at=1.0, for_=1.0 + n / 20, params=node) for n in range(4)))
-    assert [round(at, 3) for at, name, _ in logged if name == "mend"] == [2.0, 2.05, 2.1, 2.15]
+    assert [round(at, 3) for at, name, _ in logged if name == "heal"] == [2.0, 2.05, 2.1, 2.15]
 
 
-def test_a_heal_hidden_by_another_fault_is_looked_at_again_and_fine() -> None:
+def test_a_heal_hidden_by_another_fault_is_observed_again_later() -> None:
     node = {"target": "n1"}
     short, long = (FaultSpec("partition-node", at=1.0, for_=at, params=node) for at in (1.0, 3.0))
     result = of(short, long)
@@ -119,18 +124,18 @@ def test_a_heal_hidden_by_another_fault_is_looked_at_again_and_fine() -> None:
     assert result.verdicts["faults"].valid is True
 
 
-# In vain.
+# Without effect.
 
 
 @pytest.mark.parametrize(
     ("method", "spec", "expected"),
     [
-        ("mend", FaultSpec("partition-node", at=2.0, for_=1.0), "answers within 0.3 s on every link"),
+        ("heal", FaultSpec("partition-node", at=2.0, for_=1.0), "answers within 0.3 s on every link"),
         ("resume", FaultSpec("server-pause", at=2.0, for_=1.0), "none of them paused"),
         ("start", FaultSpec("kill", at=2.0, for_=1.0), "all of them running"),
     ],
 )
-def test_a_heal_in_vain_fails_and_makes_the_run_unknown(
+def test_a_heal_without_effect_fails_and_makes_the_run_unknown(
     method: str, spec: FaultSpec, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SimCluster, method, lambda *args, **kwargs: None)
@@ -138,17 +143,17 @@ def test_a_heal_in_vain_fails_and_makes_the_run_unknown(
     [heal] = result.history.nemesis("heal")
     assert (heal.type, heal.error) == ("fail", f"not undone; expected {expected}")
     assert result.valid is None, "the lock is not blamed for a cluster that stays broken"
-    assert "was healed in vain" in result.document["summary"]
+    assert "was not healed" in result.document["summary"]
     assert {name for name, verdict in result.verdicts.items() if verdict.valid is None} >= {"faults", "liveness"}
     [record] = fault_records(result.history)
     assert record.healed_ns is None
 
 
-def test_a_clock_that_stays_wrong_is_seen_to() -> None:
+def test_a_clock_that_stays_wrong_is_observed() -> None:
     cluster = make()
 
     def main() -> tuple[Any, Any]:
-        damage = struck(cluster, "clock-jump", Scene(cluster, Random(1), 2.0), target="n1", seconds=3.0)
+        damage = struck(cluster, "clock-jump", InjectionContext(cluster, Random(1), 2.0), target="n1", seconds=3.0)
         cluster.set_clock = lambda *args, **kwargs: None  # type: ignore[method-assign]
         damage.heal()
         return damage.healed(), cluster.read_clock("n1")
@@ -157,7 +162,7 @@ def test_a_clock_that_stays_wrong_is_seen_to() -> None:
     assert (seen.effective, offset) == (False, 3_000_000_000)
 
 
-def test_after_a_heal_in_vain_a_tolerated_fault_excuses() -> None:
+def test_a_tolerated_fault_counts_as_a_disturbance_after_a_failed_heal() -> None:
     history = History()
     value = {"id": 0, "fault": "server-pause", "hosts": ["n1"], "disturbs": False}
     for index, (at, f, type_) in enumerate([(10, "inject", "invoke"), (11, "inject", "ok"), (20, "heal", "fail")]):
@@ -166,25 +171,25 @@ def test_after_a_heal_in_vain_a_tolerated_fault_excuses() -> None:
     assert found == [(False, 10, FOR_EVER), (True, 20, FOR_EVER)]
 
 
-# What is left.
+# State that remains after a heal.
 
 
 def set_on(server: str) -> None:
     redis.Redis(host=server).set("k", "v")
 
 
-def struck(cluster: SimCluster, name: str, scene: Scene, **params: Any) -> Damage:
+def struck(cluster: SimCluster, name: str, scene: InjectionContext, **params: Any) -> Damage:
     damage = msgspec.convert(params, fault_class(name)).inject(scene)
     assert damage.observe().effective
     return damage
 
 
-def test_healing_one_clock_fault_leaves_the_others_as_they_were() -> None:
+def test_healing_one_clock_fault_does_not_change_the_others() -> None:
     cluster = make()
 
     def main() -> list[int]:
         clocks = Clocks()
-        scenes = [Scene(cluster, Random(1), 2.0, clocks=clocks, schedule=number) for number in range(3)]
+        scenes = [InjectionContext(cluster, Random(1), 2.0, clocks=clocks, schedule=number) for number in range(3)]
         offset = struck(cluster, "clock-offset", scenes[0], target="n1", seconds=5.0)
         drift = struck(cluster, "clock-drift", scenes[1], target="n1", rate=0.5)
         time.sleep(1.8)
@@ -200,8 +205,8 @@ def test_healing_one_clock_fault_leaves_the_others_as_they_were() -> None:
 
 
 @pytest.mark.slow
-def test_a_superseded_clock_fault_has_nothing_left_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At any time the hosts of the faults that are not healed are all those whose clocks are wrong."""
+def test_only_clocks_of_active_faults_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any time the hosts of active faults include every host whose clock is wrong."""
     wrong: list[tuple[int, set[str]]] = []
     real = SimCluster.set_clock
 
@@ -223,16 +228,16 @@ def test_a_superseded_clock_fault_has_nothing_left_to_undo(monkeypatch: pytest.M
     assert all(op.type == "ok" for op in result.history.nemesis("heal"))
 
 
-def test_a_superseded_trap_for_a_message_is_taken_away() -> None:
-    """The first turn waits for a message that never comes; when the second takes its place it is given up."""
+def test_a_superseded_message_fault_stops_waiting() -> None:
+    """The first strike waits for a message that never comes, and is given up when the second one supersedes it."""
     result = of(FaultSpec("lost-reply", every=3.0, params={"containing": "never sent"}))
     assert [(at, type_) for at, _, type_ in entries(result.history, "inject") if type_ != "invoke"] == [
         (6.0, "fail"), (8.0, "fail"),
     ]  # fmt: skip
 
 
-def test_what_a_restart_has_lost_is_observed_and_not_believed() -> None:
-    """Asked for its data, a server without persistence comes back empty."""
+def test_data_lost_by_a_restart_is_observed() -> None:
+    """The heal queries the server. Without persistence it restarts empty."""
     kill = FaultSpec("kill", on="acquire", nth=4, for_=0.1, params={"target": "n1"})
     for persistence, lost in (("no", ["n1"]), ("always", [])):
         result = of(kill, server_options={"persistence": persistence}, hold=0.5)
@@ -240,8 +245,8 @@ def test_what_a_restart_has_lost_is_observed_and_not_believed() -> None:
         assert heal.value["observed"]["wiped"] == lost, persistence
 
 
-def test_a_server_has_not_come_back_before_it_has() -> None:
-    """The violation is told with what was known by then."""
+def test_the_story_mentions_a_restart_only_after_it_happened() -> None:
+    """The story of the violation uses only what was known by then."""
     result = of(FaultSpec("kill-amnesia", on="acquire", nth=4, for_=0.02, params={"target": "n1"}), hold=0.5)
     assert "n1 had come back without data" in result.document["summary"]
     history = result.history
@@ -249,12 +254,12 @@ def test_a_server_has_not_come_back_before_it_has() -> None:
     moved = History()
     for op in sorted(late, key=lambda op: op.time):
         moved.append(msgspec.structs.replace(op, index=len(moved)))
-    told = tell(result.plan, moved, result.verdicts)
+    told = summarise(result.plan, moved, result.verdicts)
     assert "n1 had been killed" in told
     assert "come back" not in told
 
 
-def test_a_client_that_crashed_for_good_can_be_restarted_by_a_later_fault() -> None:
+def test_a_later_fault_can_restart_a_crashed_client() -> None:
     result = of(
         FaultSpec("client-crash", at=1.0, for_=0.5, params={"target": "c0"}),
         FaultSpec("client-crash", at=3.0, for_=1.0, params={"target": "c0", "restart": True}),
@@ -263,7 +268,7 @@ def test_a_client_that_crashed_for_good_can_be_restarted_by_a_later_fault() -> N
     assert [op for op in result.history if op.node == "c0" and op.process >= 1_000_000 and op.type == "ok"]
 
 
-def test_a_wipe_of_a_live_host_is_forgotten() -> None:
+def test_a_wipe_of_a_live_host_has_no_effect_at_a_later_restart() -> None:
     cluster = make()
 
     def main() -> int | None:
@@ -271,16 +276,16 @@ def test_a_wipe_of_a_live_host_is_forgotten() -> None:
         cluster.start("n1", wiped=True)
         cluster.kill("n1")
         cluster.start("n1", wiped=False)
-        return cluster.size("n1")
+        return cluster.key_count("n1")
 
     assert on(cluster, main) == 1
 
 
-# Whose doing.
+# Targets and events.
 
 
-def test_a_command_is_narrowed_to_a_server() -> None:
-    """Of a lock that asks five servers, the fault waits for the third."""
+def test_a_fault_can_wait_for_a_command_to_one_server() -> None:
+    """The lock sends its command to five servers; the fault waits for the third."""
     for event in ("request:SET", "reply:SET"):
         result = of(FaultSpec("client-crash", on=event, client=0, node="n3"), lock="redlock")
         assert len(result.history.nemesis("crash")) == 1
@@ -296,8 +301,8 @@ def test_a_command_is_narrowed_to_a_server() -> None:
     assert ("reply", "c0", "n3", "SET") in taps
 
 
-def test_events_of_several_threads_are_counted_one_by_one() -> None:
-    """What a trigger counts is only touched under the recorder's lock."""
+def test_concurrent_events_are_counted_exactly() -> None:
+    """Only a thread that holds the recorder's lock changes a trigger's count."""
     cluster = make()
     recorder = Recorder(None, cluster.clock)
     plan = Plan(lock="redlock", faults=(FaultSpec("client-pause", on="reply:SET", nth=10**6),))
@@ -312,12 +317,12 @@ def test_events_of_several_threads_are_counted_one_by_one() -> None:
         for thread in threads:
             thread.start()
         time.sleep(0.05)
-        assert nemesis._triggers[0].seen == 0
+        assert nemesis._triggers[0][0].seen == 0
     for thread in threads:
         thread.join()
-    assert nemesis._triggers[0].seen == 8000
+    assert nemesis._triggers[0][0].seen == 8000
 
 
-def test_there_is_stock_for_the_quickest_client() -> None:
+def test_the_stock_suffices_for_the_fastest_client() -> None:
     quick = Plan(lock="redis-token", hold=1.0, holds={"c0": 0.01})
-    assert sum(Inventory.stock(quick, 30.0).values()) >= 3000
+    assert sum(InventoryWorkload.stock(quick, 30.0).values()) >= 3000

@@ -1,4 +1,4 @@
-"""The suite is green as it is, and red, with the culprit's name, when a fault, a checker or a lock goes blind."""
+"""The nightly suite is as expected by default, and names the failure when a fault, a checker or a lock is broken."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from typing import Any
 
 import pytest
 
-from checkers.base import Verdict
-from checkers.ownership import Ownership
-from harness.clusters.sim import SimCluster
+from harness import documents
+from harness.checkers.base import Verdict
+from harness.checkers.ownership import OwnershipChecker
+from harness.clusters.sim.cluster import SimCluster
 from harness.errors import UsageError
-from harness.expectation import judge, status_of
-from harness.faults.base import Damage, Scene, Seen
+from harness.faults.base import Damage, InjectionContext, Observation
 from harness.faults.pause import ClientPause
-from harness.nightly import cases, nightly
+from harness.lock_impls.redis_token import RedisTokenLock
 from harness.plan import Expect
-from lock_impls.redis_token import TokenLock
-from scenarios import catalogue
+from harness.run.expectation import judge, status_of
+from harness.scenarios import catalogue
+from harness.studies.nightly import cases, nightly
 
 NAMES = ("del-foreign", "del-foreign.safe", "ttl-pause-write", "ttl-pause-write.safe")
 
 
 def night(tmp_path: Path, *names: str, workers: int = 1) -> dict[str, Any]:
-    """A small suite; in one process, where a mutant is at home."""
+    """Run a small suite in one process, so that mutants apply."""
     chosen = [catalogue.find(name) for name in names or NAMES]
-    return nightly("smoke", "sim", store=tmp_path, scenarios=chosen, workers=workers)
+    return documents.plain(nightly("smoke", "sim", store=tmp_path, scenarios=chosen, workers=workers))
 
 
 def states(document: dict[str, Any]) -> dict[str, str]:
     return {outcome["scenario"]: outcome["state"] for outcome in document["outcomes"]}
 
 
-def test_as_it_is_all_is_as_expected(tmp_path: Path) -> None:
+def test_every_outcome_of_the_suite_is_as_expected(tmp_path: Path) -> None:
     document = night(tmp_path)
     assert states(document) == dict.fromkeys(NAMES, "as-expected")
     assert document["status"] == 0
@@ -46,7 +47,7 @@ def test_as_it_is_all_is_as_expected(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_processes_find_the_same(tmp_path: Path) -> None:
+def test_worker_processes_give_the_same_outcomes(tmp_path: Path) -> None:
     def told(document: dict[str, Any]) -> list[dict[str, Any]]:
         return [{key: value for key, value in outcome.items() if key != "real_seconds"}
                 for outcome in document["outcomes"]]  # fmt: skip
@@ -54,8 +55,8 @@ def test_processes_find_the_same(tmp_path: Path) -> None:
     assert told(night(tmp_path, workers=2)) == told(night(tmp_path))
 
 
-def test_a_fault_that_does_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pause that pauses nobody is seen to have had no effect: nobody can tell."""
+def test_a_fault_without_effect_makes_outcomes_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that pauses nothing is observed to have no effect, so the outcome is unknown."""
     monkeypatch.setattr(SimCluster, "pause", lambda cluster, host: None)
     monkeypatch.setattr(SimCluster, "resume", lambda cluster, host: None)
     document = night(tmp_path)
@@ -70,11 +71,11 @@ def test_a_fault_that_does_nothing_is_noticed(tmp_path: Path, monkeypatch: pytes
     assert "client-pause" in why
 
 
-def test_a_fault_that_even_lies_about_it_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pause that pauses nobody and says that it did: then the failure is not found."""
-    fine = Seen(True, {}, "nothing")
+def test_a_fault_that_falsely_claims_an_effect_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that pauses nothing reports an effect, so the suite misses the expected failure."""
+    fine = Observation({"c0": True}, {}, "nothing")
 
-    def inject(fault: ClientPause, scene: Scene) -> Damage:
+    def inject(fault: ClientPause, scene: InjectionContext) -> Damage:
         return Damage(["c0"], lambda: fine, lambda: None, lambda: fine)
 
     monkeypatch.setattr(ClientPause, "inject", inject)
@@ -84,8 +85,8 @@ def test_a_fault_that_even_lies_about_it_is_noticed(tmp_path: Path, monkeypatch:
     assert document["status"] == 1
 
 
-def test_a_checker_that_sees_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ownership, "check", lambda checker, history: Verdict(True, "all is well"))
+def test_a_checker_that_always_passes_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OwnershipChecker, "check", lambda checker, history: Verdict(True, "all is well"))
     document = night(tmp_path)
     assert states(document) == {**dict.fromkeys(NAMES, "as-expected"), "del-foreign": "missed"}
     (why,) = [outcome["why"] for outcome in document["outcomes"] if outcome["state"] == "missed"]
@@ -94,16 +95,16 @@ def test_a_checker_that_sees_nothing_is_noticed(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.glob("redis-set-ex/*/report.html")), "what is not as expected is kept, with its report"
 
 
-def test_a_safe_lock_that_breaks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """redis-token deletes the key whoever has it: its cure of del-foreign is none any more."""
-    monkeypatch.setattr(TokenLock, "unlock", lambda lock: bool(lock.client.delete(lock.key)))
+def test_a_broken_safe_lock_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutated redis-token deletes the key of any holder, so it no longer cures del-foreign."""
+    monkeypatch.setattr(RedisTokenLock, "unlock", lambda lock: bool(lock.client.delete(lock.key)))
     document = night(tmp_path)
     assert states(document)["del-foreign.safe"] == "violated"
     assert states(document)["ttl-pause-write"] == "as-expected"
     assert document["status"] == 1
 
 
-def test_what_no_cluster_can_do_is_told(tmp_path: Path) -> None:
+def test_a_scenario_that_no_cluster_can_run_is_reported(tmp_path: Path) -> None:
     document = night(tmp_path, "hz-lock")
     (outcome,) = document["outcomes"]
     assert outcome["state"] == "not-run"
@@ -112,13 +113,13 @@ def test_what_no_cluster_can_do_is_told(tmp_path: Path) -> None:
     assert night(tmp_path, "hz-lock", "ttl-overrun")["status"] == 0
 
 
-def test_a_suite_without_scenarios_is_none(tmp_path: Path) -> None:
+def test_a_suite_without_scenarios_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="none of the scenarios"):
         nightly("smoke", "docker", store=tmp_path, scenarios=[catalogue.find("ttl-overrun")])
 
 
-def test_what_cannot_be_kept_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ownership, "check", lambda checker, history: Verdict(True, "all is well"))
+def test_a_failure_whose_folder_cannot_be_written_still_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OwnershipChecker, "check", lambda checker, history: Verdict(True, "all is well"))
     full = tmp_path / "file"
     full.write_text("no folder")
     document = night(full, "del-foreign")
@@ -127,35 +128,35 @@ def test_what_cannot_be_kept_counts_all_the_same(tmp_path: Path, monkeypatch: py
     assert "no report" in outcome["why"]
 
 
-def test_a_process_that_dies_costs_its_case_and_no_other(tmp_path: Path) -> None:
-    """Its lock ends the process that runs it."""
+def test_a_worker_that_dies_loses_only_its_own_case(tmp_path: Path) -> None:
+    """The lock of that case ends the process that runs it."""
     path = tmp_path / "deadly.toml"
     path.write_text('lock = "tests.runs.deadly:Deadly"\ntime_limit = "2s"\n[expect]\nsafe = true\n')
     names = ("ttl-overrun", "setnx-crash", "ttl-overrun.safe", "setnx-crash.safe")
     chosen = [catalogue.find(str(path)), *map(catalogue.find, names)]
-    document = nightly("smoke", "sim", store=tmp_path, scenarios=chosen, workers=2)
+    document = documents.plain(nightly("smoke", "sim", store=tmp_path, scenarios=chosen, workers=2))
     assert states(document) == {"deadly": "error", **dict.fromkeys(names, "as-expected")}
     assert document["status"] == 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_night_ends_and_leaves_nobody_behind(number: int, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli", "nightly", "--suite", "full", "--workers", "2"]
+def test_an_interrupted_nightly_run_leaves_no_process_and_stores_nothing(number: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "harness", "nightly", "--suite", "full", "--workers", "2"]
     command += ["--only", "redis-*", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("4 of"):
             break
-    lanes = children(process.pid)
-    assert len(lanes) >= 2
+    workers = children(process.pid)
+    assert len(workers) >= 2
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "Traceback" not in errors
     deadline = time.monotonic() + 5
-    while (left := [pid for pid in lanes if Path(f"/proc/{pid}").exists()]) and time.monotonic() < deadline:
+    while (left := [pid for pid in workers if Path(f"/proc/{pid}").exists()]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
     assert not (tmp_path / "results.db").exists(), "half a night is not to be compared with"
@@ -166,7 +167,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in told.split()]
 
 
-def test_seeds_and_suites() -> None:
+def test_the_suite_determines_seeds_and_clusters() -> None:
     (scenario,) = [catalogue.find("ttl-overrun")]
     assert [case.plan.seed for case in cases("full", "sim", [scenario])] == [0, 1, 2, 3, 4]
     assert [case.cluster for case in cases("full", "both", [scenario])].count("docker") == 1
@@ -174,7 +175,7 @@ def test_seeds_and_suites() -> None:
         cases("tiny", "sim", [scenario])
 
 
-# What a run's verdicts mean for what was expected.
+# Verdicts of a run compared with the expected ones.
 
 FAILURE = Expect(safe=False, invalid=("resource",), valid=("fencing",))
 CURE = Expect(safe=True, invalid=("mutual-exclusion",), ignored=("liveness",))
@@ -186,7 +187,7 @@ def state(expect: Expect, **said: bool | None) -> str:
     return judge(expect, {name: Verdict(given.get(name, True), "") for name in names}, 0).state
 
 
-def test_a_failure_must_be_found_by_the_checker_that_is_named() -> None:
+def test_a_failure_must_be_found_by_the_named_checker() -> None:
     assert state(FAILURE, resource=False) == "as-expected"
     assert state(FAILURE, resource=False, mutual_exclusion=False) == "as-expected"
     assert state(FAILURE, mutual_exclusion=False) == "missed"
@@ -195,7 +196,7 @@ def test_a_failure_must_be_found_by_the_checker_that_is_named() -> None:
     assert state(FAILURE, resource=False, fencing=False) == "violated"
 
 
-def test_of_a_safe_plan_every_checker_is_asked() -> None:
+def test_a_safe_plan_is_judged_by_every_checker() -> None:
     assert state(CURE, mutual_exclusion=False) == "as-expected"
     assert state(CURE, mutual_exclusion=False, liveness=False) == "as-expected"
     assert state(CURE) == "missed", "the overlap that the fence is there for"
@@ -203,7 +204,7 @@ def test_of_a_safe_plan_every_checker_is_asked() -> None:
     assert state(CURE, mutual_exclusion=False, resource=None) == "unknown"
 
 
-def test_the_worst_decides() -> None:
+def test_the_worst_state_decides_the_status() -> None:
     assert status_of(["as-expected", "not-run"]) == 0
     assert status_of(["as-expected", "error"]) == 3
     assert status_of(["unknown", "late"]) == 1

@@ -1,16 +1,17 @@
-"""Plans are data: they survive a round trip, and bad ones are refused with a message that says where."""
+"""Plans are data: they survive a round trip, and an invalid plan is refused with a message that names the place."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from harness.completion import complete
 from harness.errors import UsageError
-from harness.nemesis import build_fault, default_specs, fault_names, refuse_overlap, refuse_unknown_words
+from harness.faults.catalogue import build_fault, default_specs, fault_names, refuse_overlap, refuse_unknown_words
 from harness.plan import FaultSpec, Plan, decode, dump, load, seconds
+from harness.run.completion import complete
 
 FULL = Plan(
     lock="redlock",
@@ -24,7 +25,7 @@ FULL = Plan(
 )
 
 
-def test_round_trip_through_toml(tmp_path: Path) -> None:
+def test_a_plan_survives_a_round_trip_through_toml(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(dump(FULL))
     assert load(path) == FULL
@@ -36,11 +37,11 @@ def test_round_trip_through_toml(tmp_path: Path) -> None:
     ("text", "value"),
     [("2", 2), ("2s", 2), ("150ms", 0.15), ("1.5m", 90), ("-1s", -1), (3, 3), ("10 us", 1e-5), ("1h", 3600)],
 )
-def test_durations(text: str, value: float) -> None:
+def test_durations_are_parsed(text: str, value: float) -> None:
     assert seconds(text) == pytest.approx(value)
 
 
-def test_durations_in_toml(tmp_path: Path) -> None:
+def test_durations_in_toml_may_be_text(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text('lock = "x"\nttl = "1500ms"\nfaults = [{fault = "kill", every = "2s", for = "10ms"}]\n')
     plan = load(path)
@@ -75,12 +76,12 @@ def test_durations_in_toml(tmp_path: Path) -> None:
         ({"lock": "x", "faults": [{"fault": "kill", "every": "x"}]}, r"faults\[0\].every: expected a duration"),
     ],
 )
-def test_bad_plans_say_what_is_wrong(data: dict[str, object], message: str) -> None:
+def test_invalid_plans_are_refused_with_the_reason(data: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         decode(data)
 
 
-def test_bad_files_are_named(tmp_path: Path) -> None:
+def test_errors_in_plan_files_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     with pytest.raises(UsageError, match=r"cannot read the plan .*plan.toml: No such file"):
         load(path)
@@ -93,7 +94,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in fault_names() if name != "none"])
-def test_every_fault_has_a_schedule_that_is_a_plan(name: str) -> None:
+def test_every_fault_has_a_valid_default_schedule(name: str) -> None:
     specs = default_specs(name, ttl=2.0)
     Plan(lock="x", faults=tuple(specs)).check()
     assert build_fault(specs[0]).name == name
@@ -101,7 +102,7 @@ def test_every_fault_has_a_schedule_that_is_a_plan(name: str) -> None:
         refuse_overlap(spec)
 
 
-def test_unknown_faults_and_parameters() -> None:
+def test_unknown_faults_and_parameters_are_refused() -> None:
     assert default_specs("none", 2.0) == []
     with pytest.raises(UsageError, match="unknown nemesis 'clock-skwe': did you mean clock-skew"):
         default_specs("clock-skwe", 2.0)
@@ -158,19 +159,19 @@ HOSTS = ["n1", "n2", "c0", "c1"]
         (FaultSpec("kill", on="acquire", node="n1"), r"node of fault 'kill' \(a client for this event\) 'n1'"),
     ],
 )
-def test_events_and_targets_that_do_not_exist_are_refused(spec: FaultSpec, message: str) -> None:
+def test_unknown_events_and_targets_are_refused(spec: FaultSpec, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         refuse_unknown_words(spec, HOSTS)
 
 
 @pytest.mark.parametrize("spec", [FaultSpec("failover", at=1), FaultSpec("kill", at=1, params={"target": "replicas"})])
-def test_a_server_alone_has_no_replica(spec: FaultSpec) -> None:
+def test_replica_targets_are_refused_on_a_single_server(spec: FaultSpec) -> None:
     refuse_unknown_words(spec, HOSTS)
     with pytest.raises(UsageError, match=r"needs a replica: two nodes|no host is among 'replicas'"):
         refuse_unknown_words(spec, ["n1", "c0", "c1"])
 
 
-def test_events_and_targets_that_exist_are_not() -> None:
+def test_known_events_and_targets_are_accepted() -> None:
     for spec in (
         FaultSpec("kill", on="acquire", params={"target": "n1, n2"}),
         FaultSpec("kill", on="release:info", params={"target": "majority"}),
@@ -190,7 +191,7 @@ def test_durations_in_holds_and_params_may_be_text() -> None:
     assert plan.faults[0].params == {"seconds": 90.0}
 
 
-def test_an_option_that_a_lock_has_not_is_refused() -> None:
+def test_unknown_lock_options_are_refused() -> None:
     with pytest.raises(
         UsageError, match="unknown lock_options of chubby-zookeeper 'lock_dealy': did you mean lock_delay"
     ):
@@ -198,8 +199,16 @@ def test_an_option_that_a_lock_has_not_is_refused() -> None:
     complete(Plan(lock="chubby-zookeeper", lock_options={"lock_delay": 1.0}))
 
 
-def test_a_workload_without_locks_causes_no_acquire() -> None:
+def test_acquire_events_are_refused_for_workloads_without_locks() -> None:
     plan = Plan(lock="redis-token", workload="optimistic", faults=(FaultSpec("client-pause", on="acquire", for_=1.0),))
     with pytest.raises(UsageError, match="takes no lock"):
         complete(plan)
     complete(msgspec.structs.replace(plan, faults=(FaultSpec("client-pause", on="read", for_=1.0),)))
+
+
+def test_a_pickled_plan_is_written_unchanged() -> None:
+    """Workers send plans. msgspec's ``omit_defaults`` compares defaults by identity, which pickling does not
+    preserve."""
+    plan = Plan(lock="redis-token", ttl=3.0, faults=(FaultSpec("clock-jump", at=1.0),))
+    written = 'lock = "redis-token"\nttl = 3.0\nfaults = [\n    { fault = "clock-jump", at = 1.0 },\n]\n'
+    assert dump(pickle.loads(pickle.dumps(plan))) == dump(plan) == written

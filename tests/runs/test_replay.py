@@ -1,5 +1,6 @@
-"""``harness replay``: what it says, what it ends with, and when it goes by triggers. The containers are played by the
-simulator here: what they are is :mod:`tests.runs.test_replay_docker`'s."""
+"""``harness replay``: output, exit statuses, and when it replays by triggers.
+
+The simulator plays the containers here; :mod:`tests.runs.test_replay_docker` uses real ones."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import replay_cli
-from harness.cli import main
+from harness.cli import replay as replay_cli
+from harness.cli.main import main
 from harness.plan import FaultSpec, Plan, dump
-from harness.runs import Result, run
+from harness.run.judging import Result
+from harness.run.runs import run
 
 FILE = """
 lock = "redis-token"
@@ -39,8 +41,8 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Containers:
-    """Plays on the simulator, without a report, what would be played on docker: the given faults at each try instead
-    of the plan's."""
+    """Plays on the simulator, without a report, what docker would play. Each try uses the given faults in place of
+    the plan's."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
@@ -59,7 +61,7 @@ class Containers:
 @pytest.fixture(autouse=True)
 def containers(monkeypatch: pytest.MonkeyPatch) -> Containers:
     played = Containers()
-    monkeypatch.setattr(replay_cli, "play_one", played)
+    monkeypatch.setattr(replay_cli, "run_and_print", played)
     return played
 
 
@@ -72,7 +74,7 @@ def harness(*arguments: str) -> int:
 # On the simulator.
 
 
-def test_a_stored_run_is_the_same_byte_for_byte_and_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replayed_run_is_reported_to_be_the_same_byte_for_byte(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("replay", "counterexample.toml") == 1
     assert "replay:" not in capsys.readouterr().out, "there is nothing to hold it against"
     stored = Path("store/latest").resolve()
@@ -86,7 +88,7 @@ def test_a_stored_run_is_the_same_byte_for_byte_and_it_is_said(capsys: pytest.Ca
 
 
 @pytest.mark.slow
-def test_another_history_is_said_to_part_and_where(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_different_history_is_reported_with_the_first_difference(capsys: pytest.CaptureFixture[str]) -> None:
     harness("replay", "counterexample.toml", "--quiet")
     stored = Path("store/latest").resolve()
     lines = (stored / "history.jsonl").read_bytes().splitlines(keepends=True)
@@ -106,7 +108,7 @@ def test_another_history_is_said_to_part_and_where(capsys: pytest.CaptureFixture
     assert "replay: the stored history cannot be compared: " in capsys.readouterr().out
 
 
-def test_a_finding_is_a_folder_with_its_counterexample_and_its_history(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finding_folder_is_replayed_from_its_counterexample(capsys: pytest.CaptureFixture[str]) -> None:
     harness("replay", "counterexample.toml", "--quiet")
     finding = Path("finding")
     finding.mkdir()
@@ -123,7 +125,9 @@ def test_a_finding_is_a_folder_with_its_counterexample_and_its_history(capsys: p
     assert "cannot read the plan nothing/plan.toml" in capsys.readouterr().err
 
 
-def test_auto_without_an_engine_is_the_simulator(containers: Containers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_auto_without_an_engine_replays_on_the_simulator(
+    containers: Containers, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert harness("replay", "counterexample.toml", "--cluster", "auto") == 1
     assert containers.plans == []
     assert containers.reasons == ["no Docker engine answers"]
@@ -131,7 +135,7 @@ def test_auto_without_an_engine_is_the_simulator(containers: Containers, capsys:
 
 
 @pytest.mark.slow
-def test_auto_with_an_engine_goes_by_triggers_where_docker_can_do_it(
+def test_auto_with_an_engine_replays_by_triggers_if_docker_supports_the_plan(
     containers: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_cli, "no_engine", lambda: "")
@@ -161,7 +165,9 @@ def test_a_failure_of_the_simulator_is_reproduced_by_triggers(
 
 
 @pytest.mark.slow
-def test_it_is_tried_again_and_said_where_it_parted(containers: Containers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_tries_are_repeated_and_report_where_they_diverged(
+    containers: Containers, capsys: pytest.CaptureFixture[str]
+) -> None:
     short = FaultSpec("client-pause", on="read", client=1, for_=0.1)
     containers.faults = [(short,)]
     assert harness("replay", "counterexample.toml", "--cluster", "docker", "--json") == 1
@@ -179,7 +185,9 @@ def test_it_is_tried_again_and_said_where_it_parted(containers: Containers, caps
 
 
 @pytest.mark.slow
-def test_runs_that_prove_nothing_are_unknown(containers: Containers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tries_whose_fault_never_struck_give_unknown(
+    containers: Containers, capsys: pytest.CaptureFixture[str]
+) -> None:
     never = FaultSpec("client-pause", on="read", client=0, nth=999)
     containers.faults = [(never,)]
     assert harness("replay", "counterexample.toml", "--cluster", "docker", "--tries", "1", "--json") == 3
@@ -192,9 +200,7 @@ def test_runs_that_prove_nothing_are_unknown(containers: Containers, capsys: pyt
     assert capsys.readouterr().out == "UNKNOWN\n"
 
 
-def test_a_stored_violation_is_repeated_by_triggers_too(
-    containers: Containers, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stored_violation_is_repeated_by_triggers(containers: Containers, capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.toml").write_text(FILE)
     assert harness("replay", "plan.toml", "--quiet") == 1
     assert harness("replay", str(Path("store/latest").resolve()), "--cluster", "docker") == 1
@@ -202,7 +208,7 @@ def test_a_stored_violation_is_repeated_by_triggers_too(
 
 
 @pytest.mark.parametrize("change", ["no expect", "safe", "on docker", "docker only"])
-def test_what_is_no_failure_of_the_simulator_is_run_as_it_is(
+def test_a_plan_without_an_expected_failure_is_run_unchanged(
     change: str, containers: Containers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = {
@@ -217,13 +223,13 @@ def test_what_is_no_failure_of_the_simulator_is_run_as_it_is(
     assert [spec.at for spec in containers.plans[0].faults] == [0.2]
 
 
-def test_a_failure_that_does_not_come_any_more_is_run_as_it_is(containers: Containers) -> None:
+def test_a_plan_whose_failure_no_longer_occurs_is_run_unchanged(containers: Containers) -> None:
     Path("plan.toml").write_text(FILE + UNSAFE.replace("mutual-exclusion", "deadlock"))
     assert harness("replay", "plan.toml", "--cluster", "docker") == 1
     assert [spec.at for spec in containers.plans[0].faults] == [0.2]
 
 
-def test_what_makes_no_sense_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_zero_tries_and_simulation_only_locks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("replay", "counterexample.toml", "--tries", "0") == 2
     assert "tries must be at least 1, got 0" in capsys.readouterr().err
     chubby = msgspec.structs.replace(Plan(lock="chubby"), clients=2, time_limit=4.0)

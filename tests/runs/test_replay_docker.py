@@ -1,4 +1,4 @@
-"""What the simulator found, reproduced on real containers by ``harness replay``."""
+"""Failures that the simulator found, reproduced on real containers by ``harness replay``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from harness.cli.main import main
 from harness.plan import Delay, Expect, FaultSpec, Plan, dump
 
 pytestmark = pytest.mark.docker
@@ -22,8 +22,8 @@ def redlock(fault: FaultSpec) -> Plan:
 
 
 def get_del_gap() -> Plan:
-    """A client stands still between its look at the key and its DEL of it. The others begin when the fault
-    that holds the DEL back on containers is over: what a lock comes to that is asked for before may be its doing."""
+    """A client is paused between its GET of the key and its DEL. The other clients start after the fault that delays
+    the DEL on containers; an earlier request could be affected by that fault."""
     pause = FaultSpec("client-pause", on="reply:GET", client=0, for_=3.0)
     return Plan(
         lock="redis-token-getdel", clients=3, hold=1.5, holds={"c0": 0.1}, stagger=0.6, time_limit=10.0,
@@ -50,7 +50,7 @@ FOUND = {
         FaultSpec("client-pause", on="acquire", client=1, for_=3.0), stagger=0.1, wait=1.5, sections=2,
         delays=tuple(Delay("c0", "n1", nth, 0.045) for nth in range(1, 5)),
     ),
-    "a race for what was given back": Plan(  # which c0 wins at the first try, mostly
+    "a race for what was given back": Plan(  # which c0 usually wins at the first try
         lock="redlock", clients=2, hold=1.0, stagger=0.1, sections=2, time_limit=6.0, expect=UNSAFE,
         faults=(FaultSpec("kill-amnesia", on="read", client=1, for_=0.0, params={"target": "n1,n2,n5"}),),
     ),
@@ -71,7 +71,7 @@ def replay(plan: Plan, capsys: pytest.CaptureFixture[str], *options: str) -> tup
 
 
 @pytest.mark.parametrize("name", list(FOUND))
-def test_what_the_simulator_found_is_reproduced(
+def test_a_simulated_failure_is_reproduced_on_containers(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,11 +82,11 @@ def test_what_the_simulator_found_is_reproduced(
     assert all(fault["seen"] for fault in document["faults"]), document["faults"]
 
 
-def test_what_does_not_happen_on_containers_is_said_to_part(
+def test_a_failure_that_containers_cannot_show_is_reported_as_divergence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """c1, which starts later, is the first on the simulator because a message of c0 is late: which one that is nobody
-    can tell of real clients of MySQL."""
+    """c1 starts later, but is first on the simulator because a message of c0 is late. With real MySQL clients it is
+    unknown which message that is."""
     monkeypatch.chdir(tmp_path)
     pause = FaultSpec("client-pause", on="acquire", client=1, for_=3.0)
     found = Plan(
@@ -98,4 +98,4 @@ def test_what_does_not_happen_on_containers_is_said_to_part(
     assert (status, replayed["reproduced"], replayed["tries"]) == (0, False, 1), replayed
     assert replayed["parted"]["sentence"].startswith("On the simulator c1 was granted k0 at 0.30")
     assert "(step 1); here c0 was granted k0 (at 0." in replayed["parted"]["sentence"]
-    assert replayed["notes"][-1].startswith("by these triggers alone")
+    assert replayed["notes"][-1].startswith("with these triggers")

@@ -1,4 +1,4 @@
-"""Plans for real clusters, made from simulated ones; and where two histories part."""
+"""Plans for real clusters, derived from simulated runs, and the divergence of two histories."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.completion import complete
 from harness.errors import UsageError
 from harness.history import SECOND, History, Op
 from harness.plan import Delay, Expect, FaultSpec, Plan
-from harness.replaying import Parting, by_triggers, differs_at, expected_of, firmer, judged, parted, prepared, simulate
-from harness.replaying.turns import in_turn
-from harness.runs import run
-from scenarios import catalogue
+from harness.run.completion import complete
+from harness.run.runs import run
+from harness.scenarios import catalogue
+from harness.search.replay import (
+    Divergence,
+    by_triggers,
+    differs_at,
+    expected_of,
+    first_divergence,
+    judge,
+    prepare,
+    simulate,
+    without_races,
+)
+from harness.search.replay.turns import pause_rivals
 from tests.checkers.story import Story
 
 UNSAFE = Expect(safe=False, invalid=("mutual-exclusion",))
@@ -32,12 +42,12 @@ def translated(given: Plan) -> tuple[Plan, tuple[str, ...]]:
 
 
 def pauses(history: History) -> list[float]:
-    """When clients were paused, in ms."""
+    """Return when clients were paused, in ms."""
     found = [op for op in history.nemesis("inject") if op.type == "invoke" and op.value["fault"] == "client-pause"]
     return [round((op.time - history.origin) / 1e6, 1) for op in found]
 
 
-def test_listening_changes_nothing() -> None:
+def test_recording_commands_does_not_change_the_history() -> None:
     pause = FaultSpec("client-pause", on="reply:SET", client=0, for_=1.0)
     given = plan(time_limit=3.0, faults=(pause,))
     simulated = simulate(given)
@@ -45,10 +55,10 @@ def test_listening_changes_nothing() -> None:
     assert {(said.phase, said.name) for said in simulated.commands} >= {("request", "SET"), ("reply", "SET")}
 
 
-def test_a_time_becomes_an_event_and_what_is_left_of_it() -> None:
+def test_a_time_becomes_an_event_and_a_delay() -> None:
     given = plan(faults=(FaultSpec("client-pause", at=0.2, for_=3.0),))
     real, notes = translated(given)
-    pause = {"target": "c0"}  # by chance then, and by name now
+    pause = {"target": "c0"}  # chosen at random on the simulator, by name here
     assert real.faults == (FaultSpec("client-pause", on="read", client=0, delay=0.198, for_=3.0, params=pause),)
     assert notes == (
         "client-pause strikes 0.198 s after c0's read, not at 0.2 s; client-pause strikes c0 again, by name",
@@ -60,13 +70,13 @@ def test_a_time_becomes_an_event_and_what_is_left_of_it() -> None:
     assert pauses(after.history) == pytest.approx(pauses(before.history), abs=1.0)
 
 
-def test_a_time_that_is_that_of_an_event_leaves_no_delay() -> None:
+def test_a_time_equal_to_that_of_an_event_needs_no_delay() -> None:
     real, _ = translated(plan(faults=(FaultSpec("client-pause", at=0.3004, for_=3.0, params={"target": "c0"}),)))
     [fault] = real.faults
     assert (fault.on, fault.client, fault.nth, fault.delay) == ("acquire:invoke", 1, 1, 0.0)
 
 
-def test_the_event_is_counted_as_the_nemesis_counts() -> None:
+def test_events_are_counted_like_in_the_nemesis() -> None:
     given = plan(time_limit=8.0, faults=(FaultSpec("client-pause", at=3.1, for_=3.0, params={"target": "c0"}),))
     real, _ = translated(given)
     [fault] = real.faults
@@ -77,7 +87,7 @@ def test_the_event_is_counted_as_the_nemesis_counts() -> None:
 @pytest.mark.parametrize(
     ("nth", "client", "own", "words"), [(2, 1, 1, "c1's acquire:invoke"), (3, 0, 2, "c0's 2nd acquire:invoke")]
 )
-def test_an_event_of_any_client_becomes_that_of_the_one_that_caused_it(
+def test_an_event_of_any_client_becomes_one_of_the_client_that_caused_it(
     nth: int, client: int, own: int, words: str
 ) -> None:
     given = plan(faults=(FaultSpec("client-pause", on="acquire:invoke", nth=nth, for_=3.0),))
@@ -96,13 +106,13 @@ def test_an_event_of_any_client_becomes_that_of_the_one_that_caused_it(
         FaultSpec("kill", on="release", client=1, nth=900),
     ],
 )
-def test_what_has_its_trigger_stays_as_it_is(fault: FaultSpec) -> None:
+def test_a_fault_with_a_usable_trigger_is_unchanged(fault: FaultSpec) -> None:
     real, notes = translated(plan(faults=(fault,)))
     assert (real.faults, notes) == ((fault,), ())
 
 
 @pytest.mark.parametrize("moment", [{"at": 0.0}, {"on": "acquire", "client": 0}])
-def test_whom_chance_chose_is_chosen_again(moment: dict[str, Any]) -> None:
+def test_randomly_chosen_targets_are_named(moment: dict[str, Any]) -> None:
     given = plan(lock="redlock", faults=(FaultSpec("kill", for_=0.5, params={"target": "majority"}, **moment),))
     real, [note] = translated(given)
     [inject] = [op for op in simulate(given).history.nemesis("inject") if op.type == "invoke"]
@@ -110,21 +120,21 @@ def test_whom_chance_chose_is_chosen_again(moment: dict[str, Any]) -> None:
     assert note == f"kill strikes {', '.join(inject.value['hosts'])} again, by name"
 
 
-def test_turns_stay_turns_and_it_is_said() -> None:
+def test_periodic_faults_stay_periodic_with_a_note() -> None:
     fault = FaultSpec("client-pause", every=3.0, for_=1.0, params={"target": "one"})
     real, [note] = translated(plan(time_limit=8.0, faults=(fault,)))
     assert real.faults == (fault,)
     assert "strikes every 3 s" in note
 
 
-def test_a_client_that_stands_still_between_two_commands_has_the_second_held_back() -> None:
-    """Its check of the key is over, its DEL is not there yet."""
+def test_a_pause_between_two_commands_delays_the_second_one() -> None:
+    """Its GET of the key has returned, and its DEL has not arrived yet."""
     fault = FaultSpec("client-pause", on="reply:GET", client=0, for_=3.0)
     given = plan(
         lock="redis-token-getdel", clients=3, hold=1.5, holds={"c0": 0.1}, stagger=0.2, time_limit=10.0,
         faults=(fault,), expect=Expect(safe=False, invalid=("ownership",)),
     )  # fmt: skip
-    ready = prepared(simulate(given))
+    ready = prepare(simulate(given))
     held, pause = ready.plan.faults
     assert (held.fault, held.on, held.params["containing"]) == ("delayed-request", "release:invoke", "DEL")
     assert held.params["delay"] > 3.0 == pause.for_
@@ -136,7 +146,7 @@ def test_a_client_that_stands_still_between_two_commands_has_the_second_held_bac
     assert "ownership" in ready.simulated.violated()
 
 
-def test_a_fault_of_a_server_between_two_commands_strikes_on_the_end_of_the_call() -> None:
+def test_a_server_fault_on_the_last_reply_strikes_at_the_end_of_the_call() -> None:
     jump = FaultSpec("clock-jump", on="reply:SET", client=0, nth=5, params={"target": "n1,n2,n3"})
     given = plan(lock="redlock", faults=(jump,), expect=UNSAFE)
     simulated = simulate(given)
@@ -147,7 +157,7 @@ def test_a_fault_of_a_server_between_two_commands_strikes_on_the_end_of_the_call
     assert "mutual-exclusion" in simulate(real).violated()
 
 
-def test_a_fault_of_a_server_that_has_more_to_do_strikes_meanwhile() -> None:
+def test_a_server_fault_during_a_call_strikes_while_a_command_is_delayed() -> None:
     jump = FaultSpec("clock-jump", on="reply:SET", client=0, nth=7, params={"target": "n1,n5"})
     simulated = simulate(plan(lock="redlock", faults=(jump,)))
     real, [note] = by_triggers(simulated.plan, simulated.history, simulated.commands)
@@ -157,7 +167,7 @@ def test_a_fault_of_a_server_that_has_more_to_do_strikes_meanwhile() -> None:
     assert "while the SET of c0 to n5" in note
 
 
-def test_without_commands_a_strike_is_put_near_to_where_it_was() -> None:
+def test_without_recorded_commands_a_fault_strikes_at_the_nearest_event() -> None:
     simulated = simulate(plan(lock="redis-token-getdel", faults=(FaultSpec("client-pause", on="reply:GET", for_=3.0),)))
     real, [note] = by_triggers(simulated.plan, simulated.history)
     [fault] = real.faults
@@ -165,7 +175,7 @@ def test_without_commands_a_strike_is_put_near_to_where_it_was() -> None:
     assert note == "client-pause strikes on c0's release:invoke, not on reply:GET"
 
 
-def test_a_command_that_never_came_is_left_out() -> None:
+def test_a_fault_on_a_command_that_never_came_is_left_out() -> None:
     real, [note] = translated(plan(faults=(FaultSpec("client-pause", on="request:LPUSH", for_=3.0),)))
     assert real.faults == ()
     assert "it did not strike on the simulator either" in note
@@ -189,7 +199,7 @@ def test_long_delays_become_faults_and_short_ones_are_left_out() -> None:
     assert simulate(given).violated() == simulate(real).violated() == ("mutual-exclusion", "resource")
 
 
-def test_a_late_request_is_held_back_and_a_late_answer_lets_its_client_stand_still() -> None:
+def test_a_late_request_becomes_a_delay_and_a_late_reply_becomes_a_pause() -> None:
     simulated = simulate(plan())
     on_link = [said for said in simulated.commands if said.client == "c0"]
     requests = [said.name for said in on_link if said.phase == "request"]
@@ -202,27 +212,27 @@ def test_a_late_request_is_held_back_and_a_late_answer_lets_its_client_stand_sti
     assert (fault.fault, fault.on, fault.client, fault.for_) == ("client-pause", "acquire", 0, 0.4)
 
 
-def test_clients_that_start_together_are_put_apart_if_the_failure_stays() -> None:
+def test_simultaneous_clients_are_staggered_if_the_failure_remains() -> None:
     given = plan(stagger=0.0, faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), expect=UNSAFE)
-    ready = prepared(simulate(given))
+    ready = prepare(simulate(given))
     assert ready.plan.stagger == 0.2
-    assert ready.notes[-1] == "clients start 0.2 s apart, not 0 s: that decides who comes first"
+    assert ready.notes[-1] == "clients start 0.2 s apart, not 0 s, so that their order is certain"
     assert ready.plan.faults[0].client == 0, "whoever was the first when they started together"
 
 
-def test_who_came_first_by_chance_comes_first_because_others_are_held_back() -> None:
-    """All messages of c0 are a little late, and so c1 is the first to get the lock, in which it stands still."""
+def test_the_first_client_stays_first_because_others_are_delayed() -> None:
+    """On the simulator all messages of c0 are a little late, so c1 acquires first. c1 is paused during its hold."""
     late = tuple(Delay("c0", "n1", nth, 0.045) for nth in range(1, 5))
     pause = FaultSpec("client-pause", on="acquire", client=1, for_=3.0)
     given = plan(stagger=0.1, delays=late, sections=2, wait=1.5, time_limit=8.0, faults=(pause,), expect=UNSAFE)
-    ready = prepared(simulate(given))
+    ready = prepare(simulate(given))
     assert [fault.fault for fault in ready.plan.faults] == ["client-pause", "delayed-request"]
     assert ready.plan.faults[1].params == {"client": "c0", "server": "n1", "containing": "HELLO", "delay": 0.4}
-    assert ready.notes[-1] == "that decides that c1 comes first"
+    assert ready.notes[-1] == "so c1 is certain to be first"
     assert "mutual-exclusion" in ready.simulated.violated()
 
 
-def test_a_time_in_the_middle_of_a_call_is_between_its_commands() -> None:
+def test_a_time_during_a_call_is_placed_between_its_commands() -> None:
     simulated = simulate(plan(lock="redis-token-getdel"))
     [looked] = [said.time for said in simulated.commands if said.phase == "reply" and said.name == "GET"][:1]
     at = (looked - simulated.history.origin) / SECOND + 1e-5
@@ -235,7 +245,7 @@ def test_a_time_in_the_middle_of_a_call_is_between_its_commands() -> None:
     assert note.startswith("client-pause strikes while the DEL of c0 to n1 after c0's release:invoke is held back")
 
 
-def test_long_after_a_command_is_so_long_after_its_call_began() -> None:
+def test_a_long_delay_after_a_command_counts_from_the_nearest_event() -> None:
     jump = FaultSpec("clock-jump", on="request:SET", client=0, delay=0.5, params={"target": "n1"})
     given = plan(faults=(jump,))
     real, [note] = translated(given)
@@ -244,45 +254,45 @@ def test_long_after_a_command_is_so_long_after_its_call_began() -> None:
     assert note == "clock-jump strikes 0.499 s after c0's read, not 0.5 s after request:SET"
 
 
-def test_a_plan_that_does_not_show_it_by_triggers_is_run_with_a_doubt() -> None:
-    """Its client gives up waiting for an answer after a second, just when it goes on."""
+def test_a_plan_whose_triggers_lose_the_failure_gets_a_note() -> None:
+    """Its client gives up waiting for an answer after a second, just when it resumes."""
     given = catalogue.find("getset-unlock-late").plan
-    ready = prepared(simulate(given))
-    assert ready.notes[-1].startswith("by these triggers alone the failure does not come on the simulator")
+    ready = prepare(simulate(given))
+    assert ready.notes[-1].startswith("with these triggers the failure does not happen on the simulator")
     assert "ownership" in ready.simulated.violated(), "what it is held against is the run that was found"
     real = simulate(ready.plan)
-    attempt = judged(ready, real.history, real.verdicts)
+    attempt = judge(ready, real.history, real.verdicts)
     assert attempt.reproduced is False
     assert "delayed-request" not in attempt.where, "which is a means, and no part of the story"
 
 
-def test_what_real_clusters_cannot_do_is_refused() -> None:
+def test_simulation_only_locks_are_refused() -> None:
     given = plan(lock="chubby", faults=(FaultSpec("client-pause", on="acquire", client=0, for_=30.0),))
     with pytest.raises(UsageError, match="exists only as a simulation"):
-        prepared(simulate(given))
+        prepare(simulate(given))
 
 
-# Who comes next.
+# The next holder.
 
 
 def restarted() -> Plan:
-    """c0 gives the lock back and wants it again, and c1 has been waiting for it: on the simulator c1 gets it."""
+    """c0 releases the lock and requests it again while c1 waits. On the simulator c1 acquires it."""
     return plan(
         lock="redlock", hold=1.0, stagger=0.1, sections=2, time_limit=4.0, expect=UNSAFE,
         faults=(FaultSpec("kill-amnesia", on="read", client=1, for_=0.0, params={"target": "n1,n2,n5"}),),
     )  # fmt: skip
 
 
-def test_who_has_given_a_lock_back_stands_still_until_the_right_one_has_got_it() -> None:
-    ready = prepared(simulate(restarted()))
-    turns = firmer(ready)
-    assert turns.notes == ("c0 stands still for 0.8 s, so that c1 is granted k0",)
+def test_a_releasing_client_is_paused_until_the_next_holder_acquires() -> None:
+    ready = prepare(simulate(restarted()))
+    turns = without_races(ready)
+    assert turns.notes == ("c0 is paused for 0.8 s, so that c1 is granted k0",)
     [pause] = turns.plan.faults[1:]
     assert pause == FaultSpec("client-pause", on="release", client=0, for_=0.8, params={"target": "c0"})
     assert turns.simulated.violated() == ready.simulated.violated()
 
 
-def test_who_waits_with_others_has_nobody_to_race_with() -> None:
+def test_competing_waiters_are_paused_until_the_right_one_acquires() -> None:
     found = simulate(plan(clients=3, hold=0.5, stagger=0.05, sections=1))
 
     def grants(history: History) -> list[str | None]:
@@ -290,7 +300,7 @@ def test_who_waits_with_others_has_nobody_to_race_with() -> None:
 
     first, second, third = grants(found.history)
     assert first == "c0"
-    real, [note] = in_turn(found.plan, found.history, None, 0.2)
+    real, [note] = pause_rivals(found.plan, found.history, None, 0.2)
     assert note.endswith(f"so that {second} is granted k0")
     again = simulate(real).history
     assert grants(again) == [first, second, third]
@@ -301,17 +311,17 @@ def test_who_waits_with_others_has_nobody_to_race_with() -> None:
     assert paused.time < granted.time < resumed.time
 
 
-def test_nobody_is_held_up_where_nobody_raced() -> None:
+def test_no_client_is_paused_without_a_race() -> None:
     simulated = simulate(plan(clients=1, time_limit=3.0))
-    assert in_turn(simulated.plan, simulated.history, None) == (simulated.plan, ())
-    alone = prepared(simulate(plan(faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),), sections=1)))
-    assert firmer(alone) is alone, "who waits alone races with nobody"
+    assert pause_rivals(simulated.plan, simulated.history, None) == (simulated.plan, ())
+    alone = prepare(simulate(plan(faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),), sections=1)))
+    assert without_races(alone) is alone, "who waits alone races with nobody"
 
 
-# What is expected, and what is said of a try.
+# Expected checkers, and the judgement of a try.
 
 
-def test_what_is_expected_is_what_the_plan_says_else_what_was_found() -> None:
+def test_expected_checkers_come_from_the_plan_or_the_simulation() -> None:
     pause = (FaultSpec("client-pause", on="acquire", client=0, for_=3.0),)
     assert expected_of(simulate(plan(faults=pause))) == ("mutual-exclusion", "resource")
     assert expected_of(simulate(plan(faults=pause, expect=UNSAFE))) == ("mutual-exclusion",)
@@ -319,21 +329,21 @@ def test_what_is_expected_is_what_the_plan_says_else_what_was_found() -> None:
     assert expected_of(simulate(plan(expect=Expect(safe=True)))) == ()
 
 
-def test_a_try_is_judged_by_the_checkers_that_are_expected() -> None:
+def test_a_try_is_judged_by_the_expected_checkers() -> None:
     given = plan(faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),), expect=UNSAFE)
-    ready = prepared(simulate(given))
+    ready = prepare(simulate(given))
     again = simulate(ready.plan)
-    assert judged(ready, again.history, again.verdicts).reproduced is True
+    assert judge(ready, again.history, again.verdicts).reproduced is True
     other = simulate(plan(faults=(FaultSpec("client-pause", on="acquire", client=1, for_=0.1),)))
-    attempt = judged(ready, other.history, other.verdicts)
+    attempt = judge(ready, other.history, other.verdicts)
     assert attempt.reproduced is False
-    assert attempt.parting is not None
+    assert attempt.divergence is not None
     assert attempt.where.startswith("On the simulator client-pause struck c0 at 0.002 s (step 2); here client-pause")
     nothing = simulate(plan(time_limit=1.0, faults=(FaultSpec("client-pause", on="acquire", client=0, nth=99),)))
-    assert judged(ready, nothing.history, nothing.verdicts).reproduced is None, "its fault never struck"
+    assert judge(ready, nothing.history, nothing.verdicts).reproduced is None, "its fault never struck"
 
 
-# Where two histories part. A story: c0's lease ends while it is paused, c1 is granted the key.
+# Divergence of two histories. In the story c0's lease ends while it is paused, and c1 acquires the key.
 
 
 def overrun() -> Story:
@@ -342,53 +352,53 @@ def overrun() -> Story:
     return story.acquire("c1", 0.5, 2.2).release("c1", 3.0).release("c0", 3.3)
 
 
-def told(history: History, until_s: float | None = None) -> Parting | None:
-    return parted(overrun().told(), history, None if until_s is None else round(until_s * SECOND))
+def told(history: History, until_s: float | None = None) -> Divergence | None:
+    return first_divergence(overrun().told(), history, None if until_s is None else round(until_s * SECOND))
 
 
-def test_the_same_steps_at_other_times_do_not_part() -> None:
+def test_the_same_steps_at_other_times_do_not_diverge() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.15, 0.3).fault(0, "client-pause", ["c0"], 0.31, 3.4)
     story.acquire("c1", 0.4, 2.4).release("c1", 2.9).release("c0", 3.5)
     assert told(story.told()) is None
 
 
-def test_another_ending_of_a_call() -> None:
+def test_another_outcome_of_a_call_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.2, 3.2)
     story.call("c1", "acquire", 0.5, 2.5, "fail", error="busy").release("c0", 3.3)
     found = told(story.told())
-    assert found == Parting(
+    assert found == Divergence(
         "On the simulator c1 was granted k0 while c0 held it at 2.200 s (step 3); "
         "here c1's acquire of k0 failed: busy (at 2.500 s)", 3, 2_200_000_000, 2_500_000_000,
     )  # fmt: skip
 
 
-def test_how_often_somebody_asked_in_vain_is_no_parting() -> None:
-    """But that it did is one: the key was taken where it was free before."""
+def test_the_number_of_failed_requests_is_no_divergence() -> None:
+    """But the presence of a failed request is one: the key was held in one history, and free in the other."""
     one, two = Story(clients=["c0", "c1"]), Story(clients=["c0", "c1"])
     for story, vain in ((one, (0.5,)), (two, (0.5, 0.7, 0.9))):
         story.acquire("c0", 0.1, 0.2)
         for at in vain:
             story.call("c1", "acquire", at, at + 0.1, "fail", error="busy")
         story.release("c0", 1.0).acquire("c1", 1.1, 1.2)
-    assert parted(one.told(), two.told()) is None
+    assert first_divergence(one.told(), two.told()) is None
     never = Story(clients=["c0", "c1"]).acquire("c0", 0.1, 0.2).release("c0", 1.0).acquire("c1", 1.1, 1.2)
-    found = parted(one.told(), never.told())
+    found = first_divergence(one.told(), never.told())
     assert found is not None
     assert "c1's acquire of k0 failed: busy at 0.600 s (step 2); here c1 was granted k0" in found.sentence
 
 
-def test_a_missing_fault() -> None:
+def test_a_missing_fault_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).acquire("c1", 0.5, 2.2).release("c1", 3.0).release("c0", 3.3)
     found = told(story.told())
-    assert found == Parting(
+    assert found == Divergence(
         "On the simulator client-pause struck c0 at 0.200 s (step 2); here that never happened", 2, 200_000_000, None
     )
 
 
-def test_a_fault_that_had_no_effect_or_struck_others() -> None:
+def test_a_fault_without_effect_or_on_other_hosts_is_a_divergence() -> None:
     for hosts, error in ((["c0"], "no effect seen"), (["c1"], None)):
         story = Story(clients=["c0", "c1"]).acquire("c0", 0.1, 0.2)
         about = {"id": 0, "fault": "client-pause", "hosts": hosts}
@@ -401,7 +411,7 @@ def test_a_fault_that_had_no_effect_or_struck_others() -> None:
         assert found.sentence == f"On the simulator client-pause struck c0 at 0.200 s (step 2); here {expected}"
 
 
-def test_another_order_of_grants() -> None:
+def test_another_order_of_grants_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c1", 0.1, 0.15).release("c1", 0.2).acquire("c0", 0.2, 0.3)
     story.fault(0, "client-pause", ["c0"], 0.35, 3.2).release("c0", 3.3)
@@ -412,7 +422,7 @@ def test_another_order_of_grants() -> None:
     )
 
 
-def test_a_grant_after_a_release_instead_of_before_it() -> None:
+def test_a_grant_after_instead_of_before_a_release_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.2, 1.2)
     story.release("c0", 1.3).acquire("c1", 0.5, 1.4).release("c1", 3.0)
@@ -423,7 +433,7 @@ def test_a_grant_after_a_release_instead_of_before_it() -> None:
     )
 
 
-def test_a_fault_among_other_steps() -> None:
+def test_a_fault_after_a_later_step_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).acquire("c1", 0.5, 2.2).fault(0, "client-pause", ["c0"], 2.3, 2.9)
     found = told(story.release("c1", 3.0).release("c0", 3.3).told())
@@ -433,7 +443,7 @@ def test_a_fault_among_other_steps() -> None:
     )
 
 
-def test_what_comes_after_the_violation_is_not_looked_at() -> None:
+def test_divergence_after_the_violation_is_ignored() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.2, 3.2).acquire("c1", 0.5, 2.2)
     history = story.release("c1", 3.0, 3.1, "info").told()
@@ -446,7 +456,7 @@ def test_what_comes_after_the_violation_is_not_looked_at() -> None:
 
 
 def mutations() -> dict[str, Callable[[Op], Op | None]]:
-    """Each makes another history out of a simulated one, entry by entry; None leaves an entry out."""
+    """Functions that change a simulated history entry by entry; None drops an entry."""
 
     def ended(op: Op) -> Op:
         failed = op.f == "acquire" and op.node == "c1" and op.type == "ok"
@@ -474,12 +484,12 @@ def test_each_kind_of_divergence_is_found(name: str) -> None:
     simulated = simulate(plan(faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),))).history
     changed = [op for op in map(mutations()[name], simulated) if op is not None]
     history = History(msgspec.structs.replace(op, index=index) for index, op in enumerate(changed))
-    assert parted(simulated, simulated) is None
-    assert parted(simulated, history) is not None
+    assert first_divergence(simulated, simulated) is None
+    assert first_divergence(simulated, history) is not None
     assert differs_at(simulated, history) is not None
 
 
-def test_the_first_entry_that_differs() -> None:
+def test_differs_at_returns_the_first_different_entry() -> None:
     one = overrun().told()
     assert differs_at(one, one) is None
     assert differs_at(one, History(one[:4])) == 4

@@ -1,4 +1,4 @@
-"""Whole runs: what must be valid is, what must be found is, and a run that could not tell says unknown."""
+"""Whole runs: safe ones are valid, documented failures are found, and inconclusive ones are unknown."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.clusters.abilities import PROCESSES
 from harness.clusters.kinds import kinds
-from harness.clusters.sim import SimCluster
-from harness.completion import complete
-from harness.faults.base import Damage, Scene, Seen
+from harness.clusters.sim.cluster import SimCluster
+from harness.faults.base import Damage, InjectionContext, Observation
+from harness.faults.catalogue import default_specs
 from harness.faults.pause import ClientPause
-from harness.nemesis import default_specs
+from harness.lock_impls import catalogue
 from harness.plan import FaultSpec, Plan
-from harness.runs import Result, run
-from harness.workloads.resource import Reply, Request, Resource
-from lock_impls import catalogue
+from harness.run.completion import complete
+from harness.run.judging import Result
+from harness.run.runs import run
+from harness.worker.resource import Request, Resource, ResourceReply
 
 ON_SIM = [info for info in catalogue.infos() if info.simulated and set(info.kinds) & set(kinds("sim"))]
 REPLICATED = [
     (info.name, kind)
     for info in ON_SIM
     for kind in ("redis-sentinel", "mysql-replicated")
-    if kind in info.kinds[1:]  # beside the usual
+    if kind in info.kinds[1:]  # in addition to the default ones
 ]
 slow = partial(pytest.param, marks=pytest.mark.slow)
 SEEDS = [0, *(slow(seed) for seed in range(1, 11))]
@@ -52,7 +54,7 @@ def test_every_lock_is_valid_on_replicated_servers(lock: str, kind: str) -> None
     assert result.valid is True, explained(result)
 
 
-def test_what_may_be_late_is_looked_at_for_as_much_longer() -> None:
+def test_settling_lasts_longer_for_services_that_expire_keys_late() -> None:
     plan = Plan(lock="memcached-token", ttl=2.0, slack=1.0)
     once = complete(plan)
     assert once.settle_time == plan.settle_time + 1.0
@@ -62,7 +64,7 @@ def test_what_may_be_late_is_looked_at_for_as_much_longer() -> None:
 
 
 @pytest.mark.parametrize("lock", ["redis.lock:Lock", "redis_lock:Lock", slow("pottery:Redlock")])
-def test_locks_that_other_people_wrote_run_unmodified(lock: str) -> None:
+def test_third_party_locks_run_unmodified(lock: str) -> None:
     valid = attempt(lock)
     assert valid.valid is True, explained(valid)
     paused = attempt(lock, "client-pause")
@@ -70,7 +72,7 @@ def test_locks_that_other_people_wrote_run_unmodified(lock: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(slow(seed) for seed in range(2, 8))])
-def test_redlock_is_valid_without_faults_whatever_the_seed(seed: int) -> None:
+def test_redlock_is_valid_without_faults_for_every_seed(seed: int) -> None:
     result = attempt("redlock", seed=seed, time_limit=4.0)
     assert result.valid is True, explained(result)
 
@@ -86,7 +88,7 @@ def test_redlock_is_valid_without_faults_whatever_the_seed(seed: int) -> None:
         slow("redis-token", "clock-jump", {}), slow("redis-watchdog", "client-pause", {}),
     ],
 )  # fmt: skip
-def test_nemeses_of_the_command_line_find_what_is_documented(lock: str, nemesis: str, more: dict[str, Any]) -> None:
+def test_command_line_nemeses_find_the_documented_violations(lock: str, nemesis: str, more: dict[str, Any]) -> None:
     result = attempt(lock, nemesis, **{"time_limit": 30.0, **more})
     assert result.verdicts["mutual-exclusion"].valid is False, explained(result)
 
@@ -99,13 +101,13 @@ def test_nemeses_of_the_command_line_find_what_is_documented(lock: str, nemesis:
 )  # fmt: skip
 @pytest.mark.parametrize("lock", ["redlock", "redis-token"])
 @pytest.mark.parametrize("seed", SEEDS[:3])
-def test_locks_with_leases_survive_what_they_promise_to(lock: str, nemesis: str, seed: int) -> None:
-    """Whatever a network does, and crashes that lose no data: nobody is let in twice, and nobody is left outside."""
+def test_locks_with_leases_survive_the_promised_faults(lock: str, nemesis: str, seed: int) -> None:
+    """Under network faults, and crashes that lose no data, no two clients hold the lock, and none is locked out."""
     result = attempt(lock, nemesis, time_limit=25.0, seed=seed)
     assert result.valid is True, explained(result)
 
 
-def test_the_fence_saves_the_resource_and_not_the_lock() -> None:
+def test_fencing_protects_the_resource_but_not_mutual_exclusion() -> None:
     late = FaultSpec("client-pause", on="read", nth=3, times=5, every=4.0, for_=3.0)
     unfenced = run(Plan(lock="redis-fenced", faults=(late,)))
     fenced = run(Plan(lock="redis-fenced", faults=(late,), fencing="on"))
@@ -116,7 +118,7 @@ def test_the_fence_saves_the_resource_and_not_the_lock() -> None:
     assert "would have rejected" in unfenced.document["fencing_note"]
 
 
-def test_inventory_is_oversold_when_the_lock_fails_and_not_otherwise() -> None:
+def test_inventory_is_oversold_only_when_the_lock_fails() -> None:
     sold = attempt("redis-token", workload="inventory", time_limit=20.0)
     assert sold.valid is True, explained(sold)
     again = FaultSpec("clock-jump", on="acquire", nth=5, times=100, every=0.5)
@@ -124,10 +126,10 @@ def test_inventory_is_oversold_when_the_lock_fails_and_not_otherwise() -> None:
     assert oversold.verdicts["resource"].valid is False, explained(oversold)
 
 
-# A verdict must be able to fail, and to be unknown.
+# A verdict can be a violation or unknown.
 
 
-def test_a_fault_that_did_nothing_makes_the_run_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_without_effect_makes_the_run_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimCluster, "set_clock", lambda *args, **kwargs: None)
     result = attempt("redlock", "clock-skew")
     assert result.valid is None
@@ -135,20 +137,20 @@ def test_a_fault_that_did_nothing_makes_the_run_unknown(monkeypatch: pytest.Monk
     assert result.exit_status == 3
 
 
-def test_a_fault_that_never_found_its_event_makes_the_run_unknown() -> None:
+def test_a_fault_whose_event_never_came_makes_the_run_unknown() -> None:
     result = run(Plan(lock="redis-token", time_limit=5.0, faults=(FaultSpec("client-pause", on="acquire", nth=9999),)))
     assert result.valid is None, explained(result)
     assert "client-pause" in result.document["summary"]
 
 
-def test_one_client_alone_proves_nothing() -> None:
+def test_a_run_with_one_client_is_unknown() -> None:
     result = attempt("redis-token", clients=1)
     assert result.valid is None
     assert any("mutual-exclusion" in reason for reason in result.document["unknown_because"])
 
 
-def test_a_resource_that_forgets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant of the fencing resource: it accepts stale tokens. The checker must notice."""
+def test_a_resource_that_accepts_stale_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant of the fencing resource accepts stale tokens. The checker must report it."""
     monkeypatch.setattr(Resource, "_refusal", lambda self, request: None)
     late = FaultSpec("client-pause", on="read", nth=3, times=5, every=4.0, for_=3.0)
     result = run(Plan(lock="redis-fenced", faults=(late,), fencing="on"))
@@ -156,17 +158,17 @@ def test_a_resource_that_forgets_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
     assert result.verdicts["resource"].valid is False
 
 
-def test_an_observer_that_always_nods_would_be_believed_so_the_pause_asks_the_host(
+def test_the_pause_observes_the_host_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A mutant of the pause that pauses nobody: the host still does what it is given to do, and the run is unknown."""
+    """A mutant of the pause pauses nothing. The host keeps running its tasks, so the run is unknown."""
 
-    def inject(self: ClientPause, scene: Scene) -> Damage:
+    def inject(self: ClientPause, scene: InjectionContext) -> Damage:
         host = scene.client or "c0"
 
-        def observe() -> Seen:
-            state = scene.cluster.state(host)
-            return Seen(state == "paused", {"state": {host: state}}, "paused")
+        def observe() -> Observation:
+            state = scene.part(PROCESSES).state(host)
+            return Observation({host: state == "paused"}, {"state": {host: state}}, "paused")
 
         return Damage([host], observe, dict)
 
@@ -174,13 +176,13 @@ def test_an_observer_that_always_nods_would_be_believed_so_the_pause_asks_the_ho
     assert attempt("redis-token", "client-pause").valid is None
 
 
-def test_a_resource_counts_in_its_own_order() -> None:
+def test_a_resource_numbers_accepted_accesses_in_its_own_order() -> None:
     resource = Resource("on", {"i0": 2})
-    assert resource.apply(Request("take", "i0", 3)) == Reply(value=1, arrival=0, version=1)
+    assert resource.apply(Request("take", "i0", 3)) == ResourceReply(value=1, arrival=0, version=1)
     assert resource.apply(Request("read", "i0", 2)).error == "stale fence"
-    assert resource.apply(Request("take", "i0", 3)) == Reply(value=0, arrival=1, version=2)
+    assert resource.apply(Request("take", "i0", 3)) == ResourceReply(value=0, arrival=1, version=2)
     claimed = Resource("cas", {})
     assert claimed.apply(Request("read", "k", "a")).arrival == 0
     assert claimed.apply(Request("read", "k", "b")).arrival == 1
     assert claimed.apply(Request("write", "k", "a", 1)).error == "not the last token"
-    assert claimed.apply(Request("write", "k", "b", 1)) == Reply(value=1, arrival=2, version=1)
+    assert claimed.apply(Request("write", "k", "b", 1)) == ResourceReply(value=1, arrival=2, version=1)

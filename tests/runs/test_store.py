@@ -1,4 +1,4 @@
-"""The store: one folder a run, never one over another, and a link at the last."""
+"""The store: one folder per run, never overwritten, and a link to the latest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UsageError, unknown_name
 from harness.history import History, HistoryError, HistoryWriter, Op
-from harness.store import LATEST, find_run, new_run, write_results
+from harness.run.store import LATEST, find_run, new_run, write_results
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def test_folders_are_named_by_lock_time_and_seed(tmp_path: Path) -> None:
     assert new_run(tmp_path, "package.module:Class", 1, NOON).parent.name == "package.module.Class"
 
 
-def test_no_lock_name_leaves_the_store(tmp_path: Path) -> None:
+def test_a_lock_name_cannot_escape_the_store(tmp_path: Path) -> None:
     folder = new_run(tmp_path / "s", "../../evil", 1, NOON)
     assert (tmp_path / "s") in folder.resolve().parents
 
@@ -41,11 +41,11 @@ def test_a_run_is_found_by_folder_file_or_link(tmp_path: Path) -> None:
     (folder / "history.jsonl").write_text("")
     for given in (folder, folder / "history.jsonl", tmp_path / LATEST):
         assert find_run(given) == folder
-    with pytest.raises(UsageError, match=r"no history\.jsonl there"):
+    with pytest.raises(UsageError, match=r"it has no history\.jsonl"):
         find_run(tmp_path)
 
 
-def test_history_survives_a_round_trip_zipped_or_not(tmp_path: Path) -> None:
+def test_a_history_survives_a_round_trip_with_and_without_gzip(tmp_path: Path) -> None:
     ops = [
         Op(0, 5, 7, -1, "info", "start", None, {"clients": ["c0"]}),
         Op(1, 6, 8, 0, "invoke", "acquire", "k", {"timeout": 1.0}, None, "c0"),
@@ -56,7 +56,7 @@ def test_history_survives_a_round_trip_zipped_or_not(tmp_path: Path) -> None:
         assert list(History.load(tmp_path / name)) == ops
 
 
-def test_history_refuses_gaps_and_strays() -> None:
+def test_a_history_refuses_gaps_and_unmatched_completions() -> None:
     with pytest.raises(HistoryError, match="entry 5 appended at position 0"):
         History([Op(5, 0, 0, 0, "ok", "acquire")])
     with pytest.raises(HistoryError, match="entry 0: process 0 completed 'acquire' but never invoked it"):
@@ -70,6 +70,6 @@ def test_each_entry_is_on_disk_at_once(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_names_nobody_has_come_with_the_nearest() -> None:
+def test_an_unknown_name_is_reported_with_the_nearest_known_one() -> None:
     assert str(unknown_name("colour", "gren", ["green", "blue"])) == "unknown colour 'gren': did you mean green?"
     assert str(unknown_name("colour", "xyz", ["green", "red"])) == "unknown colour 'xyz': known: green, red"

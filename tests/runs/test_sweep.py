@@ -1,4 +1,4 @@
-"""Sweeps: what is measured, how it is counted, and that neither workers nor bad input change it."""
+"""Sweeps: measures and counts, which depend neither on the number of workers nor on invalid input."""
 
 from __future__ import annotations
 
@@ -10,23 +10,30 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from checkers.base import Verdict, Violation
-from harness import sweep as sweeps
-from harness.cli import main
+from harness.checkers.base import Verdict, Violation
+from harness.cli.main import main
+from harness.documents import RunDocument, SweepDocument, plain
+from harness.documents.run import RunStats
+from harness.documents.sweep import SweepRun
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.runs import Result
-from harness.sweep import Grid, Outcome, exit_status, figures, planned, summary, sweep, wilson
-from reports import sweep_report
+from harness.reports import sweep_report
+from harness.run.judging import Result
+from harness.studies import sweep as sweeps
+from harness.studies.sweep import Grid, exit_status, figures, planned, summary, sweep, wilson
 from tests.checkers.story import Story
 
 PLAN = Plan(lock="redis-token", clients=3, time_limit=9.0, rest=0.02)
 GRID = Grid(ttl=(0.5, 3.0), hold=(0.2,), pause=(1.5,), every=2.0, seeds=2)
 
 
-def found(**changes: Any) -> Outcome:
+def found(**changes: Any) -> SweepRun:
     known = {"seed": 0, "state": "valid", "writes": 100, "acquires": 100, "seconds": 10.0}
-    return Outcome(**{**known, **changes})
+    return SweepRun(**{**known, **changes})
+
+
+POINT = ("sim", 0.1, 3.0, 1.0)
+"""Cluster, hold, pause and ttl."""
 
 
 def command(*arguments: str) -> int:
@@ -35,37 +42,39 @@ def command(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-# What is measured.
+# Measures.
 
 
 @pytest.fixture(scope="module")
-def document() -> sweeps.Document:
+def document() -> SweepDocument:
     return sweep(PLAN, GRID, workers=1)
 
 
-def test_a_lease_shorter_than_the_pause_is_violated_and_a_longer_one_is_not(document: sweeps.Document) -> None:
-    short, long = document["points"]
-    assert (short["ttl"], short["runs"], short["violated"], short["unknown"]) == (0.5, 2, 2, 0)
-    assert short["overlaps"] >= short["violated"]
-    assert 0 < short["lost"] < short["writes"]
-    assert short["lost_least"] <= short["lost_fraction"] <= short["lost_most"]
-    assert GRID.every < short["first_s"] < PLAN.time_limit
-    assert (long["violated"], long["valid"], long["lost"], long["first_s"]) == (0, 2, 0, None)
+def test_only_leases_shorter_than_the_pause_are_violated(document: SweepDocument) -> None:
+    short, long = document.points
+    assert (short.ttl, short.runs, short.violated, short.unknown) == (0.5, 2, 2, 0)
+    assert short.overlaps >= short.violated
+    assert 0 < short.lost < short.writes
+    assert (short.lost_least or 0.0) <= (short.lost_fraction or 0.0) <= (short.lost_most or 0.0)
+    assert GRID.every < (short.first_s or 0.0) < PLAN.time_limit
+    assert (long.violated, long.valid, long.lost, long.first_s) == (0, 2, 0, None)
     assert exit_status(document) == 1
 
 
-def test_the_number_of_workers_changes_nothing(document: sweeps.Document, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_number_of_workers_does_not_change_the_document(
+    document: SweepDocument, capfd: pytest.CaptureFixture[str]
+) -> None:
     told: list[float] = []
     again = sweep(PLAN, GRID, workers=2, progress=lambda fraction, _: told.append(fraction))
-    assert json.dumps(again) == json.dumps(document)
+    assert again == document
     assert told == [number / 4 for number in range(5)]
     assert capfd.readouterr().out == ""
 
 
-def test_no_pause_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_of_zero_adds_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Plan] = []
 
-    def measured(plan: Plan, *_: Any) -> Outcome:
+    def measured(plan: Plan, *_: Any) -> SweepRun:
         seen.append(plan)
         return found(seed=plan.seed)
 
@@ -76,7 +85,7 @@ def test_no_pause_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(plan.faults) for plan in seen] == [0, 0, 0, 5, 5, 5]
 
 
-def test_pauses_come_once_in_every_interval_at_a_moment_that_the_seed_decides() -> None:
+def test_the_seed_decides_the_time_of_the_one_pause_per_interval() -> None:
     jobs = planned(replace(PLAN, time_limit=34.0), Grid(ttl=(1.0, 2.0), pause=(3.0,), seeds=2))
     moments = [[fault.at for fault in job.faults] for _, job in jobs]
     assert moments[0] == moments[2][: len(moments[0])]
@@ -88,33 +97,33 @@ def test_pauses_come_once_in_every_interval_at_a_moment_that_the_seed_decides() 
     assert faults == {("client-pause", 3.0, None, "{'target': 'one'}")}
 
 
-def test_a_run_that_breaks_is_unknown_and_an_interrupted_one_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_is_unknown_and_an_interrupted_one_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(plan: Plan, **_: Any) -> Result:
         raise OSError("no space left")
 
     monkeypatch.setattr(sweeps, "run", broken)
     document = sweep(PLAN, GRID, workers=1)
-    assert [point["unknown"] for point in document["points"]] == [2, 2]
-    assert "no space left" in document["points"][0]["why_unknown"]
+    assert [point.unknown for point in document.points] == [2, 2]
+    assert "no space left" in document.points[0].why_unknown
     assert exit_status(document) == 3
     monkeypatch.setattr(sweeps, "measure", lambda plan, *_: found() if plan.ttl == 0.5 else None)
     document = sweep(PLAN, GRID, workers=1)
-    assert document["interrupted"]
-    assert [point["runs"] for point in document["points"]] == [2, 0]
+    assert document.interrupted
+    assert [point.runs for point in document.points] == [2, 0]
     assert exit_status(document) == 3
 
 
-# How it is counted.
+# Counts.
 
 
-def test_unknown_runs_are_counted_and_in_no_other_figure() -> None:
+def test_unknown_runs_count_only_as_unknown() -> None:
     runs = [
         found(seed=0, state="violated", lost=10, first_s=4.0, overlaps=3),
         found(seed=1, state="violated", lost=30, first_s=8.0, overlaps=1, stalled=True),
         found(seed=2),
         found(seed=3, state="unknown", writes=900, lost=900, overlaps=9, acquires=900, why="not seen"),
     ]
-    told = figures(runs)
+    told = plain(figures(POINT, 4, runs))
     assert {name: told[name] for name in ("runs", "violated", "valid", "unknown", "stalled")} == {
         "runs": 4, "violated": 2, "valid": 1, "unknown": 1, "stalled": 1,
     }  # fmt: skip
@@ -125,8 +134,8 @@ def test_unknown_runs_are_counted_and_in_no_other_figure() -> None:
     assert (told["first_s"], told["acquires_per_second"], told["why_unknown"]) == (6.0, 10.0, "not seen")
 
 
-def test_without_a_known_run_there_are_no_figures() -> None:
-    told = figures([found(state="unknown")])
+def test_figures_are_none_without_a_conclusive_run() -> None:
+    told = plain(figures(POINT, 1, [found(state="unknown")]))
     names = ("rate", "rate_low", "rate_high", "lost_fraction", "lost_least", "first_s", "acquires_per_second")
     assert {told[name] for name in names} == {None}
 
@@ -135,26 +144,26 @@ def test_without_a_known_run_there_are_no_figures() -> None:
     ("hits", "runs", "low", "high"),
     [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (1, 5, 0.0362, 0.6245)],
 )
-def test_wilson(hits: int, runs: int, low: float, high: float) -> None:
-    """Against the tables of Brown, Cai and DasGupta 2001 and R's prop.test without correction."""
+def test_wilson_interval_matches_published_tables(hits: int, runs: int, low: float, high: float) -> None:
+    """The tables are from Brown, Cai and DasGupta 2001 and from R's prop.test without correction."""
     assert list(wilson(hits, runs)) == pytest.approx([low, high], abs=1e-4)
 
 
-def told(**verdicts: Verdict) -> Outcome:
-    """The summary of a run in which a client got the lock for 2 s."""
+def told(**verdicts: Verdict) -> SweepRun:
+    """Return the summary of a run in which a client held the lock for 2 s."""
     story = Story().acquire("c0", 1.0, 1.5, valid_for=2.0)
     result = Result(
         plan=PLAN,
         history=story.told(),
         verdicts={name.replace("_", "-"): verdict for name, verdict in verdicts.items()},
         verdict=Verdict(None, ""),
-        document={"stats": {"acquires_ok": 1, "seconds": 9.0}},
+        results=RunDocument(schema=1, valid=None, stats=RunStats(acquires_ok=1, seconds=9.0)),
         folder=None,
     )
     return summary(result)
 
 
-def test_what_is_kept_of_a_run() -> None:
+def test_the_summary_of_a_run_has_its_state_and_times() -> None:
     origin = Story().told().origin
     overlap = Violation("overlap", "k0", "", origin + 5_000_000_000, origin + 9_000_000_000)
     lost = Violation("lost-update", "k0", "", origin + 6_500_000_000, origin + 7_000_000_000)
@@ -175,16 +184,16 @@ def test_what_is_kept_of_a_run() -> None:
 
 
 @pytest.mark.parametrize(("ttl", "lease", "longer"), [(1.0, 2.0, 2.0), (2.0, 2.0, None), (2.0, None, None)])
-def test_a_longer_lease_than_was_asked_for_is_told(
+def test_a_lease_longer_than_requested_is_reported(
     ttl: float, lease: float | None, longer: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeps, "measure", lambda plan, *_: found(lease_s=lease))
     document = sweep(PLAN, Grid(ttl=(ttl,), seeds=1, pause=(0.0,)), workers=1)
-    assert document["points"][0]["longer_lease_s"] == longer
+    assert document.points[0].longer_lease_s == longer
     assert exit_status(document) == 0
 
 
-# What is refused.
+# Refused requests.
 
 
 @pytest.mark.parametrize(
@@ -202,7 +211,7 @@ def test_a_longer_lease_than_was_asked_for_is_told(
         ({"every": 30.0}, "may never strike in runs of 9 s"),
     ],
 )
-def test_what_cannot_be_swept_is_refused_before_anything_runs(changes: dict[str, Any], expected: str) -> None:
+def test_an_invalid_grid_is_refused_before_any_run(changes: dict[str, Any], expected: str) -> None:
     asked: list[str] = []
 
     def folder() -> Path:
@@ -226,7 +235,7 @@ def test_what_cannot_be_swept_is_refused_before_anything_runs(changes: dict[str,
         (("redis-token", "--workers", "-1"), "workers must not be negative"),
     ],
 )
-def test_bad_input_is_one_message(
+def test_invalid_input_is_one_message(
     arguments: tuple[str, ...], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(*arguments, "--out", str(tmp_path / "store")) == 2
@@ -237,10 +246,10 @@ def test_bad_input_is_one_message(
     assert not (tmp_path / "store").exists()
 
 
-# What is written.
+# Output files.
 
 
-def test_a_sweep_has_a_folder_with_all_that_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_writes_its_document_page_and_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = ("--ttl", "500ms,3s", "--hold", "200ms", "--pause", "1500ms", "--every", "2s")
     page, points = tmp_path / "page.html", tmp_path / "points.csv"
     files = ("--out", str(tmp_path), "--html", str(page), "--csv", str(points))
@@ -260,16 +269,17 @@ def test_a_sweep_has_a_folder_with_all_that_was_found(tmp_path: Path, capsys: py
     assert "<svg" in page.read_text()
 
 
-def test_a_report_of_every_cluster_and_pause_is_the_same_again(tmp_path: Path, document: sweeps.Document) -> None:
-    first = {**document["points"][0], "why_unknown": "<never> struck"}
-    bare = {**document["points"][1], **figures([]), "asked": 2}
-    points = [
-        {**point, "cluster": cluster, "pause": pause}
+def test_the_same_sweep_gives_the_same_report(tmp_path: Path, document: SweepDocument) -> None:
+    first, second = document.points
+    first = replace(first, why_unknown="<never> struck")
+    bare = figures((second.cluster, second.hold, second.pause, second.ttl), 2, [])
+    points = tuple(
+        replace(point, cluster=cluster, pause=pause)
         for cluster in ("sim", "docker")
         for pause in (0.0, 1.0)
         for point in (first, bare)
-    ]
-    several = {**document, "points": points, "started_at": "", "command": ""}
+    )
+    several = replace(document, points=points, started_at="", command="")
     texts = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

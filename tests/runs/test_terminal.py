@@ -1,4 +1,4 @@
-"""What is on a terminal while something goes on and when it is over, and what is in a file instead."""
+"""Terminal output during and after a command, and what goes to a file in its place."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness import options, terminal
-from harness.cli import main
-from harness.display import Display
+from harness.cli import options, terminal, verdicts
+from harness.cli.display import Display
+from harness.cli.main import main
 from harness.history import History, Op
 from harness.history.ongoing import Ongoing
 from harness.plan import FaultSpec, Plan
-from harness.progress import PHASES
-from harness.runs import Result, run
+from harness.run.judging import Result
+from harness.run.progress import PHASES
+from harness.run.runs import run
 
 CODES = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\r|\n|[^\x1b\r\n]+")
 PLAN = Plan(lock="redis-token", faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), time_limit=8.0)
 
 
 class Screen:
-    """As much of a terminal as Rich asks for."""
+    """The part of a terminal that Rich needs."""
 
     def __init__(self) -> None:
         self.lines: list[str] = [""]
@@ -45,7 +46,7 @@ class Screen:
         self.seen.append("\n".join(self.lines))
 
     def wait_for(self, text: str) -> None:
-        """Until it has been seen, at most a few seconds."""
+        """Wait until the terminal has shown the text, at most a few seconds."""
         deadline = time.monotonic() + 5
         while not any(text in seen for seen in self.seen):
             assert time.monotonic() < deadline, f"{text} is never shown"
@@ -65,7 +66,7 @@ class Screen:
 
 @contextlib.contextmanager
 def terminal_file(columns: int = 80) -> Iterator[tuple[IO[str], Screen]]:
-    """A file that is a terminal, and what is to be seen there once the context is left."""
+    """A file that is a terminal, and the screen contents after the context ends."""
     ours, theirs = pty.openpty()
     screen = Screen()
 
@@ -95,7 +96,7 @@ def result(told: list[tuple[float, str]], tmp_path_factory: pytest.TempPathFacto
     return run(PLAN, store=store, progress=lambda fraction, text: told.append((fraction, text)))
 
 
-def test_a_run_tells_its_phases_and_what_is_going_on(result: Result, told: list[tuple[float, str]]) -> None:
+def test_progress_shows_phases_grants_holders_and_faults(result: Result, told: list[tuple[float, str]]) -> None:
     assert result.valid is False
     phases = [text.partition(": ")[0] for _, text in told]
     assert list(dict.fromkeys(phases)) == ["starting", "running", "checking"]
@@ -109,11 +110,11 @@ def test_a_run_tells_its_phases_and_what_is_going_on(result: Result, told: list[
     assert told[-1][1].startswith("checking: try-lock")
 
 
-def test_nobody_is_told_anything_else_because_somebody_listens(result: Result) -> None:
+def test_a_progress_callback_does_not_change_the_history(result: Result) -> None:
     assert [*run(PLAN).history] == [*result.history]
 
 
-def test_what_goes_on_agrees_with_the_holds_at_the_end(result: Result) -> None:
+def test_live_state_agrees_with_the_final_holds(result: Result) -> None:
     ongoing = Ongoing()
     most: set[str] = set()
     for op in result.history:
@@ -124,7 +125,7 @@ def test_what_goes_on_agrees_with_the_holds_at_the_end(result: Result) -> None:
     assert (ongoing.forces, ongoing.ended) == ({}, "time limit")
 
 
-def test_a_client_that_minds_its_lease_holds_no_longer_than_that() -> None:
+def test_a_checking_client_does_not_hold_beyond_its_lease() -> None:
     ongoing = Ongoing()
 
     def add(seconds: float, process: int, type_: str, f: str, value: object = None) -> None:
@@ -146,7 +147,7 @@ def test_a_client_that_minds_its_lease_holds_no_longer_than_that() -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 40])
-def test_the_display_shows_each_phase_and_is_gone_afterwards(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_display_shows_each_phase_and_is_removed_afterwards(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "REFRESHES", 100)
     with terminal_file(columns) as (file, screen):
         console = Console(file=file)
@@ -165,7 +166,7 @@ def test_the_display_shows_each_phase_and_is_gone_afterwards(columns: int, monke
     assert {len(seen.splitlines()) for seen in screen.seen if "running" in seen} == {3}, "nothing jumps"
 
 
-def test_the_bar_never_goes_back_and_takes_any_text() -> None:
+def test_the_progress_bar_never_decreases_and_accepts_any_text() -> None:
     display = Display("a sweep")
     for fraction, text in ((0.4, "running: a"), (0.2, "3 of 60 runs: running: [b]\nc"), (9.0, "")):
         display.tell(fraction, text)
@@ -177,7 +178,7 @@ def test_the_bar_never_goes_back_and_takes_any_text() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("FORCE_COLOR", "1")])
-def test_there_is_no_display_where_the_cursor_cannot_move(
+def test_the_display_is_off_without_cursor_control(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -196,25 +197,28 @@ def test_there_is_no_display_where_the_cursor_cannot_move(
 def shown(result: Result, **settings: object) -> str:
     console = Console(file=StringIO(), highlight=False, **settings)  # type: ignore[arg-type]
     rows = list(terminal._rows(result))
-    terminal.print_verdict(console, result.plan.lock, result.valid, result.document["summary"], rows)
+    verdicts.print_panel(console, result.plan.lock, result.valid, result.document["summary"], rows)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 @pytest.mark.parametrize("columns", [140, 80, 40])
-def test_the_panel_fits_and_says_it_all(columns: int, result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_panel_fits_the_width_and_is_complete(
+    columns: int, result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     text = shown(result, force_terminal=True, width=columns)
     assert re.findall(r"\x1b\[[\d;]*3\d[\d;]*m", text) == [], "no colour where none is wanted"
     lines = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
-    assert {len(line) for line in lines} == {min(columns, terminal.WIDEST)}
+    assert {len(line) for line in lines} == {min(columns, verdicts.WIDEST)}
     words = " ".join(" ".join(line.strip("│╭╮╰╯─ ") for line in lines).split())
     assert "✗ VIOLATION: redis-token" in words
     assert "mutual-exclusion" in words
-    assert re.search(r"client-pause( \d+ times)?,\s+seen", words)
+    assert re.search(r"client-pause( \d+ times)?,\s+effect", words)
 
 
-def test_in_a_file_each_thing_is_a_line_without_codes(result: Result) -> None:
-    lines = shown(result, width=40).splitlines()
+def test_a_file_gets_plain_lines_without_codes(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.print_result(replace(result, folder=None), json=False, quiet=False)
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "VIOLATION: redis-token"
     assert lines[1] == result.document["summary"]
     assert {line.partition(": ")[0] for line in lines[2:]} == {
@@ -227,16 +231,16 @@ def test_in_a_file_each_thing_is_a_line_without_codes(result: Result) -> None:
     assert "\x1b" not in "".join(lines)
 
 
-def test_old_terminals_get_letters_they_have(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ascii_terminals_get_only_ascii(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     class Old(StringIO):
         encoding = "ascii"
 
     console = Console(file=Old(), force_terminal=True, width=80)
-    terminal.print_verdict(console, "a", True, "b", [])
+    verdicts.print_panel(console, "a", True, "b", [])
     assert console.file.getvalue().isascii()  # type: ignore[attr-defined]
 
 
-def test_a_run_that_was_cut_short_says_so(result: Result) -> None:
+def test_an_interrupted_run_is_reported_as_cut_short(result: Result) -> None:
     history = History(result.history)
     history.value[-1] = {"reason": "interrupted"}
     told = f"interrupted after {result.document['stats']['seconds']:.1f} of 8 s"
@@ -244,14 +248,14 @@ def test_a_run_that_was_cut_short_says_so(result: Result) -> None:
     assert not any(label == "cut short" for label, _ in terminal._rows(result))
 
 
-def test_a_checker_speaks_for_itself_if_the_story_does_not(result: Result) -> None:
+def test_a_checkers_sentence_is_shown_unless_the_story_has_it(result: Result) -> None:
     verdict = result.verdicts["mutual-exclusion"]
     first = verdict.evidence[0].sentence
     assert first in terminal._found("x", verdict, result.history.origin, "another story")
     assert first not in terminal._found("x", verdict, result.history.origin, result.document["summary"])
 
 
-# Commands: what each prints with --json and with --quiet.
+# Commands with --json and with --quiet.
 
 RUN = ["redis-token", "--time-limit", "2s", "--cluster", "sim"]
 
@@ -275,7 +279,7 @@ QUIET = [
 
 
 @pytest.mark.parametrize(("command", "word", "status"), QUIET)
-def test_quiet_is_one_word(
+def test_quiet_prints_one_word(
     command: list[str],
     word: str,
     status: int,
@@ -303,7 +307,7 @@ JSON = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "status"), JSON)
-def test_json_is_one_document_and_wins_over_quiet(
+def test_json_prints_one_document_and_overrides_quiet(
     command: list[str],
     status: int,
     result: Result,

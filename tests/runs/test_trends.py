@@ -1,4 +1,4 @@
-"""``harness trends``: what was planted in the last of three nights is said, and what stayed as it was is not."""
+"""``harness trends``: it reports the planted changes in the last of three nightly runs, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from harness.cli import main
-from harness.expectation import Outcome
-from harness.nightly_cli import sparkline
-from harness.results_db import RESULTS_DB, add
-from harness.trends import compare
-from tests.reports.nights import missed, night, outcome, plain
+from harness.cli.main import main
+from harness.cli.trends import sparkline
+from harness.documents import plain as plain_data
+from harness.documents.nightly import ScenarioOutcome
+from harness.studies.results_db import RESULTS_DB
+from harness.studies.trends import compare
+from tests.reports.nights import add, missed, night, outcome, plain
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -25,7 +27,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Three nights; in the last a failure is missed, and another takes three times as long to be found."""
+    """Three nightly runs. In the last one a failure is missed, and another takes three times as long to be found."""
     last = [
         missed("ttl-pause-write") if one["scenario"] == "ttl-pause-write" else one
         for one in plain(clock_jump_redlock={"found_s": 7.5})
@@ -36,7 +38,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def said(capsys: Capsys, store: Path, *options: str) -> str:
-    """What the command prints; it ends well."""
+    """Return what the command prints, and assert that it succeeds."""
     with pytest.raises(SystemExit) as ended:
         main(["trends", "--out", str(store), *options])
     assert ended.value.code == 0
@@ -50,27 +52,27 @@ def complained(capsys: Capsys, *options: str) -> str:
     return capsys.readouterr().err
 
 
-def test_three_nights_show_what_was_planted(store: Path, capsys: Capsys) -> None:
+def test_trends_report_the_planted_changes(store: Path, capsys: Capsys) -> None:
     lines = [line.rstrip() for line in said(capsys, store).splitlines()]
     assert lines[0] == "2026-11-21T02:00:00Z compared with 2026-11-20T02:00:00Z, suite smoke on sim"
-    red = lines.index("1 newly red")
+    red = lines.index("1 newly failing")
     assert lines[red + 1].startswith(
         "  ttl-pause-write on sim: as-expected → missed: mutual-exclusion said valid in 20"
     )
     later = lines.index("1 found later by a factor of more than 2")
     assert lines[later + 1] == "  clock-jump-redlock on sim: 2.50 s → 7.50 s, 3 times as long"
     assert lines[later + 2] == ""
-    assert not any("newly green" in line or "appeared" in line or "failover-lost-lock" in line for line in lines)
+    assert not any("newly as expected" in line or "appeared" in line or "failover-lost-lock" in line for line in lines)
 
 
-def test_the_table_has_a_line_for_each_lock_and_fault(store: Path, capsys: Capsys) -> None:
+def test_the_table_has_a_row_for_each_lock_and_fault(store: Path, capsys: Capsys) -> None:
     rows = [line.split() for line in said(capsys, store).splitlines()]
     assert ["redis-token", "client-pause", "sim", "██▁", "0%", "██·", "–"] in rows
     assert ["redlock", "clock-jump", "sim", "███", "100%", "▃▃█", "7.50", "s"] in rows
     assert ["redlock-fenced", "clock-jump", "sim", "▁▁▁", "0%", "···", "–"] in rows
 
 
-def test_the_document_has_the_same(store: Path, capsys: Capsys) -> None:
+def test_the_document_has_the_planted_changes(store: Path, capsys: Capsys) -> None:
     document = json.loads(said(capsys, store, "--json"))
     assert [one["as_expected"] for one in document["nights"]] == [6, 6, 5]
     compared = document["compared"]
@@ -82,49 +84,49 @@ def test_the_document_has_the_same(store: Path, capsys: Capsys) -> None:
     assert (redlock["runs"], redlock["rate"], redlock["found_s"]) == ([1, 1, 1], [1.0, 1.0, 1.0], [2.5, 2.5, 7.5])
 
 
-def test_the_night_after_is_newly_green_and_found_earlier(store: Path, capsys: Capsys) -> None:
+def test_a_later_recovery_is_newly_as_expected_and_found_earlier(store: Path, capsys: Capsys) -> None:
     add(store / RESULTS_DB, night(22, plain()))
     text = said(capsys, store)
-    assert "1 newly green\n  ttl-pause-write on sim: missed → as-expected" in text
+    assert "1 newly as expected\n  ttl-pause-write on sim: missed → as-expected" in text
     assert "1 found earlier" in text
     assert "7.50 s → 2.50 s, 3 times as soon" in text
 
 
-def test_two_nights_alike_are_said_to_be(store: Path, capsys: Capsys) -> None:
+def test_equal_nightly_runs_are_reported_as_unchanged(store: Path, capsys: Capsys) -> None:
     for day in (23, 24):
         add(store / RESULTS_DB, night(day, plain()))
     assert "\nnothing changed\n" in said(capsys, store)
 
 
-def test_a_larger_factor_leaves_less(store: Path, capsys: Capsys) -> None:
+def test_a_larger_factor_reports_fewer_changes(store: Path, capsys: Capsys) -> None:
     assert "found later" not in said(capsys, store, "--factor", "3")
 
 
-def test_as_many_nights_as_asked_for(store: Path, capsys: Capsys) -> None:
+def test_the_last_option_limits_the_number_of_nightly_runs(store: Path, capsys: Capsys) -> None:
     assert len(json.loads(said(capsys, store, "--json", "--last", "2"))["nights"]) == 2
 
 
-def test_nights_of_another_suite_or_cluster_are_not_compared(store: Path, capsys: Capsys) -> None:
+def test_nightly_runs_of_different_suites_or_clusters_are_not_compared(store: Path, capsys: Capsys) -> None:
     add(store / RESULTS_DB, night(22, plain(), suite="full"))
     assert said(capsys, store) == (
-        "one night of suite full on sim is stored (2026-11-22T02:00:00Z): a comparison takes two\n"
+        "only one nightly run of suite full on sim is stored (2026-11-22T02:00:00Z); trends need two\n"
     )
-    assert "1 newly red" in said(capsys, store, "--suite", "smoke")
+    assert "1 newly failing" in said(capsys, store, "--suite", "smoke")
     add(store / RESULTS_DB, night(23, plain(), clusters=["sim", "docker"]))
     assert "suite smoke on docker, sim is stored" in said(capsys, store)
-    assert "1 newly red" in said(capsys, store, "--suite", "smoke", "--cluster", "sim")
-    assert said(capsys, store, "--cluster", "docker").startswith("no such night is stored: ")
+    assert "1 newly failing" in said(capsys, store, "--suite", "smoke", "--cluster", "sim")
+    assert said(capsys, store, "--cluster", "docker").startswith("no such nightly run is stored; ")
 
 
-def test_one_night_is_enough_for_a_document_and_a_page(tmp_path: Path, capsys: Capsys) -> None:
+def test_one_nightly_run_gives_a_document_and_a_page(tmp_path: Path, capsys: Capsys) -> None:
     add(tmp_path / RESULTS_DB, night(21, plain()))
     assert json.loads(said(capsys, tmp_path, "--json"))["compared"] is None
     page = tmp_path / "pages" / "trends.html"
-    assert "one night of suite smoke on sim is stored" in said(capsys, tmp_path, "--html", str(page))
+    assert "only one nightly run of suite smoke on sim is stored" in said(capsys, tmp_path, "--html", str(page))
     assert "Nothing to compare yet" in page.read_text()
 
 
-def test_no_database_names_the_command_that_makes_one(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_missing_database_names_the_command_that_creates_it(tmp_path: Path, capsys: Capsys) -> None:
     told = complained(capsys, "--out", str(tmp_path))
     assert "harness nightly" in told
     assert len(told.splitlines()) == 1
@@ -140,18 +142,18 @@ def test_no_database_names_the_command_that_makes_one(tmp_path: Path, capsys: Ca
         (("--html", "/dev/null/page.html"), "cannot write /dev/null/page.html"),
     ],
 )
-def test_wrong_options_are_one_message(store: Path, capsys: Capsys, options: tuple[str, ...], told: str) -> None:
+def test_invalid_options_are_one_message(store: Path, capsys: Capsys, options: tuple[str, ...], told: str) -> None:
     err = complained(capsys, "--out", str(store), *options)
     assert told in err
     assert len(err.splitlines()) == 1
 
 
 def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> dict[str, list[tuple[str, Any, Any]]]:
-    """What is not empty of a comparison with factor 2, as (scenario, before, now)."""
-    told = compare([Outcome(**one) for one in before], [Outcome(**one) for one in now], 2.0)
+    """Return the non-empty parts of a comparison with factor 2, as (scenario, before, now)."""
+    told = compare(convert(before, list[ScenarioOutcome]), convert(now, list[ScenarioOutcome]), 2.0)
     return {
         name: [(one["scenario"], *(one.get(key, one.get(f"{key}_s")) for key in ("before", "now"))) for one in some]
-        for name, some in told.items()
+        for name, some in plain_data(told).items()
         if some
     }
 
@@ -183,22 +185,22 @@ def test_each_cluster_is_compared_with_itself() -> None:
     assert changes(before, now) == {"newly_red": [("a", "as-expected", "missed")]}
 
 
-def test_of_several_seeds_the_worst_state_and_the_median_time_count() -> None:
+def test_seeds_are_merged_by_worst_state_and_median_time() -> None:
     before = [outcome("a", seed=seed, found_s=1.0) for seed in range(3)]
     now = [outcome("a", seed=0, found_s=9.0), missed("a", seed=1), outcome("a", seed=2, found_s=1.0)]
     assert changes(before, now) == {"newly_red": [("a", "as-expected", "missed")], "slower": [("a", 1.0, 5.0)]}
 
 
-def test_times_too_short_to_differ_do_not() -> None:
+def test_differences_of_short_times_are_ignored() -> None:
     assert changes([outcome("a", found_s=0.0)], [outcome("a", found_s=0.19)]) == {}
     assert changes([outcome("a", found_s=0.0)], [outcome("a", found_s=0.21)]) == {"slower": [("a", 0.0, 0.21)]}
 
 
-def test_times_of_what_a_cure_may_violate_are_not_compared() -> None:
+def test_times_of_cures_are_not_compared() -> None:
     both = [[outcome("a.safe", found_s=found_s)] for found_s in (1.0, 9.0)]
     assert changes(*both) == {}
 
 
-def test_a_sparkline_has_a_letter_a_night() -> None:
+def test_a_sparkline_has_one_character_per_nightly_run() -> None:
     assert sparkline([0.0, 0.5, 1.0, None], 1.0) == "▁▅█·"
     assert sparkline([0.0, None], 0.0) == "▁·"

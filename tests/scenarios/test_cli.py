@@ -1,4 +1,4 @@
-"""``harness scenario``: what users type, and what they get."""
+"""The command ``harness scenario``: its output, exit statuses and errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.store import HISTORY, PLAN, RESULTS
+from harness.cli.main import main
+from harness.run.store import HISTORY, PLAN, RESULTS
 
 FAILURE = """
 lock = "redis-token"
@@ -28,7 +28,7 @@ def run(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_show_print_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", "ttl-pause-write*", "--json") == 0
     entries = json.loads(capsys.readouterr().out)
     assert {"ttl-pause-write", "ttl-pause-write.safe"} <= {entry["name"] for entry in entries}
@@ -39,11 +39,11 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "deadlock violated" in told
     assert "request:EXPIRE" in told
-    assert "nobody reads along" in told, "why it cannot be run on docker"
+    assert "is not observed" in told, "the reason why docker refuses it"
 
 
 @pytest.mark.slow
-def test_as_expected_and_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reports_expected_and_missed_violations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(tmp_path / "store")
     assert run("run", "ttl-overrun", "ttl-overrun.safe", "--out", store) == 0
     assert capsys.readouterr().out.count("as-expected") == 2
@@ -56,16 +56,18 @@ def test_as_expected_and_not(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.slow
-def test_a_run_is_repeated_by_running_its_plan(tmp_path: Path) -> None:
+def test_running_a_stored_plan_repeats_the_run(tmp_path: Path) -> None:
     assert run("run", "ttl-pause-write", "--seed", "3", "--out", str(tmp_path / "one")) == 0
     first = tmp_path / "one" / "latest"
-    assert run("run", str(first / PLAN), "--out", str(tmp_path / "two")) == 0, "it says what is expected, too"
+    assert run("run", str(first / PLAN), "--out", str(tmp_path / "two")) == 0, (
+        "the stored plan contains the expectation"
+    )
     again = tmp_path / "two" / "latest"
     assert (again / HISTORY).read_bytes() == (first / HISTORY).read_bytes()
     assert (again / PLAN).read_bytes() == (first / PLAN).read_bytes()
 
 
-def test_a_plan_that_expects_nothing_ends_as_a_run_does(tmp_path: Path) -> None:
+def test_plan_without_expectation_exits_like_a_run(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(FAILURE.partition("[expect]")[0])
     assert run("run", str(plan), "--out", str(tmp_path), "--quiet") == 1
@@ -90,7 +92,7 @@ def test_a_plan_that_expects_nothing_ends_as_a_run_does(tmp_path: Path) -> None:
         ("lock = ", ("TOML",)),
     ],
 )
-def test_a_wrong_file_is_told_in_one_line(
+def test_invalid_file_is_one_error_line(
     text: str, said: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "story.toml"
@@ -104,7 +106,9 @@ def test_a_wrong_file_is_told_in_one_line(
         assert word in error
 
 
-def test_an_unknown_name_and_a_cluster_that_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_and_unsuitable_cluster_are_usage_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("run", "ttl-pause-wrote") == 2
     assert "ttl-pause-write" in capsys.readouterr().err
     assert run("run", "hz-lock", "--cluster", "sim", "--out", str(tmp_path)) == 2

@@ -1,5 +1,7 @@
-"""Every scenario is as expected on the simulator, with further seeds too: the first is that of ``harness nightly``,
-which CI runs as users do, on containers as well."""
+"""Every scenario ends as expected on the simulator with two more seeds.
+
+CI runs the first seed with ``harness nightly``, as users do, on containers too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.nightly import Case, cases, play
+from harness.studies.nightly import Case, cases, run_case
 
 SEEDS = [1, 2]
 ON_SIM = [case for case in cases("smoke", "sim") if not case.refused]
@@ -21,7 +23,7 @@ def name(case: Case) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("case", ON_SIM, ids=name)
-def test_on_the_simulator(case: Case, seed: int, tmp_path: Path) -> None:
+def test_scenario_ends_as_expected_on_the_simulator(case: Case, seed: int, tmp_path: Path) -> None:
     seeded = msgspec.structs.replace(case.plan, seed=case.plan.seed + seed)
-    outcome = play(Case(case.scenario, case.cluster, seeded), tmp_path)
+    outcome = run_case(Case(case.scenario, case.cluster, seeded), tmp_path)
     assert outcome.state == "as-expected", outcome.why

@@ -1,5 +1,4 @@
-"""Asks the application as a server would, so that addresses and headers are exactly what a test says; and a real
-server on the loopback."""
+"""Requests to the application with exactly the address and headers of a test, and a real server on the loopback."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from harness.serve.app import application
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; header names in small letters. ``most`` is the size of the largest piece that was sent."""
+    """A response; header names are lower case. ``most`` is the size of the largest piece that was sent."""
 
     status: int
     headers: dict[str, str]
@@ -37,7 +36,8 @@ class Answer:
 def ask(
     app: ASGIApp, target: str | bytes, method: str = "GET", headers: Mapping[str, str] | None = None, **scope: Any
 ) -> Answer:
-    """The answer to one request for ``target``, as on the wire; ``scope`` replaces what a server would say of it."""
+    """Return the response to one request for ``target``, as on the wire. ``scope`` overrides what a server would
+    set."""
     raw, _, query = (target.encode("latin-1") if isinstance(target, str) else target).partition(b"?")
     sent: list[Message] = []
 
@@ -54,7 +54,7 @@ def ask(
         "headers": [(name.lower().encode(), value.encode("latin-1"))
                     for name, value in ({"host": "localhost"} | dict(headers or {})).items()],
     }  # fmt: skip
-    with ThreadPoolExecutor(1) as apart:  # the loop of a browser may be running in this thread
+    with ThreadPoolExecutor(1) as apart:  # the event loop of a browser may be running in this thread
         apart.submit(lambda: asyncio.run(app(asked | scope, receive, send))).result()  # type: ignore[arg-type]
     pieces = [message.get("body", b"") for message in sent[1:]]
     told = {name.decode().lower(): value.decode("latin-1") for name, value in sent[0]["headers"]}
@@ -63,7 +63,7 @@ def ask(
 
 @contextmanager
 def served(store: Path) -> Iterator[str]:
-    """The address of a real server that shows ``store``."""
+    """Run a real server that shows ``store``, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(
             uvicorn.Config(application(store), log_level="critical", lifespan="off", timeout_graceful_shutdown=0)

@@ -1,4 +1,4 @@
-"""Stores that several tests look at and none changes."""
+"""Stores that several tests read and none changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.serve import stores
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """250 whole runs, a comparison, a sweep, a hunt, and something beside the store that nobody is to see."""
+    """A store of 250 whole runs, a comparison, a sweep and a hunt. Beside it lies a file that must not be shown."""
     home = tmp_path_factory.mktemp("home")
     (home / "secret.json").write_text('"the secret"')
     (home / "store-of-others").mkdir()

@@ -1,5 +1,5 @@
-"""Stores for the tests and the benchmark of ``harness serve``, the same bytes every time: small ones, large ones, and
-one in which everything is broken that can be."""
+"""Stores for the tests and the benchmark of ``harness serve``, the same bytes every time: small, large and damaged
+ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS: Final = {True: "No two clients held k0 at once. ", False: "c4 acquired k0
 
 
 def results(number: int) -> dict[str, Any]:
-    """The results of the run with this number; every field depends on it."""
+    """Return the results of the run with this number. Every field depends on it."""
     valid = (True, False, None)[number % 3]
     lock, fault = LOCKS[number % len(LOCKS)], FAULTS[number % len(FAULTS)]
     return {
@@ -51,7 +51,7 @@ def name(number: int) -> str:
 
 
 def add(store: Path, number: int, folder: Path | None = None) -> Path:
-    """A whole run, in the folder that is given, else in its own."""
+    """Add a whole run in the given folder, by default in a folder of its own."""
     document = results(number)
     folder = folder or store / str(document["lock"]) / name(number)
     folder.mkdir(parents=True)
@@ -69,14 +69,14 @@ REPORT: Final = """<!DOCTYPE html><html lang="en"><title>the report</title><h1>T
 
 
 def fill(store: Path, count: int) -> Path:
-    """So many whole runs."""
+    """Add this many whole runs."""
     for number in range(count):
         add(store, number)
     return store
 
 
 def study(store: Path, folder: str, when: str, document: Any) -> Path:
-    """A comparison, a sweep or a hunt with this document."""
+    """Add a comparison, a sweep or a hunt with this document."""
     where, stem = store / folder / when, folder.removesuffix("s")
     where.mkdir(parents=True)
     (where / f"{stem}.json").write_text(document if isinstance(document, str) else json.dumps(document))
@@ -133,7 +133,7 @@ def _file_for_folder(run: Path) -> None:
 
 HTML: Final = "<img src=x onerror=alert(1)>"
 DAMAGE: Final[dict[str, tuple[Callable[[Path], object], str]]] = {
-    "no results": (_only("history.jsonl", "plan.toml"), "ended before there was a verdict"),
+    "no results": (_only("history.jsonl", "plan.toml"), "The run has no verdict"),
     "nothing": (_only(), "Nothing was recorded"),
     "a plan only": (_only("plan.toml"), "Nothing was recorded"),
     "results empty": (_results_are(""), "results.json cannot be read"),
@@ -167,18 +167,18 @@ DAMAGE: Final[dict[str, tuple[Callable[[Path], object], str]]] = {
     "history a pipe": (_instead("history.jsonl", _pipe), ""),
     "only a pipe": (lambda run: (_only()(run), _pipe(run / "history.jsonl")), "history.jsonl is not a file"),
     "plan rubbish": (lambda run: (_only("history.jsonl")(run), (run / "plan.toml").write_bytes(b"\xff[[[")),
-                     "ended before"),
-    "plan a pipe": (lambda run: (_only("history.jsonl")(run), _pipe(run / "plan.toml")), "ended before"),
+                     "The run has no verdict"),
+    "plan a pipe": (lambda run: (_only("history.jsonl")(run), _pipe(run / "plan.toml")), "The run has no verdict"),
     "plan with tags": (lambda run: (_only("history.jsonl")(run), (run / "plan.toml").write_text(f"lock = '{HTML}'")),
-                       "ended before"),
+                       "The run has no verdict"),
     "report a folder": (_instead("report.html", Path.mkdir), ""),
-    "a file for a folder": (_file_for_folder, "There is a file where the folder of a run should be"),
+    "a file for a folder": (_file_for_folder, "Expected the folder of a run, found a file"),
 }  # fmt: skip
-"""What can become of a run's folder, and what the table then says of it (empty: it is shown as any other)."""
+"""Damage to a run's folder, and the words of the table about it (empty: it is shown as any other)."""
 
 
 def damaged(store: Path) -> dict[str, Path]:
-    """A store of broken runs by what is wrong with them, with strange names among them, and two whole runs."""
+    """Add one broken run per kind of damage, some with strange names, and two whole runs."""
     made = {}
     for number, (what, (damage, _)) in enumerate(DAMAGE.items()):
         made[what] = add(store, 0, store / f"broken {number}" / name(number))

@@ -1,4 +1,4 @@
-"""A store in which everything is broken that can be: each run says what is wrong with it, none takes others along."""
+"""A store with every kind of damage: each run reports its own, and none affects others."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.serve.asking import ask
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Guard, dict[str, Path], dict[Path, Run]]:
-    """The application, the folders by what is wrong with them, and the rows of the table by folder."""
+    """Return the application, the folders by kind of damage, and the rows of the table by folder."""
     store = tmp_path_factory.mktemp("store")
     made = stores.damaged(store)
     return application(store), made, {store.joinpath(*run.folder): run for run in Index(store).runs()}
 
 
 @pytest.mark.parametrize("what", stores.DAMAGE)
-def test_a_broken_run_says_what_is_wrong(broken: tuple[Guard, dict[str, Path], dict[Path, Run]], what: str) -> None:
+def test_a_broken_run_reports_its_damage(broken: tuple[Guard, dict[str, Path], dict[Path, Run]], what: str) -> None:
     app, made, found = broken
     said = stores.DAMAGE[what][1]
     run = found[made[what]]
@@ -40,14 +40,16 @@ def test_a_broken_run_says_what_is_wrong(broken: tuple[Guard, dict[str, Path], d
         assert html.escape(said, quote=False) in html.unescape(page.text) or not said
 
 
-def test_a_store_of_broken_runs_shows_all_of_them_and_the_whole_ones(
+def test_broken_and_whole_runs_are_all_listed(
     broken: tuple[Guard, dict[str, Path], dict[Path, Run]],
 ) -> None:
     app, made, found = broken
     page = ask(app, "/")
     assert page.status == 200
     links = re.findall(r'<td class="when"><a href="([^"]+)">', page.text)
-    assert len(links) == len(found) == len(made) + 6 + 1 + 2  # strange names (one has a line break), no UTF-8, whole
+    assert (
+        len(links) == len(found) == len(made) + 6 + 1 + 2
+    )  # strange names (one with a line break), invalid UTF-8, whole
     assert any("%FF" in link for link in links)
     for link in map(html.unescape, links):
         for target in (link, link[:-1], f"{link[:-1]}.zip", link.replace("/runs/", "/store/")):
@@ -59,7 +61,7 @@ def test_a_store_of_broken_runs_shows_all_of_them_and_the_whole_ones(
     assert "not a database" in ask(app, "/trends").text
 
 
-def test_nothing_stored_becomes_a_tag(broken: tuple[Guard, dict[str, Path], dict[Path, Run]]) -> None:
+def test_stored_text_is_escaped(broken: tuple[Guard, dict[str, Path], dict[Path, Run]]) -> None:
     app, made, _ = broken
     folders = [made["tags in all texts"], made["plan with tags"]]
     pages = ["/", "/sweeps/", *(f"/runs/{path.parent.name.replace(' ', '%20')}/{path.name}/" for path in folders)]
@@ -70,7 +72,7 @@ def test_nothing_stored_becomes_a_tag(broken: tuple[Guard, dict[str, Path], dict
         assert "<i>" not in text
 
 
-def test_a_run_cut_short_is_told_how_to_get_its_report(broken: tuple[Guard, dict[str, Path], dict[Path, Run]]) -> None:
+def test_a_run_without_results_shows_the_report_command(broken: tuple[Guard, dict[str, Path], dict[Path, Run]]) -> None:
     app, made, _ = broken
     run = made["no results"]
     assert (
@@ -80,8 +82,9 @@ def test_a_run_cut_short_is_told_how_to_get_its_report(broken: tuple[Guard, dict
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_results_cut_or_changed_anywhere(tmp_path: Path, data: st.DataObject) -> None:
-    """Bytes of a results file replaced, left out or cut: the pages are shown, and the other run with them."""
+def test_pages_are_shown_for_arbitrarily_damaged_results(tmp_path: Path, data: st.DataObject) -> None:
+    """Bytes of a results file are replaced, left out or truncated. The pages are shown, and the other run with
+    them."""
     store = tmp_path / str(len(list(tmp_path.iterdir())))
     stores.add(store, 1)
     path = stores.add(store, 0) / "results.json"

@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from reports import run_report
+from harness.reports import run_report
 from tests.reports import axe, sample
 from tests.serve import stores
 from tests.serve.asking import served
@@ -44,10 +44,10 @@ def query(page: Page) -> str:
     return urlparse(page.url).query
 
 
-def test_a_choice_filters_at_once_and_the_address_can_be_passed_on(page: Page) -> None:
+def test_a_choice_filters_at_once_and_changes_the_address(page: Page) -> None:
     page.goto("/")
     page.get_by_label("Verdict").select_option("Violation")
-    expect(page.locator(".found")).to_have_text(re.compile("1 to 83 of 83 runs that fit, 250 in the store"))
+    expect(page.locator(".found")).to_have_text(re.compile("1 to 83 of 83 runs that match, 250 in the store"))
     page.get_by_label("Lock", exact=True).select_option("redlock")
     expect(page.locator(".found")).to_have_text(re.compile("1 to 16 of 16 runs"))
     assert query(page) == "verdict=invalid&lock=redlock"
@@ -58,7 +58,7 @@ def test_a_choice_filters_at_once_and_the_address_can_be_passed_on(page: Page) -
 
 
 @pytest.mark.slow
-def test_columns_sort_and_pages_turn(page: Page) -> None:
+def test_columns_can_be_sorted_and_pages_turned(page: Page) -> None:
     page.goto("/?cluster=sim")
     assert shown(page) == 100
     page.get_by_role("link", name="Next page").click()
@@ -73,14 +73,14 @@ def test_columns_sort_and_pages_turn(page: Page) -> None:
     assert page.locator("th[aria-sort=descending]").inner_text() == "Seed ↓"
     page.get_by_label("Fault").select_option("none")
     page.wait_for_url("**fault=none*")
-    assert "sort=-seed" in query(page)  # a filter leaves the order as it is
+    assert "sort=-seed" in query(page)  # a filter keeps the order
     page.get_by_role("link", name="Show all").first.click()
     page.wait_for_url("**/")
     assert shown(page) == 100
 
 
 @pytest.mark.slow
-def test_days_filter(page: Page) -> None:
+def test_runs_can_be_filtered_by_day(page: Page) -> None:
     page.goto("/")
     page.get_by_label("From (UTC)").fill("2026-11-02")
     expect(page.locator("table.runs tbody tr")).to_have_count(44)
@@ -88,19 +88,19 @@ def test_days_filter(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_all_of_it_works_without_scripts(browser: Browser, base: str) -> None:
+def test_pages_work_without_scripts(browser: Browser, base: str) -> None:
     context = browser.new_context(base_url=base, java_script_enabled=False)
     page = context.new_page()
     page.goto("/")
     page.get_by_label("Verdict").select_option("Unknown")
     page.get_by_role("button", name="Filter").click()
     assert "verdict=unknown" in page.url
-    assert page.locator(".found").inner_text() == "1 to 83 of 83 runs that fit, 250 in the store"
+    assert page.locator(".found").inner_text() == "1 to 83 of 83 runs that match, 250 in the store"
     context.close()
 
 
 @pytest.mark.slow
-def test_a_run_leads_to_its_report_whose_script_and_links_work(page: Page) -> None:
+def test_a_run_links_to_its_report_whose_script_and_links_work(page: Page) -> None:
     page.goto(f"/?text={stores.name(5)}")
     page.locator("td.when a").click()
     page.get_by_role("link", name="Open the report").click()
@@ -111,7 +111,7 @@ def test_a_run_leads_to_its_report_whose_script_and_links_work(page: Page) -> No
 
 
 @pytest.mark.slow
-def test_a_report_is_a_stranger_to_the_server(browser: Browser, base: str) -> None:
+def test_a_report_has_an_origin_of_its_own(browser: Browser, base: str) -> None:
     page = browser.new_page()
     page.goto(f"{base}/store/redlock/{stores.name(0)}/report.html")
     assert page.evaluate("origin") == "null"
@@ -120,7 +120,7 @@ def test_a_report_is_a_stranger_to_the_server(browser: Browser, base: str) -> No
 
 
 @pytest.mark.slow
-def test_a_real_report_works_as_from_a_file(browser: Browser, tmp_path: Path) -> None:
+def test_a_real_report_works_when_served(browser: Browser, tmp_path: Path) -> None:
     run_report.write(sample.write(tmp_path / "redlock" / "20261121T040000Z-7", "violation"))
     with served(tmp_path) as base:
         page = browser.new_page()
@@ -158,7 +158,7 @@ def test_a_stored_picture_runs_no_script(browser: Browser, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", PAGES)
-def test_nothing_overflows_and_nobody_is_shut_out(browser: Browser, base: str, target: str) -> None:
+def test_pages_fit_every_width_and_are_accessible(browser: Browser, base: str, target: str) -> None:
     assert axe.in_every_look(browser, base + target) == []
     for width in (400, 1280):
         page = browser.new_page(viewport={"width": width, "height": 900})

@@ -1,4 +1,4 @@
-"""What is said of a run in progress: states, figures, and that it is read no further than it grows."""
+"""The live data of a run in progress: states and figures, and that only new parts of the history are read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 from harness.history import History, HistoryWriter
 from harness.history.tail import Tail
+from harness.reports import live
+from harness.reports.live import GrowingHistory
+from harness.run.store import HISTORY, RESULTS
 from harness.serve import live as pages
 from harness.serve.app import application
-from harness.store import HISTORY, RESULTS
-from reports import live
-from reports.live import Live
 from tests.checkers.story import Story
 from tests.serve.asking import Answer, ask
 from tests.serve.writing import Recording, history_of, recorded
@@ -52,7 +52,7 @@ def column(packed: str) -> list[int]:
     return [int(one) for one in np.frombuffer(base64.b64decode(packed[1:]), kinds[packed[0]])]
 
 
-def test_from_the_start_to_the_verdict(recording: Recording) -> None:
+def test_states_go_from_starting_to_the_verdict(recording: Recording) -> None:
     begun = data(recording)
     assert (begun["state"], begun["timeline"], begun["moment"]["granted"]) == ("starting", None, 0)
     recording.until(2.5)
@@ -75,8 +75,8 @@ def test_from_the_start_to_the_verdict(recording: Recording) -> None:
     assert over["moment"]["granted"] == recording.result.document["stats"]["acquires_ok"]
 
 
-def test_who_holds_what_and_which_fault_is_in_force(recording: Recording) -> None:
-    """The two holders of the violation, while they hold; and the pause that made them so."""
+def test_live_data_name_the_holders_and_the_active_fault(recording: Recording) -> None:
+    """The two holders of the violation, while they hold, and the pause that caused it."""
     [overlap, *_] = recording.result.verdicts["mutual-exclusion"].evidence
     recording.until((overlap.from_ns - recording.ops[0].time) / 1e9)
     moment = data(recording)["moment"]
@@ -90,7 +90,7 @@ def test_who_holds_what_and_which_fault_is_in_force(recording: Recording) -> Non
     assert moment["calls_per_second"] > 1
 
 
-def test_nothing_new_is_said_in_a_few_bytes(recording: Recording) -> None:
+def test_an_unchanged_history_gives_an_answer_without_timeline(recording: Recording) -> None:
     recording.until(4.0)
     first = data(recording)
     again = asked(recording, f"data.json?from={first['read']}")
@@ -99,7 +99,7 @@ def test_nothing_new_is_said_in_a_few_bytes(recording: Recording) -> None:
     assert data(recording, 5)["timeline"] == first["timeline"], "another page gets the same"
 
 
-def test_a_run_that_was_killed_says_so(recording: Recording) -> None:
+def test_a_killed_run_is_reported_as_interrupted(recording: Recording) -> None:
     recording.until(4.0)
     recording.writer.close()
     assert data(recording)["state"] == "running", "it may just be opened again"
@@ -113,14 +113,14 @@ def test_a_run_that_was_killed_says_so(recording: Recording) -> None:
     assert data(recording)["moment"]["trouble"] == "", "half a line is waited for"
 
 
-def test_one_that_was_killed_while_it_was_checked_says_so(recording: Recording) -> None:
+def test_a_run_killed_during_checking_is_reported_as_interrupted(recording: Recording) -> None:
     recording.until(1e9)
     recording.writer.close()
     old(recording.folder / HISTORY)
     assert data(recording)["state"] == "interrupted"
 
 
-def test_the_page_says_what_the_run_was_asked_to_do(recording: Recording) -> None:
+def test_the_page_shows_the_plan_of_the_run(recording: Recording) -> None:
     page = asked(recording)
     assert page.status == 200
     for words in ("redis-token", "client-pause", "of 8 s", "script-src 'sha256-"):
@@ -130,27 +130,27 @@ def test_the_page_says_what_the_run_was_asked_to_do(recording: Recording) -> Non
 
 
 @pytest.mark.parametrize("rest", ["data.json?from=x", "data.json?from=" + "9" * 40, "data.json?from=٣"])
-def test_a_wrong_number_is_refused(rest: str, recording: Recording) -> None:
+def test_an_invalid_position_is_refused(rest: str, recording: Recording) -> None:
     assert asked(recording, rest.replace("٣", "%D9%A3")).status == 400
 
 
 @pytest.mark.parametrize("address", ["nowhere/run", "sweeps/20261121T210000Z-redis-token", "latest/plan.toml", "a/.."])
 @pytest.mark.parametrize("rest", ["", "data.json"])
-def test_there_is_no_other_run(address: str, rest: str, recording: Recording) -> None:
+def test_unknown_runs_give_404(address: str, rest: str, recording: Recording) -> None:
     asked(recording)
     answer = ask(recording.app, f"/live/{address}/{rest}")  # type: ignore[attr-defined]
     assert answer.status in (400, 404)
 
 
-def test_only_the_last_few_runs_are_kept(tmp_path: Path) -> None:
-    watching = pages.Watching(tmp_path)
+def test_only_the_most_recent_runs_stay_in_memory(tmp_path: Path) -> None:
+    watching = pages.LivePages(tmp_path)
     for number in range(3 * pages.KEPT):
         watching._of("lock", f"{number}")
     assert len(watching._watched) == pages.KEPT
     assert watching._of("lock", f"{3 * pages.KEPT - 1}") is watching._of("lock", f"{3 * pages.KEPT - 1}")
 
 
-# The history as it grows.
+# A growing history.
 
 
 def lines(history: History, path: Path) -> bytes:
@@ -158,9 +158,9 @@ def lines(history: History, path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_it_does_not_matter_in_which_pieces_it_is_read(tmp_path: Path) -> None:
+def test_reading_in_pieces_of_any_size_gives_the_same_state(tmp_path: Path) -> None:
     text = lines(recorded().history, tmp_path / HISTORY)
-    whole, pieces = Live(), Live()
+    whole, pieces = GrowingHistory(), GrowingHistory()
     whole.take(BytesIO(text))
     for end in (1, 10, 999, 1000, 20_000, 20_000, len(text) - 3, len(text)):
         pieces.take(BytesIO(text[:end]))
@@ -169,9 +169,9 @@ def test_it_does_not_matter_in_which_pieces_it_is_read(tmp_path: Path) -> None:
     assert pieces.read == len(text)
 
 
-def test_a_file_that_became_shorter_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_that_became_shorter_is_read_again(tmp_path: Path) -> None:
     text = lines(recorded().history, tmp_path / HISTORY)
-    one, other = Live(), Live()
+    one, other = GrowingHistory(), GrowingHistory()
     one.take(BytesIO(text))
     for reader in (one, other):
         reader.take(BytesIO(text[: text.index(b"\n", 5000) + 1]))
@@ -182,7 +182,7 @@ DEEP = b'{"index":1,"time":1,"wall":1,"process":0,"type":"ok","f":"x","value":' 
 
 
 @pytest.mark.parametrize("line", [b"garbage", b'{"index":1}', b"\xff\xfe", DEEP])
-def test_what_is_no_history_is_said_and_stops_nothing(line: bytes, recording: Recording) -> None:
+def test_a_damaged_history_is_reported_without_an_error(line: bytes, recording: Recording) -> None:
     recording.until(3.0)
     granted = sum(op.f == "acquire" and op.type == "ok" for op in recording.ops[: recording.written])
     with (recording.folder / HISTORY).open("ab") as file:
@@ -193,10 +193,10 @@ def test_what_is_no_history_is_said_and_stops_nothing(line: bytes, recording: Re
         assert (told["behind"], told["moment"]["granted"]) == (None, granted)
 
 
-def test_a_line_without_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overlong_line_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = lines(recorded().history, tmp_path / HISTORY)
     monkeypatch.setattr(live, "AT_ONCE", 8192)
-    reader, longer = Live(), text[: text.index(b"\n") + 1] + b"x" * 10_000
+    reader, longer = GrowingHistory(), text[: text.index(b"\n") + 1] + b"x" * 10_000
     for _ in range(3):
         reader.take(BytesIO(longer))
     assert reader.moment().trouble == "after 0 calls there is a line of more than 8,192 bytes"
@@ -204,8 +204,8 @@ def test_a_line_without_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("value", ['"value":3', '"x":1', '"value":{"id":[]}'])
 @pytest.mark.parametrize("f", ["start", "inject", "heal", "stop", "crash"])
-def test_entries_that_nobody_writes_are_no_fault_of_ours(f: str, value: str) -> None:
-    reader = Live()
+def test_unexpected_entries_do_not_raise(f: str, value: str) -> None:
+    reader = GrowingHistory()
     line = f'{{"index":0,"time":1,"wall":1,"process":-1,"type":"ok","f":"{f}",{value}}}\n'
     reader.take(BytesIO(line.encode()))
     assert reader.timeline() == "null" or not reader.trouble
@@ -215,7 +215,7 @@ def test_entries_that_nobody_writes_are_no_fault_of_ours(f: str, value: str) -> 
 def test_a_long_run_is_read_in_parts_and_drawn_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = lines(history_of(130, 4), tmp_path / HISTORY)
     monkeypatch.setattr(live, "AT_ONCE", len(text) // 3)
-    reader = Live()
+    reader = GrowingHistory()
     parts = 0
     while reader.take(BytesIO(text)):
         parts += 1
@@ -226,7 +226,7 @@ def test_a_long_run_is_read_in_parts_and_drawn_at_its_end(tmp_path: Path, monkey
     assert reader.moment().cut
     assert starts[1] > 69e6, "what is older than a minute is not drawn"
     assert drawn["end"] > 129e6
-    # Entry numbers are those of the file, and every call that came back is whole.
+    # Entry numbers are those of the file, and every completed call is whole.
     invoked, done = np.cumsum(column(drawn["calls"]["invoked"])), np.array(column(drawn["calls"]["done"]))
     numbers = text.splitlines()
     for index, later in zip(invoked[::37], done[::37], strict=True):
@@ -235,7 +235,7 @@ def test_a_long_run_is_read_in_parts_and_drawn_at_its_end(tmp_path: Path, monkey
         assert (first["f"], first["process"]) == (second["f"], second["process"])
 
 
-def test_what_is_over_and_too_old_goes() -> None:
+def test_ended_holds_and_healed_faults_are_dropped_from_the_tail() -> None:
     """A hold that was released, one whose client crashed, and a fault that was healed."""
     told = Story().acquire("c0", 1.0, 1.1).release("c0", 1.5).acquire("c1", 2.0, 2.1).crash(2.5, "c1")
     told.fault(0, "client-pause", ["c2"], 3.0, 4.0).acquire("c2", 30.0, 30.1)
@@ -250,7 +250,7 @@ def test_what_is_over_and_too_old_goes() -> None:
     ]
 
 
-def test_what_lasts_longer_than_what_is_kept_stays(recording: Recording) -> None:
+def test_open_holds_calls_and_faults_stay_in_the_tail(recording: Recording) -> None:
     """A fault in force, a hold and a call that began before what is kept, and the settings."""
     tail = Tail(500_000_000)
     pause = next(i for i, op in enumerate(recording.ops) if op.f == "inject" and op.type == "ok")
@@ -269,7 +269,7 @@ def test_what_lasts_longer_than_what_is_kept_stays(recording: Recording) -> None
     assert {call.invoke.node for call in waiting} <= {"c0", "c1", "c2"}
 
 
-def test_as_many_as_there_may_be(tmp_path: Path) -> None:
+def test_the_tail_keeps_at_most_the_given_number_of_entries(tmp_path: Path) -> None:
     tail = Tail(10**15, most=100)
     for op in history_of(30, 10):
         tail.add(op)
@@ -278,8 +278,8 @@ def test_as_many_as_there_may_be(tmp_path: Path) -> None:
     assert tail.cut
 
 
-def test_a_rewritten_history_is_the_same_run(recording: Recording) -> None:
-    """Clients on containers are heard a little out of order: in the end the file is written again, in order."""
+def test_a_rewritten_history_does_not_reset_the_run(recording: Recording) -> None:
+    """Entries of clients on containers arrive slightly out of order. At the end the file is rewritten in order."""
     recording.until(1e9)
     before = data(recording)["moment"]
     recording.writer.close()

@@ -44,7 +44,7 @@ def view(page: Page) -> tuple[float, float]:
     return tuple(float(canvas.get_attribute(f"data-{end}") or 0) for end in ("from", "until"))  # type: ignore[return-value]
 
 
-def test_counts_grow_the_timeline_moves_and_there_is_a_verdict(recording: Recording, page: Page, base: str) -> None:
+def test_the_page_updates_until_the_verdict(recording: Recording, page: Page, base: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     with at_its_pace(recording):
@@ -71,8 +71,10 @@ def test_counts_grow_the_timeline_moves_and_there_is_a_verdict(recording: Record
     expect(page.get_by_role("heading", level=1)).to_have_text("Violation found")
 
 
-def test_whoever_moves_away_is_left_alone_until_they_ask(browser: Browser, recording: Recording, base: str) -> None:
-    """And another page that looks at the same run goes on following it."""
+def test_the_view_stays_after_scrolling_until_the_user_resumes(
+    browser: Browser, recording: Recording, base: str
+) -> None:
+    """Another page on the same run keeps following it."""
     pages = [browser.new_page(viewport={"width": 1000, "height": 900}) for _ in range(2)]
     recording.until(3.0)
     for page in pages:
@@ -100,7 +102,7 @@ def test_whoever_moves_away_is_left_alone_until_they_ask(browser: Browser, recor
         page.close()
 
 
-def test_a_killed_run_and_a_server_that_is_gone_say_so(browser: Browser, recording: Recording, tmp_path: Path) -> None:
+def test_a_killed_run_and_a_stopped_server_are_reported(browser: Browser, recording: Recording, tmp_path: Path) -> None:
     page = browser.new_page()
     recording.until(3.0)
     with served(tmp_path / "store") as base:
@@ -115,8 +117,8 @@ def test_a_killed_run_and_a_server_that_is_gone_say_so(browser: Browser, recordi
     page.close()
 
 
-def test_two_holders_stand_out(recording: Recording, page: Page, base: str) -> None:
-    """Once they have held it together for so long that it cannot be for a release that was not heard of yet."""
+def test_two_holders_are_highlighted(recording: Recording, page: Page, base: str) -> None:
+    """Only after they have held together for so long that no release can still be under way."""
     [overlap, *_] = recording.result.verdicts["mutual-exclusion"].evidence
     begin = (overlap.from_ns - recording.ops[0].time) / 1e9
     recording.until(begin)
@@ -129,7 +131,7 @@ def test_two_holders_stand_out(recording: Recording, page: Page, base: str) -> N
     expect(page.locator("#live-keys .bad")).to_contain_text("2 at once", timeout=5000)
 
 
-def test_nobody_is_kept_out(browser: Browser, recording: Recording, base: str) -> None:
+def test_the_live_page_is_accessible(browser: Browser, recording: Recording, base: str) -> None:
     recording.until(3.0)
     address = base + recording.address
     assert axe.in_every_look(browser, address) == []

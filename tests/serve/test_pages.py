@@ -1,4 +1,4 @@
-"""What the pages show, asked for as a browser without scripts would."""
+"""The contents of the pages, requested like a browser without scripts does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from harness import results_db
 from harness.history import HistoryWriter
 from harness.serve.app import application
 from harness.serve.guard import Guard
@@ -26,7 +25,7 @@ FIRST = f"/runs/redlock/{stores.name(0)}/"
 
 
 def rows(answer: Answer) -> list[str]:
-    """The addresses of the runs in the table, in order."""
+    """Return the addresses of the runs in the table, in order."""
     assert answer.status == 200, answer.text
     return re.findall(r'<td class="when"><a href="([^"]+)">', answer.text)
 
@@ -62,7 +61,7 @@ def test_runs_come_in_pages_of_a_hundred_the_newest_first(app: Guard) -> None:
         ("lock=nobody", lambda n: False),
     ],
 )
-def test_filters(app: Guard, query: str, fits: object) -> None:
+def test_filters_select_the_matching_runs(app: Guard, query: str, fits: object) -> None:
     assert callable(fits)
     expected = [address(number) for number in range(249, -1, -1) if fits(number)]
     assert rows(ask(app, f"/?{query}")) == expected[:100]
@@ -83,20 +82,20 @@ def test_every_column_sorts_both_ways(app: Guard, key: str) -> None:
         assert f'aria-sort="{"descending" if reverse else "ascending"}"' in ask(app, f"/?sort={sort}").text
 
 
-def test_the_heading_of_a_column_sorts_by_it_and_then_the_other_way(app: Guard) -> None:
+def test_a_column_heading_toggles_the_order(app: Guard) -> None:
     assert 'href="/?lock=redlock&amp;sort=seed"' in ask(app, "/?lock=redlock").text
     assert 'href="/?lock=redlock&amp;sort=-seed"' in ask(app, "/?lock=redlock&sort=seed").text
 
 
 @pytest.mark.parametrize("query", ["page=0", "page=x", "page=1e3", "sort=size", "verdict=good", "since=1", "until=%00",
                                    "until=2026-13-45", "since=2026-02-30", "until=2026-11-21T24:61"])  # fmt: skip
-def test_a_parameter_without_sense_is_told(app: Guard, query: str) -> None:
+def test_an_invalid_parameter_is_refused_with_its_name(app: Guard, query: str) -> None:
     answer = ask(app, f"/?{query}")
     assert answer.status == 400
     assert f"{query.partition('=')[0]}: expected" in answer.text
 
 
-def test_a_run_says_what_came_out_and_leads_to_its_files(app: Guard) -> None:
+def test_a_run_shows_its_verdict_and_links_to_its_files(app: Guard) -> None:
     page = ask(app, address(1)).text
     assert "Violation found" in page
     assert html.escape(stores.results(1)["summary"]) in page
@@ -110,7 +109,7 @@ def test_a_run_says_what_came_out_and_leads_to_its_files(app: Guard) -> None:
             assert ask(app, html.unescape(link)).status in (200, 307), link
 
 
-def test_what_a_run_was_for_is_said_where_it_is_not_the_usual(tmp_path: Path) -> None:
+def test_title_and_unusual_workload_of_a_run_are_shown(tmp_path: Path) -> None:
     asked = "May its holder take it again?"
     for number, plan in enumerate(({"workload": "reentrant", "title": asked}, {"workload": "mutex"}, {})):
         path = stores.add(tmp_path, number) / "results.json"
@@ -124,21 +123,21 @@ def test_what_a_run_was_for_is_said_where_it_is_not_the_usual(tmp_path: Path) ->
     assert "Run for:" not in ask(app, address(1)).text
 
 
-def test_what_a_run_was_for_is_known_before_it_is_over(tmp_path: Path) -> None:
+def test_title_and_workload_are_shown_during_the_run(tmp_path: Path) -> None:
     folder = stores.add(tmp_path, 0)
     (folder / "results.json").unlink()
     (folder / "plan.toml").write_text('lock = "redlock"\ntitle = "what for"\n')
     assert '<span class="purpose">Run for: what for</span>' in ask(application(tmp_path), "/").text
 
 
-def test_a_run_of_which_nobody_knows_when_it_began_has_a_dash_and_its_folder(tmp_path: Path) -> None:
+def test_a_run_without_start_time_shows_a_dash_and_its_folder(tmp_path: Path) -> None:
     folder = stores.add(tmp_path, 0, tmp_path / "redlock" / "my run")
     path = folder / "results.json"
     path.write_text(json.dumps({**stores.results(0), "started_at": ""}))
     assert '>–<span class="folder">my run</span></a>' in ask(application(tmp_path), "/").text
 
 
-def test_files_are_as_stored(app: Guard, store: Path) -> None:
+def test_files_are_served_as_stored(app: Guard, store: Path) -> None:
     folder = store / "redlock" / stores.name(0)
     text = "text/plain; charset=utf-8"
     kinds = {"report.html": "text/html; charset=utf-8", "results.json": "application/json", "history.jsonl": text}
@@ -150,7 +149,7 @@ def test_files_are_as_stored(app: Guard, store: Path) -> None:
         assert (again.status, again.body) == (304, b"")
 
 
-def test_folders_lead_to_the_page_that_shows_them(app: Guard) -> None:
+def test_folders_redirect_to_their_page(app: Guard) -> None:
     for target, page in (
         (f"/store/redlock/{stores.name(0)}/", FIRST),
         ("/store/latest/", FIRST),
@@ -213,7 +212,7 @@ def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
     assert "sandbox allow-scripts" in ask(app, link).headers["content-security-policy"]
 
 
-def test_every_page_leads_to_all_others(app: Guard) -> None:
+def test_every_page_links_to_all_others(app: Guard) -> None:
     titles = {
         "/": "Runs",
         "/comparisons/": "Comparisons",
@@ -227,27 +226,27 @@ def test_every_page_leads_to_all_others(app: Guard) -> None:
         assert f'<a href="{here}" aria-current="page">{title}</a>' in page
 
 
-def test_trends_are_those_of_the_command(tmp_path: Path) -> None:
+def test_trends_equal_those_of_the_command(tmp_path: Path) -> None:
     app = application(tmp_path)
     assert "harness nightly" in ask(app, "/trends").text
     for day in (20, 21):
-        results_db.add(tmp_path / "results.db", {**nights.mixed(), "started_at": f"2026-11-{day}T02:00:00Z"})
+        nights.add(tmp_path / "results.db", {**nights.mixed(), "started_at": f"2026-11-{day}T02:00:00Z"})
     page = ask(app, "/trends").text
     assert "2026-11-21 02:00 compared with 2026-11-20 02:00" in page
     assert 'aria-current="page">Trends' in page
-    results_db.add(tmp_path / "results.db", {**nights.mixed(), "suite": "full", "started_at": "2026-11-22T02:00:00Z"})
+    nights.add(tmp_path / "results.db", {**nights.mixed(), "suite": "full", "started_at": "2026-11-22T02:00:00Z"})
     newer = ask(app, "/trends").text
-    assert "One night is stored" in newer
+    assert "Only one nightly run is stored" in newer
     link = re.search(r'href="(/trends\?suite=[^"]+)"', newer)
     assert link
     assert "compared with" in ask(app, html.unescape(link.group(1))).text
 
 
-def test_a_run_appears_changes_and_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_changed_and_removed_runs_show_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.serve.index.FRESH_S", 0.0)
     app = application(tmp_path / "store")
     empty = ask(app, "/").text
-    assert "There is no run in this store yet" in empty
+    assert "This store has no runs yet" in empty
     assert f"harness run redlock --nemesis clock-skew --out {tmp_path / 'store'}" in empty
     folder = stores.add(tmp_path / "store", 0)
     results = (folder / "results.json").read_text()
@@ -255,7 +254,7 @@ def test_a_run_appears_changes_and_goes_without_a_restart(tmp_path: Path, monkey
     with HistoryWriter(folder / "history.jsonl"):
         assert '<tr class="running">' in ask(app, "/").text
         page = ask(app, FIRST).text
-        assert "It is being recorded at this moment" in page
+        assert "This run is in progress." in page
         assert f'href="/live/redlock/{stores.name(0)}/"' in page
     assert '<tr class="broken">' in ask(app, "/").text
     (folder / "results.json").write_text(results)
@@ -263,10 +262,10 @@ def test_a_run_appears_changes_and_goes_without_a_restart(tmp_path: Path, monkey
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
-    assert "There is no run in this store yet" in ask(app, "/").text
+    assert "This store has no runs yet" in ask(app, "/").text
 
 
-def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_results_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.serve.index.FRESH_S", 0.0)
     index = Index(stores.fill(tmp_path, 3))
     assert len(index.runs()) == 3
@@ -274,9 +273,7 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pyt
     assert len(index.runs()) == 3
 
 
-def test_old_results_that_change_after_all_are_read_again_before_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_results_of_an_old_run_are_read_again_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.serve.index.FRESH_S", 0.0)
     index = Index(stores.fill(tmp_path, 3))
     results = tmp_path / "redlock" / stores.name(0) / "results.json"

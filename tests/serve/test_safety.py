@@ -1,4 +1,4 @@
-"""Nothing outside the store is shown, nothing in it is changed, and nobody else's page can ask."""
+"""Nothing outside the store is shown, nothing in the store is changed, and foreign pages cannot send requests."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ ATTACKS = [
 
 @pytest.fixture(scope="module")
 def traps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with ways out of it, and with what is to stay hidden in it."""
+    """A store with links out of it and with hidden files in it."""
     home = tmp_path_factory.mktemp("home")
     (home / "secret.json").write_text('"the secret"')
     (home / "store-of-others").mkdir()
@@ -118,7 +118,7 @@ def traps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def leaks(answer: Answer) -> bool:
-    """Has something been shown that is not of a run?"""
+    """Return whether a response shows a file that belongs to no run."""
     return answer.status == 200 or any(secret in answer.body for secret in SECRETS)
 
 
@@ -132,7 +132,7 @@ def test_no_path_leaves_the_store(traps: Path, target: str) -> None:
         assert answer.headers["location"] == f"/runs/{RUN}/"
 
 
-def test_folders_without_end_are_looked_into_so_deep_only(tmp_path: Path) -> None:
+def test_listing_stops_at_a_maximum_depth(tmp_path: Path) -> None:
     deepest = stores.add(tmp_path, 0)
     deepest.joinpath(*["d"] * 400).mkdir(parents=True)
     (deepest / "d" / "logs.txt").write_text("near")
@@ -142,14 +142,14 @@ def test_folders_without_end_are_looked_into_so_deep_only(tmp_path: Path) -> Non
     assert [entry.parts for entry in files.listing(deepest)] == listed
 
 
-def test_a_comparison_that_is_a_link_is_not_looked_into(traps: Path) -> None:
+def test_a_comparison_behind_a_link_is_not_listed(traps: Path) -> None:
     page = ask(application(traps), "/comparisons/")
     assert page.text.count("2 locks under 1 fault") == 1
     assert "beside" not in page.text
 
 
-def test_a_path_that_a_server_has_decoded_wrongly_is_no_way_in(traps: Path) -> None:
-    """What is on the wire counts, not what was made of it."""
+def test_only_the_raw_path_is_trusted(traps: Path) -> None:
+    """The raw path of the request decides, not the decoded one."""
     app = application(traps)
     assert leaks(ask(app, f"/store/{RUN}/report.html"))
     assert not leaks(ask(app, "/store/%2e%2e/secret.json", path="/store/../secret.json"))
@@ -161,27 +161,25 @@ def test_links_within_the_store_are_followed(traps: Path) -> None:
 
 
 def trusting(store: Path, parts: Sequence[str]) -> Path | None:
-    """As somebody would write it at first."""
+    """A naive resolver."""
     path = store.joinpath(*parts)
     return path if path.exists() else None
 
 
 def by_text(store: Path, parts: Sequence[str]) -> Path | None:
-    """Looks at the text of the path, follows links, and takes a name that begins alike for a folder."""
+    """A resolver that compares path texts, follows links, and accepts any folder whose name starts alike."""
     path = Path(os.path.normpath(store.joinpath(*parts)))
     return path.resolve() if str(path).startswith(str(store)) and path.exists() else None
 
 
 def shows_hidden(store: Path, parts: Sequence[str]) -> Path | None:
-    """Forgets to look at the name that a link leads to."""
+    """A resolver that does not check the name of a link's target."""
     path = Path(os.path.realpath(store.joinpath(*parts)))
     return path if path.is_relative_to(store.resolve()) and path.exists() else None
 
 
 @pytest.mark.parametrize("mutant", [trusting, by_text, shows_hidden])
-def test_the_attacks_find_a_resolver_that_lets_one_through(
-    traps: Path, monkeypatch: pytest.MonkeyPatch, mutant: Any
-) -> None:
+def test_the_attacks_detect_an_unsafe_resolver(traps: Path, monkeypatch: pytest.MonkeyPatch, mutant: Any) -> None:
     monkeypatch.setattr(files, "resolve", mutant)
     monkeypatch.setattr(files, "open_file", lambda store, parts: _open(mutant(store, parts)))
     app = application(traps)
@@ -192,17 +190,17 @@ def _open(path: Path | None) -> Any:
     return path.open("rb") if path is not None and path.is_file() else None
 
 
-def test_the_attacks_find_names_that_are_not_looked_at(traps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attacks_detect_unchecked_names(traps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "plain", lambda name: name not in ("", ".", ".."))
     assert any(leaks(ask(application(traps), target)) for target in ATTACKS)
 
 
-def test_what_becomes_a_link_between_look_and_opening_is_not_followed(
+def test_a_file_replaced_by_a_link_before_opening_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stores.add(tmp_path / "store", 0)
     (run / "passwd").write_text("")
-    monkeypatch.setattr(files, "resolve", lambda store, parts: run / "passwd")  # as it was found to be
+    monkeypatch.setattr(files, "resolve", lambda store, parts: run / "passwd")  # when the path was checked
     assert _closed(files.open_file(tmp_path / "store", ("x", "y")))
     (run / "passwd").unlink()
     (run / "passwd").symlink_to("/etc/passwd")
@@ -213,14 +211,14 @@ def test_what_becomes_a_link_between_look_and_opening_is_not_followed(
 
 
 def _closed(file: BinaryIO | None) -> bool:
-    """Was it opened?"""
+    """Close the file, and return whether it was opened."""
     if file is not None:
         file.close()
     return file is not None
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"])
-def test_only_reading_is_answered(app: Guard, method: str) -> None:
+def test_only_get_and_head_are_accepted(app: Guard, method: str) -> None:
     for target in ("/", f"/store/{RUN}/report.html", "/nowhere", "/store/../x"):
         answer = ask(app, target, method)
         assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
@@ -236,11 +234,11 @@ def test_only_reading_is_answered(app: Guard, method: str) -> None:
         ("192.168.1.5", 400), ("0.0.0.0", 400),
     ],
 )  # fmt: skip
-def test_only_names_of_ours_are_answered(store: Path, host: str, status: int) -> None:
+def test_foreign_host_names_are_refused(store: Path, host: str, status: int) -> None:
     assert ask(application(store, ["harness.example"]), "/", headers={"host": host}).status == status
 
 
-def test_no_name_and_two_names_are_refused(app: Guard) -> None:
+def test_a_missing_or_repeated_host_header_is_refused(app: Guard) -> None:
     for headers in ([], [(b"host", b"localhost"), (b"host", b"localhost")]):
         assert _ask_with(app, headers).status == 400
 
@@ -252,13 +250,13 @@ def _ask_with(app: Guard, headers: list[tuple[bytes, bytes]]) -> Answer:
     return ask(replaced, "/")
 
 
-def test_a_server_on_all_addresses_is_asked_by_address_and_by_no_foreign_name(store: Path) -> None:
+def test_a_server_on_all_addresses_accepts_addresses_but_no_foreign_name(store: Path) -> None:
     app = application(store, ["0.0.0.0"])
     for host, status in (("192.168.1.5:8080", 200), ("[fe80::1]:8080", 200), ("localhost", 200), ("evil.example", 400)):
         assert ask(app, "/", headers={"host": host}).status == status
 
 
-def test_every_answer_has_the_headers(app: Guard, store: Path) -> None:
+def test_every_response_has_the_security_headers(app: Guard, store: Path) -> None:
     for target in ("/", "/nowhere", "/store/../x", "/?page=x", f"/store/{RUN}/report.html", f"/store/{RUN}/plan.toml",
                    f"/runs/{RUN}.zip", f"/runs/{RUN}/", f"/runs/{RUN}", "/trends", "/comparisons/"):  # fmt: skip
         headers = ask(app, target).headers
@@ -273,7 +271,7 @@ def test_every_answer_has_the_headers(app: Guard, store: Path) -> None:
     assert "no-store" in ask(app, "/", "POST").headers["cache-control"]
 
 
-def test_no_script_runs_but_those_of_reports_as_strangers(tmp_path: Path) -> None:
+def test_only_report_scripts_run_and_only_sandboxed(tmp_path: Path) -> None:
     run = stores.add(tmp_path, 0)
     (run / "x.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>")
     (run / "x.exe").write_text("?")
@@ -291,7 +289,7 @@ def test_no_script_runs_but_those_of_reports_as_strangers(tmp_path: Path) -> Non
         assert policy.endswith("sandbox")
 
 
-def test_an_error_of_ours_is_a_plain_page(app: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_a_plain_page(app: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.serve.query.Query.apply", lambda *_: 1 / 0)
     sent = []
 
@@ -300,7 +298,7 @@ def test_an_error_of_ours_is_a_plain_page(app: Guard, monkeypatch: pytest.Monkey
             sent.append(message)
             await send(message)
 
-        with pytest.raises(ZeroDivisionError):  # it is raised again for the server to print
+        with pytest.raises(ZeroDivisionError):  # re-raised for the server to print
             await app(scope, receive, keep)
 
     answer = ask(caught, "/")
@@ -310,7 +308,7 @@ def test_an_error_of_ours_is_a_plain_page(app: Guard, monkeypatch: pytest.Monkey
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_nothing_in_the_store_is_changed(tmp_path: Path) -> None:
+def test_requests_change_nothing_in_the_store(tmp_path: Path) -> None:
     stores.damaged(tmp_path / "store")
     (tmp_path / "store" / "results.db").write_bytes(b"")
     before = _state(tmp_path)
@@ -337,5 +335,5 @@ def _state(folder: Path) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize(
     ("header", "name"), [("a:1", "a"), ("A", "a"), ("[::1]:2", "::1"), ("a:", "a"), ("a:1:2", ""), ("[a", ""), ("", "")]
 )
-def test_the_name_in_a_host_header(header: str, name: str) -> None:
+def test_the_host_name_is_parsed_from_the_header(header: str, name: str) -> None:
     assert host_name(header) == name

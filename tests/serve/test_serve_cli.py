@@ -1,4 +1,4 @@
-"""The command: what it says, how it ends, and what it refuses."""
+"""The command ``harness serve``: messages, exit statuses and refused arguments."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import main
+from harness.cli.main import main
 from tests.serve import stores
 
 
 @contextmanager
 def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """``harness serve`` at work, its address read from what it says."""
-    program = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", *arguments]
+    """Run ``harness serve``, and read its address from its output."""
+    program = [sys.executable, "-m", "harness", "serve", "--port", "0", *arguments]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -43,7 +43,7 @@ def test_a_taken_port_is_one_message(capsys: pytest.CaptureFixture[str]) -> None
     assert "Address already in use; --port 0" in said
 
 
-def test_what_is_no_store_no_port_and_no_address_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_invalid_store_port_or_address_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for arguments, said in (
         (["--store", str(tmp_path / "file")], "expected the folder of a store, got a file"),
@@ -56,14 +56,14 @@ def test_what_is_no_store_no_port_and_no_address_is_refused(capsys: pytest.Captu
         assert told.count("\n") == 1
 
 
-def test_help_names_the_address_it_listens_on_by_default() -> None:
-    from harness.cli import app
+def test_help_names_the_default_address() -> None:
+    from harness.cli.main import app
 
     assert "127.0.0.1" in CliRunner().invoke(app, ["serve", "--help"]).output
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_at_once_with_status_0_even_while_it_sends(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_server_at_once_even_during_a_response(tmp_path: Path) -> None:
     run = stores.add(tmp_path, 0)
     with (run / "history.jsonl").open("wb") as file:
         file.truncate(2_000_000_000)
@@ -80,14 +80,14 @@ def test_ctrl_c_ends_it_at_once_with_status_0_even_while_it_sends(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_store_that_is_not_there_is_shown_as_empty_and_another_address_is_warned_of(tmp_path: Path) -> None:
+def test_a_missing_store_is_shown_as_empty_and_a_public_address_warns(tmp_path: Path) -> None:
     with command("--store", str(tmp_path / "none"), "--host", "0.0.0.0") as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.endswith("; there is no such folder yet\n")
         address = next(word for word in line.split() if word.startswith("http://"))
         page = urllib.request.urlopen(address.replace("0.0.0.0", "127.0.0.1")).read()
-        assert b"There is no run in this store yet" in page
+        assert b"This store has no runs yet" in page
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=5)
     assert process.returncode == 0

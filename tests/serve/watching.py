@@ -1,4 +1,4 @@
-"""A page of a server in a browser, watched to its end."""
+"""A browser page of a server, watched until it closes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 @contextmanager
 def watched(browser: Browser, base: str, width: int) -> Iterator[Page]:
-    """A page that asks nobody but this server, and complains of nothing."""
+    """A page that must send requests only to this server, and log no complaint."""
     context = browser.new_context(viewport={"width": width, "height": 900}, base_url=base)
     opened = context.new_page()
     complaints: list[str] = []

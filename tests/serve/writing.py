@@ -1,4 +1,4 @@
-"""Runs that are being recorded while somebody looks: a history that is written at its own pace, as a run does it."""
+"""Runs in progress for tests: a history that is written at the pace of a real run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from harness.history import History, HistoryWriter, Op
 from harness.plan import FaultSpec, Plan, dump
-from harness.runs import Result, run
-from harness.store import HISTORY, PLAN, write_results
+from harness.run.judging import Result
+from harness.run.runs import run
+from harness.run.store import HISTORY, PLAN, write_results
 
 PLAN_OF_TESTS = Plan(
     lock="redis-token", faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), time_limit=8.0, clients=3
@@ -21,12 +22,12 @@ PLAN_OF_TESTS = Plan(
 
 @cache
 def recorded(plan: Plan = PLAN_OF_TESTS) -> Result:
-    """A run that is over; its history is what is written again."""
+    """Return a finished run whose history is written again."""
     return run(plan)
 
 
 class Recording:
-    """A run's folder with what is known of it while it lasts. Write entries; then :meth:`end` or just close it."""
+    """The folder of a run in progress. Write entries, then call :meth:`end`, or only close it."""
 
     def __init__(self, store: Path, name: str = "20261121T200000Z-0", result: Result | None = None) -> None:
         self.result = result or recorded()
@@ -42,14 +43,14 @@ class Recording:
         return f"/live/{self.folder.parent.name}/{self.folder.name}/"
 
     def until(self, seconds: float) -> None:
-        """Write what happened in the first ``seconds``."""
+        """Write the entries of the first ``seconds``."""
         origin = self.ops[0].time
         while self.written < len(self.ops) and self.ops[self.written].time <= origin + seconds * 1e9:
             self.writer.write(self.ops[self.written])
             self.written += 1
 
     def end(self) -> None:
-        """What is left, and the results."""
+        """Write the remaining entries and the results."""
         self.until(float("inf"))
         self.writer.close()
         write_results(self.folder, self.result.document)
@@ -57,7 +58,7 @@ class Recording:
 
 @contextmanager
 def at_its_pace(recording: Recording, began: float = 0.0, speed: float = 1.0) -> Iterator[None]:
-    """Write ``recording`` in a thread, from ``began`` seconds of it on, ``speed`` times as quickly as it happened."""
+    """Write ``recording`` in a thread, from ``began`` seconds of it on, ``speed`` times as fast as it happened."""
     ended = threading.Event()
     first = time.monotonic()
 
@@ -78,7 +79,8 @@ def at_its_pace(recording: Recording, began: float = 0.0, speed: float = 1.0) ->
 
 
 def history_of(seconds: int, rate: int) -> History:
-    """A run of so many seconds with ``rate`` sections a second, of two clients and two keys, one after the other."""
+    """Return a run of this many seconds with ``rate`` critical sections a second, of two clients and two keys in
+    turn."""
     history = History()
     start = {"clients": ["c0", "c1"], "servers": ["n1"], "discipline": "trusting", "ttl": 2.0, "hold": 0.1}
 

@@ -1,4 +1,4 @@
-"""A simulated Chubby cell for stories told on client hosts, with the client library or over a raw connection."""
+"""A simulated Chubby cell for tests that run on client hosts, with the client library or over raw connections."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from harness.clusters.sim import SimCluster
-from harness.faults.partition import between
+from harness.clusters.sim.cluster import SimCluster
+from harness.faults.partition import links_between
+from harness.lock_impls.chubby_client import ChubbySession, Handle
 from harness.sim.servers.chubby.protocol import PORT
 from harness.sim.servers.chubby.server import ChubbyServer
-from lock_impls.chubby_client import Handle, Session
 from tests.clusters.bench import make, on
 
 REPLICAS = ("n1", "n2", "n3", "n4", "n5")
@@ -21,8 +21,8 @@ NAME = "/ls/cell/lock"
 
 
 class Cell:
-    """Five replicas and the clients c0, c1 and c2; with a lease of 4 s and a lock-delay of 1 s, if nothing else is
-    said. Stories run on c0."""
+    """Five replicas and the clients c0, c1 and c2. Default: a lease of 4 s, a lock-delay of 1 s, a grace period of
+    15 s."""
 
     def __init__(self, seed: int = 0, **options: Any) -> None:
         self.cluster: SimCluster = make(
@@ -30,27 +30,27 @@ class Cell:
         )
         self.two_masters = False
 
-    def tell(self, story: Callable[[Cell], Any]) -> Any:
-        """Run a story on c0, and watch all the while that no two replicas serve as masters; what it returned."""
-        over: list[Any] = []
+    def run(self, behaviour: Callable[[Cell], Any]) -> Any:
+        """Call ``behaviour`` on c0 and return its result; meanwhile watch whether two replicas serve as masters."""
+        results: list[Any] = []
 
         def watch() -> None:
-            while not over:
+            while not results:
                 self.two_masters |= len(self.serving()) > 1
                 time.sleep(0.02)
 
         def main() -> Any:
-            join = self.cluster.spawn("c0", lambda checkpoint: over.append(story(self)))
+            join = self.cluster.spawn("c0", lambda checkpoint: results.append(behaviour(self)))
             watch()
             assert join(1)
 
         on(self.cluster, main)
-        return over[0]
+        return results[0]
 
-    def on(self, client: str, act: Callable[[], Any]) -> list[Any]:
-        """Start something on another client's host; its result appears in the list that this returns."""
+    def on(self, client: str, action: Callable[[], Any]) -> list[Any]:
+        """Start ``action`` on another client's host; its result appears in the list that this returns."""
         results: list[Any] = []
-        self.cluster.spawn(client, lambda checkpoint: results.append(act()))
+        self.cluster.spawn(client, lambda checkpoint: results.append(action()))
         return results
 
     # The replicas.
@@ -61,7 +61,7 @@ class Cell:
         return found
 
     def serving(self) -> list[str]:
-        """Who would answer as the master, if asked now."""
+        """Return the replicas that would answer as the master now."""
         found = [(name, self.server(name).replica) for name in REPLICAS]
         return [
             name
@@ -70,6 +70,7 @@ class Cell:
         ]
 
     def master(self, within: float = 5.0) -> str:
+        """Wait at most ``within`` seconds for a master, and return its name."""
         deadline = time.monotonic() + within
         while not (found := self.serving()) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -80,10 +81,10 @@ class Cell:
         return [name for name in REPLICAS if name not in names]
 
     def cut(self, some: list[str], others: list[str]) -> Callable[[], None]:
-        """Cut hosts from others; returns what mends it."""
-        links = between(some, others)
+        """Cut hosts from others; returns a function that heals the cut."""
+        links = links_between(some, others)
         self.cluster.cut(links)
-        return lambda: self.cluster.mend(links)
+        return lambda: self.cluster.heal(links)
 
     def kill_master(self) -> str:
         name = self.master()
@@ -92,11 +93,11 @@ class Cell:
 
     # Clients.
 
-    def session(self, **more: Any) -> Session:
-        return Session([(name, PORT) for name in REPLICAS], **more)
+    def session(self, **more: Any) -> ChubbySession:
+        return ChubbySession([(name, PORT) for name in REPLICAS], **more)
 
     def raw(self, name: str, **message: Any) -> dict[str, Any]:
-        """One request to one replica, and its answer."""
+        """Send one request to one replica over a connection of its own, and return the answer."""
         with socket.create_connection((name, PORT), 5) as link:
             link.settimeout(20)
             link.sendall(json.dumps({"n": 1, **message}).encode() + b"\n")
@@ -104,29 +105,29 @@ class Cell:
             return answer
 
 
-def soon(seconds: float = 10.0) -> float:
+def deadline_in(seconds: float = 10.0) -> float:
     return time.monotonic() + seconds
 
 
-def opened(session: Session, name: str = NAME, **more: Any) -> Handle:
-    return session.open(name, soon(), **more)
+def open_file(session: ChubbySession, name: str = NAME, **more: Any) -> Handle:
+    return session.open(name, deadline_in(), **more)
 
 
-def acquired(session: Session, handle: Handle, *, mode: str = "exclusive", wait: float = 0.0) -> bool:
-    return bool(session.call("Acquire", soon(wait + 10), wait, handle=handle, mode=mode)["held"])
+def acquire(session: ChubbySession, handle: Handle, *, mode: str = "exclusive", wait: float = 0.0) -> bool:
+    return bool(session.call("Acquire", deadline_in(wait + 10), wait, handle=handle, mode=mode)["held"])
 
 
-def sequencer(session: Session, handle: Handle) -> str:
-    return str(session.call("GetSequencer", soon(), handle=handle)["sequencer"])
+def sequencer(session: ChubbySession, handle: Handle) -> str:
+    return str(session.call("GetSequencer", deadline_in(), handle=handle)["sequencer"])
 
 
-def release(session: Session, handle: Handle) -> None:
-    session.call("Release", soon(), handle=handle)
+def release(session: ChubbySession, handle: Handle) -> None:
+    session.call("Release", deadline_in(), handle=handle)
 
 
-def is_valid(session: Session, shown: str) -> bool:
-    return bool(session.call("CheckSequencer", soon(), sequencer=shown)["valid"])
+def is_valid(session: ChubbySession, shown: str) -> bool:
+    return bool(session.call("CheckSequencer", deadline_in(), sequencer=shown)["valid"])
 
 
-def stat(session: Session, handle: Handle) -> Any:
-    return session.call("GetContentsAndStat", soon(), handle=handle)["stat"]
+def stat(session: ChubbySession, handle: Handle) -> Any:
+    return session.call("GetContentsAndStat", deadline_in(), handle=handle)["stat"]

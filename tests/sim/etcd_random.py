@@ -1,7 +1,7 @@
-"""Random requests to etcd whose answers do not depend on the clock, and what runs them on any server.
+"""Random requests to etcd whose answers do not depend on the clock, and a runner that executes them on any server.
 
-Revisions in requests and in what comes back are counted from the server's own at the start, so that a server which has
-lived before gives the same answers as a new one.
+Revisions in requests and responses are relative to the server's revision at the start, so that a used server gives the
+same answers as a new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEASES: Final = [1, 2, 3, 7_000_000_000_000]
 LATEST: Final = 1 << 40
 SENTINEL: Final = b"~end"
 SETTLE: Final = 0.25
-"""Seconds in which a watch of the past catches up."""
+"""Seconds after which a watch of past revisions has caught up."""
 _REVISIONS: Final = {
     "revision", "create_revision", "mod_revision", "min_mod_revision", "max_mod_revision", "min_create_revision",
     "max_create_revision", "start_revision", "compact_revision",
@@ -32,8 +32,8 @@ Operation = tuple[str, Any]
 """The method's name and the request."""
 
 
-class Generator:
-    """Operations from a seed."""
+class EtcdRequestGenerator:
+    """Generates operations from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -55,7 +55,7 @@ class Generator:
         return b"" if self._maybe(0.02) else self.rng.choice(KEYS)
 
     def _revision(self, chance: float) -> int:
-        """0 mostly; else one that there has been, or one that there has not."""
+        """Return 0, or with probability ``chance`` a past or a future revision."""
         if not self._maybe(chance):
             return 0
         return LATEST if self._maybe(0.1) else self.rng.randint(max(1, self._written - 20), self._written + 1)
@@ -188,7 +188,7 @@ class Generator:
 
 
 def _parts(txn: Any) -> tuple[list[Any], int]:
-    """The puts of a transaction, nested ones too, and how many deletes there are."""
+    """Return the puts and the number of deletes of a transaction, including nested ones."""
     puts, deletes = [], 0
     for op in [*txn.success, *txn.failure]:
         kind = op.WhichOneof("request")
@@ -203,7 +203,7 @@ def _parts(txn: Any) -> tuple[list[Any], int]:
 
 
 def shifted(message: Any, by: int) -> Any:
-    """A copy with ``by`` added to every revision but 0."""
+    """Return a copy with ``by`` added to every revision other than 0."""
     copy = type(message).FromString(message.SerializeToString())
     _shift(copy, by)
     return copy
@@ -224,10 +224,10 @@ def _is_last(response: Any) -> bool:
     return not response.watch_id and any(event.kv.version == 2 for event in response.events)
 
 
-class Runner:
-    """Runs operations through a client's stubs, one after the other; ``results`` is what they came to, as text.
+class EtcdRequestRunner:
+    """Runs operations through a client's stubs, one after the other; ``results`` are their responses as text.
 
-    Only a leader knows the order of leases: ``alone`` says that there is but one member.
+    ``alone``: the cluster has one member. Only a leader lists leases in order, so with several members they are sorted.
     """
 
     def __init__(self, client: Any, *, alone: bool = True) -> None:
@@ -275,7 +275,7 @@ class Runner:
     def _text(self, response: Any) -> str:
         copy = shifted(response, -self._base)
         if isinstance(copy, etcdrpc.LeaseTimeToLiveResponse):
-            copy.TTL = (copy.TTL + 10) // 100 * 100  # a slow machine's seconds
+            copy.TTL = (copy.TTL + 10) // 100 * 100  # tolerates the seconds that a slow machine takes
             keys = sorted(copy.keys)
             del copy.keys[:]
             copy.keys.extend(keys)
@@ -284,7 +284,7 @@ class Runner:
             copy = etcdrpc.LeaseLeasesResponse(leases=[etcdrpc.LeaseStatus(ID=lease) for lease in leases])
         return " ".join(str(copy).split())
 
-    # Watches: all on one stream. What comes is kept by watch, since the order between watches is left open.
+    # Watches share one stream. Responses are collected by watch, because the order between watches is undefined.
 
     def _watch(self, request: Any) -> str:
         self._requests.put(request)

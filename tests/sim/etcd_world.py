@@ -9,39 +9,38 @@ import etcd3
 import grpc
 from etcd3 import etcdrpc
 
-from harness.clusters import sim_etcd
-from harness.sim import threads
-from harness.sim.hosts import Host
+from harness.clusters.sim.services.etcd import EtcdServers
+from harness.sim.hosts import SimHost
 from harness.sim.kernel import BOOT, SECOND, Kernel
-from harness.sim.network import Network
+from harness.sim.network import SimNetwork
 from harness.sim.patches import virtual
 from harness.sim.servers.etcd.server import CLIENT_PORT, EtcdServer
 
 
 class EtcdWorld:
-    """``nodes`` members n1 ..., and as many clients' hosts as are asked for."""
+    """A cluster of ``nodes`` members n1, n2 and so on, and one client host c0, c1 ... per program that runs."""
 
     def __init__(self, nodes: int = 3, seed: int = 0, **options: Any) -> None:
         self.kernel = Kernel(seed)
-        self.network = Network(self.kernel)
-        self.hosts: dict[str, Host] = {}
-        self.servers = sim_etcd.build(self.make, "etcd", nodes, options)
+        self.network = SimNetwork(self.kernel)
+        self.hosts: dict[str, SimHost] = {}
+        self.servers = EtcdServers(self.make, "etcd", nodes, options)
 
-    def make(self, name: str, role: str = "client") -> Host:
-        host = self.hosts[name] = Host(self.network, name)
+    def make(self, name: str, role: str = "client") -> SimHost:
+        host = self.hosts[name] = SimHost(self.network, name)
         return host
 
     def run(self, *mains: Callable[[], Any]) -> list[Any]:
-        """Run each of ``mains`` on a client's host of its own, once there is a leader; what they returned, in order."""
+        """Run each of ``mains`` on a client host of its own, once there is a leader; return their results in order."""
         results: list[Any] = [None] * len(mains)
-        left = len(mains)
+        seconds_left = len(mains)
 
         def wrap(number: int, main: Callable[[], Any]) -> None:
-            nonlocal left
+            nonlocal seconds_left
             task_sleep(0.5)
             results[number] = main()
-            left -= 1
-            if not left:
+            seconds_left -= 1
+            if not seconds_left:
                 self.kernel.finish()
 
         with virtual():
@@ -55,21 +54,20 @@ class EtcdWorld:
                 self.kernel.run()
             finally:
                 self.kernel.close()
-                threads.forget()
         return results
 
-    def cut(self, one: str, other: str, *, mend: bool = False) -> None:
+    def cut(self, one: str, other: str, *, heal: bool = False) -> None:
         for source, target in ((one, other), (other, one)):
-            self.network.link(source, target).cuts += -1 if mend else 1
+            self.network.link(source, target).cuts += -1 if heal else 1
 
-    def isolate(self, name: str, *, mend: bool = False, clients: bool = False) -> None:
+    def isolate(self, name: str, *, heal: bool = False, clients: bool = False) -> None:
         """Cut a member off from the others (and from the clients)."""
         for other in self.hosts:
             if other != name and (clients or other.startswith("n")):
-                self.cut(name, other, mend=mend)
+                self.cut(name, other, heal=heal)
 
     def leader(self) -> str:
-        found = self.servers.primary()
+        found = self.servers.leader()
         assert found is not None
         return found
 
@@ -79,7 +77,7 @@ class EtcdWorld:
         return server
 
     def leaders(self) -> list[str]:
-        """All that hold themselves to be the leader."""
+        """Return the members that believe that they are the leader."""
         return [name for name in self.hosts if name.startswith("n") and self.server(name).leads]
 
     def follower(self) -> str:
@@ -95,17 +93,17 @@ def client(host: str = "n1", timeout: float | None = 5, port: int = 2379, **opti
 
 
 def put(client: Any, key: str = "x", value: str = "1", **fields: Any) -> tuple[str, str]:
-    """A put by the raw stub: the status it ends with."""
+    """Put through the raw stub and return the status."""
     return status_of(lambda: client.kvstub.Put(etcdrpc.PutRequest(key=key.encode(), value=value.encode(), **fields)))
 
 
 def get(client: Any, key: str = "x", **fields: Any) -> tuple[str, str]:
-    """A range of one key by the raw stub: the status it ends with."""
+    """Read one key through the raw stub and return the status."""
     return status_of(lambda: client.kvstub.Range(etcdrpc.RangeRequest(key=key.encode(), **fields)))
 
 
 def status_of(call: Callable[[], Any]) -> tuple[str, str]:
-    """The status that a raw stub's call ends with."""
+    """Return the status of a raw stub's call: (name of the code, details)."""
     try:
         call()
     except grpc.RpcError as error:

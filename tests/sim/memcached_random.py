@@ -1,4 +1,4 @@
-"""Random memcached commands, as bytes, whose answers do not depend on the time that the test itself takes."""
+"""Random memcached commands, as bytes, whose answers do not depend on how long the test takes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TOUCHES = [b"0", b"100", b"-1", b"x", b"2592001"]
 LONG = b"k" * 251
 
 
-class Generator:
-    """Of commands; a cas number that it gives is of the ``seen`` ones, which who uses it fills."""
+class MemcachedCommandGenerator:
+    """Generates commands from a seed. cas numbers are chosen from ``seen``, which the caller extends."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -49,7 +49,7 @@ class Generator:
         value = self.rng.choice(VALUES)
         length = str(len(value)).encode()
         if self.rng.random() < 0.03:
-            # The line is refused, and the data are taken for commands; or they end at the wrong place.
+            # The line is refused and the data are parsed as commands, or the data end in the wrong place.
             length = self.rng.choice([*LENGTHS, str(max(0, len(value) - 1)).encode()])
         name = self.rng.choice(names)
         flags = self.rng.choice(FLAGS if self.rng.random() < 0.2 else FLAGS[:1])

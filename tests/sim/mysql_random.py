@@ -1,11 +1,11 @@
-"""Random statements over a few connections, whose outcomes depend neither on the clock nor on the optimizer."""
+"""Random SQL statements over a few connections, whose outcomes depend neither on the clock nor on the optimizer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
-from tests.sim.mysql_play import Step
+from tests.sim.mysql_runner import Step
 
 SETUP = [
     "DROP TABLE IF EXISTS locks, pairs, heap, plain",
@@ -21,11 +21,11 @@ SETUP = [
 ]
 
 GREETING = ["SELECT DATABASE()", "SELECT @@sql_mode", "SELECT @@lower_case_table_names", "ROLLBACK"]
-"""What SQLAlchemy sends over a new connection."""
+"""The statements that SQLAlchemy sends over a new connection."""
 
 
-class Generator:
-    """``blocking``: statements that meet a lock wait for it, else they fail at once."""
+class StatementGenerator:
+    """Generates steps from a seed. ``blocking``: statements wait for locks; otherwise they fail at once."""
 
     def __init__(self, seed: int, connections: int = 3, *, blocking: bool) -> None:
         self.rng = Random(seed)

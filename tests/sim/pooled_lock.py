@@ -1,4 +1,4 @@
-"""A user's lock that asks its servers from a pool of threads, as many quorum locks do."""
+"""A lock that sends requests to its servers from a pool of threads, as many quorum locks do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del'
 
 
 class PooledLock:
-    """A majority of five, asked at once; a new pool for each lock, and none is ever shut down."""
+    """Acquires on a majority of five servers in parallel. Each lock has its own pool, which is never shut down."""
 
     kinds = ("redis-independent",)
 
@@ -52,4 +52,4 @@ class PooledLock:
         try:
             server.eval(RELEASE, 1, self._key, self._token)
         except redis.RedisError:
-            """Its lease runs out."""
+            """The lease on this server expires."""

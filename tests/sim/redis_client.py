@@ -1,4 +1,4 @@
-"""A RESP client for the Redis tests: parses replies, talks to a service directly or through the stub network."""
+"""A Redis client for tests: parses replies, and talks to a simulated server directly or through the stub network."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import Any
 
 from harness.sim.servers.redis.protocol import encode_command
 from harness.sim.service import Service
-from tests.sim.redis_stub import StubHost, World
+from tests.sim.redis_stub import StubHost, StubWorld
 
 
 class ReplyError(str):
+    """The text of an error reply."""
+
     __slots__ = ()
 
 
 def parse(data: bytes, at: int = 0) -> tuple[Any, int]:
-    """One reply and where it ends; IndexError or ValueError if it is not whole."""
+    """Parse one reply and return the position after it. Raises IndexError or ValueError if it is incomplete."""
     end = data.index(b"\r\n", at)
     mark, line, at = data[at : at + 1], data[at + 1 : end], end + 2
     if mark == b"+":
@@ -33,14 +35,14 @@ def parse(data: bytes, at: int = 0) -> tuple[Any, int]:
         return _bulk(data, int(line), at)
     if mark in b"*~>%":
         return _aggregate(data, mark, int(line), at)
-    raise ValueError(f"no such reply type: {mark!r}")
+    raise ValueError(f"unknown reply type: {mark!r}")
 
 
 def _bulk(data: bytes, size: int, at: int) -> tuple[bytes | None, int]:
     if size < 0:
         return None, at
     if data[at + size : at + size + 2] != b"\r\n":
-        raise ValueError("bulk not whole")
+        raise ValueError("incomplete bulk string")
     return data[at : at + size], at + size + 2
 
 
@@ -67,7 +69,7 @@ def to_bytes(word: str | bytes | float) -> bytes:
 
 
 class DirectConn:
-    """A connection without a network: bytes go in by call and collect in ``sent``."""
+    """A connection without a network: the test passes bytes in, and the server's answer collects in ``sent``."""
 
     def __init__(self, service: Service, peer: str = "client") -> None:
         self.peer = peer
@@ -92,11 +94,11 @@ class DirectConn:
         return self.raw(encode_command([to_bytes(word) for word in words]))
 
     def __call__(self, *words: str | bytes | float) -> Any:
-        """The reply, a list of them if there were several, None if there was none."""
+        """Send a command and return its reply: a list if there were several, None if there was none."""
         return one_or_all(self.wire(*words))
 
     def pushed(self) -> list[Any]:
-        """What has come in since the last command."""
+        """Return the replies that arrived since the last command."""
         data, self.sent = self.sent, b""
         return parse_replies(data)
 
@@ -106,10 +108,10 @@ def one_or_all(data: bytes) -> Any:
     return replies[0] if len(replies) == 1 else (replies or None)
 
 
-class Caller:
-    """A client on a stub host; ``call`` runs the world until the answer is there."""
+class RedisCaller:
+    """A client on a stub host. ``call`` runs the simulation until the reply arrives."""
 
-    def __init__(self, world: World, host: StubHost, server: str, port: int = 6379) -> None:
+    def __init__(self, world: StubWorld, host: StubHost, server: str, port: int = 6379) -> None:
         self.world = world
         self.data = b""
         self.broken = False

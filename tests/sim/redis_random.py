@@ -1,4 +1,4 @@
-"""Random sequences of Redis commands whose replies do not depend on the clock, on hashing, or on chance."""
+"""Random sequences of Redis commands whose replies do not depend on the clock, on hash order or on randomness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ BOUNDS = ["-inf", "+inf", "(1", "2", "(2.5", "0", "x", "("]
 Words = list[str]
 
 
-class Generator:
+class RedisCommandGenerator:
+    """Generates commands by calling one of its ``make_`` methods at random."""
+
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.makers: list[Callable[[], Words]] = [

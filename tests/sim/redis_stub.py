@@ -1,4 +1,4 @@
-"""A small deterministic machine park for the Redis tests: virtual clock, timers in a heap, connections with latency."""
+"""A minimal deterministic network of hosts for tests of server programs: virtual clock, timers, delayed connections."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class StubTimer:
         self.fn = None
 
 
-class World:
-    """Hosts by name, and links that can be cut."""
+class StubWorld:
+    """Hosts by name, a virtual clock, and links that can be cut."""
 
     def __init__(self, seed: int = 1) -> None:
         self.now_ns = 0
@@ -50,10 +50,10 @@ class World:
         self.now_ns = end
 
     def run_until(self, done: Callable[[], Any], limit_s: float = 60) -> float:
-        """Step until ``done``; the seconds it took."""
+        """Run until ``done`` returns true, and return the seconds that passed. Fails after ``limit_s``."""
         start = self.now_ns
         while not done():
-            assert self.now_ns - start < limit_s * S, "never happened"
+            assert self.now_ns - start < limit_s * S, f"not reached within {limit_s} virtual seconds"
             self.run(0.01)
         return (self.now_ns - start) / S
 
@@ -67,7 +67,7 @@ class World:
     def cut(self, left: str, right: str) -> None:
         self.cuts.add(frozenset((left, right)))
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         self.cuts.clear()
 
     def is_cut(self, left: str, right: str) -> bool:
@@ -75,7 +75,7 @@ class World:
 
 
 class StubHost:
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: StubWorld, name: str) -> None:
         self.world = world
         self.name = name
         self.rng = Random(f"{name}/{world.rng.random()}")
@@ -84,8 +84,8 @@ class StubHost:
         self.up = True
         self.paused = False
         self.life = 0
-        self._held: list[StubTimer] = []
-        self.ends: dict[int, End] = {}
+        self._postponed: list[StubTimer] = []
+        self.ends: dict[int, StreamEnd] = {}
         self.lines: list[str] = []
 
     def wall_ns(self) -> int:
@@ -103,7 +103,7 @@ class StubHost:
         if life != self.life or timer.fn is None:
             return
         if self.paused:
-            self._held.append(timer)
+            self._postponed.append(timer)
         else:
             timer.fn(*timer.args)
 
@@ -117,19 +117,19 @@ class StubHost:
         self.services[service.port] = service
         service.start(self, wiped=wiped)
 
-    def dial(self, host: str, port: int, handler: Handler) -> End:
-        near, far = End(self, host, handler), End(self.world.hosts[host], self.name, None)
+    def dial(self, host: str, port: int, handler: Handler) -> StreamEnd:
+        near, far = StreamEnd(self, host, handler), StreamEnd(self.world.hosts[host], self.name, None)
         near.other, far.other = far, near
-        self.world.at(LATENCY_NS, self._knock, near, far, port)
+        self.world.at(LATENCY_NS, self._connect, near, far, port)
         return near
 
-    def _knock(self, near: End, far: End, port: int) -> None:
+    def _connect(self, near: StreamEnd, far: StreamEnd, port: int) -> None:
         if self.world.is_cut(self.name, far.host.name):
-            self.world.at(S, self._knock, near, far, port)
+            self.world.at(S, self._connect, near, far, port)
             return
         service = far.host.services.get(port) if far.host.up else None
         if service is None:
-            self.world.at(LATENCY_NS, near.hung_up)
+            self.world.at(LATENCY_NS, near.end_closed)
             return
         far.handler = service
         far.host.deliver(far.established)
@@ -138,14 +138,14 @@ class StubHost:
     def kill(self) -> None:
         self.up = False
         self.life += 1
-        self._held.clear()
+        self._postponed.clear()
         for service in self.services.values():
             service.stop()
         ends, self.ends = self.ends, {}
         for end in ends.values():
             end.open = False
             if end.other is not None:
-                self.world.at(LATENCY_NS, end.other.hung_up)
+                self.world.at(LATENCY_NS, end.other.end_closed)
 
     def restart(self, *, wiped: bool = False) -> None:
         self.up = True
@@ -157,20 +157,20 @@ class StubHost:
 
     def resume(self) -> None:
         self.paused = False
-        held, self._held = self._held, []
-        for timer in held:
+        postponed, self._postponed = self._postponed, []
+        for timer in postponed:
             self._fire(self.life, timer)
 
 
-class End:
-    """One end of a stream. Bytes sent into a cut wait and are sent again when it is mended, as TCP does."""
+class StreamEnd:
+    """One end of a stream. Bytes sent into a cut are resent when it is healed, as TCP does."""
 
     def __init__(self, host: StubHost, peer: str, handler: Handler | None) -> None:
         self.host = host
         self.peer = peer
         self.handler = handler
         self.session: Any = None
-        self.other: End | None = None
+        self.other: StreamEnd | None = None
         self.open = False
         self.waiting: list[bytes] = []
         host.ends[id(self)] = self
@@ -202,19 +202,19 @@ class End:
             self.handler.received(self, data)
 
     def close(self) -> None:
-        self.host.world.at(LATENCY_NS, self._part)
+        self.host.world.at(LATENCY_NS, self._finish_close)
 
-    def _part(self) -> None:
+    def _finish_close(self) -> None:
         if self.open:
             self._travel()
             self.open = False
             self.host.ends.pop(id(self), None)
             if self.other is not None:
-                self.host.world.at(LATENCY_NS, self.other.hung_up)
+                self.host.world.at(LATENCY_NS, self.other.end_closed)
 
-    def hung_up(self) -> None:
+    def end_closed(self) -> None:
         if self.host.world.is_cut(self.host.name, self.peer):
-            self.host.world.at(50 * MS, self.hung_up)
+            self.host.world.at(50 * MS, self.end_closed)
             return
         self.open = False
         self.host.ends.pop(id(self), None)

@@ -1,6 +1,7 @@
 """Sessions, jeopardy and fail-overs of the simulated Chubby cell, after Burrows 2006, sections 2.8 and 2.9.
 
-Each test tells a story; :mod:`tests.sim.test_chubby_mutants` tells it again to cells that break one rule."""
+Each function of :data:`BEHAVIOURS` is a test. :mod:`tests.sim.test_chubby_mutants` runs it again on cells that break
+one rule."""
 
 from __future__ import annotations
 
@@ -9,29 +10,29 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Shape
-from lock_impls.chubby_client import ChubbyError, Session, SessionExpired
+from harness.clusters.abilities import LinkShape
+from harness.lock_impls.chubby_client import ChubbyError, ChubbySession, SessionExpired
 from tests.sim.chubby_cell import (
     LEASE,
     NAME,
     REPLICAS,
     Cell,
-    acquired,
+    acquire,
+    deadline_in,
     is_valid,
-    opened,
+    open_file,
     release,
     sequencer,
-    soon,
     stat,
 )
 
 
-def state(session: Session) -> str:
+def state(session: ChubbySession) -> str:
     return session.state
 
 
-def keep_alives_wait_at_the_master(cell: Cell) -> None:
-    """A KeepAlive is answered when a third of the lease is left: 3 in 8 s. Meanwhile the local lease is never over."""
+def keep_alives_are_held_back_by_the_master(cell: Cell) -> None:
+    """A KeepAlive is answered when a third of the lease is left: 3 in 8 s. Meanwhile the local lease never ends."""
     heard: list[float] = []
     session = cell.session()
     original = session._heard
@@ -45,11 +46,11 @@ def keep_alives_wait_at_the_master(cell: Cell) -> None:
     assert LEASE / 4 < least < LEASE / 2
 
 
-def a_short_failover_is_no_jeopardy(cell: Cell) -> None:
+def short_failover_causes_no_jeopardy(cell: Cell) -> None:
     events: list[str] = []
     session = cell.session(on_event=events.append)
-    handle = opened(session)
-    assert acquired(session, handle)
+    handle = open_file(session)
+    assert acquire(session, handle)
     shown = sequencer(session, handle)
     time.sleep(3.0)  # a KeepAlive has just been answered
     old, epoch = cell.kill_master(), session.epoch
@@ -67,11 +68,11 @@ def a_short_failover_is_no_jeopardy(cell: Cell) -> None:
 
 
 def calls_wait_in_jeopardy(cell: Cell) -> None:
-    """Nobody is the master for longer than the lease: a call that is made in jeopardy is answered when one is."""
+    """Without a master for longer than the lease, a call made in jeopardy is answered once there is a master."""
     events: list[tuple[str, float]] = []
     session = cell.session(on_event=lambda event: events.append((event, time.monotonic())))
-    handle = opened(session)
-    assert acquired(session, handle)
+    handle = open_file(session)
+    assert acquire(session, handle)
     for name in REPLICAS:
         cell.cluster.kill(name)
     killed = time.monotonic()
@@ -79,7 +80,7 @@ def calls_wait_in_jeopardy(cell: Cell) -> None:
         time.sleep(0.01)
     assert 1 < time.monotonic() - killed <= LEASE
     assert session.left() == 0
-    results = cell.on("c0", lambda: (session.call("GetSequencer", soon(20), handle=handle), time.monotonic()))
+    results = cell.on("c0", lambda: (session.call("GetSequencer", deadline_in(20), handle=handle), time.monotonic()))
     time.sleep(3)
     assert not results, "a call was answered in jeopardy"
     for name in REPLICAS:
@@ -91,13 +92,13 @@ def calls_wait_in_jeopardy(cell: Cell) -> None:
     assert answered >= events[2][1]
 
 
-def calls_wait_though_a_master_would_answer_them(cell: Cell) -> None:
-    """Only the answers to KeepAlives are lost: the master is there, and the client must not count on it."""
+def calls_wait_in_jeopardy_even_if_a_master_is_reachable(cell: Cell) -> None:
+    """Only the answers to KeepAlives are lost: the master is reachable, but the client must not rely on it."""
     session = cell.session()
-    handle = opened(session)
-    assert acquired(session, handle)
+    handle = open_file(session)
+    assert acquire(session, handle)
     for _ in range(4):
-        cell.cluster.swallow(cell.master(), "c0", b'"lease"', None)
+        cell.cluster.trap_message(cell.master(), "c0", b'"lease"', None)
     while state(session) == "safe":
         time.sleep(0.01)
     began = time.monotonic()
@@ -106,26 +107,26 @@ def calls_wait_though_a_master_would_answer_them(cell: Cell) -> None:
     assert state(session) == "safe"
 
 
-def after_the_grace_period_all_is_lost(cell: Cell) -> None:
+def session_expires_after_the_grace_period(cell: Cell) -> None:
     events: list[str] = []
     session = cell.session(grace=3.0, on_event=events.append)
-    handle = opened(session)
+    handle = open_file(session)
     for name in REPLICAS:
         cell.cluster.kill(name)
     began = time.monotonic()
     with pytest.raises(SessionExpired):
-        session.call("GetSequencer", soon(60), handle=handle)
+        session.call("GetSequencer", deadline_in(60), handle=handle)
     assert 3.0 < time.monotonic() - began <= LEASE + 3.0 + 0.1
     assert state(session) == "expired"
     time.sleep(1)
     assert events == ["jeopardy", "expired"]
 
 
-def within_the_grace_period_nothing_is_lost(cell: Cell) -> None:
-    """Cut off for longer than its lease, but under a cell that cannot end sessions meanwhile either."""
+def session_survives_within_the_grace_period(cell: Cell) -> None:
+    """The whole cell is paused for longer than the lease, so that it cannot end sessions meanwhile either."""
     session = cell.session()
-    handle = opened(session)
-    assert acquired(session, handle)
+    handle = open_file(session)
+    assert acquire(session, handle)
     for name in REPLICAS:
         cell.cluster.pause(name)
     time.sleep(LEASE + 5)
@@ -136,89 +137,89 @@ def within_the_grace_period_nothing_is_lost(cell: Cell) -> None:
     assert state(session) == "safe"
 
 
-def the_local_lease_ends_before_the_masters(cell: Cell) -> None:
-    """A holder loses the cell just after an answer, and somebody else gets the lock: never while the first believes
-    that it is safe. Answers to its KeepAlives take long, and so do its requests."""
+def local_lease_ends_before_the_masters_lease(cell: Cell) -> None:
+    """A holder is isolated just after an answer; no other client acquires the lock while the holder believes that it is
+    safe. Its requests and the answers to its KeepAlives are slow."""
     other = cell.session()
-    theirs = opened(other)
-    made: list[Session] = []
+    theirs = open_file(other)
+    created: list[ChubbySession] = []
 
     def hold() -> None:
-        cell.cluster.shape([("c1", name) for name in REPLICAS], Shape(latency=0.05))
-        cell.cluster.shape([(name, "c1") for name in REPLICAS], Shape(latency=0.35))
+        cell.cluster.shape([("c1", name) for name in REPLICAS], LinkShape(latency=0.05))
+        cell.cluster.shape([(name, "c1") for name in REPLICAS], LinkShape(latency=0.35))
         session = cell.session()
-        assert acquired(session, opened(session))
-        made.append(session)
+        assert acquire(session, open_file(session))
+        created.append(session)
 
     cell.on("c1", hold)
     time.sleep(3)
-    before = made[0].left()
-    while made[0].left() <= before:
-        before = made[0].left()
+    before = created[0].left()
+    while created[0].left() <= before:
+        before = created[0].left()
         time.sleep(0.01)
     cell.cut(["c1"], list(REPLICAS))
-    assert acquired(other, theirs, wait=20)
-    assert state(made[0]) == "jeopardy"
+    assert acquire(other, theirs, wait=20)
+    assert state(created[0]) == "jeopardy"
     time.sleep(15)
-    assert state(made[0]) == "expired"
+    assert state(created[0]) == "expired"
 
 
 def no_lease_ends_early_after_a_failover(cell: Cell) -> None:
-    """The new master does not know what the old one promised, and gives the longest lease there may be."""
+    """The new master does not know the leases that the old one granted, so it assumes the longest possible one."""
     other = cell.session(lease=60)
-    theirs = opened(other)
-    made: list[Session] = []
+    theirs = open_file(other)
+    created: list[ChubbySession] = []
 
     def hold() -> None:
         session = cell.session()
-        assert acquired(session, opened(session))
-        made.append(session)
+        assert acquire(session, open_file(session))
+        created.append(session)
 
     cell.on("c1", hold)
     time.sleep(2.9)
-    assert made[0].left() > LEASE * 0.9, "it has just been answered"
+    assert created[0].left() > LEASE * 0.9, "a KeepAlive has just been answered"
     cell.kill_master()
     cell.cut(["c1"], list(REPLICAS))
     began = time.monotonic()
-    assert acquired(other, theirs, wait=20)
-    assert state(made[0]) != "safe"
+    assert acquire(other, theirs, wait=20)
+    assert state(created[0]) != "safe"
     assert time.monotonic() - began > LEASE + 1
 
 
-def a_new_master_waits_for_all_sessions(cell: Cell) -> None:
-    """Until each has sent a KeepAlive or ended, calls are put off."""
+def new_master_waits_for_all_sessions(cell: Cell) -> None:
+    """Calls are postponed until each session has sent a KeepAlive or ended."""
     one = cell.session()
-    handle = opened(one)
-    made = cell.on("c1", cell.session)
+    handle = open_file(one)
+    created = cell.on("c1", cell.session)
     time.sleep(0.1)
-    assert made
+    assert created
     time.sleep(2.8)
     cell.cluster.kill("c1")
     cell.kill_master()
     cell.master()
     began = time.monotonic()
-    assert acquired(one, handle)
+    assert acquire(one, handle)
     assert LEASE - 0.2 < time.monotonic() - began < LEASE + 0.3
     assert state(one) == "safe"
 
 
-def a_closed_handle_stays_closed_in_the_new_epoch(cell: Cell) -> None:
+def closed_handle_stays_closed_in_the_new_epoch(cell: Cell) -> None:
     session = cell.session()
-    one, two = opened(session), opened(session, "/ls/cell/other")
+    one, two = open_file(session), open_file(session, "/ls/cell/other")
     cell.kill_master()
     cell.master()
-    assert acquired(session, one), "recreated"
-    session.call("Close", soon(), handle=one)
+    assert acquire(session, one), "recreated"
+    session.call("Close", deadline_in(), handle=one)
     with pytest.raises(ChubbyError, match="bad-handle"):
-        acquired(session, one)
+        acquire(session, one)
     with pytest.raises(ChubbyError, match="bad-handle"):
-        acquired(session, {**two, "id": two["id"] + "0", "epoch": session.epoch})
-    assert acquired(session, two)
+        acquire(session, {**two, "id": two["id"] + "0", "epoch": session.epoch})
+    assert acquire(session, two)
 
 
-def ephemeral_files_wait_a_minute_for_their_handles(cell: Cell) -> None:
+def ephemeral_files_without_handles_are_deleted_after_a_minute(cell: Cell) -> None:
     session = cell.session()
-    kept, lost = opened(session, "/ls/kept", ephemeral=True), opened(session, "/ls/lost", ephemeral=True)
+    kept, lost = open_file(session, "/ls/kept", ephemeral=True), open_file(session, "/ls/lost", ephemeral=True)
     cell.kill_master()
     cell.master()
     assert stat(session, kept)
@@ -234,12 +235,12 @@ def ephemeral_files_wait_a_minute_for_their_handles(cell: Cell) -> None:
 # The replicas.
 
 
-def an_isolated_master_stops(cell: Cell) -> None:
-    """Its clients still reach it, and it serves nobody after its lease; another is elected, and the session goes on."""
+def isolated_master_stops_serving(cell: Cell) -> None:
+    """Its clients still reach it, but it refuses requests after its lease. Another is elected; the session goes on."""
     session = cell.session()
-    handle = opened(session)
+    handle = open_file(session)
     old = cell.master()
-    mend = cell.cut([old], cell.others(old))
+    heal = cell.cut([old], cell.others(old))
     began = time.monotonic()
     while cell.serving() == [old]:
         assert time.monotonic() - began < 1.1
@@ -248,17 +249,17 @@ def an_isolated_master_stops(cell: Cell) -> None:
     new = cell.master()
     assert new != old
     assert time.monotonic() - began < 3
-    assert acquired(session, handle)
-    mend()
+    assert acquire(session, handle)
+    heal()
     time.sleep(3)
-    assert cell.master() == new, "whoever comes back disturbs nobody"
+    assert cell.master() == new, "the old master must not depose the new one"
     assert cell.raw(old, op="EndSession", session=session.id, epoch=session.epoch)["master"] == new
 
 
-def a_master_that_stood_still_looks_at_the_clock(cell: Cell) -> None:
-    """It goes on with what waits for it (a KeepAlive to answer, a request) when another is the master already."""
+def paused_master_checks_its_lease_when_resumed(cell: Cell) -> None:
+    """It resumes with a KeepAlive to answer and a request when another replica is the master already."""
     session = cell.session(lease=60)
-    handle = opened(session)
+    handle = open_file(session)
     old = cell.master()
     cell.cluster.pause(old)
     results = cell.on("c1", lambda: cell.raw(old, op="CreateSession", lease=None, lock_delay=None))
@@ -268,10 +269,10 @@ def a_master_that_stood_still_looks_at_the_clock(cell: Cell) -> None:
     time.sleep(0.1)
     assert [result["error"] for result in results] == ["not-master"]
     assert cell.master() == new
-    assert acquired(session, handle)
+    assert acquire(session, handle)
 
 
-def a_minority_elects_nobody(cell: Cell) -> None:
+def minority_elects_no_master(cell: Cell) -> None:
     old = cell.master()
     cell.cut(cell.others(old)[:2], [old, *cell.others(old)[2:]])
     for name in cell.others(old)[2:]:
@@ -280,20 +281,20 @@ def a_minority_elects_nobody(cell: Cell) -> None:
     assert cell.serving() == []
 
 
-def an_old_database_is_not_elected(cell: Cell) -> None:
-    """Two replicas have missed what the others agreed on; the master dies just when they are back."""
+def replica_with_an_old_database_is_not_elected(cell: Cell) -> None:
+    """Two replicas have missed a commit, and the master dies just when they can reach the others again."""
     session = cell.session(grace=30)
-    handle = opened(session)
+    handle = open_file(session)
     old = cell.master()
     behind, informed = cell.others(old)[:2], cell.others(old)[2:]
-    mend = cell.cut(behind, [old, *informed])
+    heal = cell.cut(behind, [old, *informed])
     time.sleep(0.1)
-    assert acquired(session, handle)
+    assert acquire(session, handle)
     cell.cluster.kill(old)
-    for name in informed:  # what binds their votes to the old master has passed when they come back
+    for name in informed:  # when they resume, the old master's lease is over and they may vote
         cell.cluster.pause(name)
     time.sleep(2)
-    mend()
+    heal()
     for name in informed:
         cell.cluster.resume(name)
     new = cell.master(8)
@@ -301,10 +302,10 @@ def an_old_database_is_not_elected(cell: Cell) -> None:
     assert sequencer(session, handle) == f"1:exclusive:{NAME}"
 
 
-def all_that_was_granted_survives_a_kill_of_all(cell: Cell) -> None:
+def grants_survive_a_kill_of_all_replicas(cell: Cell) -> None:
     session = cell.session()
-    handle = opened(session)
-    assert acquired(session, handle)
+    handle = open_file(session)
+    assert acquire(session, handle)
     shown = sequencer(session, handle)
     for name in REPLICAS:
         cell.cluster.kill(name)
@@ -312,19 +313,19 @@ def all_that_was_granted_survives_a_kill_of_all(cell: Cell) -> None:
         cell.cluster.start(name, wiped=False)
     began = time.monotonic()
     cell.master()
-    assert time.monotonic() - began > 1.0, "nobody votes before a master's lease may be over"
+    assert time.monotonic() - began > 1.0, "no replica may vote before a master's lease is over"
     assert sequencer(session, handle) == shown
 
 
-def a_replica_that_comes_back_does_not_vote_at_once(cell: Cell) -> None:
-    """It may have promised its vote to a master, before it was killed."""
+def restarted_replica_does_not_vote_at_once(cell: Cell) -> None:
+    """Before it was killed, it may have answered a master, whose lease relies on that."""
     old = cell.master()
     friends = cell.others(old)[:2]
     cell.cut([old], cell.others(old)[2:])
     for name in cell.others(old)[2:]:
         cell.cluster.pause(name)
     time.sleep(2)
-    assert cell.serving() == [old], "with two others it has a majority"
+    assert cell.serving() == [old], "with two others it must have a majority"
     for name in friends:
         cell.cluster.kill(name)
         cell.cluster.start(name, wiped=False)
@@ -338,9 +339,9 @@ def a_replica_that_comes_back_does_not_vote_at_once(cell: Cell) -> None:
     assert time.monotonic() - killed > 1.0
 
 
-def a_lost_disk_is_filled(cell: Cell) -> None:
+def replica_with_a_lost_disk_is_restored(cell: Cell) -> None:
     session = cell.session()
-    handle = opened(session)
+    handle = open_file(session)
     master = cell.master()
     wiped = cell.others(master)[0]
     cell.cluster.kill(wiped)
@@ -351,29 +352,29 @@ def a_lost_disk_is_filled(cell: Cell) -> None:
     for name in cell.others(master, wiped)[:2]:
         cell.cluster.kill(name)
     time.sleep(1)
-    assert acquired(session, handle), "it counts again"
+    assert acquire(session, handle), "the restored replica must count again"
 
 
-def what_comes_late_takes_nothing_back(cell: Cell) -> None:
-    """The master's database as it was, from a connection that was cut for a while."""
+def late_message_does_not_revert_the_database(cell: Cell) -> None:
+    """An old state of the master's database arrives, as from a connection that was cut for a while."""
     session = cell.session()
-    opened(session)
+    open_file(session)
     master = cell.server(cell.master()).replica
     assert master is not None
     follower = cell.others(cell.master())[0]
     time.sleep(0.1)
     seen = (master.disk.seq, dict(master.disk.rows))
-    opened(session, "/ls/cell/other")
+    open_file(session, "/ls/cell/other")
     time.sleep(0.1)
     answer = cell.raw(follower, k="state", epoch=master.disk.epoch, seq=seen[0], rows=seen[1])
     assert answer["seq"] == master.disk.seq
     assert cell.server(follower).size() == 2
 
 
-def a_majority_without_disks_elects_nobody(cell: Cell) -> None:
+def majority_without_disks_elects_no_master(cell: Cell) -> None:
     session = cell.session()
-    handle = opened(session)
-    assert acquired(session, handle)
+    handle = open_file(session)
+    assert acquire(session, handle)
     master = cell.master()
     for name in [master, *cell.others(master)[:2]]:
         cell.cluster.kill(name)
@@ -382,32 +383,32 @@ def a_majority_without_disks_elects_nobody(cell: Cell) -> None:
     assert cell.serving() == []
 
 
-STORIES = [
-    keep_alives_wait_at_the_master,
-    a_short_failover_is_no_jeopardy,
+BEHAVIOURS = [
+    keep_alives_are_held_back_by_the_master,
+    short_failover_causes_no_jeopardy,
     calls_wait_in_jeopardy,
-    calls_wait_though_a_master_would_answer_them,
-    after_the_grace_period_all_is_lost,
-    within_the_grace_period_nothing_is_lost,
-    the_local_lease_ends_before_the_masters,
+    calls_wait_in_jeopardy_even_if_a_master_is_reachable,
+    session_expires_after_the_grace_period,
+    session_survives_within_the_grace_period,
+    local_lease_ends_before_the_masters_lease,
     no_lease_ends_early_after_a_failover,
-    a_new_master_waits_for_all_sessions,
-    a_closed_handle_stays_closed_in_the_new_epoch,
-    ephemeral_files_wait_a_minute_for_their_handles,
-    an_isolated_master_stops,
-    a_master_that_stood_still_looks_at_the_clock,
-    a_minority_elects_nobody,
-    an_old_database_is_not_elected,
-    all_that_was_granted_survives_a_kill_of_all,
-    a_replica_that_comes_back_does_not_vote_at_once,
-    a_lost_disk_is_filled,
-    what_comes_late_takes_nothing_back,
-    a_majority_without_disks_elects_nobody,
+    new_master_waits_for_all_sessions,
+    closed_handle_stays_closed_in_the_new_epoch,
+    ephemeral_files_without_handles_are_deleted_after_a_minute,
+    isolated_master_stops_serving,
+    paused_master_checks_its_lease_when_resumed,
+    minority_elects_no_master,
+    replica_with_an_old_database_is_not_elected,
+    grants_survive_a_kill_of_all_replicas,
+    restarted_replica_does_not_vote_at_once,
+    replica_with_a_lost_disk_is_restored,
+    late_message_does_not_revert_the_database,
+    majority_without_disks_elects_no_master,
 ]
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_story(story: Any) -> None:
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_behaviour(behaviour: Any) -> None:
     cell = Cell()
-    cell.tell(story)
+    cell.run(behaviour)
     assert not cell.two_masters

@@ -1,4 +1,4 @@
-"""python-etcd3, unmodified, against one simulated etcd: what its users rely on."""
+"""The unmodified python-etcd3 client against a simulated etcd: the behaviour that its users rely on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import etcd3
 import pytest
 from etcd3 import etcdrpc, events, exceptions
 
-from harness.sim.links import LOST, Snare
+from harness.sim.links import LOST, SimMessageTrap
 from tests.sim.etcd_world import EtcdWorld, client, put, status_of
 
 
-def alone(main: Any, seed: int = 0) -> Any:
+def run_on_one_member(main: Any, seed: int = 0) -> Any:
     return EtcdWorld(1, seed).run(main)[0]
 
 
@@ -32,10 +32,10 @@ def test_put_get_delete() -> None:
             gone.deleted, gone.header.revision, etcd.delete("k"), etcd.get("k"),
         )  # fmt: skip
 
-    assert alone(main) == (2, b"1", b"2", 2, 3, 2, 1, 4, False, (None, None))
+    assert run_on_one_member(main) == (2, b"1", b"2", 2, 3, 2, 1, 4, False, (None, None))
 
 
-def test_a_transaction_has_one_revision_and_tells_what_it_did() -> None:
+def test_transaction_has_one_revision_and_returns_results() -> None:
     def main() -> Any:
         etcd = client()
         t = etcd.transactions
@@ -44,12 +44,12 @@ def test_a_transaction_has_one_revision_and_tells_what_it_did() -> None:
         refused = etcd.transaction(compare=[t.value("a") == "x"], success=[t.delete("a")], failure=[t.get("b")])
         return done[0], [kv.mod_revision for _, kv in done[1][2]], refused[0], refused[1][0][0][0], etcd.get("b")[1]
 
-    succeeded, revisions, refused, value, meta = alone(main)
+    succeeded, revisions, refused, value, meta = run_on_one_member(main)
     assert (succeeded, revisions, refused, value) == (True, [2], False, b"2")
     assert (meta.mod_revision, meta.response_header.revision) == (2, 2)
 
 
-def test_nested_transactions_compare_before_anything_is_changed() -> None:
+def test_nested_transactions_compare_before_any_change() -> None:
     def main() -> Any:
         etcd = client()
         t = etcd.transactions
@@ -57,10 +57,10 @@ def test_nested_transactions_compare_before_anything_is_changed() -> None:
         etcd.transaction(compare=[], success=[t.put("a", "1"), nested], failure=[])
         return etcd.get("b")[0]
 
-    assert alone(main) == b"then"
+    assert run_on_one_member(main) == b"then"
 
 
-def test_old_revisions_until_they_are_compacted() -> None:
+def test_old_revisions_are_readable_until_compacted() -> None:
     def main() -> Any:
         etcd = client()
         for value in ("1", "2", "3"):
@@ -73,31 +73,31 @@ def test_old_revisions_until_they_are_compacted() -> None:
         etcd.compact(3)
         return [*seen, at(3), status_of(lambda: at(2)), status_of(lambda: at(9))]
 
-    assert alone(main) == [
+    assert run_on_one_member(main) == [
         b"1", b"2", b"2",
         ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted"),
         ("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision"),
     ]  # fmt: skip
 
 
-def test_leases_end_with_their_keys() -> None:
+def test_expired_lease_deletes_its_keys() -> None:
     def main() -> Any:
         etcd = client()
         lease = etcd.lease(4)
         etcd.put("k", "v", lease=lease)
         time.sleep(3)
-        left = lease.remaining_ttl, lease.granted_ttl, list(lease.keys)
+        seconds_left = lease.remaining_ttl, lease.granted_ttl, list(lease.keys)
         refreshed = [answer.TTL for answer in lease.refresh()]
         time.sleep(3.9)
         still = etcd.get("k")[0]
         time.sleep(0.7)
         late = [answer.TTL for answer in lease.refresh()]
-        return left, refreshed, still, etcd.get("k")[0], late, lease.remaining_ttl
+        return seconds_left, refreshed, still, etcd.get("k")[0], late, lease.remaining_ttl
 
-    assert alone(main) == ((0, 4, [b"k"]), [4], b"v", None, [0], -1)
+    assert run_on_one_member(main) == ((0, 4, [b"k"]), [4], b"v", None, [0], -1)
 
 
-def test_a_revoked_lease_takes_its_keys_in_one_revision() -> None:
+def test_revoked_lease_deletes_its_keys_in_one_revision() -> None:
     seen: list[Any] = []
 
     def main() -> Any:
@@ -113,14 +113,14 @@ def test_a_revoked_lease_takes_its_keys_in_one_revision() -> None:
         again = status_of(lambda: etcd.leasestub.LeaseRevoke(etcdrpc.LeaseRevokeRequest(ID=lease.id)))
         return [[event.key for event in response.events] for response in seen], etcd.get("b")[0], again
 
-    assert alone(main) == ([[b"a", b"c"]], b"2", ("NOT_FOUND", "etcdserver: requested lease not found"))
+    assert run_on_one_member(main) == ([[b"a", b"c"]], b"2", ("NOT_FOUND", "etcdserver: requested lease not found"))
 
 
-def test_a_put_on_a_lease_that_is_gone_is_refused() -> None:
-    assert alone(lambda: put(client(), lease=77)) == ("NOT_FOUND", "etcdserver: requested lease not found")
+def test_put_on_a_missing_lease_is_refused() -> None:
+    assert run_on_one_member(lambda: put(client(), lease=77)) == ("NOT_FOUND", "etcdserver: requested lease not found")
 
 
-def test_watches_call_back_in_order_and_from_the_past() -> None:
+def test_watches_get_past_and_new_events_in_order() -> None:
     def main() -> Any:
         etcd, seen, past = client(), [], []
         etcd.put("k", "0")
@@ -134,13 +134,13 @@ def test_watches_call_back_in_order_and_from_the_past() -> None:
         time.sleep(0.1)
         return [(type(event), event.value, event.mod_revision) for event in seen], past
 
-    assert alone(main) == (
+    assert run_on_one_member(main) == (
         [(events.PutEvent, b"1", 3), (events.DeleteEvent, b"", 4)],
         [3, 1],
     )
 
 
-def test_a_watch_of_a_compacted_revision_is_cancelled() -> None:
+def test_watch_of_a_compacted_revision_is_cancelled() -> None:
     seen: list[Any] = []
 
     def main() -> Any:
@@ -152,7 +152,7 @@ def test_a_watch_of_a_compacted_revision_is_cancelled() -> None:
         time.sleep(0.3)
         return [(type(error), error.compacted_revision) for error in seen]
 
-    assert alone(main) == [(exceptions.RevisionCompactedError, 5)]
+    assert run_on_one_member(main) == [(exceptions.RevisionCompactedError, 5)]
 
 
 def test_watch_once_times_out_on_virtual_time() -> None:
@@ -164,11 +164,11 @@ def test_watch_once_times_out_on_virtual_time() -> None:
         threading.Timer(2, lambda: client().put("k", "v")).start()
         return round(took, 2), etcd.watch_once("k", timeout=7).value
 
-    assert alone(main) == (7.0, b"v")
+    assert run_on_one_member(main) == (7.0, b"v")
 
 
-def test_a_watcher_outlives_its_server() -> None:
-    """The callback is given the error; a new watch is served by the same client once the server is back."""
+def test_watcher_works_again_after_a_server_restart() -> None:
+    """The callback gets the error; a new watch of the same client works once the server is back."""
     world = EtcdWorld(1)
     seen: list[Any] = []
 
@@ -197,7 +197,7 @@ def test_status_and_members() -> None:
 
 
 def contend(seed: int, seconds: float = 12) -> list[tuple[float, float, int]]:
-    """Three clients with etcd3's own lock: when each held it, and whose hold it was."""
+    """Three clients contend for etcd3's own lock; return (start, end, client) of each hold."""
     world, holds = EtcdWorld(3, seed), []
 
     def work(number: int) -> None:
@@ -215,20 +215,20 @@ def contend(seed: int, seconds: float = 12) -> list[tuple[float, float, int]]:
     return holds
 
 
-def test_etcd3s_own_lock_excludes() -> None:
+def test_etcd3_lock_excludes() -> None:
     holds = contend(1)
     assert {number for _, _, number in holds} == {0, 1, 2}
     assert len(holds) > 15
     assert all(first[1] <= second[0] for first, second in pairwise(holds))
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
+def test_same_seed_gives_the_same_run() -> None:
     assert contend(2, 6) == contend(2, 6)
     assert contend(2, 6) != contend(3, 6)
 
 
-def test_requests_and_replies_have_names() -> None:
-    """What events in plans call them: found in what a client sends, and told before the answer leaves."""
+def test_event_names_of_requests_and_replies() -> None:
+    """The names that plans use are found in a client's data and reported before the answer is sent."""
     world = EtcdWorld(1)
     sent: list[str] = []
     told: list[str] = []
@@ -253,8 +253,8 @@ def test_requests_and_replies_have_names() -> None:
     assert sorted(told) == sorted(names)
 
 
-def test_killed_before_the_answer_leaves() -> None:
-    """The write is done, and its client does not know."""
+def test_write_is_applied_if_killed_before_its_answer() -> None:
+    """The client gets an unknown outcome."""
     world = EtcdWorld(1)
 
     def main() -> Any:
@@ -270,18 +270,18 @@ def test_killed_before_the_answer_leaves() -> None:
     assert world.run(main) == [("UNAVAILABLE", b"1")]
 
 
-def test_lost_and_held_back_packets_hit_the_key_they_name() -> None:
+def test_lost_packets_are_chosen_by_key() -> None:
     world = EtcdWorld(1)
 
     def main() -> Any:
         etcd = client(timeout=1)
         etcd.get("warm")
         link = world.network.link("n1", "c0")
-        link.snares.append(Snare(b"precious", LOST))
+        link.traps.append(SimMessageTrap(b"precious", LOST))
         etcd.put("other", "1")
         etcd.put("precious", "1")
         with pytest.raises(exceptions.ConnectionTimeoutError):
             etcd.get("precious")
-        return link.snares
+        return link.traps
 
     assert world.run(main) == [[]]

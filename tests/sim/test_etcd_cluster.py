@@ -1,6 +1,6 @@
-"""Three simulated etcd members: what lost leaders, cut networks and lost disks do to their clients.
+"""Three simulated etcd members: what their clients observe when leaders, links or disks are lost.
 
-The statuses are those that three real members of 3.4.23 gave under the same faults.
+Three real members of 3.4.23 returned the same statuses under the same faults.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def await_leader(world: EtcdWorld, *, among: set[str]) -> str:
     return next(name for name in world.leaders() if name in among)
 
 
-def test_every_member_answers_the_same() -> None:
+def test_every_member_gives_the_same_answer() -> None:
     def main() -> Any:
         clients = [client(f"n{number}") for number in (1, 2, 3)]
         for number, etcd in enumerate(clients):
             etcd.put("k", str(number))
             assert [other.get("k")[0] for other in clients] == [b"%d" % number] * 3, (
-                "a read misses nothing acknowledged"
+                "a read must not miss an acknowledged write"
             )
         metas = [etcd.get("k")[1] for etcd in clients]
         return {(meta.mod_revision, meta.version, meta.response_header.cluster_id) for meta in metas}, {
@@ -50,7 +50,7 @@ def test_every_member_answers_the_same() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_killed_leader_is_replaced_within_two_election_timeouts(seed: int) -> None:
+def test_killed_leader_is_replaced_within_two_election_timeouts(seed: int) -> None:
     world = EtcdWorld(seed=seed)
 
     def main() -> Any:
@@ -70,8 +70,8 @@ def test_a_killed_leader_is_replaced_within_two_election_timeouts(seed: int) -> 
     assert (written, read, stays) == (OK, b"1", True)
 
 
-def test_what_is_asked_while_the_leader_is_gone() -> None:
-    """A write that was passed on to the dead leader is lost and times out; a read is told of the new one."""
+def test_requests_while_the_leader_is_down() -> None:
+    """A write that was forwarded to the dead leader is lost and times out; a read fails with "leader changed"."""
     world = EtcdWorld()
 
     def main() -> Any:
@@ -89,8 +89,8 @@ def test_what_is_asked_while_the_leader_is_gone() -> None:
     assert (written, then) == (TIMED_OUT, 7.0)
 
 
-def test_a_leader_without_a_majority() -> None:
-    """It confirms nothing, steps down after an election time-out, and still reads what it has."""
+def test_leader_without_a_majority_steps_down() -> None:
+    """It confirms no request, steps down after an election time-out, and still serves stale reads."""
     world = EtcdWorld()
 
     def main() -> Any:
@@ -112,8 +112,8 @@ def test_a_leader_without_a_majority() -> None:
     assert written == (NO_LEADER, 7.0)
 
 
-def test_what_is_written_at_the_moment_of_the_cut() -> None:
-    """What a leader had not brought to a majority is gone after the heal; its client was told that nobody knows."""
+def test_write_of_an_isolated_leader_is_lost_and_reported_unknown() -> None:
+    """A write that did not reach a majority is gone after the cut heals; its client got an unknown outcome."""
     world = EtcdWorld()
 
     def main() -> Any:
@@ -122,7 +122,7 @@ def test_what_is_written_at_the_moment_of_the_cut() -> None:
         world.isolate(first)
         written = put(etcd, value="old")
         assert put(client(world.leader(), timeout=20), key="y") == OK
-        world.isolate(first, mend=True)
+        world.isolate(first, heal=True)
         time.sleep(8)
         return written, {name: client(name).get("x")[0] for name in ("n1", "n2", "n3")}
 
@@ -131,7 +131,7 @@ def test_what_is_written_at_the_moment_of_the_cut() -> None:
     assert set(values.values()) == {None}
 
 
-def test_a_request_in_the_waiting_line_is_served_when_the_cut_is_mended() -> None:
+def test_queued_request_is_served_when_the_cut_heals() -> None:
     world = EtcdWorld()
 
     def main() -> Any:
@@ -139,7 +139,7 @@ def test_a_request_in_the_waiting_line_is_served_when_the_cut_is_mended() -> Non
         etcd = client(name, timeout=20)
         world.isolate(name)
         time.sleep(3)  # it has no leader by now
-        world.kernel.later(3_000_000_000, None, lambda: world.isolate(name, mend=True))
+        world.kernel.later(3_000_000_000, None, lambda: world.isolate(name, heal=True))
         return timed(lambda: put(etcd))
 
     [(written, took)] = world.run(main)
@@ -147,7 +147,7 @@ def test_a_request_in_the_waiting_line_is_served_when_the_cut_is_mended() -> Non
     assert 3 < took < 7
 
 
-def test_a_frozen_leader_learns_that_it_is_none() -> None:
+def test_paused_leader_steps_down_when_resumed() -> None:
     world = EtcdWorld()
 
     def main() -> Any:
@@ -163,7 +163,7 @@ def test_a_frozen_leader_learns_that_it_is_none() -> None:
     assert (value, took < 0.5, alone) == (b"1", True, True)
 
 
-def test_all_killed_come_back_with_their_data() -> None:
+def test_data_survives_a_kill_of_all_members() -> None:
     world = EtcdWorld()
 
     def main() -> Any:
@@ -179,8 +179,11 @@ def test_all_killed_come_back_with_their_data() -> None:
     assert world.run(main) == [[b"v"] * 3]
 
 
-def wiped_then_alone(world: EtcdWorld) -> Any:
-    """A write that one of two up-to-date members loses with its disk, while the third knows nothing of it."""
+def lose_a_write_with_a_wiped_disk(world: EtcdWorld) -> Any:
+    """One of two up-to-date members loses a write with its disk, and the third never had it.
+
+    Returns the leaders while only the wiped member and the third are up, and the values on all members in the end.
+    """
     first = world.leader()
     behind, wiped = [name for name in ("n1", "n2", "n3") if name != first]
     world.cut(first, behind)
@@ -189,24 +192,24 @@ def wiped_then_alone(world: EtcdWorld) -> Any:
     world.hosts[first].kill()
     world.hosts[wiped].kill()
     world.hosts[wiped].start(wiped=True)
-    world.cut(wiped, behind, mend=True)
+    world.cut(wiped, behind, heal=True)
     time.sleep(6)
     lost = world.leaders()
     world.hosts[first].start(wiped=False)
-    world.cut(first, behind, mend=True)
+    world.cut(first, behind, heal=True)
     time.sleep(6)
     return lost, [client(name, timeout=20).get("x")[0] for name in ("n1", "n2", "n3")]
 
 
-def test_a_member_without_its_disk_gives_nobody_its_vote() -> None:
-    """Else it would make the one that knows nothing the leader, and an acknowledged write would be gone."""
+def test_member_that_lost_its_disk_does_not_vote() -> None:
+    """Otherwise it would elect a member that lacks an acknowledged write."""
     world = EtcdWorld()
-    [(lost, values)] = world.run(lambda: wiped_then_alone(world))
+    [(lost, values)] = world.run(lambda: lose_a_write_with_a_wiped_disk(world))
     assert lost == []
     assert values == [b"1"] * 3
 
 
-def test_a_wiped_member_is_given_all_and_votes_again() -> None:
+def test_wiped_member_catches_up_and_votes_again() -> None:
     world = EtcdWorld()
 
     def main() -> Any:
@@ -215,9 +218,9 @@ def test_a_wiped_member_is_given_all_and_votes_again() -> None:
             client("n1").put(f"k{number}", "v")
         world.hosts[name].kill()
         world.hosts[name].start(wiped=True)
-        empty = world.servers.size[name]()
+        empty = world.servers.key_count[name]()
         time.sleep(1)
-        full = world.servers.size[name]()
+        full = world.servers.key_count[name]()
         world.hosts[world.leader()].kill()
         await_leader(world, among={"n1", "n2", "n3"})
         return empty, full, put(client(name, timeout=20))
@@ -225,7 +228,7 @@ def test_a_wiped_member_is_given_all_and_votes_again() -> None:
     assert world.run(main) == [(0, 20, OK)]
 
 
-def test_options_change_how_long_an_election_takes() -> None:
+def test_options_set_the_duration_of_an_election() -> None:
     world = EtcdWorld(heartbeat_ms=20, election_ms=200)
 
     def main() -> Any:

@@ -1,5 +1,7 @@
-"""The same random requests through etcd3 to the simulated etcd and to a real one: the same responses and refusals, the
-same revisions, the same events in the same responses of each watch."""
+"""Random requests through etcd3 get the same answers from the simulated etcd and from a real one.
+
+Responses, refusals, revisions and the events in each response of a watch are compared.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,27 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clusters.real import servers
-from tests.sim.etcd_random import Generator, Operation, Runner
+from tests.sim.etcd_random import EtcdRequestGenerator, EtcdRequestRunner, Operation
 from tests.sim.etcd_world import EtcdWorld, client
 
 SEEDS = range(int(os.environ.get("HARNESS_ETCD_SEEDS", "6")))
 LENGTH = 200
 Real = tuple[tuple[str, int], int]
-"""Where a real member is, and how many there are."""
+"""Address of a real member, and the number of members."""
 
 
 def simulated(operations: list[Operation], nodes: int, *, alone: bool) -> list[str]:
     world = EtcdWorld(nodes)
-    results: list[str] = world.run(lambda: Runner(client("n1", timeout=20), alone=alone).run(operations))[0]
+    results: list[str] = world.run(lambda: EtcdRequestRunner(client("n1", timeout=20), alone=alone).run(operations))[0]
     return results
 
 
 def compare(seed: int, real: Real) -> int:
-    """Returns how many operations were compared."""
+    """Compare with a real server and return the number of operations."""
     (host, port), nodes = real
-    operations = Generator(seed).sequence(LENGTH)
+    operations = EtcdRequestGenerator(seed).sequence(LENGTH)
     with client(host, timeout=20, port=port) as etcd:
-        expected = Runner(etcd, alone=nodes == 1).run(operations)
+        expected = EtcdRequestRunner(etcd, alone=nodes == 1).run(operations)
     got = simulated(operations, nodes, alone=nodes == 1)
     for number, (want, have) in enumerate(zip(expected, got, strict=True)):
         assert have == want, (seed, number, operations[number : number + 1])
@@ -38,7 +40,7 @@ def compare(seed: int, real: Real) -> int:
 
 @pytest.fixture(scope="module", params=[1, 3])
 def real_etcd(request: pytest.FixtureRequest) -> Iterator[Real]:
-    """One member of a cluster of that many."""
+    """Start a real cluster; yield one member's address and the number of members."""
     with servers("etcd", request.param) as cluster:
         yield cluster.endpoints().addresses[0], request.param
 
@@ -49,15 +51,17 @@ def test_random_requests(seed: int, real_etcd: Real) -> None:
     assert compare(seed, real_etcd) == LENGTH
 
 
-def test_random_requests_are_answered_the_same_twice_and_by_one_member_as_by_three() -> None:
-    operations = Generator(1).sequence(LENGTH)
+def test_random_requests_get_the_same_answers_twice_and_from_one_or_three_members() -> None:
+    operations = EtcdRequestGenerator(1).sequence(LENGTH)
     assert simulated(operations, 1, alone=False) == simulated(operations, 3, alone=False)
     assert simulated(operations, 3, alone=False) == simulated(operations, 3, alone=False)
 
 
-def test_the_requests_meet_most_of_what_etcd_can_answer() -> None:
-    """A generator that only ever met refusals, or never one, would compare nothing."""
-    results = [line for seed in range(4) for line in simulated(Generator(seed).sequence(LENGTH), 1, alone=True)]
+def test_random_requests_cover_most_answers() -> None:
+    """Requests that are always or never refused would make the comparison worthless."""
+    results = [
+        line for seed in range(4) for line in simulated(EtcdRequestGenerator(seed).sequence(LENGTH), 1, alone=True)
+    ]
     refusals = {line for line in results if "etcdserver:" in line}
     assert len(refusals) >= 10
     assert sum("succeeded: true" in line for line in results) > 50

@@ -1,6 +1,6 @@
-"""Leases of simulated etcd: who counts, by which clock, and what a new leader does to them.
+"""Leases of the simulated etcd: their expiry by the leader's clocks, renewal, and extension by a new leader.
 
-The figures for moved clocks are those seen on a real 3.4.23: see :mod:`harness.sim.servers.etcd.lessor`.
+The figures for moved clocks were observed on a real 3.4.23: see :mod:`harness.sim.servers.etcd.lessor`.
 """
 
 from __future__ import annotations
@@ -21,88 +21,88 @@ def set_clocks(world: EtcdWorld, offset: float) -> None:
             world.hosts[name].set_clock(round(offset * SECOND))
 
 
-def lives(etcd: Any, key: str = "k") -> float:
-    """Seconds from now until the key is gone."""
+def seconds_until_gone(etcd: Any, key: str = "k") -> float:
+    """Wait until the key is gone and return the seconds that took."""
     began = time.monotonic()
     while etcd.get(key)[0] is not None:
         time.sleep(0.05)
     return time.monotonic() - began
 
 
-def left(etcd: Any, lease: int) -> int:
+def seconds_left(etcd: Any, lease: int) -> int:
     return int(etcd.leasestub.LeaseTimeToLive(etcdrpc.LeaseTimeToLiveRequest(ID=lease)).TTL)
 
 
-def held(etcd: Any, ttl: int) -> Any:
+def key_on_lease(etcd: Any, ttl: int) -> Any:
     lease = etcd.lease(ttl)
     etcd.put("k", "v", lease=lease)
     return lease
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(1, 2), (2, 2), (5, 5)])
-def test_the_shortest_lease(asked: int, granted: int) -> None:
-    """One and a half election time-outs, in whole seconds upwards."""
+def test_shortest_lease_is_one_and_a_half_election_timeouts(asked: int, granted: int) -> None:
+    """It is rounded up to whole seconds."""
 
     def main() -> Any:
         etcd = client()
-        return held(etcd, asked).ttl, lives(etcd)
+        return key_on_lease(etcd, asked).ttl, seconds_until_gone(etcd)
 
     ttl, lived = EtcdWorld(1).run(main)[0]
     assert ttl == granted
     assert granted <= lived < granted + 0.6
 
 
-def test_a_clock_set_back_keeps_a_dead_holders_lock() -> None:
-    """The lease counts as overdue, ever more so, and nobody looks at it."""
+def test_clock_set_back_delays_expiry_by_its_step() -> None:
+    """Queries report the lease as more and more overdue, but it is not revoked before the clock has caught up."""
     world, back = EtcdWorld(1), 12.0
 
     def main() -> Any:
         etcd = client()
-        lease = held(etcd, 4)
+        lease = key_on_lease(etcd, 4)
         set_clocks(world, -back)
         time.sleep(10)
-        overdue = left(etcd, lease.id)
-        return overdue, 10 + lives(etcd)
+        overdue = seconds_left(etcd, lease.id)
+        return overdue, 10 + seconds_until_gone(etcd)
 
     overdue, lived = world.run(main)[0]
     assert overdue in (-5, -6)
     assert 4 + back <= lived < 4 + back + 0.7
 
 
-def test_a_clock_set_back_on_followers_does_nothing() -> None:
+def test_clock_set_back_on_followers_has_no_effect() -> None:
     world = EtcdWorld()
 
     def main() -> Any:
         etcd = client(world.leader())
-        held(etcd, 4)
+        key_on_lease(etcd, 4)
         for name in ("n1", "n2", "n3"):
             if name != world.leader():
                 world.hosts[name].set_clock(-100 * SECOND)
-        return lives(etcd)
+        return seconds_until_gone(etcd)
 
     assert 4 <= world.run(main)[0] < 4.7
 
 
 @pytest.mark.parametrize("forward", [12.0, 86_400.0])
-def test_a_clock_set_forward_expires_nothing_early(forward: float) -> None:
-    """It is looked at too early, and then every three seconds: it goes up to three seconds late."""
+def test_clock_set_forward_expires_no_lease_early(forward: float) -> None:
+    """It is checked too early and then every three seconds, so it expires up to three seconds late."""
     world = EtcdWorld(1)
 
     def main() -> Any:
         etcd = client()
-        held(etcd, 4)
+        key_on_lease(etcd, 4)
         set_clocks(world, forward)
-        return lives(etcd)
+        return seconds_until_gone(etcd)
 
     assert 6 < world.run(main)[0] < 7.8
 
 
-def test_a_renewal_after_the_expiry_waits_for_the_revocation() -> None:
+def test_renewal_after_expiry_waits_for_revocation() -> None:
     world = EtcdWorld(1)
 
     def main() -> Any:
         etcd = client(timeout=30)
-        lease = held(etcd, 4)
+        lease = key_on_lease(etcd, 4)
         set_clocks(world, -10)
         time.sleep(5)
         began = time.monotonic()
@@ -113,28 +113,28 @@ def test_a_renewal_after_the_expiry_waits_for_the_revocation() -> None:
     assert 8.9 < took < 9.8
 
 
-def test_a_new_leader_extends_every_lease() -> None:
-    """To its whole ttl and an election time-out more, from when it began to lead."""
+def test_new_leader_extends_every_lease() -> None:
+    """It expires its full ttl plus an election time-out after the election."""
     world = EtcdWorld()
 
     def main() -> Any:
         etcd = client(world.follower(), timeout=20)
-        lease = held(etcd, 4)
+        lease = key_on_lease(etcd, 4)
         time.sleep(3)
         first = world.leader()
         world.hosts[first].kill()
         while world.leaders() in ([], [first]):
             time.sleep(0.01)
         time.sleep(0.1)
-        return left(client(world.leader()), lease.id), lives(client(world.leader()))
+        return seconds_left(client(world.leader()), lease.id), seconds_until_gone(client(world.leader()))
 
     remaining, lived = world.run(main)[0]
     assert remaining == 4
     assert 4.8 <= lived < 5.6
 
 
-def test_an_isolated_leader_goes_on_renewing_until_it_steps_down() -> None:
-    """Row etcd-old-leader: a client behind it is told that its lease lives; then nobody tells it anything."""
+def test_isolated_leader_renews_leases_until_it_steps_down() -> None:
+    """Row etcd-old-leader: it tells a client that its lease is alive; after it steps down, renewals fail."""
     world = EtcdWorld()
 
     def main() -> Any:
@@ -151,25 +151,25 @@ def test_an_isolated_leader_goes_on_renewing_until_it_steps_down() -> None:
     assert world.run(main)[0] == ([5], ("UNAVAILABLE", "etcdserver: no leader"))
 
 
-def test_followers_pass_renewals_on() -> None:
+def test_followers_forward_renewals() -> None:
     world = EtcdWorld()
 
     def main() -> Any:
         etcd = client(world.follower())
-        lease = held(etcd, 3)
+        lease = key_on_lease(etcd, 3)
         for _ in range(4):
             time.sleep(2)
             assert [answer.TTL for answer in lease.refresh()] == [3]
-        return etcd.get("k")[0], left(etcd, lease.id), left(etcd, 77)
+        return etcd.get("k")[0], seconds_left(etcd, lease.id), seconds_left(etcd, 77)
 
     assert world.run(main)[0] == (b"v", 2, -1)
 
 
-def test_a_lease_survives_a_restart_of_all() -> None:
+def test_lease_survives_restart_of_all_members() -> None:
     world = EtcdWorld()
 
     def main() -> Any:
-        held(client(), 4)
+        key_on_lease(client(), 4)
         for name in ("n1", "n2", "n3"):
             world.hosts[name].kill()
         time.sleep(10)
@@ -177,6 +177,6 @@ def test_a_lease_survives_a_restart_of_all() -> None:
             world.hosts[name].start(wiped=False)
         while not world.leaders():
             time.sleep(0.01)
-        return lives(client(timeout=20))
+        return seconds_until_gone(client(timeout=20))
 
     assert 4.5 < world.run(main)[0] < 5.7

@@ -1,4 +1,4 @@
-"""The Lock service of simulated etcd, and what 3.4 does wrong in it (row etcd-11456)."""
+"""The Lock service of the simulated etcd, including the bug of 3.4 (row etcd-11456)."""
 
 from __future__ import annotations
 
@@ -9,91 +9,92 @@ from typing import Any
 import grpc
 import pytest
 
-from harness.sim.servers.etcd.lock import MESSAGES
+from harness.sim.servers.etcd import messages
 from tests.sim.etcd_world import EtcdWorld, client
 
 
-def ask(etcd: Any, method: str, timeout: float | None = None, **fields: Any) -> Any:
+def call_lock_service(etcd: Any, method: str, timeout: float | None = None, **fields: Any) -> Any:
     call = etcd.channel.unary_unary(
         f"/v3lockpb.Lock/{method}",
-        MESSAGES[f"{method}Request"].SerializeToString,
-        MESSAGES[f"{method}Response"].FromString,
+        getattr(messages, f"{method}Request").SerializeToString,
+        getattr(messages, f"{method}Response").FromString,
     )
-    return call(MESSAGES[f"{method}Request"](**fields), timeout)
+    return call(getattr(messages, f"{method}Request")(**fields), timeout)
 
 
-def test_waiters_are_served_in_the_order_in_which_they_came() -> None:
-    world, held = EtcdWorld(), []
+def test_waiters_acquire_in_order_of_arrival() -> None:
+    world, key_on_lease = EtcdWorld(), []
 
     def work(number: int) -> None:
         etcd = client(f"n{number + 1}")
         time.sleep(0.1 * number)
         for _ in range(3):
-            key = ask(etcd, "Lock", name=b"l", lease=etcd.lease(10).id).key
-            held.append((number, "takes"))
+            key = call_lock_service(etcd, "Lock", name=b"l", lease=etcd.lease(10).id).key
+            key_on_lease.append((number, "takes"))
             time.sleep(0.5)
-            held.append((number, "gives"))
-            ask(etcd, "Unlock", key=key)
+            key_on_lease.append((number, "gives"))
+            call_lock_service(etcd, "Unlock", key=key)
 
     world.run(*[lambda number=number: work(number) for number in range(3)])
-    assert held == [(number, what) for _ in range(3) for number in range(3) for what in ("takes", "gives")]
+    assert key_on_lease == [(number, what) for _ in range(3) for number in range(3) for what in ("takes", "gives")]
 
 
-def test_the_same_lease_takes_a_lock_twice() -> None:
+def test_same_lease_acquires_a_lock_twice() -> None:
     def main() -> Any:
         etcd = client()
         lease = etcd.lease(10).id
-        keys = [ask(etcd, "Lock", name=b"l", lease=lease).key for _ in range(2)]
+        keys = [call_lock_service(etcd, "Lock", name=b"l", lease=lease).key for _ in range(2)]
         return keys == [b"l/%x" % lease] * 2
 
     assert EtcdWorld(1).run(main) == [True]
 
 
-def test_without_a_lease_it_is_held_for_a_minute() -> None:
+def test_lock_without_a_lease_is_held_for_a_minute() -> None:
     def main() -> Any:
         etcd = client()
-        ask(etcd, "Lock", name=b"l")
+        call_lock_service(etcd, "Lock", name=b"l")
         began = time.monotonic()
-        ask(etcd, "Lock", name=b"l")
+        call_lock_service(etcd, "Lock", name=b"l")
         return time.monotonic() - began
 
     assert 59.9 < EtcdWorld(1).run(main)[0] < 61
 
 
-def test_who_gives_up_takes_its_key_along() -> None:
+def test_cancelled_waiter_deletes_its_key() -> None:
     def main() -> Any:
         etcd = client()
-        ask(etcd, "Lock", name=b"l", lease=etcd.lease(10).id)
+        call_lock_service(etcd, "Lock", name=b"l", lease=etcd.lease(10).id)
         with pytest.raises(grpc.RpcError):
-            ask(etcd, "Lock", timeout=2, name=b"l", lease=etcd.lease(10).id)
+            call_lock_service(etcd, "Lock", timeout=2, name=b"l", lease=etcd.lease(10).id)
         time.sleep(0.1)
         return len(list(etcd.get_prefix("l/")))
 
     assert EtcdWorld(1).run(main) == [1]
 
 
-def expired_in_the_queue(connect: Any = client) -> tuple[bytes, bytes, list[bytes]]:
-    """The keys that two waiters were given at the same time, and those that there are then."""
+def lock_granted_twice_after_expiry_in_queue(connect: Any = client) -> tuple[bytes, bytes, list[bytes]]:
+    """Let a waiter's lease expire in the queue. Returns the keys granted to two waiters at the same time, and the
+    existing keys."""
     first, second, third = connect(), connect(), connect()
-    held = ask(first, "Lock", name=b"l", lease=first.lease(30).id).key
+    key_on_lease = call_lock_service(first, "Lock", name=b"l", lease=first.lease(30).id).key
     got: dict[str, bytes] = {}
     lease = second.lease(2).id
 
     def wait() -> None:
-        got["second"] = ask(second, "Lock", name=b"l", lease=lease).key
+        got["second"] = call_lock_service(second, "Lock", name=b"l", lease=lease).key
 
     thread = threading.Thread(target=wait)
     thread.start()
     time.sleep(5)
-    ask(first, "Unlock", key=held)
+    call_lock_service(first, "Unlock", key=key_on_lease)
     thread.join()
-    got["third"] = ask(third, "Lock", timeout=3, name=b"l", lease=third.lease(30).id).key
+    got["third"] = call_lock_service(third, "Lock", timeout=3, name=b"l", lease=third.lease(30).id).key
     keys = [meta.key for _, meta in third.get_prefix("l/")]
-    ask(third, "Unlock", key=got["third"])
+    call_lock_service(third, "Unlock", key=got["third"])
     return got["second"], got["third"], keys
 
 
-def test_a_waiter_whose_lease_has_expired_is_granted_the_lock_too() -> None:
-    second, third, keys = EtcdWorld(1).run(expired_in_the_queue)[0]
+def test_waiter_with_an_expired_lease_is_granted_the_lock() -> None:
+    second, third, keys = EtcdWorld(1).run(lock_granted_twice_after_expiry_in_queue)[0]
     assert second != third
     assert keys == [third]

@@ -1,5 +1,4 @@
-"""Nothing acknowledged is lost and nothing is done twice, whatever befalls three members: a counter under random
-faults."""
+"""A counter on three etcd members under random faults: no acknowledged increment is lost, none is applied twice."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from harness.sim.servers.etcd.raft import Raft
 from tests.sim.etcd_world import EtcdWorld, client
 
 NAMES = ("n1", "n2", "n3")
-FAULTS_END = 40.0
-SETTLED = 75.0
+FAULTS_END_S = 40.0
+SETTLED_S = 75.0
 
 
 class Chaos:
-    """Kills, freezes, cuts off and wipes one member at a time (two, where the data stays), and mends it again."""
+    """Kills, pauses, isolates or wipes one member at a time (kills up to two), and heals it again."""
 
     def __init__(self, world: EtcdWorld, seed: int) -> None:
         self._world = world
@@ -29,12 +28,12 @@ class Chaos:
         self.wiped = 0
 
     def run(self) -> None:
-        while self._world.seconds() < FAULTS_END:
+        while self._world.seconds() < FAULTS_END_S:
             time.sleep(self._rng.uniform(0.2, 2))
             self._strike(self._rng.choice([self._kill, self._pause, self._isolate, self._isolate, self._wipe]))
 
     def _strike(self, fault: Any) -> None:
-        name = self._rng.choice([self._world.servers.primary() or "n1", *NAMES])
+        name = self._rng.choice([self._world.servers.leader() or "n1", *NAMES])
         undo = fault(name)
         time.sleep(self._rng.uniform(0.1, 5))
         undo()
@@ -51,8 +50,8 @@ class Chaos:
         return undo
 
     def _wipe(self, name: str) -> Any:
-        """One at a time, and the next only when it votes again."""
-        if not all(self._world.server(other).member.raft.disk.votes for other in NAMES):
+        """Wipe a member, unless another wiped member has not regained its vote."""
+        if not all(self._world.server(other).member.raft.disk.can_vote for other in NAMES):
             return lambda: None
         self.wiped += 1
         self._world.hosts[name].kill()
@@ -64,12 +63,15 @@ class Chaos:
 
     def _isolate(self, name: str) -> Any:
         self._world.isolate(name)
-        return lambda: self._world.isolate(name, mend=True)
+        return lambda: self._world.isolate(name, heal=True)
 
 
-class Counter:
-    """Clients that add one by compare and set. ``done`` counts what was acknowledged, ``unknown`` what may have been
-    done besides; ``highest`` is the highest value that anybody was told of."""
+class CounterClients:
+    """Clients that increment a value by compare-and-set.
+
+    ``done`` counts acknowledged increments, ``unknown`` those with an unknown outcome; ``highest`` is the highest value
+    that any client has seen.
+    """
 
     def __init__(self, world: EtcdWorld) -> None:
         self._world = world
@@ -79,7 +81,7 @@ class Counter:
         options = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 300))
         etcd = client(host, timeout=1.5, grpc_options=options)
         known = None
-        while self._world.seconds() < FAULTS_END + 10:
+        while self._world.seconds() < FAULTS_END_S + 10:
             time.sleep(0.1)
             try:
                 known = self._read(etcd) if known is None else self._add(etcd, *known)
@@ -90,7 +92,7 @@ class Counter:
         before = self.highest
         value, meta = etcd.get("n")
         number = int(value or 0)
-        assert number >= before, "a read missed what had been acknowledged before it began"
+        assert number >= before, "a read missed an increment that was acknowledged before it began"
         self.highest = max(self.highest, number)
         return number, 0 if meta is None else meta.mod_revision
 
@@ -106,13 +108,13 @@ class Counter:
         return value + 1, answers[0].response_put.header.revision
 
 
-def check(seed: int) -> tuple[int, int, int]:
-    """How many additions were acknowledged, how many may have been done, and how often a member was wiped."""
+def run_with_faults(seed: int) -> tuple[int, int, int]:
+    """Run with one seed; return the numbers of acknowledged increments, of unknown outcomes and of wipes."""
     world = EtcdWorld(seed=seed)
-    chaos, counter = Chaos(world, seed), Counter(world)
+    chaos, counter = Chaos(world, seed), CounterClients(world)
 
     def final() -> Any:
-        time.sleep(SETTLED)
+        time.sleep(SETTLED_S)
         return {int(client(name).get("n")[0]) for name in NAMES}
 
     *_, values = world.run(chaos.run, *[partial(counter.run, name) for name in NAMES], final)
@@ -126,25 +128,25 @@ def check(seed: int) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_counter_under_random_faults(seed: int) -> None:
-    done, _, _ = check(seed)
+def test_counter_under_random_faults(seed: int) -> None:
+    done, _, _ = run_with_faults(seed)
     assert done > 50
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 160))
-def test_a_counter_under_random_faults_with_many_seeds(seed: int) -> None:
-    done, _, _ = check(seed)
+def test_counter_under_random_faults_with_many_seeds(seed: int) -> None:
+    done, _, _ = run_with_faults(seed)
     assert done > 20
 
 
-def commits_alone(self: Raft) -> bool:
+def commits_without_majority(self: Raft) -> bool:
     before = self.disk.commit
     self._commit(len(self.disk.log))
     return self.disk.commit > before
 
 
-def reads_unconfirmed(self: Raft, done: Any) -> None:
+def reads_without_read_index(self: Raft, done: Any) -> None:
     done(self.disk.commit)
 
 
@@ -152,20 +154,24 @@ def votes_for_any_log(self: Raft, peer: str, message: dict[str, Any]) -> None:
     real_vote(self, peer, {**message, "last_term": 1 << 40})
 
 
-real_vote = Raft._on_vote_asked
+real_vote = Raft._on_vote_request
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "broken"),
-    [("_advance", commits_alone), ("_confirm", reads_unconfirmed), ("_on_vote_asked", votes_for_any_log)],
+    [
+        ("_advance", commits_without_majority),
+        ("_confirm_leadership", reads_without_read_index),
+        ("_on_vote_request", votes_for_any_log),
+    ],
 )
-def test_the_counter_notices(rule: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counter_notices_mutant(rule: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Raft, rule, broken)
     noticed = 0
     for seed in range(8):
         try:
-            check(seed)
+            run_with_faults(seed)
         except AssertionError:
             noticed += 1
     assert noticed

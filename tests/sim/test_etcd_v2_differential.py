@@ -1,5 +1,4 @@
-"""The same random requests over HTTP to the simulated etcd's v2 API and to a real one: the same answers, refusals and
-indexes, and keys that end."""
+"""Random HTTP requests get the same answers and expiries from the simulated etcd's v2 API and from a real one."""
 
 from __future__ import annotations
 
@@ -20,16 +19,16 @@ from tests.sim.etcd_world import EtcdWorld
 LENGTH = 150
 SEEDS = range(4)
 LONG = 100
-"""Seconds of a ttl that nobody sees the end of."""
+"""Seconds of a ttl that does not end during the test."""
 PORT = 2379
-Asked = tuple[str, str, dict[str, str]]
-"""Method, key and fields; ``+N`` as an index is N after that of the beginning."""
+V2RequestSpec = tuple[str, str, dict[str, str]]
+"""Method, key and fields; ``+N`` as an index is N above the index at the start."""
 
 
-def requests(seed: int) -> list[Asked]:
+def requests(seed: int) -> list[V2RequestSpec]:
     rng = Random(seed)
 
-    def one() -> Asked:
+    def one() -> V2RequestSpec:
         key, value = rng.choice("abc"), rng.choice("xyz")
         condition = rng.choice([
             {}, {"prevExist": "false"}, {"prevExist": "true"}, {"prevValue": rng.choice("xyz")},
@@ -54,8 +53,8 @@ def requests(seed: int) -> list[Asked]:
     return [one() for _ in range(LENGTH)] + [("DELETE", "b", {})] + ends + after
 
 
-class Caller:
-    """Asks one member, over one connection."""
+class V2Caller:
+    """Sends requests to one member over one connection."""
 
     def __init__(self, host: str, port: int) -> None:
         self._connection = http.client.HTTPConnection(host, port, timeout=10)
@@ -63,16 +62,16 @@ class Caller:
             self._ask("DELETE", key, {})
         self._base = self._ask("GET", "a", {})[1]["index"]
 
-    def play(self, asked: list[Asked]) -> list[Any]:
-        told = []
-        for method, key, fields in asked:
+    def send_all(self, requests_sent: list[V2RequestSpec]) -> list[Any]:
+        answers = []
+        for method, key, fields in requests_sent:
             if method == "WAIT":
-                time.sleep(2.6)  # a second, and the leader looks every half
+                time.sleep(2.6)  # the ttl of a second, plus the leader's check every half second
                 continue
             absolute = {name: str(self._base + int(v)) if v.startswith("+") else v for name, v in fields.items()}
-            told.append(self._relative(*self._ask(method, key, absolute)))
+            answers.append(self._relative(*self._ask(method, key, absolute)))
         self._connection.close()
-        return told
+        return answers
 
     def _ask(self, method: str, key: str, fields: dict[str, str]) -> tuple[int, dict[str, Any], int]:
         form = urlencode(fields)
@@ -85,13 +84,13 @@ class Caller:
         answer = self._connection.getresponse()
         return answer.status, json.loads(answer.read()), int(answer.headers["X-Etcd-Index"])
 
-    def _relative(self, status: int, told: dict[str, Any], index: int) -> Any:
-        """Indexes since the beginning, and no moments: those of two clusters differ."""
-        if "errorCode" in told:
-            cause = " ".join(self._since(word) for word in told["cause"].split())
-            return status, told["errorCode"], told["message"], cause, told["index"] and told["index"] - self._base
-        nodes = [self._node(told.get(name)) for name in ("node", "prevNode")]
-        return status, told["action"], nodes, index - self._base
+    def _relative(self, status: int, body: dict[str, Any], index: int) -> Any:
+        """Make indexes relative to the start and drop times, because two clusters differ in both."""
+        if "errorCode" in body:
+            cause = " ".join(self._since(word) for word in body["cause"].split())
+            return status, body["errorCode"], body["message"], cause, body["index"] and body["index"] - self._base
+        nodes = [self._node(body.get(name)) for name in ("node", "prevNode")]
+        return status, body["action"], nodes, index - self._base
 
     def _since(self, word: str) -> str:
         bare = word.strip("[]")
@@ -110,13 +109,13 @@ class Caller:
 
 def simulated(seed: int, nodes: int) -> list[Any]:
     world = EtcdWorld(nodes)
-    told: list[Any] = world.run(lambda: Caller("n1", PORT).play(requests(seed)))[0]
-    return told
+    answers: list[Any] = world.run(lambda: V2Caller("n1", PORT).send_all(requests(seed)))[0]
+    return answers
 
 
 @pytest.fixture(scope="module", params=[1, 3])
 def real_etcd(request: pytest.FixtureRequest) -> Iterator[tuple[tuple[str, int], int]]:
-    """One member of a cluster of that many."""
+    """Start a real cluster; yield one member's address and the number of members."""
     with servers("etcd", request.param) as cluster:
         yield cluster.endpoints().addresses[0], request.param
 
@@ -125,28 +124,28 @@ def real_etcd(request: pytest.FixtureRequest) -> Iterator[tuple[tuple[str, int],
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_requests(seed: int, real_etcd: tuple[tuple[str, int], int]) -> None:
     (host, port), nodes = real_etcd
-    want = Caller(host, port).play(requests(seed))
-    asked = [one for one in requests(seed) if one[0] != "WAIT"]
+    want = V2Caller(host, port).send_all(requests(seed))
+    requests_sent = [one for one in requests(seed) if one[0] != "WAIT"]
     for number, (expected, got) in enumerate(zip(want, simulated(seed, nodes), strict=True)):
-        assert got == expected, (seed, number, asked[number])
+        assert got == expected, (seed, number, requests_sent[number])
 
 
-def test_the_requests_meet_most_of_what_it_can_answer() -> None:
-    """And one member's answers are those of three, twice."""
-    told = [one for seed in SEEDS for one in simulated(seed, 1)]
-    assert told == [one for seed in SEEDS for one in simulated(seed, 3)]
-    codes = {one[1] for one in told if isinstance(one[1], int)}
+def test_random_requests_cover_all_answers() -> None:
+    """Also, one member and three members give the same answers."""
+    answers = [one for seed in SEEDS for one in simulated(seed, 1)]
+    assert answers == [one for seed in SEEDS for one in simulated(seed, 3)]
+    codes = {one[1] for one in answers if isinstance(one[1], int)}
     assert codes == set(v2_store.MESSAGES) - {300}
-    actions = {one[1] for one in told if isinstance(one[1], str)}
+    actions = {one[1] for one in answers if isinstance(one[1], str)}
     assert actions == {"get", "set", "create", "update", "compareAndSwap", "delete", "compareAndDelete"}
 
 
-def test_a_key_is_over_by_the_leaders_clock_and_was_told_its_end_by_anothers() -> None:
-    """What the real one does where clocks are apart: as far as the leader's is ahead, keys end early."""
+def test_key_expires_early_if_the_leaders_clock_is_ahead() -> None:
+    """As on a real cluster, keys expire early by as much as the leader's clock is ahead of the serving member's."""
     world = EtcdWorld(3)
     seen: list[int] = []
 
-    def story() -> None:
+    def requests_with_two_clocks() -> None:
         leader = world.leader()
         other = next(name for name in ("n1", "n2") if name != leader)
         connection = http.client.HTTPConnection(other, PORT, timeout=10)
@@ -160,5 +159,5 @@ def test_a_key_is_over_by_the_leaders_clock_and_was_told_its_end_by_anothers() -
             answer.read()
             seen.append(answer.status)
 
-    world.run(story)
+    world.run(requests_with_two_clocks)
     assert seen == [200, 404]

@@ -1,4 +1,4 @@
-"""gRPC channels on simulated hosts keep grpcio's promises: statuses, deadlines, streams, reconnecting."""
+"""Simulated gRPC channels behave as grpcio's: statuses, deadlines, streams and reconnecting."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ import pytest
 
 from harness.sim import grpc_wire
 from harness.sim.grpc_channel import SimChannel
-from harness.sim.grpc_wire import Call, Methods, Server
+from harness.sim.grpc_wire import GrpcServer, MethodHandler, ServerCall
 from harness.sim.kernel import SECOND
-from harness.sim.links import Weight
+from harness.sim.links import Impairment
 from harness.sim.service import ServiceHost
-from tests.sim.world import World
+from tests.sim.world import TwoHostWorld
 
 UNAVAILABLE, DEADLINE = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class Arithmetic:
-    """``/t/sum`` adds numbers up and answers at their end, ``/t/double`` doubles each, ``/t/count`` counts up to one,
-    ``/t/never`` says nothing."""
+    """A service with methods of all kinds.
+
+    ``/t/sum`` answers with the sum of all requests, ``/t/double`` doubles each, ``/t/square`` squares one, ``/t/count``
+    counts up to one, and ``/t/never`` does not answer.
+    """
 
     port = 50
 
     def __init__(self) -> None:
-        self.sums: dict[Call, int] = {}
+        self.sums: dict[ServerCall, int] = {}
         self.dropped_calls = 0
-        self._server = Server(self._find)
+        self._server = GrpcServer(self._find)
         self.opened, self.received, self.closed = self._server.opened, self._server.received, self._server.closed
 
-    def _find(self, path: str) -> Methods | None:
+    def _find(self, path: str) -> MethodHandler | None:
         return None if path == "/t/unknown" else self
 
-    def message(self, call: Call, data: bytes) -> None:
+    def message(self, call: ServerCall, data: bytes) -> None:
         number = int(data)
         if call.path == "/t/sum":
             self.sums[call] = self.sums.get(call, 0) + number
@@ -49,13 +52,13 @@ class Arithmetic:
                 call.send(b"%d" % each)
             call.end()
 
-    def ended(self, call: Call) -> None:
+    def ended(self, call: ServerCall) -> None:
         if call.path == "/t/sum":
             call.answer(b"%d" % self.sums.pop(call, 0))
         else:
             call.end()
 
-    def dropped(self, call: Call) -> None:
+    def dropped(self, call: ServerCall) -> None:
         self.dropped_calls += 1
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None: ...
@@ -63,7 +66,9 @@ class Arithmetic:
     def stop(self) -> None: ...
 
 
-class Bench(World):
+class GrpcBench(TwoHostWorld):
+    """Host ``b`` runs the service; clients run on ``a``."""
+
     def __init__(self) -> None:
         super().__init__()
         self.server = Arithmetic()
@@ -89,7 +94,7 @@ def status(call: Callable[[], Any]) -> Any:
         return error.code()
 
 
-def test_all_four_kinds_of_methods() -> None:
+def test_all_four_kinds_of_methods_return_responses_and_statuses() -> None:
     def main() -> list[Any]:
         encode, to = (lambda number: b"%d" % number), channel()
         doubled = to.stream_stream("/t/double", encode, int)(iter([1, 2, 3]))
@@ -104,15 +109,15 @@ def test_all_four_kinds_of_methods() -> None:
         ]  # fmt: skip
 
     ok = grpc.StatusCode.OK
-    assert Bench().run(main) == [
+    assert GrpcBench().run(main) == [
         [9, [0, 1, 2, 3], 6, [2, 4, 6], ok, 16, ok, 25, True, grpc.StatusCode.UNIMPLEMENTED]
     ]  # fmt: skip
 
 
-def test_outside_the_simulation_channels_are_grpcios_own() -> None:
+def test_only_simulated_hosts_get_a_simulated_channel() -> None:
     with grpc.insecure_channel("localhost:1") as real:
         assert not isinstance(real, SimChannel)
-    world = Bench()
+    world = GrpcBench()
 
     def main() -> bool:
         with pytest.raises(NotImplementedError):
@@ -122,8 +127,8 @@ def test_outside_the_simulation_channels_are_grpcios_own() -> None:
     assert world.run(main) == [True]
 
 
-def test_a_deadline_ends_a_call_and_the_server_hears_of_it() -> None:
-    world = Bench()
+def test_a_deadline_ends_a_call_and_cancels_it_at_the_server() -> None:
+    world = GrpcBench()
 
     def main() -> list[Any]:
         to, began = channel(), time.monotonic()
@@ -142,7 +147,7 @@ def forever() -> Iterator[bytes]:
     threading.Event().wait()
 
 
-def test_requests_are_read_in_a_thread_of_their_own() -> None:
+def test_a_request_iterator_is_read_in_its_own_thread() -> None:
     def main() -> list[Any]:
         def slowly() -> Iterator[bytes]:
             for number in range(3):
@@ -154,10 +159,10 @@ def test_requests_are_read_in_a_thread_of_their_own() -> None:
             seen.append((answer, round(time.monotonic() - began, 2)))
         return seen
 
-    assert Bench().run(main) == [[(0, 1.0), (2, 2.0), (4, 3.0)]]
+    assert GrpcBench().run(main) == [[(0, 1.0), (2, 2.0), (4, 3.0)]]
 
 
-def test_an_iterator_that_raises_ends_the_call() -> None:
+def test_an_exception_in_the_request_iterator_ends_the_call() -> None:
     def main() -> Any:
         def broken() -> Iterator[bytes]:
             yield b"1"
@@ -165,11 +170,11 @@ def test_an_iterator_that_raises_ends_the_call() -> None:
 
         return status(lambda: list(channel().stream_stream("/t/double", bytes, int)(broken())))
 
-    assert Bench().run(main) == [grpc.StatusCode.UNKNOWN]
+    assert GrpcBench().run(main) == [grpc.StatusCode.UNKNOWN]
 
 
-def test_cancelling_wakes_who_reads() -> None:
-    world = Bench()
+def test_cancel_wakes_the_reader_of_responses() -> None:
+    world = GrpcBench()
 
     def main() -> list[Any]:
         call = channel().stream_stream("/t/never", bytes, bytes)(forever())
@@ -179,9 +184,9 @@ def test_cancelling_wakes_who_reads() -> None:
     assert world.run(main) == [[grpc.StatusCode.CANCELLED, 1002.0, True, False]]
 
 
-def test_refused_at_once_then_after_the_back_off() -> None:
-    """The first attempt fails at once; the next is a second later, give or take a fifth, and the one after 1.6 s."""
-    world = Bench()
+def test_a_refused_call_fails_at_once_then_reconnects_after_back_off() -> None:
+    """The first attempt fails at once. The next follows after 1 s with 20 % jitter, and the third 1.6 s later."""
+    world = GrpcBench()
 
     def main() -> list[float]:
         world.b.kill()
@@ -200,8 +205,8 @@ def test_refused_at_once_then_after_the_back_off() -> None:
     assert 0.8 <= second <= 1.25
 
 
-def test_who_waits_for_ready_is_served_when_the_server_is_back() -> None:
-    world = Bench()
+def test_a_call_with_wait_for_ready_succeeds_when_the_server_returns() -> None:
+    world = GrpcBench()
 
     def main() -> list[Any]:
         world.b.kill()
@@ -215,8 +220,8 @@ def test_who_waits_for_ready_is_served_when_the_server_is_back() -> None:
     assert 3.0 < took < 3.3
 
 
-def test_a_broken_connection_fails_its_calls_and_the_next_call_connects_again() -> None:
-    world = Bench()
+def test_a_broken_connection_fails_its_calls_and_the_next_call_reconnects() -> None:
+    world = GrpcBench()
 
     def main() -> list[Any]:
         to = channel()
@@ -230,8 +235,8 @@ def test_a_broken_connection_fails_its_calls_and_the_next_call_connects_again() 
     assert answer == 9
 
 
-def test_a_server_that_stands_still_gets_twenty_seconds_to_greet() -> None:
-    world = Bench()
+def test_a_paused_server_has_twenty_seconds_to_complete_the_connection() -> None:
+    world = GrpcBench()
 
     def main() -> list[Any]:
         world.b.pause()
@@ -241,8 +246,8 @@ def test_a_server_that_stands_still_gets_twenty_seconds_to_greet() -> None:
     assert world.run(main) == [[UNAVAILABLE, 20.0]]
 
 
-def test_behind_a_cut_a_call_waits_for_ever_unless_keep_alive_is_on() -> None:
-    world = Bench()
+def test_a_call_behind_a_cut_waits_for_ever_unless_keep_alive_is_on() -> None:
+    world = GrpcBench()
 
     def main() -> list[Any]:
         plain, alive = channel(), channel(keepalive_time_ms=2000, keepalive_timeout_ms=1000)
@@ -259,9 +264,9 @@ def test_behind_a_cut_a_call_waits_for_ever_unless_keep_alive_is_on() -> None:
     assert world.run(main) == [[(UNAVAILABLE, 3.0), False, 49]]
 
 
-def test_a_call_that_fails_at_once_takes_time() -> None:
-    """etcd3's watcher begins again without a pause: time must pass meanwhile."""
-    world = Bench()
+def test_a_call_that_fails_at_once_takes_virtual_time() -> None:
+    """etcd3's watcher retries without a pause, so virtual time must advance in each call."""
+    world = GrpcBench()
 
     def main() -> int:
         world.b.kill()
@@ -276,7 +281,7 @@ def test_a_call_that_fails_at_once_takes_time() -> None:
     assert 100 < count <= 502
 
 
-def test_a_closed_channel() -> None:
+def test_a_closed_channel_cancels_calls_and_refuses_new_ones() -> None:
     def main() -> list[Any]:
         to = channel()
         square(to)
@@ -286,10 +291,10 @@ def test_a_closed_channel() -> None:
             square(to)
         return [future.cancelled(), status(future.response)]
 
-    assert Bench().run(main) == [[True, grpc.StatusCode.CANCELLED]]
+    assert GrpcBench().run(main) == [[True, grpc.StatusCode.CANCELLED]]
 
 
-def test_who_subscribes_hears_of_the_state() -> None:
+def test_a_subscriber_is_told_the_channels_state() -> None:
     def main() -> list[str]:
         to, seen = channel(), []
         grpc.channel_ready_future(to).result(timeout=5)
@@ -297,19 +302,19 @@ def test_who_subscribes_hears_of_the_state() -> None:
         to.close()
         return seen
 
-    assert Bench().run(main) == [["READY"]]
+    assert GrpcBench().run(main) == [["READY"]]
 
 
-def test_frozen_between_request_and_answer() -> None:
-    """The answer that came meanwhile is read before the deadline that ran out meanwhile."""
-    world = Bench()
+def test_an_answer_received_during_a_pause_wins_over_an_expired_deadline() -> None:
+    """An answer that arrived during the pause is read, although the deadline passed during it too."""
+    world = GrpcBench()
     world.kernel.later(SECOND, None, world.a.pause)
     world.kernel.later(9 * SECOND, None, world.a.resume)
 
     def main() -> list[Any]:
         to = channel()
         square(to)
-        world.network.link("b", "a").burden(Weight(latency_ns=SECOND // 10))
+        world.network.link("b", "a").add_impairment(Impairment(latency_ns=SECOND // 10))
         time.sleep(0.95)
         return [square(to, timeout=3), time.monotonic()]
 
@@ -318,7 +323,7 @@ def test_frozen_between_request_and_answer() -> None:
     assert when == pytest.approx(1009, abs=0.01)
 
 
-def test_frames_come_apart_and_together() -> None:
+def test_frames_are_parsed_from_any_split_of_the_data() -> None:
     frames = [(grpc_wire.MESSAGE, 7, b"abc"), (grpc_wire.STATUS, 7, b"\0"), (grpc_wire.HELLO, 0, b"")]
     data = b"".join(grpc_wire.frame(*frame) for frame in frames)
     assert grpc_wire.split(data) == (frames, b"")
@@ -326,5 +331,5 @@ def test_frames_come_apart_and_together() -> None:
         first, rest = grpc_wire.split(data[:cut])
         second, left = grpc_wire.split(rest + data[cut:])
         assert (first + second, left) == (frames, b"")
-    asked = grpc_wire.request(grpc_wire.REQUEST, 1, "/a/B", b"x") + grpc_wire.request(grpc_wire.END, 1, "/a/B")
-    assert list(grpc_wire.requests(asked)) == ["/a/B"]
+    requests = grpc_wire.request(grpc_wire.REQUEST, 1, "/a/B", b"x") + grpc_wire.request(grpc_wire.END, 1, "/a/B")
+    assert list(grpc_wire.requests(requests)) == ["/a/B"]

@@ -1,4 +1,4 @@
-"""kazoo, unmodified, on a simulated host: what it needs of the standard library, and that it works."""
+"""The unmodified kazoo on a simulated host: the parts of the standard library that it uses, sessions, its lock."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from kazoo.recipe.lock import Lock
 from kazoo.retry import KazooRetry
 
 from harness.clusters.base import Checkpoint
-from harness.clusters.sim import SimCluster
+from harness.clusters.sim.cluster import SimCluster
 from harness.sim.patches import virtual
 from tests.clusters.bench import make, on
-from tests.sim.world import World
+from tests.sim.world import TwoHostWorld
 
 HOSTS = "n1:2181,n2:2181,n3:2181"
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """kazoo warns of each connection that breaks; here they are broken on purpose."""
+def _silence_kazoo_warnings() -> Iterator[None]:
+    """kazoo warns about each broken connection, and these tests break many on purpose."""
     logger = logging.getLogger("kazoo")
     before, logger.level = logger.level, logging.CRITICAL
     yield
@@ -41,7 +41,7 @@ def _quiet() -> Iterator[None]:
 # The standard library.
 
 
-def test_a_pair_of_sockets_wakes_who_waits_for_one_and_ends_with_the_other() -> None:
+def test_socketpair_wakes_a_reader_and_closes_both_ends() -> None:
     def main() -> list[Any]:
         one, other = socket.socketpair()
 
@@ -60,20 +60,20 @@ def test_a_pair_of_sockets_wakes_who_waits_for_one_and_ends_with_the_other() -> 
             other.send(b"x")
         return log
 
-    assert World().run(main) == [[[], True, 1002.0, b"ab", b"c", b"", 1003.0]]
+    assert TwoHostWorld().run(main) == [[[], True, 1002.0, b"ab", b"c", b"", 1003.0]]
 
 
-def test_a_reader_of_a_pair_is_woken_without_a_select() -> None:
+def test_socketpair_wakes_a_blocking_recv() -> None:
     def main() -> tuple[bytes, float]:
         one, other = socket.socketpair()
         thread = threading.Timer(1, other.sendall, [b"x"])
         thread.start()
         return one.recv(5), time.monotonic()
 
-    assert World().run(main) == [(b"x", 1001.0)]
+    assert TwoHostWorld().run(main) == [(b"x", 1001.0)]
 
 
-def test_fcntl_of_a_simulated_socket() -> None:
+def test_fcntl_works_on_a_simulated_socket() -> None:
     def main() -> list[Any]:
         sock = socket.create_connection(("b", 7))
         log = [fcntl.fcntl(sock, fcntl.F_GETFD) & fcntl.FD_CLOEXEC, fcntl.fcntl(sock, fcntl.F_SETFD, 1)]
@@ -85,8 +85,8 @@ def test_fcntl_of_a_simulated_socket() -> None:
             fcntl.fcntl(0, fcntl.F_GETFD)
         return [*log, sock.getblocking(), bool(fcntl.fcntl(sock, fcntl.F_GETFL) & os.O_NONBLOCK)]
 
-    assert World().run(main) == [[1, 0, False, True]]
-    assert fcntl.fcntl(0, fcntl.F_GETFD) >= 0, "outside it is the real one"
+    assert TwoHostWorld().run(main) == [[1, 0, False, True]]
+    assert fcntl.fcntl(0, fcntl.F_GETFD) >= 0, "outside the simulation fcntl must be the real one"
 
 
 class Sleeper:
@@ -97,7 +97,7 @@ class Sleeper:
         return float(clock())
 
 
-def test_what_was_taken_at_import_is_virtual_inside_and_put_back() -> None:
+def test_time_functions_bound_at_import_are_virtual_only_in_the_simulation() -> None:
     real = time.sleep
 
     def main() -> list[float]:
@@ -107,7 +107,7 @@ def test_what_was_taken_at_import_is_virtual_inside_and_put_back() -> None:
         return [Sleeper().rest(1000)]
 
     for _ in range(2):
-        assert World().run(main) == [[5000.0]]
+        assert TwoHostWorld().run(main) == [[5000.0]]
         assert (Sleeper.nap, SequentialThreadingHandler.sleep_func, KazooRetry().sleep_func) == (real,) * 3
         assert Sleeper.rest.__defaults__ == (real,)
         assert Sleeper.rest.__kwdefaults__ == {"clock": time.monotonic}
@@ -115,7 +115,7 @@ def test_what_was_taken_at_import_is_virtual_inside_and_put_back() -> None:
         assert Sleeper.nap is not real
 
 
-def test_a_simulated_process_registers_nothing_for_this_ones_end() -> None:
+def test_atexit_registrations_of_simulated_code_are_ignored() -> None:
     called: list[int] = []
 
     def main() -> bool:
@@ -125,7 +125,7 @@ def test_a_simulated_process_registers_nothing_for_this_ones_end() -> None:
         return registered == called.append
 
     before = atexit._ncallbacks()
-    assert World().run(main) == [True]
+    assert TwoHostWorld().run(main) == [True]
     assert atexit._ncallbacks() == before
 
 
@@ -143,8 +143,8 @@ def run(main: Any, *, clients: int = 3, seed: int = 0) -> Any:
     return on(cluster, lambda: main(cluster))
 
 
-def together(cluster: SimCluster, *mains: Any) -> list[Any]:
-    """Run each on a client host of its own, at once; what they returned."""
+def run_on_hosts(cluster: SimCluster, *mains: Any) -> list[Any]:
+    """Call each function on a client host of its own at the same time; return their results in order."""
     results: list[Any] = [None] * len(mains)
 
     def call(number: int, main: Any) -> None:
@@ -158,11 +158,11 @@ def together(cluster: SimCluster, *mains: Any) -> list[Any]:
     return results
 
 
-def alone_on(cluster: SimCluster, host: str, main: Any) -> None:
+def run_on_host(cluster: SimCluster, host: str, main: Any) -> None:
     assert cluster.spawn(host, lambda checkpoint: main())(120)
 
 
-def test_nodes_and_watches() -> None:
+def test_nodes_and_watches_work() -> None:
     def main() -> list[Any]:
         zk, seen = client(), []
 
@@ -181,14 +181,14 @@ def test_nodes_and_watches() -> None:
         zk.close()
         return log
 
-    [got] = run(lambda cluster: together(cluster, main))
+    [got] = run(lambda cluster: run_on_hosts(cluster, main))
     assert got == [
         "/a/b", "/a/b/s-0000000000", b"1", 0, True, None, ["s-0000000000"], 1,
         [("CHANGED", "/a/b/s-0000000000"), ("CREATED", "/a/c"), ("CHILD", "/a/b")], True, ["b", "c"],
     ]  # fmt: skip
 
 
-def test_a_broken_connection_keeps_the_session() -> None:
+def test_broken_connection_keeps_the_session() -> None:
     def main(cluster: SimCluster) -> Any:
         def hold() -> Any:
             states: list[Any] = []
@@ -201,12 +201,12 @@ def test_a_broken_connection_keeps_the_session() -> None:
 
         join = threading.Timer(1.0, cluster.break_streams, ["c0"])
         join.start()
-        return together(cluster, hold)
+        return run_on_hosts(cluster, hold)
 
     assert run(main) == [[True, ["SUSPENDED", "CONNECTED"], True]]
 
 
-def test_a_session_that_is_silent_for_its_timeout_is_lost_with_its_nodes() -> None:
+def test_session_of_a_paused_client_expires_with_its_nodes() -> None:
     states: list[str] = []
     gone: list[float] = []
 
@@ -229,20 +229,20 @@ def test_a_session_that_is_silent_for_its_timeout_is_lost_with_its_nodes() -> No
             event.wait()
             gone.append(time.monotonic() - began)
 
-        alone_on(cluster, "c1", other)
+        run_on_host(cluster, "c1", other)
         assert states == []
         cluster.resume("c0")
         time.sleep(2)
 
     run(main)
-    # A time-out of 4 s, counted from the last that the leader heard (at most 1 s ago), in ticks of 0.5 s.
+    # The time-out is 4 s from when the leader last heard from the client (at most 1 s before), in ticks of 0.5 s.
     assert len(gone) == 1
     assert 3.0 <= gone[0] <= 4.6
     assert states[:3] == ["SUSPENDED", "LOST", "CONNECTED"]
 
 
 def contend(seed: int) -> tuple[list[tuple[int, float, float]], list[tuple[str, str, bytes]]]:
-    """Five clients take kazoo's own lock four times each. Holds are (client, from, to); also all that clients sent."""
+    """Five clients acquire kazoo's lock four times each; return the holds (client, start, end) and all data sent."""
     holds: list[tuple[int, float, float]] = []
     sent: list[tuple[str, str, bytes]] = []
 
@@ -262,18 +262,18 @@ def contend(seed: int) -> tuple[list[tuple[int, float, float]], list[tuple[str, 
         for number in range(5):
             host = cluster._network.hosts[f"c{number}"]
             host.on_send = lambda to, data, name=host.name: sent.append((name, to, data))  # type: ignore[attr-defined]
-        together(cluster, *[contender(number) for number in range(5)])
+        run_on_hosts(cluster, *[contender(number) for number in range(5)])
 
     run(main, clients=5, seed=seed)
     return holds, sent
 
 
-def test_the_lock_recipe_excludes_and_is_fair_and_repeats_byte_for_byte() -> None:
+def test_kazoo_lock_excludes_is_fair_and_is_deterministic() -> None:
     holds, sent = contend(7)
     assert len(holds) == 20
     assert all(before[2] <= after[1] for before, after in pairwise(holds))
     first = [number for number, _, _ in holds[:5]]
-    assert sorted(first) == list(range(5)), "nobody is served twice before all are served once"
+    assert sorted(first) == list(range(5)), "no client may acquire twice before all have acquired once"
     assert [number for number, _, _ in holds] == first * 4
     assert len(sent) > 100
     assert contend(7) == (holds, sent)

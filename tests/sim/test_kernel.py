@@ -1,4 +1,4 @@
-"""Virtual time, pauses and crashes of tasks."""
+"""The kernel: virtual time, tasks, paused and killed hosts, and the end of a simulation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from harness.sim.kernel import FROZEN, RUNNING, Closed, Deadlock, Kernel, Life
-from tests.sim.world import World
+from harness.sim.kernel import FROZEN, RUNNING, Kernel, Life, SimulationClosed, SimulationDeadlock
+from tests.sim.world import TwoHostWorld
 
 
-def test_time_passes_only_while_everybody_waits() -> None:
-    world = World()
+def test_virtual_time_advances_only_while_all_tasks_wait() -> None:
+    world = TwoHostWorld()
     real = time.perf_counter()
 
     def main() -> tuple[float, float]:
@@ -28,8 +28,8 @@ def test_time_passes_only_while_everybody_waits() -> None:
     assert time.perf_counter() - real < 5
 
 
-def test_a_loop_that_only_reads_the_clock_ends() -> None:
-    world = World()
+def test_a_loop_that_only_reads_the_clock_terminates() -> None:
+    world = TwoHostWorld()
 
     def main() -> float:
         began = time.monotonic()
@@ -41,8 +41,8 @@ def test_a_loop_that_only_reads_the_clock_ends() -> None:
     assert 1.0 <= waited < 1.1
 
 
-def test_a_paused_host_freezes_all_its_threads_and_goes_on_late() -> None:
-    world = World()
+def test_a_pause_freezes_all_threads_of_a_host_and_timers_fire_late() -> None:
+    world = TwoHostWorld()
     ticks: list[float] = []
 
     def watchdog() -> None:
@@ -64,11 +64,11 @@ def test_a_paused_host_freezes_all_its_threads_and_goes_on_late() -> None:
     assert [round(tick, 3) for tick in ticks] == [0.1, 0.2, 1.25]
 
 
-def test_on_resume_data_that_arrived_comes_before_the_timeout() -> None:
-    """A frozen process's kernel goes on receiving: poll(2) finds the data although the time-out has passed too."""
+def test_after_a_resume_received_data_is_handled_before_an_expired_timeout() -> None:
+    """While a process is frozen, its kernel receives data: poll(2) returns it although the time-out has passed."""
     import socket
 
-    world = World()
+    world = TwoHostWorld()
 
     def main() -> bytes:
         sock = socket.create_connection(("b", 7), timeout=0.5)
@@ -80,8 +80,8 @@ def test_on_resume_data_that_arrived_comes_before_the_timeout() -> None:
     assert world.run(main) == [b"X"]
 
 
-def test_a_killed_host_runs_not_even_its_finally_blocks() -> None:
-    world = World()
+def test_a_killed_host_does_not_run_finally_blocks() -> None:
+    world = TwoHostWorld()
     after: list[str] = []
 
     def victim() -> None:
@@ -101,15 +101,15 @@ def test_a_killed_host_runs_not_even_its_finally_blocks() -> None:
     assert after == []
 
 
-def test_a_task_that_raises_ends_the_simulation_with_its_error() -> None:
+def test_an_exception_in_a_task_ends_the_simulation_and_is_raised() -> None:
     def main() -> None:
         raise ZeroDivisionError("in a task")
 
     with pytest.raises(ZeroDivisionError, match="in a task"):
-        World().run(main)
+        TwoHostWorld().run(main)
 
 
-def test_waiting_for_nothing_is_a_deadlock() -> None:
+def test_a_wait_that_no_event_can_end_raises_deadlock() -> None:
     lock = []
 
     def main() -> None:
@@ -117,20 +117,20 @@ def test_waiting_for_nothing_is_a_deadlock() -> None:
         lock[0].acquire()
         lock[0].acquire()
 
-    with pytest.raises(Deadlock):
-        World().run(main)
+    with pytest.raises(SimulationDeadlock):
+        TwoHostWorld().run(main)
 
 
-def test_left_over_tasks_are_unwound_at_the_end() -> None:
+def test_remaining_tasks_are_unwound_when_the_simulation_ends() -> None:
     before = threading.active_count()
-    world = World()
+    world = TwoHostWorld()
     ends: list[str] = []
 
     def main() -> None:
         def other() -> None:
             try:
                 threading.Event().wait()
-            except Closed:
+            except SimulationClosed:
                 ends.append("closed")
                 raise
 
@@ -148,8 +148,8 @@ def test_generators_of_different_names_are_independent_and_seeded() -> None:
     assert Kernel(1).rng("x").random() != Kernel(2).rng("x").random()
 
 
-def test_what_was_due_when_a_host_froze_again_comes_before_what_came_later() -> None:
-    """Two pieces of a stream wait for a thaw; handling the first freezes the host again; a third arrives meanwhile."""
+def test_calls_pending_when_a_host_freezes_again_keep_their_order() -> None:
+    """Two pieces of data wait for a thaw. Handling the first freezes the host again, and a third arrives meanwhile."""
     kernel = Kernel(1)
     life = Life("n1", kernel.rng("x"))
     log: list[str] = []
@@ -172,8 +172,8 @@ def test_what_was_due_when_a_host_froze_again_comes_before_what_came_later() -> 
     assert log == ["first", "second", "third"]
 
 
-def test_an_interrupt_is_not_hidden_by_tasks_that_had_not_begun() -> None:
-    world = World()
+def test_an_interrupt_is_raised_although_other_tasks_have_not_started() -> None:
+    world = TwoHostWorld()
 
     def main() -> None:
         world.a.spawn(lambda: None)
@@ -183,8 +183,8 @@ def test_an_interrupt_is_not_hidden_by_tasks_that_had_not_begun() -> None:
         world.run(main)
 
 
-def test_pauses_and_kills_count() -> None:
-    world = World()
+def test_a_host_runs_again_after_as_many_resumes_and_starts_as_pauses_and_kills() -> None:
+    world = TwoHostWorld()
     world.b.pause()
     world.b.pause()
     world.b.resume()
@@ -197,4 +197,4 @@ def test_pauses_and_kills_count() -> None:
     assert not world.b.alive
     world.b.start(wiped=False)
     assert world.b.alive
-    assert world.echo.events[-1] == ("start", True), "somebody wiped the disk meanwhile"
+    assert world.echo.events[-1] == ("start", True), "one of the two starts wiped the disk"

@@ -1,4 +1,4 @@
-"""The same random commands to the simulated memcached and to a real 1.6.18 give the same bytes."""
+"""Random commands get the same bytes from the simulated memcached and from a real 1.6.18."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pytest
 
 from harness.sim.servers.memcached.server import MemcachedServer
 from tests.clusters.real import servers
-from tests.sim.memcached_random import KEYS, Generator
+from tests.sim.memcached_random import KEYS, MemcachedCommandGenerator
 from tests.sim.redis_client import DirectConn
-from tests.sim.redis_stub import World
+from tests.sim.redis_stub import StubWorld
 
 SEEDS = range(int(os.environ.get("HARNESS_MEMCACHED_SEEDS", "10")))
 LENGTH = 400
-TRIES = 5
+MAX_ATTEMPTS = 5
 MARK = b"VERSION 1.6.18\r\n"
 _NUMBERED = re.compile(rb"VALUE (\S+) (\d+) (\d+) (\d+)\r\n")
 
 
-class Real:
-    """The real server over a plain socket; each command is followed by one whose answer marks the end."""
+class RealMemcached:
+    """A real server over a plain socket. Each command is followed by ``version``, whose answer marks the end."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address)
@@ -39,9 +39,9 @@ class Real:
         return data.removesuffix(MARK)
 
 
-class Simulated:
+class SimulatedMemcached:
     def __init__(self) -> None:
-        self.world = World()
+        self.world = StubWorld()
         self.server = MemcachedServer(memory=64)
         host = self.world.host("n1", self.server)
         host.offset_ns = time.time_ns()
@@ -52,8 +52,8 @@ class Simulated:
         return self.conn.raw(command + b"version\r\n").removesuffix(MARK)
 
 
-def base_of(server: Real | Simulated) -> int:
-    """Empty (what is merely flushed may come back), with the number of the last cas that was given."""
+def empty_and_return_last_cas(server: RealMemcached | SimulatedMemcached) -> int:
+    """Delete all items, because flushed ones may come back, and return the last cas number."""
     server.ask(b"flush_all\r\n")
     for key in (*KEYS, b"big"):
         server.ask(b"delete %b\r\n" % key)
@@ -64,8 +64,8 @@ def base_of(server: Real | Simulated) -> int:
     return int(found[4])
 
 
-def numbered_from(base: int, answer: bytes) -> bytes:
-    """With cas numbers that count from the base."""
+def relative_cas(base: int, answer: bytes) -> bytes:
+    """Replace the cas numbers of an answer by their distance from ``base``."""
 
     def counted(found: re.Match[bytes]) -> bytes:
         return b"VALUE %b %b %b #%d\r\n" % (found[1], found[2], found[3], int(found[4]) - base)
@@ -73,8 +73,8 @@ def numbered_from(base: int, answer: bytes) -> bytes:
     return _NUMBERED.sub(counted, answer)
 
 
-def with_base(base: int, command: bytes) -> bytes:
-    """A generated ``cas`` counts from the base."""
+def absolute_cas(base: int, command: bytes) -> bytes:
+    """Add ``base`` to the cas number of a generated ``cas`` command."""
     if not command.startswith(b"cas "):
         return command
     line, rest = command.split(b"\r\n", 1)
@@ -85,23 +85,23 @@ def with_base(base: int, command: bytes) -> bytes:
 
 
 def compare(seed: int, address: tuple[str, int]) -> int:
-    real, simulated = Real(address), Simulated()
+    real, simulated = RealMemcached(address), SimulatedMemcached()
     with closing(real.socket):
-        bases = base_of(real), base_of(simulated)
-        generator = Generator(seed)
+        bases = empty_and_return_last_cas(real), empty_and_return_last_cas(simulated)
+        generator = MemcachedCommandGenerator(seed)
         done: list[bytes] = []
         for _ in range(LENGTH):
             command = generator.command()
             done.append(command[:300])
-            expected = numbered_from(bases[0], real.ask(with_base(bases[0], command)))
-            got = numbered_from(bases[1], simulated.ask(with_base(bases[1], command)))
+            expected = relative_cas(bases[0], real.ask(absolute_cas(bases[0], command)))
+            got = relative_cas(bases[1], simulated.ask(absolute_cas(bases[1], command)))
             assert got == expected, (seed, done[-1], got[:300], expected[:300], done[-8:])
             generator.seen += [int(number) for number in re.findall(rb" #(\d+)\r\n", expected)]
     return len(done)
 
 
-def run_alone(seed: int) -> bytes:
-    simulated, generator = Simulated(), Generator(seed)
+def answers_of_simulated(seed: int) -> bytes:
+    simulated, generator = SimulatedMemcached(), MemcachedCommandGenerator(seed)
     return b"".join([simulated.ask(generator.command()) for _ in range(LENGTH)])
 
 
@@ -114,9 +114,9 @@ def real_memcached() -> Iterator[tuple[str, int]]:
 @pytest.mark.docker
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_commands(seed: int, real_memcached: tuple[str, int]) -> None:
-    """A real server does not always answer as itself: its clock ticks once a second, and what its own threads look at
-    just then is not counted up in place but anew, without the blanks. So a difference must come again to be one."""
-    for _ in range(TRIES - 1):
+    """A difference counts only if it occurs in every attempt, because a real server is not deterministic: its clock
+    ticks once a second, and a number that its own threads access just then is stored anew, without padding."""
+    for _ in range(MAX_ATTEMPTS - 1):
         try:
             assert compare(seed, real_memcached) == LENGTH
         except AssertionError:
@@ -127,12 +127,12 @@ def test_random_commands(seed: int, real_memcached: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_commands_give_the_same_bytes_twice(seed: int) -> None:
-    assert run_alone(seed) == run_alone(seed)
+    assert answers_of_simulated(seed) == answers_of_simulated(seed)
 
 
-def test_one_packet_or_many_make_no_difference() -> None:
-    generator = Generator(0)
+def test_commands_may_arrive_in_pieces() -> None:
+    generator = MemcachedCommandGenerator(0)
     data = b"".join([command for command in (generator.command() for _ in range(LENGTH)) if len(command) < 2000])
-    whole = DirectConn(Simulated().server).raw(data)
-    pieces = DirectConn(Simulated().server)
+    whole = DirectConn(SimulatedMemcached().server).raw(data)
+    pieces = DirectConn(SimulatedMemcached().server)
     assert b"".join([pieces.raw(data[at : at + 7]) for at in range(0, len(data), 7)]) == whole

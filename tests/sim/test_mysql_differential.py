@@ -1,8 +1,7 @@
-"""The same random statements over a few connections to the simulated MariaDB and to a real one: the same rows, rows
-affected, ids, errors and waits.
+"""Random statements over a few connections have the same outcome on the simulated MariaDB and on a real one.
 
-Where statements wait for each other there are two connections: who of two that were freed together comes first is
-chance on a real server.
+Rows, affected rows, ids, errors and waits are compared. With waits there are only two connections: on a real server the
+order of two statements that are unblocked together is random.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ import pytest
 
 from tests.clusters.real import servers
 from tests.conftest import Address
-from tests.sim.mysql_play import Told, connect_to, play, play_simulated
-from tests.sim.mysql_random import SETUP, Generator
+from tests.sim.mysql_random import SETUP, StatementGenerator
+from tests.sim.mysql_runner import StepResults, connect_to, run_steps, run_steps_simulated
 
 SEEDS = range(int(os.environ.get("HARNESS_MYSQL_SEEDS", "6")))
 LENGTH = 80
-PATIENCE = {False: 20.0, True: 0.6}
-"""Seconds after which a real server's statement is taken to wait, where none should and where some do."""
+PATIENCE_S = {False: 20.0, True: 0.6}
+"""Seconds after which a statement on a real server is considered to wait, by whether statements wait for locks."""
 
 
-def generator(seed: int, *, blocking: bool) -> Generator:
-    return Generator(seed, 2 if blocking else 3, blocking=blocking)
+def generator(seed: int, *, blocking: bool) -> StatementGenerator:
+    return StatementGenerator(seed, 2 if blocking else 3, blocking=blocking)
 
 
-def simulated(seed: int, *, blocking: bool) -> Told:
-    return play_simulated(SETUP, generator(seed, blocking=blocking).steps(LENGTH))
+def simulated(seed: int, *, blocking: bool) -> StepResults:
+    return run_steps_simulated(SETUP, generator(seed, blocking=blocking).steps(LENGTH))
 
 
 def compare(seed: int, address: Address, *, blocking: bool) -> int:
-    """Returns how many statements were compared."""
+    """Compare with a real server and return the number of statements."""
     steps = generator(seed, blocking=blocking).steps(LENGTH)
-    expected = play(partial(connect_to, *address), SETUP, steps, PATIENCE[blocking])
+    expected = run_steps(partial(connect_to, *address), SETUP, steps, PATIENCE_S[blocking])
     got = simulated(seed, blocking=blocking)
     for number, (want, have) in enumerate(zip(expected, got, strict=False)):
         assert have == want, (seed, number, expected[max(0, number - 12) : number])
@@ -45,7 +44,7 @@ def compare(seed: int, address: Address, *, blocking: bool) -> int:
 
 @pytest.fixture(scope="module")
 def real_mysql() -> Iterator[Address]:
-    """Where a real server listens."""
+    """Start a real server and yield its address."""
     with servers("mysql-single", 1) as cluster:
         yield cluster.endpoints().addresses[0]
 
@@ -58,8 +57,8 @@ def test_random_statements(seed: int, blocking: bool, real_mysql: Address) -> No
 
 
 @pytest.mark.parametrize("blocking", [False, True], ids=["fail", "wait"])
-def test_random_statements_are_answered_the_same_twice(blocking: bool) -> None:
-    told = simulated(1, blocking=blocking)
-    assert told == simulated(1, blocking=blocking)
-    assert any(waited for _, _, waited, _ in told) == blocking
-    assert {outcome[0] for _, _, _, outcome in told} == {"rows", "ok", "error"}
+def test_random_statements_get_the_same_answers_twice(blocking: bool) -> None:
+    results = simulated(1, blocking=blocking)
+    assert results == simulated(1, blocking=blocking)
+    assert any(waited for _, _, waited, _ in results) == blocking
+    assert {outcome[0] for _, _, _, outcome in results} == {"rows", "ok", "error"}

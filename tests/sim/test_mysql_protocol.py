@@ -1,4 +1,4 @@
-"""Real PyMySQL, unmodified, on the simulated MariaDB: connections, results, errors, the clock, named locks."""
+"""The unmodified PyMySQL on the simulated MariaDB: connections, results, errors, time functions, named locks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pymysql
 import pytest
 from pymysql.cursors import DictCursor
 
-from harness.clusters.sim_mysql import commands
+from harness.clusters.sim.services.mysql import commands
 from harness.sim.hosts import EPOCH
 from harness.sim.kernel import SECOND
-from tests.sim.mysql_play import Bench, Player, ask, connect_to
+from tests.sim.mysql_runner import MysqlBench, StatementThread, connect_to, execute
 
 TABLE = (
     "CREATE TABLE locks (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(8) NOT NULL UNIQUE,"
@@ -24,26 +24,26 @@ TABLE = (
 )
 
 
-def on(main: Callable[[Bench], Any], **options: Any) -> Any:
-    """What ``main`` returns on a client's host of a new bench."""
-    bench = Bench(**options)
+def on(main: Callable[[MysqlBench], Any], **options: Any) -> Any:
+    """Call ``main`` on a client host of a new bench and return its result."""
+    bench = MysqlBench(**options)
     (found,) = bench.run(lambda: main(bench))
     return found
 
 
-def number_of(call: Callable[[], Any]) -> int:
-    """The number of the error that a call raises."""
+def error_number(call: Callable[[], Any]) -> int:
+    """Return the number of the error that a call raises."""
     with pytest.raises(pymysql.MySQLError) as raised:
         call()
     return int(raised.value.args[0])
 
 
-def number_of_session(connection: Any) -> int:
+def connection_number(connection: Any) -> int:
     return int(connection.thread_id())
 
 
 def test_results_have_the_types_and_names_of_the_statement() -> None:
-    def main(bench: Bench) -> Any:
+    def main(bench: MysqlBench) -> Any:
         connection = bench.connect(cursorclass=DictCursor)
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1, 'it''s', 1.50 AS price, NULL, COUNT( * ), %s", ("a\\'b\n",))
@@ -54,11 +54,11 @@ def test_results_have_the_types_and_names_of_the_statement() -> None:
     ]
 
 
-def test_rows_affected_and_ids() -> None:
-    def main(bench: Bench) -> list[Any]:
+def test_affected_rows_and_insert_ids() -> None:
+    def main(bench: MysqlBench) -> list[Any]:
         connection = bench.connect()
         return [
-            ask(connection, statement)
+            execute(connection, statement)
             for statement in (
                 TABLE,
                 "INSERT INTO locks (name) VALUES ('a'), ('b')",
@@ -77,80 +77,80 @@ def test_rows_affected_and_ids() -> None:
     ]  # fmt: skip
 
 
-def test_a_connection_tells_its_state() -> None:
-    def main(bench: Bench) -> list[Any]:
+def test_connection_reports_its_state() -> None:
+    def main(bench: MysqlBench) -> list[Any]:
         connection: Any = bench.connect()
         seen = [connection.get_autocommit(), connection.get_server_info()]
         connection.autocommit(True)
         seen.append(connection.get_autocommit())
         connection.begin()
         seen.append(connection.server_status & 1)
-        ask(connection, TABLE)
+        execute(connection, TABLE)
         connection.rollback()
         connection.select_db("harness")
         connection.ping(reconnect=False)
         seen.append(connection.server_status & 1)
-        return [*seen, number_of_session(connection)]
+        return [*seen, connection_number(connection)]
 
     assert on(main) == [False, "5.5.5-10.11.6-MariaDB", True, 1, 0, 1]
 
 
-def test_who_may_not_come_in() -> None:
+def test_wrong_logins_are_refused() -> None:
     def refused(user: str, password: str, database: str) -> int:
         login = {"user": user, "password": password, "database": database}
-        return number_of(lambda: pymysql.connect(host="db1", ssl_disabled=True, **login))  # type: ignore[call-overload]
+        return error_number(lambda: pymysql.connect(host="db1", ssl_disabled=True, **login))  # type: ignore[call-overload]
 
-    def main(bench: Bench) -> list[int]:
+    def main(bench: MysqlBench) -> list[int]:
         wrong = refused("harness", "wrong", "harness"), refused("harness", "", "harness")
         return [*wrong, refused("root", "harness", "harness"), refused("harness", "harness", "other")]
 
     assert on(main) == [1045, 1045, 1045, 1049]
 
 
-def test_no_server_and_a_killed_one() -> None:
-    def main(bench: Bench) -> list[int]:
+def test_errors_without_a_server_and_after_a_kill() -> None:
+    def main(bench: MysqlBench) -> list[int]:
         connection = bench.connect()
         bench.host.kill()
-        seen = [number_of(bench.connect), number_of(lambda: connection.ping(reconnect=False))]
+        seen = [error_number(bench.connect), error_number(lambda: connection.ping(reconnect=False))]
         bench.host.start(wiped=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             connection.ping(reconnect=True)
-        return [*seen, number_of_session(connection)]
+        return [*seen, connection_number(connection)]
 
     assert on(main) == [2003, 2006, 1]
 
 
-def test_what_was_committed_stays_over_a_kill() -> None:
-    def main(bench: Bench) -> list[Any]:
+def test_committed_rows_survive_a_kill() -> None:
+    def main(bench: MysqlBench) -> list[Any]:
         first, second = bench.connect(autocommit=True), bench.connect()
-        ask(first, TABLE)
-        ask(first, "INSERT INTO locks (name) VALUES ('a')")
-        ask(second, "INSERT INTO locks (name) VALUES ('b')")
-        ask(second, "SELECT GET_LOCK('x', 0)")
+        execute(first, TABLE)
+        execute(first, "INSERT INTO locks (name) VALUES ('a')")
+        execute(second, "INSERT INTO locks (name) VALUES ('b')")
+        execute(second, "SELECT GET_LOCK('x', 0)")
         seen = []
         for wiped in (False, True):
             bench.host.kill()
             bench.host.start(wiped=wiped)
             again = bench.connect()
-            seen += [ask(again, "SELECT name FROM locks"), ask(again, "SELECT IS_FREE_LOCK('x')")]
+            seen += [execute(again, "SELECT name FROM locks"), execute(again, "SELECT IS_FREE_LOCK('x')")]
         return seen
 
     free = ("rows", ((1,),))
     assert on(main) == [("rows", (("a",),)), free, ("error", 1146, ""), free]
 
 
-def test_the_clock_is_the_servers() -> None:
-    def main(bench: Bench) -> list[Any]:
+def test_time_functions_use_the_servers_clock() -> None:
+    def main(bench: MysqlBench) -> list[Any]:
         connection = bench.connect(autocommit=True)
-        ask(connection, TABLE)
+        execute(connection, TABLE)
         bench.host.set_clock(3600 * SECOND)
-        ask(connection, "INSERT INTO locks (name) VALUES ('a')")
+        execute(connection, "INSERT INTO locks (name) VALUES ('a')")
         bench.host.set_clock(3600 * SECOND + 121 * SECOND)
         expiry = "DELETE FROM locks WHERE at < ADDTIME(NOW(), '-00:02:00')"
-        seen = [ask(connection, "SELECT at, UNIX_TIMESTAMP() FROM locks"), ask(connection, expiry)]
+        seen = [execute(connection, "SELECT at, UNIX_TIMESTAMP() FROM locks"), execute(connection, expiry)]
         began = time.monotonic()
-        ask(connection, "SELECT SLEEP(1.5)")
+        execute(connection, "SELECT SLEEP(1.5)")
         return [*seen, round(time.monotonic() - began, 1)]
 
     (_, ((at, seconds),)), deleted, slept = on(main)
@@ -159,81 +159,86 @@ def test_the_clock_is_the_servers() -> None:
     assert (deleted, slept) == (("ok", 1, 0), 1.5)
 
 
-def test_an_idle_connection_is_closed() -> None:
-    def main(bench: Bench) -> int:
+def test_idle_connection_is_closed() -> None:
+    def main(bench: MysqlBench) -> int:
         connection = bench.connect()
         time.sleep(4)
-        ask(connection, "SELECT 1")
+        execute(connection, "SELECT 1")
         time.sleep(6)
-        return number_of(lambda: connection.ping(reconnect=False))
+        return error_number(lambda: connection.ping(reconnect=False))
 
     assert on(main, wait_timeout=5) in (2006, 2013)
 
 
-def test_a_named_lock_is_the_sessions() -> None:
-    def main(bench: Bench) -> list[Any]:
-        first, second = bench.connect(), Player(bench.connect)
-        ask(first, "SELECT GET_LOCK('x', 0)")
-        ask(first, "SELECT GET_LOCK('X', 0)")
-        seen: list[Any] = [ask(first, "SELECT IS_USED_LOCK('x'), RELEASE_LOCK('x'), RELEASE_LOCK('none')")]
-        ask(first, "COMMIT")
+def test_named_lock_belongs_to_the_session() -> None:
+    def main(bench: MysqlBench) -> list[Any]:
+        first, second = bench.connect(), StatementThread(bench.connect)
+        execute(first, "SELECT GET_LOCK('x', 0)")
+        execute(first, "SELECT GET_LOCK('X', 0)")
+        seen: list[Any] = [execute(first, "SELECT IS_USED_LOCK('x'), RELEASE_LOCK('x'), RELEASE_LOCK('none')")]
+        execute(first, "COMMIT")
         second.begin("SELECT GET_LOCK('x', 1), RELEASE_LOCK('x')")
         seen.append(second.answer(5))
         second.begin("SELECT GET_LOCK('x', 100)")
         seen.append(second.answer(5))
-        ask(bench.connect(), f"KILL {number_of_session(first)}")
+        execute(bench.connect(), f"KILL {connection_number(first)}")
         return [*seen, second.answer(5)]
 
     assert on(main) == [("rows", ((1, 1, None),)), ("rows", ((0, 0),)), None, ("rows", ((1,),))]
 
 
-def test_a_killed_connection_loses_its_transaction() -> None:
-    def main(bench: Bench) -> list[Any]:
-        owner, other, admin = bench.connect(), Player(bench.connect), bench.connect()
-        ask(owner, TABLE)
-        ask(owner, "INSERT INTO locks (name) VALUES ('a')")
+def test_killed_connection_rolls_back() -> None:
+    def main(bench: MysqlBench) -> list[Any]:
+        owner, other, admin = bench.connect(), StatementThread(bench.connect), bench.connect()
+        execute(owner, TABLE)
+        execute(owner, "INSERT INTO locks (name) VALUES ('a')")
         other.begin("INSERT INTO locks (name) VALUES ('a')")
-        seen: list[Any] = [other.answer(1), ask(admin, f"KILL {number_of_session(owner)}"), other.answer(1)]
-        return [*seen, ask(owner, "SELECT 1")[1], ask(admin, "KILL 999")[1], ask(admin, "KILL QUERY 999")[1]]
+        seen: list[Any] = [other.answer(1), execute(admin, f"KILL {connection_number(owner)}"), other.answer(1)]
+        return [
+            *seen,
+            execute(owner, "SELECT 1")[1],
+            execute(admin, "KILL 999")[1],
+            execute(admin, "KILL QUERY 999")[1],
+        ]
 
     assert on(main) == [None, ("ok", 0, 0), ("ok", 1, 2), 2013, 1094, 1094]
 
 
-def test_a_lost_client_is_noticed_when_its_statement_is_over() -> None:
-    """As with the real server: a thread that waits for a row does not look whether its client is there."""
+def test_lost_client_is_noticed_after_its_statement() -> None:
+    """As on a real server, a thread that waits for a row lock does not check whether its client is connected."""
 
-    def main(bench: Bench) -> list[Any]:
-        owner, lost, look = bench.connect(), Player(lambda: bench.connect(autocommit=True)), bench.connect()
-        ask(owner, TABLE)
-        ask(owner, "INSERT INTO locks (name) VALUES ('a')")
+    def main(bench: MysqlBench) -> list[Any]:
+        owner, lost, look = bench.connect(), StatementThread(lambda: bench.connect(autocommit=True)), bench.connect()
+        execute(owner, TABLE)
+        execute(owner, "INSERT INTO locks (name) VALUES ('a')")
         lost.begin("INSERT INTO locks (name, owner) VALUES ('a', 'lost')")
         assert lost.answer(1) is None
         bench.world.a.break_streams({"db1"})
         time.sleep(1)
         again = bench.connect(autocommit=True)
         del owner, look
-        return [ask(again, "SELECT name, owner FROM locks")]
+        return [execute(again, "SELECT name, owner FROM locks")]
 
     assert on(main) == [("rows", (("a", "lost"),))]
 
 
-def test_commands_are_told_by_their_first_word() -> None:
+def test_commands_are_reported_by_their_first_word() -> None:
     def query(text: bytes) -> bytes:
         return (len(text) + 1).to_bytes(3, "little") + b"\0\x03" + text
 
     assert commands(query(b"  insert into t values (1)")) == ["INSERT"]
     assert commands(query(b"COMMIT")) == ["COMMIT"]
     assert commands(b"\x01\0\0\0\x0e") == []
-    heard: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
-    def main(bench: Bench) -> None:
-        bench.server.on_command = lambda peer, word: heard.append((peer, word))
+    def main(bench: MysqlBench) -> None:
+        bench.server.on_command = lambda peer, word: reported.append((peer, word))
         connection = connect_to("db1")
-        ask(connection, "select 1")
+        execute(connection, "select 1")
         connection.commit()
 
     on(main)
-    assert heard == [("a", "SET"), ("a", "SET"), ("a", "SELECT"), ("a", "COMMIT")]
+    assert reported == [("a", "SET"), ("a", "SET"), ("a", "SELECT"), ("a", "COMMIT")]
 
 
 @pytest.mark.parametrize(
@@ -247,11 +252,11 @@ def test_commands_are_told_by_their_first_word() -> None:
         ("DROP TABLE nope", 1051), ("UPDATE locks SET id = 9223372036854775807 + 1", 1690), ("USE nope", 1049),
     ],
 )  # fmt: skip
-def test_errors_have_the_numbers_of_mariadb(statement: str, number: int) -> None:
-    def main(bench: Bench) -> Any:
+def test_errors_have_mariadbs_numbers(statement: str, number: int) -> None:
+    def main(bench: MysqlBench) -> Any:
         connection = bench.connect()
-        ask(connection, TABLE)
-        ask(connection, "INSERT INTO locks (name) VALUES ('q')")
-        return ask(connection, statement)[:2]
+        execute(connection, TABLE)
+        execute(connection, "INSERT INTO locks (name) VALUES ('q')")
+        return execute(connection, statement)[:2]
 
     assert on(main) == ("error", number)

@@ -1,4 +1,4 @@
-"""Streams: order, latency, cuts in either direction, loss, resets, refusals; each fault's absence is tested too."""
+"""The simulated network: order, latency, cuts in each direction, loss, resets and refusals, with and without faults."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from harness.sim.network import LOST, Link, Snare, Weight
-from tests.sim.world import World
+from harness.sim.network import LOST, Impairment, SimLink, SimMessageTrap
+from tests.sim.world import TwoHostWorld
 
 
 def exchange(timeout: float = 5.0) -> tuple[bytes, float]:
-    """One round trip on a fresh connection: the answer, and how long it took."""
+    """Do one round trip on a new connection; return the answer and its duration in seconds."""
     with socket.create_connection(("b", 7), timeout=timeout) as sock:
         began = time.monotonic()
         sock.sendall(b"ping")
@@ -23,23 +23,23 @@ def exchange(timeout: float = 5.0) -> tuple[bytes, float]:
 
 
 def test_a_round_trip_takes_the_latency_of_both_ways() -> None:
-    world = World()
+    world = TwoHostWorld()
     [(answer, took)] = world.run(exchange)
     assert answer == b"PING"
     assert 0.0002 <= took <= 0.0003
     assert world.echo.events == [("start", True), ("opened", "a"), b"ping", ("closed", "a")]
 
 
-def test_extra_latency_is_added_one_way() -> None:
-    world = World()
-    world.network.link("a", "b").burden(Weight(latency_ns=50_000_000))
+def test_extra_latency_applies_to_one_direction() -> None:
+    world = TwoHostWorld()
+    world.network.link("a", "b").add_impairment(Impairment(latency_ns=50_000_000))
     [(_, took)] = world.run(exchange)
     assert 0.0502 <= took <= 0.0503
 
 
 def test_a_thousand_messages_arrive_in_order_whatever_the_jitter() -> None:
-    world = World()
-    world.network.link("a", "b").burden(Weight(jitter_ns=20_000_000))
+    world = TwoHostWorld()
+    world.network.link("a", "b").add_impairment(Impairment(jitter_ns=20_000_000))
 
     def main() -> bytes:
         with socket.create_connection(("b", 7)) as sock:
@@ -54,7 +54,7 @@ def test_a_thousand_messages_arrive_in_order_whatever_the_jitter() -> None:
     assert world.run(main) == [b"".join(b"%04d" % number for number in range(1000))]
 
 
-def test_refused_where_nobody_listens_and_unknown_where_nobody_is() -> None:
+def test_a_closed_port_refuses_and_an_unknown_host_is_a_resolver_error() -> None:
     def refused() -> str:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("b", 8), timeout=1)
@@ -62,13 +62,13 @@ def test_refused_where_nobody_listens_and_unknown_where_nobody_is() -> None:
             socket.create_connection(("nowhere", 8), timeout=1)
         return "ok"
 
-    assert World().run(refused) == ["ok"]
+    assert TwoHostWorld().run(refused) == ["ok"]
 
 
 @pytest.mark.parametrize(("source", "target", "executed"), [("a", "b", False), ("b", "a", True)])
-def test_a_cut_in_one_direction_stalls_and_heals(source: str, target: str, executed: bool) -> None:
-    """Requests lost: not executed until the heal. Answers lost: executed at once, and nobody hears of it."""
-    world = World()
+def test_a_cut_in_one_direction_stalls_the_stream_until_healed(source: str, target: str, executed: bool) -> None:
+    """A lost request is executed after the heal. With a lost answer it is executed at once, but the client waits."""
+    world = TwoHostWorld()
 
     def main() -> tuple[bool, bytes, float]:
         sock = socket.create_connection(("b", 7), timeout=0.5)
@@ -87,11 +87,11 @@ def test_a_cut_in_one_direction_stalls_and_heals(source: str, target: str, execu
     [(seen, answer, after)] = world.run(main)
     assert seen is executed
     assert answer == b"X"
-    assert 0.3 < after < 0.5, "TCP sends again 0.2, 0.6 and 1.4 s after the first time; the heal came at 1.0 s"
+    assert 0.3 < after < 0.5, "TCP sends again 0.2, 0.6 and 1.4 s after the first attempt; the link healed at 1.0 s"
 
 
 def test_connecting_across_a_cut_times_out() -> None:
-    world = World()
+    world = TwoHostWorld()
     world.network.link("b", "a").cuts += 1
 
     def main() -> float:
@@ -103,9 +103,9 @@ def test_connecting_across_a_cut_times_out() -> None:
     assert world.run(main) == [2.0]
 
 
-def test_lost_packets_are_sent_again_and_come_late() -> None:
-    world = World(seed=3)
-    world.network.link("a", "b").burden(Weight(loss=0.5))
+def test_lost_packets_are_resent_and_arrive_late() -> None:
+    world = TwoHostWorld(seed=3)
+    world.network.link("a", "b").add_impairment(Impairment(loss=0.5))
 
     def main() -> list[float]:
         return [exchange(60)[1] for _ in range(50)]
@@ -116,9 +116,9 @@ def test_lost_packets_are_sent_again_and_come_late() -> None:
     assert all(trip < 0.001 or trip > 0.2 for trip in trips)
 
 
-def test_a_slow_link_takes_time_by_the_byte() -> None:
-    world = World()
-    world.network.link("a", "b").burden(Weight(bytes_per_second=1000.0))
+def test_a_rate_limit_delays_data_by_its_size() -> None:
+    world = TwoHostWorld()
+    world.network.link("a", "b").add_impairment(Impairment(bytes_per_second=1000.0))
 
     def main() -> float:
         with socket.create_connection(("b", 7)) as sock:
@@ -131,22 +131,22 @@ def test_a_slow_link_takes_time_by_the_byte() -> None:
     assert 0.5 < took < 0.502
 
 
-def test_weights_add_up_and_each_is_taken_away_by_itself() -> None:
-    link = Link(Random(1))
+def test_impairments_add_up_and_are_removed_one_by_one() -> None:
+    link = SimLink(Random(1))
     fast = link.delay(0)
-    first, second = Weight(latency_ns=10**9), Weight(latency_ns=10**9, bytes_per_second=1000)
-    link.burden(first)
-    link.burden(second)
+    first, second = Impairment(latency_ns=10**9), Impairment(latency_ns=10**9, bytes_per_second=1000)
+    link.add_impairment(first)
+    link.add_impairment(second)
     assert 3 * 10**9 <= link.delay(1000) < 3.1 * 10**9
-    link.relieve(first)
-    link.relieve(first)
+    link.remove_impairment(first)
+    link.remove_impairment(first)
     assert 2 * 10**9 <= link.delay(1000) < 2.1 * 10**9
-    link.relieve(second)
+    link.remove_impairment(second)
     assert abs(link.delay(1000) - fast) < 100_000
 
 
 def test_a_killed_server_resets_its_streams_and_refuses_new_ones() -> None:
-    world = World()
+    world = TwoHostWorld()
 
     def main() -> str:
         sock = socket.create_connection(("b", 7), timeout=1)
@@ -166,8 +166,8 @@ def test_a_killed_server_resets_its_streams_and_refuses_new_ones() -> None:
     ]
 
 
-def test_a_paused_server_accepts_and_answers_late() -> None:
-    world = World()
+def test_a_paused_server_accepts_connections_and_answers_after_the_pause() -> None:
+    world = TwoHostWorld()
 
     def main() -> tuple[bytes, float]:
         world.b.pause()
@@ -179,9 +179,9 @@ def test_a_paused_server_accepts_and_answers_late() -> None:
     assert 0.99 < took < 1.01
 
 
-def test_a_swallowed_message_is_lost_once() -> None:
-    world = World()
-    world.network.link("b", "a").snares.append(Snare(b"PING", LOST))
+def test_a_message_trap_drops_one_message() -> None:
+    world = TwoHostWorld()
+    world.network.link("b", "a").traps.append(SimMessageTrap(b"PING", LOST))
 
     def main() -> bytes:
         with pytest.raises(TimeoutError):
@@ -192,8 +192,8 @@ def test_a_swallowed_message_is_lost_once() -> None:
     assert world.echo.events.count(b"ping") == 2
 
 
-def test_breaking_streams_resets_both_ends() -> None:
-    world = World()
+def test_break_streams_resets_both_ends() -> None:
+    world = TwoHostWorld()
 
     def main() -> int:
         sock = socket.create_connection(("b", 7), timeout=1)
@@ -207,14 +207,14 @@ def test_breaking_streams_resets_both_ends() -> None:
     assert world.echo.events[-1] == ("closed", "a")
 
 
-# A cut that comes while something is on its way.
+# Cuts while a packet is on its way.
 
 
 @pytest.mark.parametrize(("source", "target", "executed"), [("a", "b", False), ("b", "a", True)])
-def test_what_is_on_its_way_when_a_cut_comes_is_lost_and_sent_again(source: str, target: str, executed: bool) -> None:
-    world = World()
+def test_a_packet_in_flight_during_a_cut_is_lost_and_resent(source: str, target: str, executed: bool) -> None:
+    world = TwoHostWorld()
     link = world.network.link(source, target)
-    link.burden(Weight(latency_ns=50_000_000))
+    link.add_impairment(Impairment(latency_ns=50_000_000))
 
     def main() -> tuple[bool, bytes, float]:
         sock = socket.create_connection(("b", 7), timeout=10)
@@ -232,11 +232,11 @@ def test_what_is_on_its_way_when_a_cut_comes_is_lost_and_sent_again(source: str,
     assert 0.1 < after < 0.3, "sent again 0.2 s after it was lost"
 
 
-def test_order_is_kept_across_losses_and_what_follows_them() -> None:
-    """Some packets are lost on their way, others sent during the cut, and others overtake the ones sent again."""
-    world = World(seed=5)
+def test_data_stays_in_order_when_packets_are_lost_and_resent() -> None:
+    """Some packets are lost on their way, some are sent during the cut, and some overtake resent ones."""
+    world = TwoHostWorld(seed=5)
     link = world.network.link("a", "b")
-    link.burden(Weight(latency_ns=30_000_000, jitter_ns=10_000_000))
+    link.add_impairment(Impairment(latency_ns=30_000_000, jitter_ns=10_000_000))
 
     def main() -> bytes:
         with socket.create_connection(("b", 7)) as sock:
@@ -255,9 +255,9 @@ def test_order_is_kept_across_losses_and_what_follows_them() -> None:
     assert world.run(main) == [b"".join(b"%04d" % number for number in range(300))]
 
 
-def test_a_ping_on_its_way_does_not_pass_a_cut() -> None:
-    world = World()
-    world.network.link("b", "a").burden(Weight(latency_ns=50_000_000))
+def test_a_ping_in_flight_is_lost_in_a_cut() -> None:
+    world = TwoHostWorld()
+    world.network.link("b", "a").add_impairment(Impairment(latency_ns=50_000_000))
     answers: list[str] = []
 
     def main() -> None:
@@ -271,13 +271,13 @@ def test_a_ping_on_its_way_does_not_pass_a_cut() -> None:
     assert answers == ["pong"]
 
 
-def test_connecting_whose_knock_or_answer_is_lost_on_its_way_knocks_again() -> None:
+def test_a_connection_request_is_repeated_when_it_or_its_answer_is_lost() -> None:
     for source, target in (("a", "b"), ("b", "a")):
-        world = World()
+        world = TwoHostWorld()
         link = world.network.link(source, target)
-        link.burden(Weight(latency_ns=50_000_000))
+        link.add_impairment(Impairment(latency_ns=50_000_000))
 
-        def main(world: World = world, link: Link = link) -> float:
+        def main(world: TwoHostWorld = world, link: SimLink = link) -> float:
             def flicker() -> None:
                 link.cuts += 1
                 world.kernel.later(100_000_000, None, setattr, link, "cuts", 0)
@@ -288,14 +288,14 @@ def test_connecting_whose_knock_or_answer_is_lost_on_its_way_knocks_again() -> N
             return time.monotonic() - began
 
         [took] = world.run(main)
-        assert 1.0 < took < 1.2, "the first knock is repeated after a second"
+        assert 1.0 < took < 1.2, "the first request is repeated after one second"
 
 
-# Connections that are over.
+# Connections that have ended.
 
 
-def test_a_connect_that_timed_out_knocks_no_more() -> None:
-    world = World()
+def test_a_connect_that_timed_out_sends_no_more_requests() -> None:
+    world = TwoHostWorld()
     link = world.network.link("a", "b")
     link.cuts += 1
 
@@ -311,12 +311,12 @@ def test_a_connect_that_timed_out_knocks_no_more() -> None:
         time.sleep(10)
 
     world.run(main)
-    assert world.echo.events == [("start", True)], "nobody hears of clients that have given up"
+    assert world.echo.events == [("start", True)], "the server never sees clients that have given up"
 
 
-def test_sending_after_a_reset_fails() -> None:
-    """As on Linux: the first call says so, later ones find a broken pipe, and readers the end."""
-    world = World()
+def test_sending_after_a_reset_raises() -> None:
+    """As on Linux, the first send raises a reset, later ones a broken pipe, and reads return the end of the stream."""
+    world = TwoHostWorld()
 
     def main() -> list[str]:
         said = []
@@ -340,13 +340,13 @@ def test_sending_after_a_reset_fails() -> None:
     assert b"lost" not in world.echo.events
 
 
-def test_sending_to_an_end_that_has_closed_is_answered_with_a_reset() -> None:
-    world = World()
+def test_sending_to_a_closed_end_is_answered_with_a_reset() -> None:
+    world = TwoHostWorld()
 
     def main() -> list[str]:
         sock = socket.create_connection(("b", 7), timeout=1)
         time.sleep(0.01)
-        next(iter(world.b.peers)).close()
+        next(iter(world.b.connections)).close()
         time.sleep(0.01)
         said = [repr(sock.recv(10))]
         sock.sendall(b"into the void")

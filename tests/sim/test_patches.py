@@ -1,32 +1,39 @@
-"""On a simulated host the standard library is virtual; everywhere else it is what it was."""
+"""The patches: the standard library is simulated on a simulated host and unchanged everywhere else."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import datetime
 import os
+import platform
 import queue
 import random
+import re
 import secrets
 import select
 import selectors
 import socket
 import threading
 import time
+import tomllib
 import uuid
 from datetime import datetime as datetime_by_name
+from pathlib import Path
 from time import monotonic as monotonic_by_name
 from time import sleep as sleep_by_name
 from typing import Any
 
 import pytest
 
-from harness.sim.patches import virtual
-from tests.sim.world import World
+from harness.errors import EnvironmentLacking
+from harness.plan import Plan
+from harness.run.completion import complete
+from harness.sim.patches import TESTED, virtual, why_unsupported
+from tests.sim.world import TwoHostWorld
 
 
-def test_clocks_are_the_hosts() -> None:
-    world = World()
+def test_all_clock_functions_read_the_hosts_clocks() -> None:
+    world = TwoHostWorld()
     world.a.set_clock(3600_000_000_000)
 
     def main() -> list[Any]:
@@ -46,8 +53,8 @@ def test_clocks_are_the_hosts() -> None:
     ]  # fmt: skip
 
 
-def test_a_clock_can_drift_and_the_monotonic_one_does_not() -> None:
-    world = World()
+def test_drift_changes_the_wall_clock_but_not_the_monotonic_clock() -> None:
+    world = TwoHostWorld()
     world.a.set_clock(0, rate=0.1)
 
     def main() -> tuple[float, float]:
@@ -60,7 +67,7 @@ def test_a_clock_can_drift_and_the_monotonic_one_does_not() -> None:
     assert wall == pytest.approx(110, abs=1e-6)
 
 
-def chances() -> list[Any]:
+def random_values() -> list[Any]:
     unseeded = random.Random()
     return [
         random.random(), random.randint(0, 9**9), random.choice(range(9**9)), unseeded.random(), secrets.token_hex(),
@@ -69,10 +76,10 @@ def chances() -> list[Any]:
     ]  # fmt: skip
 
 
-def test_chance_is_seeded_by_run_and_by_host() -> None:
+def test_random_values_depend_on_the_seed_and_the_host() -> None:
     def draw(seed: int, on: str) -> list[Any]:
-        world = World(seed)
-        return world.run(chances, on=world.network.hosts[on])[0]  # type: ignore[arg-type,no-any-return]
+        world = TwoHostWorld(seed)
+        return world.run(random_values, on=world.network.hosts[on])[0]  # type: ignore[arg-type,no-any-return]
 
     first = draw(1, "a")
     assert first == draw(1, "a")
@@ -81,20 +88,20 @@ def test_chance_is_seeded_by_run_and_by_host() -> None:
         assert all(x != y for x, y in zip(first[:7], other[:7], strict=True))
 
 
-def test_seeding_a_generator_by_hand_still_works() -> None:
+def test_an_explicitly_seeded_generator_is_unchanged() -> None:
     def main() -> tuple[float, float]:
         return random.Random(5).random(), random.Random(5).random()
 
-    [(one, two)] = World().run(main)
+    [(one, two)] = TwoHostWorld().run(main)
     assert one == two == random.Random(5).random()
 
 
-def napped(seconds: float) -> float:
+def sleep_and_return(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
 
 
-def test_threads_events_conditions_timers_queues_and_pools() -> None:
+def test_threads_events_conditions_timers_queues_and_pools_use_virtual_time() -> None:
     def main() -> list[Any]:
         log: list[Any] = []
         event, condition, results = threading.Event(), threading.Condition(), queue.Queue[int]()
@@ -118,15 +125,15 @@ def test_threads_events_conditions_timers_queues_and_pools() -> None:
         thread.join()
         log.append((thread.is_alive(), time.monotonic()))
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            log.append(list(pool.map(napped, [0.3, 0.2, 0.1])))
+            log.append(list(pool.map(sleep_and_return, [0.3, 0.2, 0.1])))
         log.append(round(time.monotonic(), 6))
         return log
 
-    [log] = World().run(main)
+    [log] = TwoHostWorld().run(main)
     assert log == [(False, 1001.0), (True, 1002.0), [0, 1, 2], (False, 1005.0), [0.3, 0.2, 0.1], 1005.3]
 
 
-def test_locks_exclude_time_out_and_serve_in_order() -> None:
+def test_locks_exclude_each_other_time_out_and_are_granted_in_order() -> None:
     def main() -> list[Any]:
         lock = threading.Lock()
         log: list[Any] = []
@@ -150,7 +157,7 @@ def test_locks_exclude_time_out_and_serve_in_order() -> None:
             thread.join()
         return [*log, time.monotonic()]
 
-    assert World().run(main) == [[True, 0, False, False, 1, 2, 1003.0]]
+    assert TwoHostWorld().run(main) == [[True, 0, False, False, 1, 2, 1003.0]]
 
 
 def test_thread_locals_are_per_thread() -> None:
@@ -167,11 +174,11 @@ def test_thread_locals_are_per_thread() -> None:
         thread.join()
         return [*seen, local.token, isinstance(local, threading.local)]
 
-    assert World().run(main) == [[False, "main", True]]
+    assert TwoHostWorld().run(main) == [[False, "main", True]]
 
 
 @pytest.mark.parametrize("how", ["select", "poll", "selector"])
-def test_waiting_for_a_socket_to_be_readable(how: str) -> None:
+def test_select_poll_and_selectors_wait_for_a_readable_socket(how: str) -> None:
     def ready(sock: socket.socket, timeout: float) -> bool:
         if how == "select":
             return bool(select.select([sock], [], [], timeout)[0])
@@ -192,10 +199,10 @@ def test_waiting_for_a_socket_to_be_readable(how: str) -> None:
         sock.sendall(b"x")
         return [*log, ready(sock, 0.5), sock.recv(1), isinstance(sock, socket.socket)]
 
-    assert World().run(main) == [[False, True, True, b"X", True]]
+    assert TwoHostWorld().run(main) == [[False, True, True, b"X", True]]
 
 
-def test_code_outside_sees_the_real_thing_even_while_a_simulation_runs() -> None:
+def test_other_threads_use_the_real_functions_while_a_simulation_runs() -> None:
     seen: dict[str, Any] = {}
 
     def real_thread() -> None:
@@ -212,7 +219,7 @@ def test_code_outside_sees_the_real_thing_even_while_a_simulation_runs() -> None
     with virtual():
         thread = threading.Thread(target=real_thread)
         thread.start()
-        World().run(lambda: time.sleep(100_000))
+        TwoHostWorld().run(lambda: time.sleep(100_000))
         thread.join()
     assert 0.05 <= seen["slept"] < 5
     assert abs(seen["wall"] - wall) < 60
@@ -220,11 +227,35 @@ def test_code_outside_sees_the_real_thing_even_while_a_simulation_runs() -> None
     assert (seen["lock"], seen["socket"]) == (real_lock, real_socket)
 
 
-def test_everything_is_put_back() -> None:
+def test_all_patches_are_undone_at_the_end() -> None:
     before = {name: getattr(time, name) for name in ("time", "sleep", "monotonic")}
     others = (socket.socket, threading.Lock, datetime.datetime, random.random, os.urandom, sleep_by_name, uuid.uuid4)
-    World().run(lambda: None)
+    TwoHostWorld().run(lambda: None)
     assert before == {name: getattr(time, name) for name in before}
     assert others == (
         socket.socket, threading.Lock, datetime.datetime, random.random, os.urandom, sleep_by_name, uuid.uuid4,
     )  # fmt: skip
+
+
+def test_the_tested_versions_of_python_are_the_declared_ones() -> None:
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    *others, last = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    versions = f"{', '.join(others)} or {last}"
+    assert versions == TESTED
+    assert f"CPython {versions}" in " ".join((root / "README.md").read_text().split())
+    assert project["requires-python"] == f">={others[0]}"
+
+
+def test_a_python_that_lacks_a_replaced_part_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(queue, "_PySimpleQueue")
+    why_unsupported.cache_clear()
+    try:
+        with pytest.raises(EnvironmentLacking) as refusal:
+            complete(Plan(lock="redlock"))
+    finally:
+        why_unsupported.cache_clear()
+    assert str(refusal.value) == (
+        f"the simulator does not work on CPython {platform.python_version()}: module 'queue' has no attribute "
+        "'_PySimpleQueue', and the simulator replaces it; use CPython 3.11, 3.12 or 3.13, or --cluster docker"
+    )

@@ -1,4 +1,4 @@
-"""Thread pools on simulated hosts: no host's pool waits for another's, and the same seed gives the same history."""
+"""Thread pools on simulated hosts: pools of different hosts do not block each other, and runs are reproducible."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from harness.plan import FaultSpec, Plan
-from harness.runs import run
-from tests.sim.world import World
+from harness.run.runs import run
+from tests.sim.world import TwoHostWorld
 
 LOCK = "tests.sim.pooled_lock:PooledLock"
 
 
 @pytest.mark.timeout(60)
-def test_a_lock_with_a_pool_runs_to_its_end_and_again_the_same() -> None:
+def test_a_lock_that_uses_a_pool_completes_and_is_reproducible() -> None:
     crash = FaultSpec("client-crash", on="acquire:invoke", nth=4, for_=1.0, params={"restart": True})
     plan = Plan(lock=LOCK, clients=4, time_limit=8.0, faults=(crash,))
     first = run(plan)
@@ -28,17 +28,17 @@ def test_a_lock_with_a_pool_runs_to_its_end_and_again_the_same() -> None:
     assert list(first.history) == list(run(plan).history)
 
 
-def test_pools_of_two_hosts_start_threads_at_the_same_time() -> None:
+def test_pools_of_several_tasks_start_threads_at_the_same_time() -> None:
     def main() -> list[int]:
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             return list(pool.map(lambda n: n * n, range(5)))
 
-    assert World().run(main, main, main) == [[0, 1, 4, 9, 16]] * 3
+    assert TwoHostWorld().run(main, main, main) == [[0, 1, 4, 9, 16]] * 3
 
 
 @pytest.mark.timeout(20)
-def test_a_host_killed_in_the_middle_of_a_start_stops_no_other() -> None:
-    world = World()
+def test_a_host_killed_while_starting_a_thread_blocks_no_other_host() -> None:
+    world = TwoHostWorld()
 
     def starts() -> None:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -46,7 +46,7 @@ def test_a_host_killed_in_the_middle_of_a_start_stops_no_other() -> None:
 
     def main() -> Any:
         world.b.spawn(starts)
-        world.a.spawn(world.b.kill)  # its turn comes when b has started a thread that has not taken a step
+        world.a.spawn(world.b.kill)  # runs after b has started a thread that has not run yet
         time.sleep(0.1)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             return pool.submit(lambda: "done").result()
@@ -54,18 +54,18 @@ def test_a_host_killed_in_the_middle_of_a_start_stops_no_other() -> None:
     assert world.run(main) == ["done"]
 
 
-def test_how_many_workers_a_pool_has_does_not_depend_on_this_machine() -> None:
+def test_the_size_of_a_pool_does_not_depend_on_the_real_machine() -> None:
     def main() -> tuple[int, str]:
         with concurrent.futures.ThreadPoolExecutor() as pool:
             name = pool.submit(lambda: threading.current_thread().name).result()
             return pool._max_workers, name
 
-    assert World().run(main) == World().run(main) == [(8, "ThreadPoolExecutor-0_0")]
+    assert TwoHostWorld().run(main) == TwoHostWorld().run(main) == [(8, "ThreadPoolExecutor-0_0")]
 
 
-def test_pools_that_nobody_shuts_down_neither_speak_nor_wait_at_the_end() -> None:
+def test_pools_left_open_neither_print_nor_block_at_exit() -> None:
     program = (
-        "from harness.plan import Plan; from harness.runs import run; "
+        "from harness.plan import Plan; from harness.run.runs import run; "
         f"run(Plan(lock={LOCK!r}, clients=2, time_limit=3.0))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""Commands, sessions, transactions, pub/sub and blocking of the simulated Redis."""
+"""The simulated Redis: commands, connections, transactions, publish and subscribe, blocking commands, persistence."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from harness.sim.servers.redis.server import RedisServer
-from tests.sim.redis_client import Caller, DirectConn, ReplyError
-from tests.sim.redis_stub import World
+from tests.sim.redis_client import DirectConn, RedisCaller, ReplyError
+from tests.sim.redis_stub import StubWorld
 
 
-class Bench:
+class RedisBench:
+    """One Redis server and a direct connection to it."""
+
     def __init__(self, **options: Any) -> None:
-        self.world = World()
+        self.world = StubWorld()
         self.server = RedisServer(**options)
         self.host = self.world.host("n1", self.server)
         self.conn = self.connect()
@@ -23,8 +25,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> RedisBench:
+    return RedisBench()
 
 
 @pytest.mark.parametrize(
@@ -41,46 +43,46 @@ def bench() -> Bench:
         (["SELECT", "16"], "ERR DB index is out of range"),
     ],
 )
-def test_errors_word_for_word(bench: Bench, words: list[str], expected: str) -> None:
+def test_errors_have_the_texts_of_the_real_server(bench: RedisBench, words: list[str], expected: str) -> None:
     reply = bench.conn(*words)
     assert isinstance(reply, ReplyError)
     assert reply == expected
 
 
-def test_lock_cycle(bench: Bench) -> None:
+def test_set_nx_px_acquires_a_free_lock_only(bench: RedisBench) -> None:
     assert bench.conn("SET", "lock", "me", "NX", "PX", 3000) == "OK"
     assert bench.conn("SET", "lock", "you", "NX", "PX", 3000) is None
     assert bench.conn("PTTL", "lock") == 3000
     assert bench.server.peek(b"lock") == (b"me", bench.host.wall_ns() // 1_000_000 + 3000)
 
 
-def test_binary_values_with_line_ends(bench: Bench) -> None:
+def test_binary_values_with_line_ends_are_kept(bench: RedisBench) -> None:
     value = b"a\r\n$3\r\nfoo\r\n\x00\xff"
     assert bench.conn("SET", "k", value) == "OK"
     assert bench.conn("GET", "k") == value
 
 
-def test_pipeline_is_answered_in_one_packet(bench: Bench) -> None:
+def test_a_pipeline_is_answered_in_one_packet(bench: RedisBench) -> None:
     assert bench.conn.raw(b"PING\r\n*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n*1\r\n$4\r\nPI") == b"+PONG\r\n$1\r\nx\r\n"
     assert bench.conn.raw(b"NG\r\n") == b"+PONG\r\n"
 
 
-def test_protocol_error_cuts_the_connection(bench: Bench) -> None:
+def test_a_protocol_error_closes_the_connection(bench: RedisBench) -> None:
     assert bench.conn.raw(b"*1\r\nPING\r\n") == b"-ERR Protocol error: expected '$', got 'P'\r\n"
     assert bench.conn.closed
 
 
-def test_resp3_maps_and_nulls(bench: Bench) -> None:
+def test_resp3_encodes_maps_doubles_and_nulls(bench: RedisBench) -> None:
     assert bench.conn("HELLO", 3, "SETNAME", "me")[b"proto"] == 3
     bench.conn("HSET", "h", "f", "v")
     assert bench.conn("HGETALL", "h") == {b"f": b"v"}
     assert bench.conn.wire("GET", "none") == b"_\r\n"
     bench.conn("ZADD", "z", 1.5, "m")
     assert bench.conn.wire("ZSCORE", "z", "m") == b",1.5\r\n"
-    assert bench.conn.wire("PUBSUB", "NUMSUB", "c") == b"*2\r\n$1\r\nc\r\n:0\r\n"  # no map, for whatever reason
+    assert bench.conn.wire("PUBSUB", "NUMSUB", "c") == b"*2\r\n$1\r\nc\r\n:0\r\n"  # an array, not a map
 
 
-def test_watch_sees_a_change_by_another(bench: Bench) -> None:
+def test_exec_fails_after_another_client_changed_a_watched_key(bench: RedisBench) -> None:
     other = bench.connect()
     bench.conn("WATCH", "k")
     other("SET", "k", 1)
@@ -90,7 +92,7 @@ def test_watch_sees_a_change_by_another(bench: Bench) -> None:
     assert bench.conn("GET", "k") == b"1"
 
 
-def test_watch_sees_an_expiry_nobody_noticed(bench: Bench) -> None:
+def test_exec_fails_after_a_watched_key_expired_without_being_read(bench: RedisBench) -> None:
     bench.conn("SET", "k", 1, "PX", 50)
     bench.conn("WATCH", "k")
     bench.host.offset_ns += 60_000_000
@@ -99,13 +101,13 @@ def test_watch_sees_an_expiry_nobody_noticed(bench: Bench) -> None:
     assert bench.conn("EXEC") is None
 
 
-def test_broken_queue_aborts(bench: Bench) -> None:
+def test_exec_aborts_after_an_invalid_queued_command(bench: RedisBench) -> None:
     bench.conn("MULTI")
     bench.conn("NOPE")
     assert bench.conn("EXEC") == "EXECABORT Transaction discarded because of previous errors."
 
 
-def test_publish_reaches_channels_and_patterns(bench: Bench) -> None:
+def test_publish_reaches_subscribers_of_channels_and_patterns(bench: RedisBench) -> None:
     listener = bench.connect()
     assert listener("SUBSCRIBE", "news") == [b"subscribe", b"news", 1]
     assert listener("PSUBSCRIBE", "n*s") == [b"psubscribe", b"n*s", 2]
@@ -115,7 +117,7 @@ def test_publish_reaches_channels_and_patterns(bench: Bench) -> None:
     assert "only (P|S)SUBSCRIBE" in listener("GET", "a")
 
 
-def test_blocked_clients_are_served_in_turn(bench: Bench) -> None:
+def test_blocked_clients_are_served_first_come_first_served(bench: RedisBench) -> None:
     first, second = bench.connect(), bench.connect()
     assert first("BLPOP", "q", 0) is None
     assert second("BLPOP", "q", 0) is None
@@ -125,7 +127,7 @@ def test_blocked_clients_are_served_in_turn(bench: Bench) -> None:
     assert bench.conn("EXISTS", "q") == 0
 
 
-def test_commands_behind_a_blocking_one_wait(bench: Bench) -> None:
+def test_commands_after_a_blocking_one_wait_for_it(bench: RedisBench) -> None:
     waiter = bench.connect()
     assert waiter.raw(b"BLPOP q 0\r\nPING\r\n") == b""
     assert waiter.raw(b"ECHO x\r\n") == b""
@@ -135,7 +137,7 @@ def test_commands_behind_a_blocking_one_wait(bench: Bench) -> None:
     assert waiter.pushed() == [[b"q", b"v"], "PONG", b"x"]
 
 
-def test_blocking_times_out(bench: Bench) -> None:
+def test_a_blocking_command_times_out(bench: RedisBench) -> None:
     waiter = bench.connect()
     waiter("BLPOP", "q", 0.5)
     bench.world.run(0.45)
@@ -144,7 +146,7 @@ def test_blocking_times_out(bench: Bench) -> None:
     assert waiter.pushed() == [None]
 
 
-def test_blocked_time_out_follows_the_wall_clock(bench: Bench) -> None:
+def test_the_timeout_of_a_blocking_command_uses_the_wall_clock(bench: RedisBench) -> None:
     waiter = bench.connect()
     waiter("BLPOP", "q", 100)
     bench.host.offset_ns += 200 * 10**9
@@ -152,7 +154,7 @@ def test_blocked_time_out_follows_the_wall_clock(bench: Bench) -> None:
     assert waiter.sent == b"*-1\r\n"
 
 
-def test_move_fills_a_list_that_somebody_awaits(bench: Bench) -> None:
+def test_a_push_serves_a_blocked_move(bench: RedisBench) -> None:
     waiter = bench.connect()
     waiter("BLMOVE", "in", "out", "LEFT", "RIGHT", 0)
     bench.conn("RPUSH", "in", "v")
@@ -160,15 +162,15 @@ def test_move_fills_a_list_that_somebody_awaits(bench: Bench) -> None:
     assert bench.conn("LRANGE", "out", 0, -1) == [b"v"]
 
 
-def test_client_kill_by_id(bench: Bench) -> None:
+def test_client_kill_by_id_closes_the_connection(bench: RedisBench) -> None:
     victim = bench.connect()
     number = victim("CLIENT", "ID")
     assert bench.conn("CLIENT", "KILL", "ID", number) == 1
     assert victim.closed
 
 
-def test_persistence_always_survives_a_kill_and_not_a_wipe() -> None:
-    bench = Bench()
+def test_persistent_data_survives_a_kill_but_not_a_wipe() -> None:
+    bench = RedisBench()
     bench.conn("SET", "k", "v")
     bench.host.kill()
     bench.host.restart()
@@ -178,19 +180,19 @@ def test_persistence_always_survives_a_kill_and_not_a_wipe() -> None:
     assert bench.connect()("GET", "k") is None
 
 
-def test_no_persistence_is_empty_after_a_kill() -> None:
-    bench = Bench(persistence="no")
+def test_without_persistence_data_is_lost_in_a_kill() -> None:
+    bench = RedisBench(persistence="no")
     bench.conn("SET", "k", "v")
     bench.host.kill()
     bench.host.restart()
     assert bench.connect()("GET", "k") is None
 
 
-def test_tap_sees_the_effect_and_may_kill_before_the_reply() -> None:
-    world = World()
+def test_on_command_sees_the_effect_and_can_kill_before_the_reply() -> None:
+    world = StubWorld()
     server = RedisServer()
     host, there = world.host("n1", server), world.host("c")
-    caller = Caller(world, there, "n1")
+    caller = RedisCaller(world, there, "n1")
     seen = []
 
     def tap(peer: str, args: list[bytes]) -> None:
@@ -203,14 +205,14 @@ def test_tap_sees_the_effect_and_may_kill_before_the_reply() -> None:
     assert caller.broken
 
 
-def test_info_is_parsable(bench: Bench) -> None:
+def test_info_has_parsable_fields(bench: RedisBench) -> None:
     text = bench.conn("INFO").decode()
     fields = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
     assert fields["redis_version"] == "7.0.15"
     assert fields["role"] == "master"
 
 
-def test_scan_visits_everything(bench: Bench) -> None:
+def test_scan_visits_all_keys(bench: RedisBench) -> None:
     for number in range(25):
         bench.conn("SET", f"k{number}", 1)
     cursor, found = b"0", []

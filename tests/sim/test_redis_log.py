@@ -1,13 +1,13 @@
-"""What the servers log, in the real ones' words."""
+"""The logs of simulated Redis servers and sentinels have the lines of the real ones."""
 
 from __future__ import annotations
 
 import re
 
 from tests.sim.redis_stub import S
-from tests.sim.test_redis_commands import Bench
-from tests.sim.test_redis_replication import Pair
-from tests.sim.test_redis_sentinel import Cell
+from tests.sim.test_redis_commands import RedisBench
+from tests.sim.test_redis_replication import ReplicatedServers
+from tests.sim.test_redis_sentinel import SentinelCell
 
 FRESH = [
     "Running mode=standalone, port=6379.",
@@ -27,7 +27,7 @@ REFUSED = "Error condition on socket for SYNC: Connection refused"
 
 
 def anonymous(lines: list[str]) -> list[str]:
-    """Without ids, offsets, client numbers."""
+    """Remove ids, offsets and client numbers from log lines."""
     lines = [re.sub(r"[0-9a-f]{40}:\d+", "ID:OFFSET", line) for line in lines]
     return [re.sub(r" \(user request from '.*'\)| ?[0-9a-f]{40}", "", line) for line in lines]
 
@@ -36,34 +36,36 @@ def connecting(to: str) -> list[str]:
     return [line.format(to) for line in CONNECT]
 
 
-def named(name: str, primary: str) -> str:
+def replica_name(name: str, primary: str) -> str:
     return f"slave {name}:6379 {name} 6379 @ mymaster {primary} 6379"
 
 
-class Failover:
-    """n1 is killed, another is promoted, n1 comes back with an empty disk. The logs are kept from the kill on."""
+class LoggedFailover:
+    """A failover after a kill of n1. ``lines`` holds the logs of all hosts from the kill on."""
 
     def __init__(self) -> None:
-        self.cell = cell = Cell()
+        self.cell = cell = SentinelCell()
         cell.client("n1").call("SET", "k", "v")
         hosts = cell.world.hosts
         hosts["n1"].kill()
         for host in hosts.values():
             host.lines.clear()
-        cell.world.run_until(cell.all_name_another)
+        cell.world.run_until(cell.all_agree_on_new_primary)
         cell.world.run(5)
-        self.new = cell.named()[0]
+        self.new = cell.primaries()[0]
         self.other = "n2" if self.new == "n3" else "n3"
         self.lines = {name: anonymous(host.lines) for name, host in hosts.items()}
         self.leader = next(name for name in ("s1", "s2", "s3") if "+elected-leader" in " ".join(self.lines[name]))
 
 
-def test_a_kill_failover_as_its_leader_tells_it() -> None:
-    story = Failover()
-    new, other = story.new, story.other
-    told = [line for line in story.lines[story.leader] if not line.startswith(("-odown", "voted for", " voted for"))]
+def test_the_leader_logs_each_step_of_a_failover() -> None:
+    failover = LoggedFailover()
+    new, other = failover.new, failover.other
+    logged = [
+        line for line in failover.lines[failover.leader] if not line.startswith(("-odown", "voted for", " voted for"))
+    ]
     primary = "master mymaster n1 6379"
-    assert told == [
+    assert logged == [
         f"+sdown {primary}",
         f"+odown {primary} #quorum 2/2",
         "+new-epoch 1",
@@ -71,55 +73,57 @@ def test_a_kill_failover_as_its_leader_tells_it() -> None:
         "+vote-for-leader 1",
         f"+elected-leader {primary}",
         f"+failover-state-select-slave {primary}",
-        f"+selected-slave {named(new, 'n1')}",
-        f"+failover-state-send-slaveof-noone {named(new, 'n1')}",
-        f"+failover-state-wait-promotion {named(new, 'n1')}",
-        f"+promoted-slave {named(new, 'n1')}",
+        f"+selected-slave {replica_name(new, 'n1')}",
+        f"+failover-state-send-slaveof-noone {replica_name(new, 'n1')}",
+        f"+failover-state-wait-promotion {replica_name(new, 'n1')}",
+        f"+promoted-slave {replica_name(new, 'n1')}",
         f"+failover-state-reconf-slaves {primary}",
-        f"+slave-reconf-sent {named(other, 'n1')}",
-        f"+slave-reconf-inprog {named(other, 'n1')}",
-        f"+slave-reconf-done {named(other, 'n1')}",
+        f"+slave-reconf-sent {replica_name(other, 'n1')}",
+        f"+slave-reconf-inprog {replica_name(other, 'n1')}",
+        f"+slave-reconf-done {replica_name(other, 'n1')}",
         f"+failover-end {primary}",
         f"+switch-master mymaster n1 6379 {new} 6379",
-        f"+slave {named(other, new)}",
-        f"+slave {named('n1', new)}",
-        f"+sdown {named('n1', new)}",
+        f"+slave {replica_name(other, new)}",
+        f"+slave {replica_name('n1', new)}",
+        f"+sdown {replica_name('n1', new)}",
     ]
 
 
-def test_a_kill_failover_as_the_others_tell_it() -> None:
-    story = Failover()
-    new, other = story.new, story.other
+def test_the_other_servers_and_sentinels_log_a_failover() -> None:
+    failover = LoggedFailover()
+    new, other = failover.new, failover.other
     lost = ["Connection with master lost.", *connecting("n1"), REFUSED]
     attached = [
         f"Replica {other}:6379 asks for synchronization",
         f"Synchronization with replica {other}:6379 succeeded",
     ]
-    assert story.lines[new] == [*lost, "MASTER MODE enabled", REWRITE, *attached]
+    assert failover.lines[new] == [*lost, "MASTER MODE enabled", REWRITE, *attached]
     moved = [*connecting(new), f"REPLICAOF {new}:6379 enabled", REWRITE]
-    assert story.lines[other] == [*lost, *moved, *RESYNC]
-    follower = story.lines[next(name for name in ("s1", "s2", "s3") if name != story.leader)]
-    told = [line.split()[0] for line in follower if "odown" not in line]
+    assert failover.lines[other] == [*lost, *moved, *RESYNC]
+    follower = failover.lines[next(name for name in ("s1", "s2", "s3") if name != failover.leader)]
+    logged = [line.split()[0] for line in follower if "odown" not in line]
     expected = ["+sdown", "+new-epoch", "+vote-for-leader", "+config-update-from", "+switch-master"]
-    assert sorted(told[:3]) == sorted(expected[:3])
-    assert told[3:] == [*expected[3:], "+slave", "+slave", "+sdown"]
+    assert sorted(logged[:3]) == sorted(expected[:3])
+    assert logged[3:] == [*expected[3:], "+slave", "+slave", "+sdown"]
 
 
-def test_a_wiped_primary_comes_back_empty_and_is_made_a_replica() -> None:
-    story = Failover()
-    hosts = story.cell.world.hosts
+def test_a_wiped_primary_logs_an_empty_start_and_becomes_a_replica() -> None:
+    failover = LoggedFailover()
+    hosts = failover.cell.world.hosts
     for host in hosts.values():
         host.lines.clear()
     hosts["n1"].restart(wiped=True)
-    story.cell.world.run(16)
-    made_replica = [*connecting(story.new), f"REPLICAOF {story.new}:6379 enabled", REWRITE]
+    failover.cell.world.run(16)
+    made_replica = [*connecting(failover.new), f"REPLICAOF {failover.new}:6379 enabled", REWRITE]
     assert anonymous(hosts["n1"].lines) == [*FRESH, *made_replica, *RESYNC]
-    assert hosts["s1"].lines[0] == f"-sdown {named('n1', story.new)}"
-    assert any(f"+convert-to-slave {named('n1', story.new)}" in hosts[name].lines for name in ("s1", "s2", "s3"))
+    assert hosts["s1"].lines[0] == f"-sdown {replica_name('n1', failover.new)}"
+    assert any(
+        f"+convert-to-slave {replica_name('n1', failover.new)}" in hosts[name].lines for name in ("s1", "s2", "s3")
+    )
 
 
-def test_restart_tells_how_many_keys_the_disk_had() -> None:
-    bench = Bench()
+def test_a_restart_logs_how_many_keys_were_loaded() -> None:
+    bench = RedisBench()
     bench.conn("MSET", "a", 1, "b", 2)
     assert bench.host.lines == FRESH
     assert bench.server.size() == 2
@@ -127,13 +131,13 @@ def test_restart_tells_how_many_keys_the_disk_had() -> None:
         bench.host.kill()
         bench.host.lines.clear()
         bench.host.restart(wiped=wiped)
-        told = "Creating AOF base file" if wiped else "Done loading RDB, keys loaded: 2, keys expired: 0."
-        assert bench.host.lines[1].startswith(told)
-    assert Bench(persistence="no").host.lines[1] == "Server initialized, nothing to load: starting empty"
+        logged = "Creating AOF base file" if wiped else "Done loading RDB, keys loaded: 2, keys expired: 0."
+        assert bench.host.lines[1].startswith(logged)
+    assert RedisBench(persistence="no").host.lines[1] == "Server initialized, nothing to load: starting empty"
 
 
-def test_cut_link_is_told_once_at_both_ends() -> None:
-    pair = Pair()
+def test_a_cut_replication_link_is_logged_once_at_both_ends() -> None:
+    pair = ReplicatedServers()
     hosts = pair.world.hosts
     for host in hosts.values():
         host.lines.clear()
@@ -145,8 +149,8 @@ def test_cut_link_is_told_once_at_both_ends() -> None:
     assert hosts["n3"].lines == [*silent, *connecting("n1"), "Timeout connecting to the MASTER..."]
 
 
-def test_bursts_of_evictions_and_refusals_are_a_line_each() -> None:
-    bench = Bench(maxmemory=900_000, maxmemory_policy="allkeys-lru")
+def test_a_burst_of_evictions_or_refusals_is_logged_as_one_line() -> None:
+    bench = RedisBench(maxmemory=900_000, maxmemory_policy="allkeys-lru")
     bench.host.lines.clear()
 
     def fill() -> None:
@@ -165,8 +169,8 @@ def test_bursts_of_evictions_and_refusals_are_a_line_each() -> None:
     assert bench.host.lines == ["OOM command not allowed when used memory > 'maxmemory'."]
 
 
-def test_tilt_is_told() -> None:
-    cell = Cell()
+def test_tilt_mode_is_logged() -> None:
+    cell = SentinelCell()
     host = cell.world.hosts["s1"]
     host.lines.clear()
     host.offset_ns += 60 * S

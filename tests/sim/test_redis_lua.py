@@ -1,10 +1,10 @@
-"""Scripts: conversions, the locked globals, errors, and what they may call."""
+"""Lua scripts of the simulated Redis: value conversion, read-only globals, errors, and allowed commands."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.sim.test_redis_commands import Bench
+from tests.sim.test_redis_commands import RedisBench
 
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
@@ -29,8 +29,8 @@ RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KE
         ("local n = 0 for k in pairs(redis) do n = n + 1 end return n > 10", 1),
     ],
 )
-def test_values(code: str, expected: object) -> None:
-    assert Bench().conn("EVAL", code, 0) == expected
+def test_results_are_converted_as_in_redis(code: str, expected: object) -> None:
+    assert RedisBench().conn("EVAL", code, 0) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,22 +48,22 @@ def test_values(code: str, expected: object) -> None:
         ("error('boom')", "ERR user_script:1: boom"),
     ],
 )
-def test_errors_name_script_and_line(code: str, message: str) -> None:
-    conn = Bench().conn
+def test_errors_name_the_script_and_the_line(code: str, message: str) -> None:
+    conn = RedisBench().conn
     sha = conn("SCRIPT", "LOAD", code).decode()
     assert conn("EVAL", code, 0) == f"{message} script: {sha}, on @user_script:1."
 
 
-def test_compare_and_delete() -> None:
-    conn = Bench().conn
+def test_compare_and_delete_deletes_only_the_own_value() -> None:
+    conn = RedisBench().conn
     conn("SET", "k", "mine")
     sha = conn("SCRIPT", "LOAD", RELEASE)
     assert conn("EVALSHA", sha, 1, "k", "other") == 0
     assert conn("EVALSHA", sha.upper(), 1, "k", "mine") == 1
 
 
-def test_scripts_are_flushed_and_lost_at_restart() -> None:
-    bench = Bench()
+def test_scripts_are_lost_by_flush_and_restart() -> None:
+    bench = RedisBench()
     sha = bench.conn("SCRIPT", "LOAD", RELEASE)
     assert bench.conn("SCRIPT", "EXISTS", sha) == [1]
     bench.host.kill()
@@ -76,29 +76,29 @@ def test_scripts_are_flushed_and_lost_at_restart() -> None:
     assert conn("SCRIPT", "EXISTS", sha) == [0]
 
 
-def test_read_only_scripts_may_not_write() -> None:
-    conn = Bench().conn
+def test_read_only_scripts_cannot_write() -> None:
+    conn = RedisBench().conn
     assert conn("EVAL_RO", "return redis.pcall('set','a','b')", 0) == (
         "ERR Write commands are not allowed from read-only scripts."
     )
     assert conn("EVAL", "#!lua flags=no-writes\nreturn redis.call('set','a',1)", 0).startswith("ERR Write commands")
 
 
-def test_selected_database_stays_in_the_script() -> None:
-    conn = Bench().conn
+def test_select_in_a_script_does_not_change_the_clients_database() -> None:
+    conn = RedisBench().conn
     conn("EVAL", "redis.call('select',3) return redis.call('set','k3',1)", 0)
     assert conn("GET", "k3") is None
     conn("SELECT", 3)
     assert conn("GET", "k3") == b"1"
 
 
-def test_many_arguments() -> None:
-    conn = Bench().conn
+def test_a_script_accepts_thousands_of_arguments() -> None:
+    conn = RedisBench().conn
     assert conn("EVAL", "return #KEYS + #ARGV", 150, *range(10_000)) == 10_000
 
 
-def test_time_stands_still_in_a_script() -> None:
-    bench = Bench()
+def test_keys_do_not_expire_while_a_script_runs() -> None:
+    bench = RedisBench()
     code = "redis.call('set',KEYS[1],'v','px',1) return {redis.call('pttl',KEYS[1]), redis.call('get',KEYS[1])}"
     assert bench.conn("EVAL", code, 1, "k") == [1, b"v"]
 
@@ -115,8 +115,8 @@ def test_time_stands_still_in_a_script() -> None:
         "local function again() return again() end return again()",
     ],
 )
-def test_endless_script_is_killed(code: str) -> None:
-    conn = Bench().conn
+def test_an_endless_script_is_killed(code: str) -> None:
+    conn = RedisBench().conn
     conn("SET", "k", "mine")
     for _ in range(2):
         assert str(conn("EVAL", code, 0)).startswith("ERR Script killed by user with SCRIPT KILL... script: ")
@@ -125,7 +125,7 @@ def test_endless_script_is_killed(code: str) -> None:
 
 
 def test_coroutines_and_xpcall_still_work() -> None:
-    conn = Bench().conn
+    conn = RedisBench().conn
     code = "local f = coroutine.wrap(function(a) local b = coroutine.yield(a + 1) return b * 2 end) return {f(1), f(5)}"
     assert conn("EVAL", code, 0) == [2, 10]
     code = "local ok, why = xpcall(function() error({err='E'}) end, function(e) return e.err .. '!' end) return why"

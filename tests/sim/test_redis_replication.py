@@ -1,19 +1,19 @@
-"""Replication over the stub network."""
+"""Replication of the simulated Redis: snapshots, the stream of writes, WAIT, lost links and role changes."""
 
 from __future__ import annotations
 
 import pytest
 
 from harness.sim.servers.redis.server import RedisServer
-from tests.sim.redis_client import Caller
-from tests.sim.redis_stub import MS, S, World
+from tests.sim.redis_client import RedisCaller
+from tests.sim.redis_stub import MS, S, StubWorld
 
 
-class Pair:
-    """A primary n1, replicas n2 and n3, and a client on c."""
+class ReplicatedServers:
+    """A primary n1, its replicas n2 and n3, and a client host c."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = StubWorld()
         self.servers = [RedisServer(replica_of=None if number == 0 else ("n1", 6379)) for number in range(3)]
         for number in range(3):
             self.world.host(f"n{number + 1}")
@@ -22,19 +22,19 @@ class Pair:
         self.world.host("c")
         self.world.run(0.1)
 
-    def client(self, to: str = "n1") -> Caller:
-        return Caller(self.world, self.world.hosts["c"], to)
+    def client(self, to: str = "n1") -> RedisCaller:
+        return RedisCaller(self.world, self.world.hosts["c"], to)
 
     def seen(self, key: bytes) -> list[object]:
         return [server.peek(key)[0] for server in self.servers]
 
 
 @pytest.fixture
-def pair() -> Pair:
-    return Pair()
+def pair() -> ReplicatedServers:
+    return ReplicatedServers()
 
 
-def test_writes_of_all_kinds_arrive(pair: Pair) -> None:
+def test_all_kinds_of_writes_reach_the_replicas(pair: ReplicatedServers) -> None:
     caller = pair.client()
     caller.call("SET", "k", "v", "PX", 10_000)
     caller.call("EVAL", "redis.call('incr','n') redis.call('hset','h','f',1) return 1", 0)
@@ -48,7 +48,7 @@ def test_writes_of_all_kinds_arrive(pair: Pair) -> None:
         assert server.offset == pair.servers[0].offset
 
 
-def test_snapshot_brings_a_late_replica_up_to_date(pair: Pair) -> None:
+def test_a_restarted_replica_gets_all_data_in_a_snapshot(pair: ReplicatedServers) -> None:
     caller = pair.client()
     for words in (["SET", "s", "x"], ["HSET", "h", "a", 1], ["SADD", "m", "a", "b"], ["ZADD", "z", 0.1, "a"]):
         caller.call(*words)
@@ -62,14 +62,14 @@ def test_snapshot_brings_a_late_replica_up_to_date(pair: Pair) -> None:
     assert theirs.call("SMEMBERS", "m") == [b"a", b"b"]
 
 
-def test_replicas_refuse_writes(pair: Pair) -> None:
+def test_replicas_refuse_writes(pair: ReplicatedServers) -> None:
     caller = pair.client("n2")
     readonly = "READONLY You can't write against a read only replica."
     assert caller.call("SET", "k", "v") == readonly
     assert caller.call("EVAL", "return redis.call('set','k','v')", 0).startswith(readonly)
 
 
-def test_replica_hides_but_keeps_expired_keys(pair: Pair) -> None:
+def test_a_replica_hides_expired_keys_until_its_primary_deletes_them(pair: ReplicatedServers) -> None:
     caller = pair.client()
     caller.call("SET", "k", "v", "PX", 10_000)
     pair.world.run(0.05)
@@ -80,19 +80,19 @@ def test_replica_hides_but_keeps_expired_keys(pair: Pair) -> None:
     assert pair.seen(b"k") == [None, None, None], "the primary's own expiry deletes it everywhere"
 
 
-def test_wait_counts_acknowledgements(pair: Pair) -> None:
+def test_wait_counts_acknowledging_replicas(pair: ReplicatedServers) -> None:
     caller = pair.client()
     caller.call("SET", "k", "v")
     began = pair.world.now_ns
     assert caller.call("WAIT", 2, 1000) == 2
-    assert pair.world.now_ns - began < 50 * MS, "asked for at once, not at the next second"
+    assert pair.world.now_ns - began < 50 * MS, "WAIT asks for acknowledgements at once, not at the next periodic check"
     pair.world.cut("n1", "n3")
     caller.call("SET", "k", "w")
     assert caller.call("WAIT", 2, 300) == 1
     assert caller.call("WAIT", 0, 0) in (1, 2)
 
 
-def test_unreplicated_write_is_lost_with_the_primary(pair: Pair) -> None:
+def test_an_unreplicated_write_is_lost_with_the_primary(pair: ReplicatedServers) -> None:
     caller = pair.client()
     pair.world.cut("n1", "n2")
     pair.world.cut("n1", "n3")
@@ -103,7 +103,7 @@ def test_unreplicated_write_is_lost_with_the_primary(pair: Pair) -> None:
     assert other.call("SET", "lock", "you", "NX") == "OK"
 
 
-def test_old_primary_returns_as_primary_and_drops_its_data_when_told(pair: Pair) -> None:
+def test_a_restarted_old_primary_stays_primary_until_replicaof_drops_its_data(pair: ReplicatedServers) -> None:
     pair.client().call("SET", "old", 1)
     pair.world.hosts["n1"].kill()
     new = pair.client("n2")
@@ -120,7 +120,7 @@ def test_old_primary_returns_as_primary_and_drops_its_data_when_told(pair: Pair)
     assert pair.servers[0].following == ("n2", 6379)
 
 
-def test_info_tells_of_links(pair: Pair) -> None:
+def test_info_reports_replication_links(pair: ReplicatedServers) -> None:
     pair.world.run(1.5)
     text = pair.client().call("INFO", "replication").decode()
     assert "connected_slaves:2" in text
@@ -132,16 +132,16 @@ def test_info_tells_of_links(pair: Pair) -> None:
     assert "connected_slaves:1" in pair.client().call("INFO", "replication").decode()
 
 
-def test_link_comes_back_after_a_cut(pair: Pair) -> None:
+def test_a_replication_link_reconnects_after_a_cut(pair: ReplicatedServers) -> None:
     pair.world.cut("n1", "n3")
     pair.world.run(8)
     pair.client().call("SET", "k", "v")
-    pair.world.mend()
+    pair.world.heal()
     pair.world.run(8)
     assert pair.seen(b"k") == [b"v", b"v", b"v"]
 
 
-def test_too_few_replicas(pair: Pair) -> None:
+def test_writes_are_refused_with_too_few_good_replicas(pair: ReplicatedServers) -> None:
     caller = pair.client()
     caller.call("CONFIG", "SET", "min-replicas-to-write", 1, "min-replicas-max-lag", 2)
     assert caller.call("SET", "k", 1) == "OK"
@@ -151,7 +151,7 @@ def test_too_few_replicas(pair: Pair) -> None:
     assert caller.call("SET", "k", 2) == "NOREPLICAS Not enough good replicas to write."
 
 
-def test_blocked_clients_are_let_go_when_their_server_is_demoted(pair: Pair) -> None:
+def test_blocked_clients_are_unblocked_when_their_server_becomes_a_replica(pair: ReplicatedServers) -> None:
     waiter, caller = pair.client(), pair.client()
     waiter.send("BLPOP", "q", 0)
     pair.world.run(0.01)
@@ -160,9 +160,9 @@ def test_blocked_clients_are_let_go_when_their_server_is_demoted(pair: Pair) -> 
     assert waiter.data.startswith(b"-UNBLOCKED force unblock")
 
 
-def test_same_run_twice() -> None:
+def test_two_runs_give_the_same_replies() -> None:
     def run() -> list[object]:
-        pair = Pair()
+        pair = ReplicatedServers()
         caller = pair.client()
         replies = [caller.call("SET", f"k{number}", number, "PX", 100) for number in range(50)]
         pair.world.run(3)

@@ -1,4 +1,4 @@
-"""A simulation that is told what happens next."""
+"""Steering: a callback decides which message is delivered, which task wakes, and when time passes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from harness.sim.kernel import BOOT, SECOND, Deadlock
-from harness.sim.steering import Gate, Steering
-from tests.sim.world import World
+from harness.sim.kernel import BOOT, SECOND, SimulationDeadlock
+from harness.sim.steering import Steering, TaskGate
+from tests.sim.world import TwoHostWorld
 
-Act = Callable[[Steering], object]
+Step = Callable[[Steering], object]
 
 
-class Steered(World):
-    """Steers from the first moment on, by a list of acts; ends the steering after the last."""
+class SteeredWorld(TwoHostWorld):
+    """A world steered from the start by a list of steps; steering ends after the last step."""
 
-    def __init__(self, *acts: Act, watched: tuple[str, ...] = ("a",)) -> None:
+    def __init__(self, *steps: Step, watched: tuple[str, ...] = ("a",)) -> None:
         super().__init__()
-        self.acts = list(acts)
+        self.steps = list(steps)
         self.saw: list[tuple[float, list[str], list[str]]] = []
-        """Time since the start, messages under way, and who could wake up, at each decision."""
+        """For each decision: seconds since the start, wires with messages, and tasks that could wake up."""
         self.kernel.ready.append((None, self._begin, (watched,)))
 
     def _begin(self, watched: tuple[str, ...]) -> None:
@@ -34,8 +34,8 @@ class Steered(World):
         steering = self.steering
         now = (self.kernel.now - BOOT) / SECOND
         self.saw.append((now, sorted(steering.messages()), sorted(steering.sleepers())))
-        if self.acts:
-            self.acts.pop(0)(steering)
+        if self.steps:
+            self.steps.pop(0)(steering)
         else:
             steering.end()
 
@@ -43,22 +43,22 @@ class Steered(World):
         return socket.create_connection(("b", 7), 60.0)
 
 
-def deliver(wire: str) -> Act:
+def deliver(wire: str) -> Step:
     return lambda steering: steering.deliver(wire)
 
 
-def wake(sleeper: str) -> Act:
+def wake(sleeper: str) -> Step:
     return lambda steering: steering.wake(sleeper)
 
 
-def pass_on(steering: Steering) -> None:
+def advance(steering: Steering) -> None:
     until = steering.next_timer()
     assert until is not None
-    steering.pass_to(until)
+    steering.advance_to(until)
 
 
-def test_messages_arrive_when_they_are_told_to_and_time_stands_still() -> None:
-    world = Steered(deliver("a>b connect"), deliver("b>a accept"), deliver("a>b"), deliver("a>b"), deliver("b>a"))
+def test_messages_arrive_only_when_delivered_and_time_stands_still() -> None:
+    world = SteeredWorld(deliver("a>b connect"), deliver("b>a accept"), deliver("a>b"), deliver("a>b"), deliver("b>a"))
 
     def main() -> bytes:
         sock = world.connected()
@@ -77,8 +77,10 @@ def test_messages_arrive_when_they_are_told_to_and_time_stands_still() -> None:
     assert {now for now, _, _ in world.saw} == {0.0}
 
 
-def test_a_second_stream_has_wires_of_its_own() -> None:
-    world = Steered(*[deliver(wire) for wire in ("a>b connect", "b>a accept") * 2], deliver("a>b#2"), deliver("b>a#2"))
+def test_a_second_stream_has_separate_wires() -> None:
+    world = SteeredWorld(
+        *[deliver(wire) for wire in ("a>b connect", "b>a accept") * 2], deliver("a>b#2"), deliver("b>a#2")
+    )
 
     def main() -> bytes:
         one, two = world.connected(), world.connected()
@@ -90,7 +92,7 @@ def test_a_second_stream_has_wires_of_its_own() -> None:
     assert world.saw[4][1] == ["a>b", "a>b#2"]
 
 
-def test_sleepers_wake_when_they_are_told_to_and_each_by_itself() -> None:
+def test_sleeping_tasks_wake_one_at_a_time_on_request() -> None:
     order: list[str] = []
 
     def sleeper(name: str, seconds: float) -> Callable[[], None]:
@@ -100,7 +102,7 @@ def test_sleepers_wake_when_they_are_told_to_and_each_by_itself() -> None:
 
         return main
 
-    world = Steered(pass_on, wake("a wakes #2"), wake("a wakes"), pass_on, wake("a wakes"))
+    world = SteeredWorld(advance, wake("a wakes #2"), wake("a wakes"), advance, wake("a wakes"))
     world.run(sleeper("first", 1.0), sleeper("second", 1.0), sleeper("third", 2.0))
     assert order == ["second", "first", "third"]
     assert [(now, due) for now, _, due in world.saw] == [
@@ -112,9 +114,9 @@ def test_sleepers_wake_when_they_are_told_to_and_each_by_itself() -> None:
     ]
 
 
-def test_the_time_out_of_a_wait_that_is_over_is_nothing() -> None:
-    """Both the timer that was taken back and the deadline of a wait that was ended."""
-    world = Steered()
+def test_the_timeout_of_a_finished_wait_is_ignored() -> None:
+    """This holds for a cancelled timer and for the deadline of a wait that has ended."""
+    world = SteeredWorld()
     nexts: list[int | None] = []
     done = threading.Event
 
@@ -125,13 +127,13 @@ def test_the_time_out_of_a_wait_that_is_over_is_nothing() -> None:
         world.kernel.later(3 * SECOND, world.a.life, print).cancel()
         time.sleep(7.0)
 
-    world.acts = [lambda steering: nexts.append(steering.next_timer()), pass_on, wake("a wakes")]
+    world.steps = [lambda steering: nexts.append(steering.next_timer()), advance, wake("a wakes")]
     world.run(main)
     assert nexts == [BOOT + 7 * SECOND]
 
 
-def test_what_others_wait_for_happens_on_the_way_and_stops_there_if_it_is_sent() -> None:
-    world = Steered(pass_on, pass_on, wake("a wakes"))
+def test_timers_of_unwatched_hosts_fire_and_a_sent_message_stops_the_clock() -> None:
+    world = SteeredWorld(advance, advance, wake("a wakes"))
     rang: list[float] = []
     conn: list[Any] = []
     world.echo.opened = conn.append  # type: ignore[method-assign, assignment]
@@ -147,30 +149,36 @@ def test_what_others_wait_for_happens_on_the_way_and_stops_there_if_it_is_sent()
             world.b.call_later(seconds * SECOND, later)
         time.sleep(5.0)
 
-    world.acts = [deliver("a>b connect"), deliver("b>a accept"), pass_on, pass_on, wake("a wakes")]
+    world.steps = [
+        deliver("a>b connect"),
+        deliver("b>a accept"),
+        advance,
+        advance,
+        wake("a wakes"),
+    ]
     world.run(main)
     assert [now for now, _, _ in world.saw] == [0.0, 0.0, 0.0, 2.0, 5.0]
     assert rang == [1.0, 2.0, 3.0]
 
 
-def test_who_is_frozen_is_not_waited_for_and_wakes_after_the_thaw() -> None:
-    world = Steered()
-    freeze: Act = lambda _: world.a.pause()  # noqa: E731
-    thaw: Act = lambda _: world.a.resume()  # noqa: E731
-    nobody: Act = lambda steering: nexts.append(steering.next_timer())  # noqa: E731
+def test_timers_of_a_frozen_host_are_skipped_until_it_thaws() -> None:
+    world = SteeredWorld()
+    freeze: Step = lambda _: world.a.pause()  # noqa: E731
+    thaw: Step = lambda _: world.a.resume()  # noqa: E731
+    record_next_timer: Step = lambda steering: nexts.append(steering.next_timer())  # noqa: E731
     nexts: list[int | None] = []
 
     def main() -> float:
         time.sleep(1.0)
         return time.monotonic() - BOOT / SECOND
 
-    world.acts = [freeze, nobody, lambda steering: steering.pass_to(BOOT + 9 * SECOND), thaw]
+    world.steps = [freeze, record_next_timer, lambda steering: steering.advance_to(BOOT + 9 * SECOND), thaw]
     assert world.run(main) == [9.0]
     assert nexts == [None]
 
 
-def test_messages_wait_for_as_long_as_nobody_delivers_them() -> None:
-    world = Steered()
+def test_an_undelivered_message_waits_while_time_passes() -> None:
+    world = SteeredWorld()
     ages: list[int | None] = []
 
     def main() -> None:
@@ -178,16 +186,23 @@ def test_messages_wait_for_as_long_as_nobody_delivers_them() -> None:
         threading.Thread(target=world.connected).start()
         time.sleep(3.0)
 
-    note: Act = lambda steering: ages.append(steering.oldest())  # noqa: E731
-    world.acts = [note, pass_on, wake("a wakes"), note, lambda steering: steering.pass_to(BOOT + 5 * SECOND), note]
+    note: Step = lambda steering: ages.append(steering.oldest_sent_ns())  # noqa: E731
+    world.steps = [
+        note,
+        advance,
+        wake("a wakes"),
+        note,
+        lambda steering: steering.advance_to(BOOT + 5 * SECOND),
+        note,
+    ]
     world.run(main)
     assert ages == [None, BOOT + 2 * SECOND, BOOT + 2 * SECOND]
     assert world.saw[-1][1] == ["a>b connect"]
 
 
-def test_gates_let_through_who_came_before_and_who_comes_after() -> None:
-    world = World()
-    gate = Gate()
+def test_an_open_gate_lets_earlier_and_later_waiters_pass() -> None:
+    world = TwoHostWorld()
+    gate = TaskGate()
     passed: list[str] = []
 
     def waits() -> None:
@@ -204,8 +219,8 @@ def test_gates_let_through_who_came_before_and_who_comes_after() -> None:
     assert sorted(passed) == ["late", "waited"]
 
 
-def test_after_the_end_all_goes_its_own_way_again() -> None:
-    world = Steered(deliver("a>b connect"))
+def test_after_steering_ends_the_simulation_runs_by_itself() -> None:
+    world = SteeredWorld(deliver("a>b connect"))
 
     def main() -> tuple[bytes, float]:
         sock = world.connected()
@@ -217,5 +232,5 @@ def test_after_the_end_all_goes_its_own_way_again() -> None:
     [(answer, took)] = world.run(main)
     assert answer == b"ONE"
     assert 1.0 < took < 1.01
-    with pytest.raises(Deadlock):
-        World().run(Gate().wait)
+    with pytest.raises(SimulationDeadlock):
+        TwoHostWorld().run(TaskGate().wait)

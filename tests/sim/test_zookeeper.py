@@ -1,4 +1,4 @@
-"""The rules of one ZooKeeper server, by the wire."""
+"""One simulated ZooKeeper server, tested through its wire protocol."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any
 import pytest
 
 from harness.sim.servers.zookeeper import jute
-from tests.sim.zookeeper_client import Client, Event, Reply, Stat
-from tests.sim.zookeeper_stub import Alone, DirectStream
+from tests.sim.zookeeper_client import OperationReply, RawZooKeeperClient, Stat, WatchEvent
+from tests.sim.zookeeper_stub import InMemoryStream, StandaloneServer
 
 NO_NODE, BAD_VERSION, NO_CHILDREN, EXISTS, NOT_EMPTY, EXPIRED = -101, -103, -108, -110, -111, -112
 CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
 PLAIN, EPHEMERAL, SEQUENTIAL = 0, 1, 2
 
 
-def short(heard: list[Any]) -> list[Any]:
-    """Events as (kind, path), replies as the name of the operation, or (name, code) of an error; None at the end."""
-    told: list[Any] = []
-    for item in heard:
-        if isinstance(item, Reply):
-            told.append((item.op, item.code) if item.code else item.op)
+def short(items: list[Any]) -> list[Any]:
+    """Shorten events to (kind, path), replies to the operation's name or (name, error code); None is the end."""
+    results: list[Any] = []
+    for item in items:
+        if isinstance(item, OperationReply):
+            results.append((item.op, item.code) if item.code else item.op)
         else:
-            told.append(tuple(item) if isinstance(item, Event) else item)
-    return told
+            results.append(tuple(item) if isinstance(item, WatchEvent) else item)
+    return results
 
 
-def heard(client: Client) -> list[Any]:
-    """What the server has told a client that asked for nothing."""
+def received_events(client: RawZooKeeperClient) -> list[Any]:
+    """Return what the server has sent to a client without a request."""
     client.send(("ping",))
-    told = short(client.until_answered())
-    assert told.pop() == "ping"
-    return told
+    results = short(client.read_replies())
+    assert results.pop() == "ping"
+    return results
 
 
-def test_a_node_and_its_stat() -> None:
-    alone = Alone()
+def test_create_and_change_set_the_stat_of_a_node() -> None:
+    alone = StandaloneServer()
     client = alone.client()
     assert client("create", "/a", b"one", PLAIN) == "/a"
     made = client.zxid
@@ -76,8 +76,8 @@ def test_a_node_and_its_stat() -> None:
         (("children", "/x", "watch"), NO_NODE),
     ],
 )
-def test_errors_use_up_a_zxid_where_they_are_writes(op: Any, code: int) -> None:
-    client = Alone().client()
+def test_failed_writes_use_up_a_zxid(op: Any, code: int) -> None:
+    client = StandaloneServer().client()
     for path, flags in (("/a", PLAIN), ("/a/b", PLAIN), ("/e", EPHEMERAL)):
         client("create", path, b"", flags)
     before = client.zxid
@@ -86,8 +86,8 @@ def test_errors_use_up_a_zxid_where_they_are_writes(op: Any, code: int) -> None:
     assert client.zxid == before + (op[0] in ("create", "delete", "set"))
 
 
-def test_sequential_names_count_the_children_ever_made_in_that_parent() -> None:
-    client = Alone().client()
+def test_sequential_names_count_all_children_ever_created() -> None:
+    client = StandaloneServer().client()
     for name in ("/q", "/q/x", "/q/y"):
         client("create", name, b"", PLAIN)
     client("delete", "/q/x", -1)
@@ -104,10 +104,10 @@ def test_sequential_names_count_the_children_ever_made_in_that_parent() -> None:
     assert client("create", "/q/s-", b"", SEQUENTIAL) == "/q/s-0000000000", "a new parent counts anew"
 
 
-def test_sequence_numbers_end_at_two_to_the_31() -> None:
-    """Seen on a real 3.8.0: the parent's counter stays at 2147483647, so the next create finds its own name taken.
-    Negative numbers are given out only while a create of the same parent is on its way: in one transaction, say."""
-    alone = Alone()
+def test_sequence_numbers_stop_at_2_to_the_31() -> None:
+    """Observed on a real 3.8.0: the parent's counter stays at 2147483647, so the next create fails because its name
+    exists. Negative numbers occur only while a create in the same parent is outstanding, for example in one multi."""
+    alone = StandaloneServer()
     client = alone.client()
     client("create", "/q", b"", PLAIN)
     alone.server.tree.nodes["/q"].creates = 2**31 - 2
@@ -118,37 +118,37 @@ def test_sequence_numbers_end_at_two_to_the_31() -> None:
     assert [name for _, _, name in parts] == ["/q/t2147483647", "/q/t-2147483648", "/q/t-2147483647"]
 
 
-def test_a_watch_is_told_once_and_before_the_reply_of_whoever_caused_it() -> None:
-    alone = Alone()
+def test_watch_fires_once_and_before_the_reply_to_the_change() -> None:
+    alone = StandaloneServer()
     one, two = alone.client(), alone.client()
     one("create", "/a", b"", PLAIN)
     for client in (one, two):
         client.send(("get", "/a", "watch"), ("children", "/a", "watch"), ("exists", "/a/b", "watch"))
-        client.until_answered()
+        client.read_replies()
     one.send(
         ("set", "/a", b"1", -1), ("set", "/a", b"2", -1), ("create", "/a/b", b"", PLAIN), ("create", "/a/c", b"", 0)
     )
-    assert short(one.until_answered()) == [
+    assert short(one.read_replies()) == [
         (CHANGED, "/a"), "set", "set", (CREATED, "/a/b"), (CHILDREN, "/a"), "create", "create",
     ]  # fmt: skip
-    assert heard(two) == [(CHANGED, "/a"), (CREATED, "/a/b"), (CHILDREN, "/a")]
+    assert received_events(two) == [(CHANGED, "/a"), (CREATED, "/a/b"), (CHILDREN, "/a")]
 
 
-def test_a_deletion_is_told_once_to_whoever_watches_node_and_children() -> None:
-    alone = Alone()
+def test_deletion_sends_one_event_to_a_client_with_both_watches() -> None:
+    alone = StandaloneServer()
     one, two = alone.client(), alone.client()
     one("create", "/a", b"", PLAIN)
     two("exists", "/a", "watch")
     two("children", "/a", "watch")
     two("children", "/", "watch")
     one("delete", "/a", -1)
-    assert heard(two) == [(DELETED, "/a"), (CHILDREN, "/")]
+    assert received_events(two) == [(DELETED, "/a"), (CHILDREN, "/")]
     one("create", "/a", b"", PLAIN)
-    assert heard(two) == []
+    assert received_events(two) == []
 
 
-def test_watches_end_with_their_connection_and_are_set_anew_by_the_next() -> None:
-    alone = Alone()
+def test_watches_end_with_their_connection_and_can_be_set_again() -> None:
+    alone = StandaloneServer()
     one, two = alone.client(), alone.client()
     for path in ("/a", "/b", "/c"):
         one("create", path, b"", PLAIN)
@@ -160,17 +160,17 @@ def test_watches_end_with_their_connection_and_are_set_anew_by_the_next() -> Non
     back = alone.client(session=two.session, password=two.password, seen=seen)
     assert back.session == two.session
     back.send(("setwatches", seen, ["/a", "/b", "/c"], ["/d", "/c"], ["/c", "/b"]))
-    assert short(back.until_answered()) == [
+    assert short(back.read_replies()) == [
         (CHANGED, "/a"), (DELETED, "/b"), (CREATED, "/c"), (DELETED, "/b"), "setwatches",
     ]  # fmt: skip
     one("create", "/d", b"", PLAIN)
     one("create", "/c/d", b"", PLAIN)
     one("set", "/c", b"", -1)
-    assert heard(back) == [(CREATED, "/d"), (CHILDREN, "/c"), (CHANGED, "/c")]
+    assert received_events(back) == [(CREATED, "/d"), (CHILDREN, "/c"), (CHANGED, "/c")]
 
 
-def test_a_transaction_is_done_whole_or_not_at_all() -> None:
-    client = Alone().client()
+def test_multi_is_atomic() -> None:
+    client = StandaloneServer().client()
     client("create", "/a", b"", PLAIN)
     parts = client(
         "multi", [("check", "/a", 0), ("create", "/b", b"", 0), ("create", "/b/c", b"", 2), ("set", "/a", b"x", 0)]
@@ -185,26 +185,26 @@ def test_a_transaction_is_done_whole_or_not_at_all() -> None:
     assert client("children", "/x", None) == []
 
 
-def test_the_end_of_a_session_takes_its_ephemeral_nodes_and_tells_before_it_answers() -> None:
-    alone = Alone()
+def test_closing_a_session_deletes_its_ephemeral_nodes_before_the_reply() -> None:
+    alone = StandaloneServer()
     one, two = alone.client(), alone.client()
     two("create", "/e", b"", EPHEMERAL)
     for client in (one, two):
         client("exists", "/e", "watch")
     two.send(("close",))
-    assert short([*two.until_answered(), two.next()]) == [(DELETED, "/e"), "close", None]
-    assert heard(one) == [(DELETED, "/e")]
+    assert short([*two.read_replies(), two.next()]) == [(DELETED, "/e"), "close", None]
+    assert received_events(one) == [(DELETED, "/e")]
     again = alone.client(session=two.session, password=two.password, seen=two.zxid)
     assert (again.session, again.timeout, again.next()) == (0, 0, None)
 
 
-def test_timeouts_are_between_2_and_20_ticks() -> None:
-    alone = Alone(tick_ms=500)
+def test_session_timeouts_are_between_2_and_20_ticks() -> None:
+    alone = StandaloneServer(tick_ms=500)
     assert [alone.client(timeout=timeout).timeout for timeout in (1, 4000, 99_000)] == [1000, 4000, 10_000]
 
 
-def test_a_session_ends_at_the_first_tick_after_its_timeout() -> None:
-    alone = Alone(tick_ms=500)
+def test_session_expires_at_the_first_tick_after_its_timeout() -> None:
+    alone = StandaloneServer(tick_ms=500)
     watcher = alone.client(timeout=10_000)
     silent, talking = alone.client(timeout=2000), alone.client(timeout=2000)
     alone.world.run(0.3)
@@ -215,18 +215,18 @@ def test_a_session_ends_at_the_first_tick_after_its_timeout() -> None:
     for _ in range(4):
         alone.world.run(0.499)
         talking("ping")
-    assert heard(watcher) == []
+    assert received_events(watcher) == []
     alone.world.run(0.5)  # 2.3 s, and then the next tick
-    assert heard(watcher) == [(DELETED, "/s")]
+    assert received_events(watcher) == [(DELETED, "/s")]
     back = alone.client(session=silent.session, password=silent.password)
     assert back.timeout == 0
     alone.world.run(3)
-    assert heard(watcher) == [(DELETED, "/t")]
+    assert received_events(watcher) == [(DELETED, "/t")]
     assert talking.next() is None, "the server hangs up on a session that is over"
 
 
-def test_clocks_that_jump_move_the_times_of_nodes_and_no_session() -> None:
-    alone = Alone()
+def test_clock_jumps_change_node_times_but_no_session_expiry() -> None:
+    alone = StandaloneServer()
     client = alone.client(timeout=4000)
     client("create", "/e", b"", EPHEMERAL)
     alone.host.offset_ns += 86_400 * 10**9
@@ -238,8 +238,8 @@ def test_clocks_that_jump_move_the_times_of_nodes_and_no_session() -> None:
     assert client("exists", "/e", None).owner == client.session
 
 
-def test_a_session_moves_with_its_password_and_not_without() -> None:
-    alone = Alone()
+def test_session_can_be_resumed_only_with_its_password() -> None:
+    alone = StandaloneServer()
     one = alone.client()
     one("create", "/e", b"", EPHEMERAL)
     thief = alone.client(session=one.session, password=b"0" * 16)
@@ -252,35 +252,35 @@ def test_a_session_moves_with_its_password_and_not_without() -> None:
     assert two("exists", "/e", None).owner == one.session
 
 
-def test_a_client_that_has_seen_more_than_the_server_must_go_elsewhere() -> None:
-    alone = Alone()
+def test_client_that_is_ahead_of_the_server_is_refused() -> None:
+    alone = StandaloneServer()
     alone.client()("create", "/a", b"", PLAIN)
     assert alone.client(seen=3).session == 0
     assert alone.client(seen=2).session != 0
 
 
-def test_other_protection_than_none_is_refused() -> None:
-    alone = Alone()
+def test_acls_other_than_open_are_refused() -> None:
+    alone = StandaloneServer()
     client = alone.client()
     acl = jute.acls([jute.Acl(31, "digest", "me:x")])
     body = jute.integer(1) + jute.integer(1) + jute.string("/a") + jute.buffer(b"") + acl + jute.integer(0)
     client.sent.append((1, "create"))
     client.stream.sendall(jute.frame(body))
-    assert short(client.until_answered()) == [("create", -114)]
+    assert short(client.read_replies()) == [("create", -114)]
     client.sent.append((-4, "auth"))
     client.stream.sendall(jute.frame(jute.integer(-4) + jute.integer(100) + jute.integer(0) + jute.string("digest")))
     assert short([client.next(), client.next()]) == [("auth", -115), None]
 
 
-def test_an_operation_that_is_not_there_is_refused_and_ends_the_connection() -> None:
-    client = Alone().client()
+def test_unknown_operation_is_refused_and_ends_the_connection() -> None:
+    client = StandaloneServer().client()
     client.sent.append((1, "addwatch"))
     client.stream.sendall(jute.frame(jute.integer(1) + jute.integer(106) + jute.string("/") + jute.integer(0)))
     assert short([client.next(), client.next()]) == [("addwatch", -6), None]
 
 
-def test_bytes_that_are_no_request_end_the_connection() -> None:
-    alone = Alone()
+def test_malformed_bytes_end_the_connection() -> None:
+    alone = StandaloneServer()
     for garbage in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", jute.frame(b"\0\0\0")):
         client = alone.client()
         client.stream.sendall(garbage)
@@ -288,10 +288,10 @@ def test_bytes_that_are_no_request_end_the_connection() -> None:
     assert alone.client()("exists", "/", None)
 
 
-def test_pieces_of_any_size_make_no_difference() -> None:
+def test_requests_may_arrive_in_pieces_of_any_size() -> None:
     def tell(size: int) -> bytes:
-        stream = DirectStream(Alone().server)
-        client = Client(stream)
+        stream = InMemoryStream(StandaloneServer().server)
+        client = RawZooKeeperClient(stream)
         ops: list[Any] = [("create", "/a", b"x", 0), ("get", "/a", None), ("ping",)]
         data = b"".join([client.encode(*op) for op in ops])
         for at in range(0, len(data), size):
@@ -301,9 +301,9 @@ def test_pieces_of_any_size_make_no_difference() -> None:
     assert tell(1) == tell(7) == tell(1000)
 
 
-def test_children_come_in_the_order_of_the_real_servers_hash_table() -> None:
-    """Seen on a real 3.8.0."""
-    client = Alone().client()
+def test_children_are_listed_in_the_order_of_javas_hash_set() -> None:
+    """Observed on a real 3.8.0."""
+    client = StandaloneServer().client()
     client("create", "/p", b"", PLAIN)
     for name in ("x", "s2147483646", "s2147483647", "t-2147483647", "t-2147483648", "s-2147483648", "s-2147483647",
                  "s-2147483646", "t2147483647"):  # fmt: skip
@@ -314,15 +314,15 @@ def test_children_come_in_the_order_of_the_real_servers_hash_table() -> None:
     ]  # fmt: skip
 
 
-def test_names_of_operations_in_what_a_client_sends() -> None:
+def test_operation_names_are_found_in_client_data() -> None:
     sent: list[bytes] = []
 
-    class Recorder(DirectStream):
+    class Recorder(InMemoryStream):
         def sendall(self, data: bytes) -> None:
             sent.append(data)
             super().sendall(data)
 
-    client = Client(Recorder(Alone().server))
+    client = RawZooKeeperClient(Recorder(StandaloneServer().server))
     client.send(("create", "/a", b"", 0), ("children2", "/a", None))
     client.send(("ping",), ("close",))
     assert [list(jute.commands(data)) for data in sent] == [["CONNECT"], ["CREATE", "GETCHILDREN"], ["PING", "CLOSE"]]

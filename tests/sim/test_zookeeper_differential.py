@@ -1,5 +1,7 @@
-"""The same random operations of three sessions on the simulated ZooKeeper and on a real one: same results and errors,
-same versions and distances of zxids, same watch events at the same places among the replies."""
+"""Random operations of three sessions have the same outcome on the simulated ZooKeeper and on a real one.
+
+Results, errors, versions, relative zxids, and the order of watch events and replies are compared.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.sim import SimCluster
+from harness.clusters.abilities import leader_of
+from harness.clusters.sim.cluster import SimCluster
 from harness.sim.servers.zookeeper import tree
 from harness.sim.servers.zookeeper.prepare import Preparer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
-from harness.sim.servers.zookeeper.watches import Watches
+from harness.sim.servers.zookeeper.watches import WatchManager
 from tests.clusters.real import servers
-from tests.sim.zookeeper_client import Client, RealStream
-from tests.sim.zookeeper_random import Generator, Play
-from tests.sim.zookeeper_stub import Alone
+from tests.sim.zookeeper_client import RawZooKeeperClient, SocketStream
+from tests.sim.zookeeper_random import OperationRunner, ZooKeeperOperationGenerator
+from tests.sim.zookeeper_stub import StandaloneServer
 from tests.sim.zookeeper_world import alone, client, play
 
 SEEDS = range(int(os.environ.get("HARNESS_ZOOKEEPER_SEEDS", "10")))
@@ -26,10 +29,10 @@ Address = tuple[str, int]
 
 
 def compare(seed: int, address: Address) -> int:
-    """Returns how many operations were compared."""
-    simulated = Play(Alone().client)
-    real = Play(lambda **session: Client(RealStream(address), **session))
-    generator, count = Generator(seed), 0
+    """Compare with a real server and return the number of operations."""
+    simulated = OperationRunner(StandaloneServer().client)
+    real = OperationRunner(lambda **session: RawZooKeeperClient(SocketStream(address), **session))
+    generator, count = ZooKeeperOperationGenerator(seed), 0
     for number in range(LENGTH):
         step = generator.step()
         expected, got = real.step(*step), simulated.step(*step)
@@ -42,7 +45,7 @@ def compare(seed: int, address: Address) -> int:
 
 @pytest.fixture(scope="module", params=[1, 3])
 def real_zookeeper(request: pytest.FixtureRequest) -> Iterator[Address]:
-    """One member of an ensemble of that many; with long ticks, so that a busy machine does not cost it its leader."""
+    """Start a real ensemble and yield one member's address. Ticks are long, so that a busy machine keeps its leader."""
     with servers("zookeeper", request.param, tick_ms=2000) as cluster:
         yield cluster.endpoints().addresses[0]
 
@@ -54,63 +57,66 @@ def test_random_operations(seed: int, real_zookeeper: Address) -> None:
 
 
 @pytest.mark.parametrize("member", ["n1", "n3"])
-def test_an_ensemble_answers_as_one_server_does(member: str) -> None:
-    """Asked through a follower, and through the leader."""
+def test_ensemble_answers_like_one_server(member: str) -> None:
+    """Both through a follower and through the leader."""
 
     def main(cluster: SimCluster) -> bool:
         def ask() -> bool:
-            play_there, play_here = Play(lambda **session: client(member, **session)), Play(Alone().client)
-            generator = Generator(1)
+            play_there, play_here = (
+                OperationRunner(lambda **session: client(member, **session)),
+                OperationRunner(StandaloneServer().client),
+            )
+            generator = ZooKeeperOperationGenerator(1)
             steps = [generator.step() for _ in range(LENGTH)]
             return all(play_there.step(*step) == play_here.step(*step) for step in steps)
 
-        assert cluster.primary() == "n3"
+        assert leader_of(cluster) == "n3"
         return bool(alone(cluster, ask))
 
     assert play(main)
 
 
-def told(seed: int) -> str:
-    """All that a simulated server alone has to tell, times too."""
-    one = Alone()
-    mine = Play(one.client)
-    generator = Generator(seed)
+def results(seed: int) -> str:
+    """Return all results and the final state of a standalone simulated server, including times."""
+    one = StandaloneServer()
+    mine = OperationRunner(one.client)
+    generator = ZooKeeperOperationGenerator(seed)
     return repr([mine.step(*generator.step()) for _ in range(LENGTH)]) + repr(one.server.tree.dump())
 
 
-def test_random_operations_tell_the_same_twice() -> None:
-    assert [told(seed) for seed in range(2)] == [told(seed) for seed in range(2)]
-    assert told(0) != told(1)
+def test_random_operations_get_the_same_answers_twice() -> None:
+    assert [results(seed) for seed in range(2)] == [results(seed) for seed in range(2)]
+    assert results(0) != results(1)
 
 
-def _versions_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Preparer, "_next", staticmethod(lambda current, expected: current + 1))
+def _ignore_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Preparer, "_next_version", staticmethod(lambda current, expected: current + 1))
 
 
-def _children_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+def _sort_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "java_order", lambda names, capacity: sorted(names))
 
 
-def _watches_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Watches.trigger
+def _keep_triggered_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = WatchManager.trigger
 
-    def trigger(self: Watches, kind: int, path: str) -> None:
+    def trigger(self: WatchManager, kind: int, path: str) -> None:
         kept = dict(self._data.get(path, {}))
         real(self, kind, path)
         for each in kept:
             self.watch_data(path, each)
 
-    monkeypatch.setattr(Watches, "trigger", trigger)
+    monkeypatch.setattr(WatchManager, "trigger", trigger)
 
 
-def _numbers_begin_at_the_count_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Preparer._record
+def _number_sequences_by_child_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Preparer._existing
     monkeypatch.setattr(
-        Preparer, "_record", lambda self, path: (found := real(self, path))._replace(creates=found.children)
+        Preparer, "_existing", lambda self, path: (found := real(self, path))._replace(creates=found.children)
     )
 
 
-def _events_come_after_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+def _send_events_after_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[Any] = []
     notify, answer = ZooKeeperServer._notify, ZooKeeperServer._answer
     monkeypatch.setattr(ZooKeeperServer, "_notify", lambda *event: late.append(event))
@@ -127,13 +133,13 @@ def _events_come_after_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        _versions_do_not_matter, _children_are_sorted, _watches_stay, _numbers_begin_at_the_count_of_children,
-        _events_come_after_the_reply,
+        _ignore_versions, _sort_children, _keep_triggered_watches, _number_sequences_by_child_count,
+        _send_events_after_the_reply,
     ],
 )  # fmt: skip
-def test_the_operations_tell_a_server_with_another_rule(
+def test_random_operations_detect_mutant(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = told(0)
+    before = results(0)
     mutant(monkeypatch)
-    assert told(0) != before
+    assert results(0) != before

@@ -1,5 +1,8 @@
-"""Three simulated ZooKeeper servers together. What is expected of times was measured on real ones (3.8.0, tick 0.5 s):
-a new leader 0.25 to 0.44 s after a kill, 2.2 s after a pause, 2.34 s after a partition."""
+"""An ensemble of three simulated ZooKeeper servers: elections, replication, sessions across servers.
+
+Expected times were measured on real servers (3.8.0, tick 0.5 s): a new leader 0.25 to 0.44 s after a kill, 2.2 s after
+a pause, 2.34 s after a partition.
+"""
 
 from __future__ import annotations
 
@@ -8,63 +11,61 @@ from typing import Any
 
 import pytest
 
-from harness import client_program
-from harness.clusters.base import Shape
-from harness.clusters.sim import SimCluster
-from harness.workloads.resource import Resource
+from harness.clusters.abilities import LinkShape, leader_of
+from harness.clusters.sim.cluster import SimCluster
+from harness.worker import client_program
+from harness.worker.resource import Resource
 from tests.clusters.bench import on
-from tests.sim.zookeeper_world import SERVERS, alone, client, links, others, play, quorum, server, together
+from tests.sim.zookeeper_world import SERVERS, alone, client, links, others, play, quorum, run_on_hosts, server
 
 EPHEMERAL = 1
 
 
 def leader(cluster: SimCluster) -> str:
-    name = cluster.primary()
+    name = leader_of(cluster)
     assert name is not None
     return name
 
 
-def until_led(cluster: SimCluster, not_by: str) -> float:
-    """Seconds until somebody else leads."""
+def await_new_leader(cluster: SimCluster, not_by: str) -> float:
+    """Wait until another server leads and return the seconds that took."""
     began = time.monotonic()
-    while cluster.primary() in (None, not_by):
+    while leader_of(cluster) in (None, not_by):
         time.sleep(0.01)
         assert time.monotonic() - began < 30
     return time.monotonic() - began
 
 
-def same_everywhere(cluster: SimCluster) -> bool:
+def servers_agree(cluster: SimCluster) -> bool:
     dumps = [server(cluster, name).tree.dump() for name in SERVERS]
     return dumps[0] == dumps[1] == dumps[2]
 
 
-def test_the_highest_of_equals_leads_and_all_serve() -> None:
+def test_highest_number_leads_and_all_servers_serve() -> None:
     def main(cluster: SimCluster) -> Any:
         def write_and_read() -> Any:
             one, two, three = [client(name) for name in SERVERS]
             one("create", "/a", b"x", 0)
             return [(each("sync", "/"), each("get", "/a", None)[0]) for each in (two, three)]
 
-        return [leader(cluster), alone(cluster, write_and_read), same_everywhere(cluster), cluster.size("n1")]
+        return [leader(cluster), alone(cluster, write_and_read), servers_agree(cluster), cluster.key_count("n1")]
 
     assert play(main) == ["n3", [("/", b"x"), ("/", b"x")], True, 1]
 
 
-def test_one_server_alone_leads_itself() -> None:
+def test_standalone_server_leads_itself() -> None:
     cluster = SimCluster(
         kind="zookeeper", nodes=1, clients=1, seed=0, resource=Resource("off", {}).answer, options={},
         program=client_program.run,
     )  # fmt: skip
-    made = on(cluster, lambda: (cluster.primary(), alone(cluster, lambda: client("n1")("create", "/a", b"", 0))))
+    made = on(cluster, lambda: (leader_of(cluster), alone(cluster, lambda: client("n1")("create", "/a", b"", 0))))
     assert made == ("n1", "/a")
 
 
 @pytest.mark.parametrize(
     ("fault", "least", "most"), [("kill", 0.2, 0.44), ("pause", 2.0, 2.6), ("partition", 2.0, 2.6)]
 )
-def test_a_lost_leader_is_replaced_by_one_that_has_all_that_was_committed(
-    fault: str, least: float, most: float
-) -> None:
+def test_lost_leader_is_replaced_by_one_with_all_commits(fault: str, least: float, most: float) -> None:
     def main(cluster: SimCluster) -> Any:
         first = leader(cluster)
         alone(cluster, lambda: client(first)("create", "/a", b"x", 0))
@@ -74,25 +75,25 @@ def test_a_lost_leader_is_replaced_by_one_that_has_all_that_was_committed(
             "partition": lambda: cluster.cut(links(first, *others(first))),
         }
         strike[fault]()
-        took = until_led(cluster, first)
+        took = await_new_leader(cluster, first)
         second = leader(cluster)
         epochs = quorum(cluster, second).disk.epoch
         value = alone(cluster, lambda: client(second)("set", "/a", b"y", 0).mzxid >> 32, "c1")
         heal = {
             "kill": lambda: cluster.start(first, wiped=False),
             "pause": lambda: cluster.resume(first),
-            "partition": lambda: cluster.mend(links(first, *others(first))),
+            "partition": lambda: cluster.heal(links(first, *others(first))),
         }
         heal[fault]()
         time.sleep(3)
-        return took, epochs, value, same_everywhere(cluster), leader(cluster) == second
+        return took, epochs, value, servers_agree(cluster), leader(cluster) == second
 
     took, *rest = play(main)
     assert least <= took <= most
     assert rest == [2, 2, True, True]
 
 
-def test_a_leader_without_majority_answers_no_write_and_then_hangs_up() -> None:
+def test_leader_without_majority_answers_no_write_and_closes_connections() -> None:
     def main(cluster: SimCluster) -> Any:
         first = leader(cluster)
 
@@ -103,22 +104,22 @@ def test_a_leader_without_majority_answers_no_write_and_then_hangs_up() -> None:
             began = time.monotonic()
             old.send(("get", "/a", None), ("set", "/a", b"y", -1), ("get", "/a", None))
             read = old.next()
-            heard = old.next()
-            return [read.value[0], heard, time.monotonic() - began, client(first).session]  # type: ignore[union-attr]
+            items = old.next()
+            return [read.value[0], items, time.monotonic() - began, client(first).session]  # type: ignore[union-attr]
 
         found = alone(cluster, cut_off)
-        until_led(cluster, first)
+        await_new_leader(cluster, first)
         elsewhere = alone(cluster, lambda: client(leader(cluster))("get", "/a", None)[0], "c1")
-        cluster.mend(links(first, *others(first)))
+        cluster.heal(links(first, *others(first)))
         time.sleep(3)
-        return [*found, elsewhere, same_everywhere(cluster), server(cluster, first).tree.nodes["/a"].data]
+        return [*found, elsewhere, servers_agree(cluster), server(cluster, first).tree.nodes["/a"].data]
 
-    read, heard, took, refused, elsewhere, same, healed = play(main)
-    assert (read, heard, refused, elsewhere, same, healed) == (b"x", None, 0, b"x", True, b"x")
+    read, items, took, refused, elsewhere, same, healed = play(main)
+    assert (read, items, refused, elsewhere, same, healed) == (b"x", None, 0, b"x", True, b"x")
     assert 2.0 <= took <= 2.6
 
 
-def test_a_follower_may_be_behind_and_sync_catches_up() -> None:
+def test_follower_may_lag_and_sync_catches_up() -> None:
     def main(cluster: SimCluster) -> Any:
         first, behind = leader(cluster), others(leader(cluster))[0]
 
@@ -126,7 +127,7 @@ def test_a_follower_may_be_behind_and_sync_catches_up() -> None:
             one, two = client(first), client(behind)
             one("create", "/a", b"old", 0)
             two("sync", "/a")
-            cluster.shape([(first, behind)], Shape(latency=0.2))
+            cluster.shape([(first, behind)], LinkShape(latency=0.2))
             one("set", "/a", b"new", -1)
             stale = two("get", "/a", None)[0]
             synced = two("sync", "/a")
@@ -137,13 +138,13 @@ def test_a_follower_may_be_behind_and_sync_catches_up() -> None:
     assert play(main) == (b"old", "/a", b"new", True)
 
 
-def test_writes_of_one_session_stay_in_order_with_its_reads() -> None:
+def test_reads_and_writes_of_a_session_are_answered_in_order() -> None:
     def main(cluster: SimCluster) -> Any:
         def ask() -> Any:
             one = client(others(leader(cluster))[0])
             one.send(*[("create", "/a", b"", 0), ("get", "/a", None), ("set", "/a", b"1", 0), ("get", "/a", None),
                        ("delete", "/a", -1), ("exists", "/a", None), ("sync", "/"), ("ping",)])  # fmt: skip
-            return [(item.op, item.code) for item in one.until_answered()]  # type: ignore[union-attr]
+            return [(item.op, item.code) for item in one.read_replies()]  # type: ignore[union-attr]
 
         return alone(cluster, ask)
 
@@ -152,7 +153,7 @@ def test_writes_of_one_session_stay_in_order_with_its_reads() -> None:
     ]  # fmt: skip
 
 
-def test_events_come_before_the_reply_also_on_a_follower() -> None:
+def test_events_precede_the_reply_on_a_follower() -> None:
     def main(cluster: SimCluster) -> Any:
         def ask() -> Any:
             one, two = client("n1"), client("n2")
@@ -160,18 +161,18 @@ def test_events_come_before_the_reply_also_on_a_follower() -> None:
             two("sync", "/")
             two("get", "/a", "watch")
             two.send(("set", "/a", b"1", -1))
-            heard = [type(item).__name__ for item in two.until_answered()]
+            items = [type(item).__name__ for item in two.read_replies()]
             two("get", "/a", "watch")
             one("set", "/a", b"2", -1)
             two.send(("sync", "/"), ("get", "/a", None))
-            return [*heard, *[type(item).__name__ for item in two.until_answered()]]
+            return [*items, *[type(item).__name__ for item in two.read_replies()]]
 
         return alone(cluster, ask)
 
-    assert play(main) == ["Event", "Reply", "Event", "Reply", "Reply"]
+    assert play(main) == ["WatchEvent", "OperationReply", "WatchEvent", "OperationReply", "OperationReply"]
 
 
-def test_a_session_moves_between_servers_and_its_old_connection_may_not_write() -> None:
+def test_moved_session_cannot_write_on_its_old_connection() -> None:
     def main(cluster: SimCluster) -> Any:
         def move() -> Any:
             one = client("n1")
@@ -179,8 +180,8 @@ def test_a_session_moves_between_servers_and_its_old_connection_may_not_write() 
             two = client("n2", session=one.session, password=one.password, seen=one.zxid)
             two("create", "/f", b"", EPHEMERAL)
             one.send(("exists", "/e", None), ("create", "/g", b"", 0))
-            heard = one.until_answered()
-            return [two.session == one.session, heard[0].code, heard[1], two("exists", "/g", None),  # type: ignore[union-attr]
+            items = one.read_replies()
+            return [two.session == one.session, items[0].code, items[1], two("exists", "/g", None),  # type: ignore[union-attr]
                     two("exists", "/e", None).owner == two.session]  # fmt: skip
 
         return alone(cluster, move)
@@ -188,7 +189,7 @@ def test_a_session_moves_between_servers_and_its_old_connection_may_not_write() 
     assert play(main) == [True, 0, None, -101, True]
 
 
-def test_closing_a_session_elsewhere_ends_its_connection_here() -> None:
+def test_closing_a_session_ends_its_connection_on_another_server() -> None:
     def main(cluster: SimCluster) -> Any:
         def close() -> Any:
             one = client("n1")
@@ -205,19 +206,19 @@ def test_closing_a_session_elsewhere_ends_its_connection_here() -> None:
 
 @pytest.mark.parametrize("missed", [10, 600])
 @pytest.mark.parametrize("wiped", [False, True])
-def test_who_was_away_catches_up_by_log_or_by_snapshot(wiped: bool, missed: int) -> None:
+def test_returning_follower_catches_up_by_log_or_snapshot(wiped: bool, missed: int) -> None:
     def main(cluster: SimCluster) -> Any:
         def write(count: int) -> None:
             one = client("n3")
             one.send(*[("create", "/a-", b"x", 2)] * count, ("create", "/e-", b"", 3))
-            one.until_answered()
+            one.read_replies()
 
         alone(cluster, lambda: write(5))
         cluster.kill("n1")
         alone(cluster, lambda: write(missed))
         cluster.start("n1", wiped=wiped)
         time.sleep(1)
-        same = same_everywhere(cluster)
+        same = servers_agree(cluster)
         cluster.kill("n3")
         time.sleep(1)
         found = alone(cluster, lambda: len(client("n1")("children", "/", None)))
@@ -226,7 +227,7 @@ def test_who_was_away_catches_up_by_log_or_by_snapshot(wiped: bool, missed: int)
     assert play(main) == (True, 5 + missed + 2 + 1, "n2")
 
 
-def test_all_is_there_after_all_were_killed_and_sessions_live_on() -> None:
+def test_data_and_sessions_survive_a_kill_of_all_servers() -> None:
     def main(cluster: SimCluster) -> Any:
         def write() -> Any:
             one = client("n1")
@@ -245,13 +246,13 @@ def test_all_is_there_after_all_were_killed_and_sessions_live_on() -> None:
             again = client("n2", session=one.session, password=one.password, seen=one.zxid)
             return again("get", "/e", None)[0], again.session == one.session
 
-        return alone(cluster, back), same_everywhere(cluster)
+        return alone(cluster, back), servers_agree(cluster)
 
     assert play(main) == ((b"x", True), True)
 
 
-def test_a_wiped_majority_forgets() -> None:
-    """As with the real one: who comes back empty votes, and two empty ones are a majority."""
+def test_wiped_majority_loses_the_data() -> None:
+    """As on real servers: a wiped server votes, and two wiped servers are a majority."""
 
     def main(cluster: SimCluster) -> Any:
         seen = alone(cluster, lambda: client("n3")("create", "/a", b"x", 0))
@@ -266,13 +267,13 @@ def test_a_wiped_majority_forgets() -> None:
             seen,
             leader(cluster),
             alone(cluster, lambda: client("n3")("exists", "/a", None)),
-            same_everywhere(cluster),
+            servers_agree(cluster),
         )
 
     assert play(main) == ("/a", "n2", -101, True)
 
 
-def test_a_new_leader_gives_each_session_its_whole_timeout_again() -> None:
+def test_new_leader_restarts_session_timeouts() -> None:
     def main(cluster: SimCluster, kill: bool) -> float:
         def hold() -> None:
             client("n1", timeout=4000)("create", "/e", b"", EPHEMERAL)
@@ -292,7 +293,7 @@ def test_a_new_leader_gives_each_session_its_whole_timeout_again() -> None:
     assert 7.2 <= play(lambda cluster: main(cluster, kill=True)) <= 8.0
 
 
-def test_sessions_are_by_the_leaders_monotonic_clock_and_node_times_by_its_wall_clock() -> None:
+def test_leaders_clocks_decide_session_expiry_and_node_times() -> None:
     def main(cluster: SimCluster) -> Any:
         first = leader(cluster)
 
@@ -314,24 +315,24 @@ def test_sessions_are_by_the_leaders_monotonic_clock_and_node_times_by_its_wall_
     assert 86_405_000 <= apart <= 86_405_200
 
 
-def test_ticks_are_an_option() -> None:
+def test_tick_time_is_configurable() -> None:
     def main(cluster: SimCluster) -> Any:
         first = leader(cluster)
         timeout = alone(cluster, lambda: client(first, timeout=1).timeout)
         cluster.pause(first)
-        return timeout, until_led(cluster, first)
+        return timeout, await_new_leader(cluster, first)
 
     timeout, took = play(main, tick_ms=2000)
     assert timeout == 4000
     assert 8.0 <= took <= 9.5  # 7.7 s were measured on a real one
 
 
-def test_what_was_executed_is_told_before_its_answer_leaves() -> None:
-    told: list[tuple[str, ...]] = []
+def test_executed_operations_are_reported_before_the_answer() -> None:
+    results: list[tuple[str, ...]] = []
 
     def main(cluster: SimCluster) -> Any:
         def tap(*what: str) -> None:
-            told.append(what)
+            results.append(what)
             if what == ("reply", "c0", "n2", "CREATE"):
                 cluster.kill("n2")
 
@@ -346,13 +347,13 @@ def test_what_was_executed_is_told_before_its_answer_leaves() -> None:
         return lost, alone(cluster, lambda: client("n3")("exists", "/a", None).version)
 
     assert play(main) == (None, 0)
-    assert told == [
+    assert results == [
         ("request", "c0", "n2", "CONNECT"), ("reply", "c0", "n2", "CONNECT"), ("request", "c0", "n2", "CREATE"),
         ("reply", "c0", "n2", "CREATE"),
     ]  # fmt: skip
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
+def test_same_seed_gives_the_same_run() -> None:
     def main(cluster: SimCluster) -> Any:
         sent: list[Any] = []
         for name in ("c0", "c1"):
@@ -365,7 +366,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
             for _ in range(20):
                 one("create", "/s-", b"", 3)
 
-        together(cluster, {"c0": lambda: work("n1"), "c1": lambda: work("n2")})
+        run_on_hosts(cluster, {"c0": lambda: work("n1"), "c1": lambda: work("n2")})
         cluster.kill(leader(cluster))
         time.sleep(6)
         return sent, cluster.logs(0), [server(cluster, name).tree.dump() for name in SERVERS]

@@ -1,4 +1,4 @@
-"""What an ensemble has acknowledged stays, whatever happens to its servers; and broken ensembles are noticed."""
+"""A ZooKeeper ensemble under random faults: acknowledged writes survive; ensembles that break a rule are noticed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from harness.clusters.sim import SimCluster
-from harness.sim.servers.zookeeper.disk import Disk
+from harness.clusters.abilities import leader_of
+from harness.clusters.sim.cluster import SimCluster
+from harness.sim.servers.zookeeper.disk import ZooKeeperDisk
 from harness.sim.servers.zookeeper.follower import Follower
 from harness.sim.servers.zookeeper.leader import Leader
-from tests.sim.zookeeper_world import SERVERS, client, links, others, play, server, together
+from tests.sim.zookeeper_world import SERVERS, client, links, others, play, run_on_hosts, server
 
-LASTS = 20.0
+DURATION_S = 20.0
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """kazoo warns of each connection that breaks; here they are broken on purpose."""
+def _silence_kazoo_warnings() -> Iterator[None]:
+    """kazoo warns about each broken connection, and these tests break many on purpose."""
     logger = logging.getLogger("kazoo")
     before, logger.level = logger.level, logging.CRITICAL
     yield
     logger.setLevel(before)
 
 
-def _strike(cluster: SimCluster, rng: Random, name: str) -> Callable[[], None]:
-    """Do something to a server; what is returned undoes it."""
+def _inject(cluster: SimCluster, rng: Random, name: str) -> Callable[[], None]:
+    """Inject a random fault of a server; return a function that heals it."""
     chance = rng.random()
     if chance < 0.3:
         cluster.kill(name)
@@ -43,35 +44,35 @@ def _strike(cluster: SimCluster, rng: Random, name: str) -> Callable[[], None]:
     far = others(name) if chance < 0.85 else [rng.choice(others(name))]
     cut = links(name, *far) if rng.random() < 0.7 else [(name, other) for other in far]
     cluster.cut(cut)
-    return lambda: cluster.mend(cut)
+    return lambda: cluster.heal(cut)
 
 
-def trouble(cluster: SimCluster, rng: Random, until: float) -> None:
-    """Faults of one server after another; often the next strikes just before the one before is undone."""
+def inject_faults(cluster: SimCluster, rng: Random, until: float) -> None:
+    """Inject faults of one server after another; the next one often begins just before the previous one is healed."""
     name = rng.choice(SERVERS)
-    undo = _strike(cluster, rng, name)
+    undo = _inject(cluster, rng, name)
     while time.monotonic() < until:
         time.sleep(rng.uniform(0.1, 4))
         if rng.random() < 0.6:
             name = rng.choice(others(name))
-            undo, before = _strike(cluster, rng, name), undo
+            undo, before = _inject(cluster, rng, name), undo
             before()
         else:
             undo()
             time.sleep(rng.uniform(0.1, 2))
-            name = rng.choice([*SERVERS, cluster.primary() or name])
-            undo = _strike(cluster, rng, name)
+            name = rng.choice([*SERVERS, leader_of(cluster) or name])
+            undo = _inject(cluster, rng, name)
     undo()
 
 
-class Writer:
-    """Makes sequential nodes and counts a register up by version; keeps what was acknowledged."""
+class AcknowledgedWrites:
+    """A client that creates sequential nodes and increments a register, and records acknowledged writes."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
         self.counted: list[int] = []
         self.seen: list[tuple[int, int]] = []
-        """(zxid of what was read last, before and after) wherever a session saw time go backwards."""
+        """(zxid of the previous read, zxid of the next read) wherever reads of a session went backwards."""
 
     def __call__(self) -> None:
         zk = KazooClient(hosts="n1:2181,n2:2181,n3:2181", timeout=4.0)
@@ -79,7 +80,7 @@ class Writer:
             zk.start(60)
         except KazooTimeoutError:
             return
-        until, last = time.monotonic() + LASTS, 0
+        until, last = time.monotonic() + DURATION_S, 0
         while time.monotonic() < until:
             try:
                 self.made.append(zk.create("/q/x-", sequence=True))
@@ -93,20 +94,22 @@ class Writer:
             time.sleep(0.05)
 
 
-def verdict(seed: int) -> list[str]:
-    """What was wrong in a run with this seed."""
+def find_violations(seed: int) -> list[str]:
+    """Run with one seed and return descriptions of the violations."""
 
     def main(cluster: SimCluster) -> list[str]:
         def prepare() -> None:
-            one = client(str(cluster.primary()))
+            one = client(str(leader_of(cluster)))
             one("create", "/q", b"", 0)
             one("create", "/r", b"", 0)
 
-        together(cluster, {"c2": prepare})
-        writers = [Writer(), Writer()]
+        run_on_hosts(cluster, {"c2": prepare})
+        writers = [AcknowledgedWrites(), AcknowledgedWrites()]
         rng = Random(seed)
-        until = time.monotonic() + LASTS
-        together(cluster, {"c0": writers[0], "c1": writers[1], "c2": lambda: trouble(cluster, rng, until - 3)})
+        until = time.monotonic() + DURATION_S
+        run_on_hosts(
+            cluster, {"c0": writers[0], "c1": writers[1], "c2": lambda: inject_faults(cluster, rng, until - 3)}
+        )
         time.sleep(12)
         trees = [server(cluster, name).tree for name in SERVERS]
         made = [path for writer in writers for path in writer.made]
@@ -115,13 +118,13 @@ def verdict(seed: int) -> list[str]:
         if len({repr(tree.dump()) for tree in trees}) != 1:
             wrong.append("servers differ")
         if any(path not in tree.nodes for tree in trees for path in made):
-            wrong.append("an acknowledged node is gone")
+            wrong.append("an acknowledged node is lost")
         if len(set(made)) != len(made) or len(set(counted)) != len(counted):
-            wrong.append("two were given the same")
+            wrong.append("two clients got the same number")
         if any(tree.nodes["/r"].version < max(counted, default=0) for tree in trees):
-            wrong.append("an acknowledged write is gone")
+            wrong.append("an acknowledged write is lost")
         if any(writer.seen for writer in writers):
-            wrong.append("a session saw time go backwards")
+            wrong.append("reads of a session went backwards")
         if len(made) < 30:
             wrong.append(f"only {len(made)} writes")
         return wrong
@@ -131,52 +134,52 @@ def verdict(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_was_acknowledged_stays(seed: int) -> None:
-    assert verdict(seed) == []
+def test_acknowledged_writes_survive(seed: int) -> None:
+    assert find_violations(seed) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 100))
-def test_what_was_acknowledged_stays_for_many_seeds(seed: int) -> None:
-    assert verdict(seed) == []
+def test_acknowledged_writes_survive_for_many_seeds(seed: int) -> None:
+    assert find_violations(seed) == []
 
 
-def _commit_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that commits without waiting for its followers."""
-    real = Leader._majority
-    monkeypatch.setattr(Leader, "_majority", lambda self, count: self.established or real(self, count))
+def _commit_without_majority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader commits without waiting for its followers."""
+    real = Leader._is_majority
+    monkeypatch.setattr(Leader, "_is_majority", lambda self, count: self.established or real(self, count))
 
 
-def _elect_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The highest number leads, whatever it has missed."""
-    monkeypatch.setattr(Disk, "recency", (0, 0))
+def _elect_highest_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server with the highest number leads, however old its log is."""
+    monkeypatch.setattr(ZooKeeperDisk, "recency", (0, 0))
 
 
-def _keep_what_was_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower that does not throw away what the new leader does not know of."""
-    real = Follower._take_over
+def _keep_uncommitted_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower keeps proposals that the new leader does not know."""
+    real = Follower._adopt_history
 
     def take_over(self: Follower, conn: Any, epoch: int, dump: Any, txns: list[Any]) -> None:
         kept = list(self._member.disk.proposed)
         real(self, conn, epoch, dump, txns)
         self._member.disk.proposed.extendleft(reversed([txn for txn in kept if txn.zxid < epoch << 32]))
 
-    monkeypatch.setattr(Follower, "_take_over", take_over)
+    monkeypatch.setattr(Follower, "_adopt_history", take_over)
 
 
-@pytest.mark.parametrize(("mutant", "seed"), [(_commit_alone, 7), (_elect_by_number, 1)])
-def test_broken_ensembles_are_noticed(
+@pytest.mark.parametrize(("mutant", "seed"), [(_commit_without_majority, 7), (_elect_highest_number, 1)])
+def test_mutant_ensemble_is_noticed(
     mutant: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    assert verdict(seed) != []
+    assert find_violations(seed) != []
 
 
-def forgets() -> bool:
-    """Whether a leader that was cut off forgets what it proposed then, once it follows another."""
+def discards_uncommitted_proposals() -> bool:
+    """Return whether an isolated leader discards its proposals when it follows another leader later."""
 
     def main(cluster: SimCluster) -> bool:
-        first = str(cluster.primary())
+        first = str(leader_of(cluster))
 
         def cut_off() -> None:
             one = client(first)
@@ -184,10 +187,10 @@ def forgets() -> bool:
             one.send(("create", "/lost", b"", 0))
             assert one.next() is None
 
-        together(cluster, {"c0": cut_off})
+        run_on_hosts(cluster, {"c0": cut_off})
         time.sleep(1)
-        together(cluster, {"c0": lambda: client(str(cluster.primary()))("create", "/kept", b"", 0)})
-        cluster.mend(links(first, *others(first)))
+        run_on_hosts(cluster, {"c0": lambda: client(str(leader_of(cluster)))("create", "/kept", b"", 0)})
+        cluster.heal(links(first, *others(first)))
         time.sleep(3)
         nodes = [server(cluster, name).tree.nodes for name in SERVERS]
         return all("/kept" in each and "/lost" not in each for each in nodes)
@@ -196,7 +199,7 @@ def forgets() -> bool:
     return found
 
 
-def test_what_was_never_committed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert forgets()
-    _keep_what_was_proposed(monkeypatch)
-    assert not forgets()
+def test_uncommitted_proposals_are_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert discards_uncommitted_proposals()
+    _keep_uncommitted_proposals(monkeypatch)
+    assert not discards_uncommitted_proposals()

@@ -1,20 +1,19 @@
-"""A small simulated world for tests of the kernel, the network and the patches."""
+"""Two simulated hosts and an echo service, for tests of the kernel, the network and the patches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from harness.sim import threads
-from harness.sim.hosts import Host
+from harness.sim.hosts import SimHost
 from harness.sim.kernel import Kernel
-from harness.sim.network import Network
+from harness.sim.network import SimNetwork
 from harness.sim.patches import virtual
 from harness.sim.service import Conn, ServiceHost
 
 
 class Echo:
-    """A service that sends back what it gets, upper-cased; remembers what happened to it."""
+    """A service that answers with its input in upper case, and records the calls that it gets."""
 
     port = 7
 
@@ -38,21 +37,23 @@ class Echo:
         self.events.append(("closed", conn.peer))
 
 
-class World:
+class TwoHostWorld:
     """Two hosts, ``a`` and ``b``; ``b`` runs an echo service."""
 
     def __init__(self, seed: int = 0) -> None:
         self.kernel = Kernel(seed)
-        self.network = Network(self.kernel)
-        self.a = Host(self.network, "a")
-        self.b = Host(self.network, "b")
+        self.network = SimNetwork(self.kernel)
+        self.a = SimHost(self.network, "a")
+        self.b = SimHost(self.network, "b")
         self.echo = Echo()
         self.b.install(self.echo)
         self.results: list[Any] = []
 
-    def run(self, *mains: Callable[[], Any], on: Host | None = None) -> list[Any]:
-        """Run each of ``mains`` as a task on host ``a`` (or ``on``) until all are done; what they returned, in
-        order of completion."""
+    def run(self, *mains: Callable[[], Any], on: SimHost | None = None) -> list[Any]:
+        """Run each of ``mains`` as a task on host ``a`` (or ``on``) until all have returned.
+
+        Returns their results in the order of completion.
+        """
         left = len(mains)
 
         def wrap(main: Callable[[], Any]) -> None:
@@ -69,7 +70,6 @@ class World:
                 self.kernel.run()
             finally:
                 self.kernel.close()
-                threads.forget()
         return self.results
 
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""A ZooKeeper client for the tests, one frame at a time: what it sends is made by kazoo's own serializers."""
+"""A ZooKeeper client for tests that exchanges single frames; requests are encoded by kazoo's serializers."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Stat(NamedTuple):
     pzxid: int
 
 
-class Reply(NamedTuple):
+class OperationReply(NamedTuple):
     op: str
     code: int
     zxid: int
     value: Any = None
 
 
-class Event(NamedTuple):
+class WatchEvent(NamedTuple):
     kind: int
     path: str
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """One connection: ``recv`` returns b"" at its end."""
 
     def sendall(self, data: bytes) -> None: ...
@@ -65,7 +65,7 @@ class SetWatches(NamedTuple):
 
 
 def request(op: str, *args: Any) -> Any:
-    """The record of an operation by its name; a read takes (path, whether to watch)."""
+    """Return the record of an operation; the arguments of a read are (path, watch)."""
     match op:
         case "create" | "create2":
             path, data, flags = args
@@ -146,10 +146,10 @@ def _parts(body: bytes) -> list[Any]:
         parts.append((op, code, value))
 
 
-class Client:
+class RawZooKeeperClient:
     """A session on one connection after another."""
 
-    def __init__(self, stream: Stream, timeout: int = 10_000, session: int = 0, password: bytes = bytes(16),
+    def __init__(self, stream: ByteStream, timeout: int = 10_000, session: int = 0, password: bytes = bytes(16),
                  seen: int = 0) -> None:  # fmt: skip
         self.stream = stream
         self.data = b""
@@ -177,7 +177,7 @@ class Client:
         return frame
 
     def encode(self, op: str, *args: Any) -> bytes:
-        """The frame of a request, which now counts as sent."""
+        """Return the frame of a request and expect its reply."""
         record = request(op, *args)
         if op == "ping":
             xid = PING
@@ -189,11 +189,11 @@ class Client:
         return struct.pack("!i", len(body)) + body
 
     def send(self, *ops: Ops) -> None:
-        """All in one piece."""
+        """Send several requests in one piece."""
         self.stream.sendall(b"".join([self.encode(*op) for op in ops]))
 
-    def next(self) -> Reply | Event | None:
-        """What comes next; None at the end of the connection."""
+    def next(self) -> OperationReply | WatchEvent | None:
+        """Return the next reply or event; None at the end of the connection."""
         frame = self._frame()
         if frame is None:
             return None
@@ -201,29 +201,29 @@ class Client:
         body = frame[16:]
         if xid == EVENT:
             kind, _state = struct.unpack_from("!ii", body)
-            return Event(kind, wire.read_string(body, 8)[0])
+            return WatchEvent(kind, wire.read_string(body, 8)[0])
         expected, op = self.sent.pop(0)
         assert xid == expected, (xid, expected, op)
         self.zxid = max(self.zxid, zxid)
-        return Reply(op, code, zxid, None if code else _value(op, body))
+        return OperationReply(op, code, zxid, None if code else _value(op, body))
 
-    def until_answered(self) -> list[Reply | Event | None]:
-        """All up to the last answer that is due, or to the end of the connection."""
-        heard: list[Reply | Event | None] = []
+    def read_replies(self) -> list[OperationReply | WatchEvent | None]:
+        """Return all replies and events up to the last expected reply, or to the end of the connection."""
+        received_events: list[OperationReply | WatchEvent | None] = []
         while self.sent:
-            heard.append(self.next())
-            if heard[-1] is None:
+            received_events.append(self.next())
+            if received_events[-1] is None:
                 break
-        return heard
+        return received_events
 
     def __call__(self, op: str, *args: Any) -> Any:
-        """The value of one operation, or its error code; events are left aside."""
+        """Execute one operation and return its value or error code; events are ignored."""
         self.send((op, *args))
-        (reply,) = [item for item in self.until_answered() if isinstance(item, Reply)]
+        (reply,) = [item for item in self.read_replies() if isinstance(item, OperationReply)]
         return reply.code or reply.value
 
 
-class RealStream:
+class SocketStream:
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

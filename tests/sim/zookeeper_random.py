@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.sim.zookeeper_client import Client, Event, Ops, Reply, Stat
+from tests.sim.zookeeper_client import OperationReply, Ops, RawZooKeeperClient, Stat, WatchEvent
 
 TOP = "/r"
 ROOT = "/r/t"
@@ -20,10 +20,12 @@ READS = ["exists", "exists", "get", "get", "children", "children", "children2", 
 SESSIONS = 3
 
 
-class Generator:
-    """``step`` is (session, what to do): a burst of operations in one piece, or "move" (a new connection of the same
-    session, which sets its watches anew), "leave" (close it and open another) or "reopen" (come back to a closed
-    one)."""
+class ZooKeeperOperationGenerator:
+    """Generates steps from a seed: (session number, action, operations).
+
+    Actions: "burst" (send the operations in one piece), "move" (a new connection of the same session, which sets its
+    watches again), "leave" (close the session and open another) and "reopen" (try to resume a closed session).
+    """
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -50,8 +52,8 @@ class Generator:
             names[-1] += f"{self.rng.randrange(6):010d}"
         return "/".join([ROOT, *names])
 
-    def young(self) -> str:
-        """Not one of those that are older than this run, and so have another past."""
+    def recent_path(self) -> str:
+        """Return a path that was created in this run; older nodes have another history on a real server."""
         path = self.path()
         return ROOT if path == "/" or path.startswith("/z") else path
 
@@ -59,13 +61,13 @@ class Generator:
         match self.rng.choice(["create", "create", "create", "create2", "delete", "delete", "set", "setacl"]):
             case "create" | "create2" as op:
                 flags = self.rng.choice([0, 0, 0, 1, 1, 2, 3, 3])
-                return op, self.young() if flags >= 2 else self.path(), self.rng.choice(DATA), flags
+                return op, self.recent_path() if flags >= 2 else self.path(), self.rng.choice(DATA), flags
             case "delete":
                 return "delete", self.path(), self.rng.choice(VERSIONS)
             case "set":
-                return "set", self.young(), self.rng.choice(DATA), self.rng.choice(VERSIONS)
+                return "set", self.recent_path(), self.rng.choice(DATA), self.rng.choice(VERSIONS)
             case op:
-                return op, self.young(), self.rng.choice(VERSIONS)
+                return op, self.recent_path(), self.rng.choice(VERSIONS)
 
     def op(self) -> Ops:
         chance = self.rng.random()
@@ -76,25 +78,27 @@ class Generator:
                 part for part in [self.write() for _ in range(self.rng.randrange(5))] if part[0] != "setacl" and part[1]
             ]
             if self.rng.random() < 0.5:
-                parts.insert(0, ("check", self.young() or ROOT, self.rng.choice(VERSIONS)))
+                parts.insert(0, ("check", self.recent_path() or ROOT, self.rng.choice(VERSIONS)))
             return "multi", parts
         if chance < 0.57:
             return "sync", self.path()
         if chance < 0.6:
             return ("ping",)
-        op, path = self.rng.choice(READS), self.young()
+        op, path = self.rng.choice(READS), self.recent_path()
         return (op, path) if op == "getacl" else (op, path, self.rng.choice([None, "watch"]))
 
 
-class Play:
-    """Plays a sequence of steps on a server and tells what is comparable of it: zxids are told as their distance from
-    the first, sessions by their index, times not at all."""
+class OperationRunner:
+    """Executes steps on a server and returns comparable results.
+
+    zxids are relative to the first one, sessions are replaced by their number, times by 0.
+    """
 
     def __init__(self, connect: Any) -> None:
-        """``connect(**session)`` gives a :class:`Client`."""
+        """``connect(**session)`` returns a :class:`RawZooKeeperClient`."""
         self.connect = connect
-        self.clients: list[Client] = [connect() for _ in range(SESSIONS)]
-        self.ended: list[Client] = []
+        self.clients: list[RawZooKeeperClient] = [connect() for _ in range(SESSIONS)]
+        self.ended: list[RawZooKeeperClient] = []
         self.owners: list[int] = [client.session for client in self.clients]
         self._clean(TOP)
         self.clients[0]("create", TOP, b"", 0)
@@ -109,12 +113,12 @@ class Play:
             self.clients[0]("delete", path, -1)
 
     def step(self, session: int, what: str, ops: list[Ops]) -> list[Any]:
-        told: list[Any] = []
+        results: list[Any] = []
         client = self.clients[session]
         match what:
             case "burst":
                 client.send(*ops)
-                told.append(self._told(client.until_answered()))
+                results.append(self._comparable(client.read_replies()))
             case "move":
                 client.stream.close()
                 moved = self.connect(session=client.session, password=client.password, seen=client.zxid)
@@ -122,23 +126,23 @@ class Play:
                 op, *paths = ops[0]
                 moved.send((op, client.zxid, *paths))
                 self.clients[session] = moved
-                told.append(self._told(moved.until_answered()))
+                results.append(self._comparable(moved.read_replies()))
             case "leave":
                 client.send(("close",))
-                told.append(self._told([*client.until_answered(), client.next()]))
+                results.append(self._comparable([*client.read_replies(), client.next()]))
                 self.ended.append(client)
                 self.clients[session] = new = self.connect()
                 self.owners.append(new.session)
             case "reopen" if self.ended:
                 gone = self.ended[-1]
                 again = self.connect(session=gone.session, password=gone.password, seen=gone.zxid)
-                told.append((again.timeout, again.session, again.password, again.next()))
+                results.append((again.timeout, again.session, again.password, again.next()))
         for each in self.clients:
             each.send(("ping",))
-            told.append(self._told(each.until_answered()))
-        return told
+            results.append(self._comparable(each.read_replies()))
+        return results
 
-    def _told(self, item: Any) -> Any:
+    def _comparable(self, item: Any) -> Any:
         match item:
             case Stat():
                 return item._replace(
@@ -146,9 +150,9 @@ class Play:
                     owner=item.owner and self.owners.index(item.owner) + 1, ctime=0, mtime=0,
                 )  # fmt: skip
             case list():
-                return [self._told(each) for each in item]
-            case Reply():
-                return item._replace(zxid=item.zxid - self.base, value=self._told(item.value))
-            case tuple() if not isinstance(item, Event):
-                return tuple([self._told(each) for each in item])
+                return [self._comparable(each) for each in item]
+            case OperationReply():
+                return item._replace(zxid=item.zxid - self.base, value=self._comparable(item.value))
+            case tuple() if not isinstance(item, WatchEvent):
+                return tuple([self._comparable(each) for each in item])
         return item

@@ -1,35 +1,35 @@
-"""A simulated ZooKeeper without a network: bytes in, bytes out, time by hand."""
+"""A simulated ZooKeeper server without a network: tests exchange bytes with it and advance the time themselves."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from harness.sim.servers.zookeeper.leader import Limits
-from harness.sim.servers.zookeeper.quorum import Quorum
+from harness.sim.servers.zookeeper.leader import EnsembleLimits
+from harness.sim.servers.zookeeper.quorum import QuorumPeer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
-from tests.sim.redis_stub import StubHost, World
-from tests.sim.zookeeper_client import Client
+from tests.sim.redis_stub import StubHost, StubWorld
+from tests.sim.zookeeper_client import RawZooKeeperClient
 
 
-class Alone:
+class StandaloneServer:
     """A standalone server on a host of its own."""
 
     def __init__(self, tick_ms: int = 500) -> None:
-        self.world = World()
+        self.world = StubWorld()
         self.server = ZooKeeperServer(1, tick_ms)
-        self.quorum = Quorum(self.server, {}, Limits(tick_ms, 10, 4))
+        self.quorum = QuorumPeer(self.server, {}, EnsembleLimits(tick_ms, 10, 4))
         self.host: StubHost = self.world.host("n1", self.server)
         self.host.run(self.quorum)
 
-    def stream(self) -> DirectStream:
-        return DirectStream(self.server)
+    def stream(self) -> InMemoryStream:
+        return InMemoryStream(self.server)
 
-    def client(self, **kwargs: Any) -> Client:
-        return Client(self.stream(), **kwargs)
+    def client(self, **kwargs: Any) -> RawZooKeeperClient:
+        return RawZooKeeperClient(self.stream(), **kwargs)
 
 
-class DirectStream:
-    """A connection to a server; what comes back is there at once, or never."""
+class InMemoryStream:
+    """A connection to a server without delay: an answer that is not available at once never comes."""
 
     def __init__(self, server: ZooKeeperServer, peer: str = "c0") -> None:
         self.peer = peer
@@ -39,12 +39,12 @@ class DirectStream:
         self.ended = False
         server.opened(self)
 
-    # As the server sees it.
+    # The server's end.
 
     def send(self, data: bytes) -> None:
         self.sent += data
 
-    # As the client sees it; ``close`` is either's.
+    # The client's end; both ends use ``close``.
 
     def close(self) -> None:
         if not self.ended:
@@ -57,5 +57,5 @@ class DirectStream:
 
     def recv(self) -> bytes:
         data, self.sent = self.sent, b""
-        assert data or self.ended, "nothing comes"
+        assert data or self.ended, "the server has sent nothing"
         return data

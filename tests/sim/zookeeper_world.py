@@ -1,4 +1,4 @@
-"""A simulated ZooKeeper ensemble for the tests, with raw clients on its hosts and a look into its servers."""
+"""A simulated ZooKeeper ensemble for tests, with raw clients on its hosts and access to its servers."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.clusters.base import Checkpoint
-from harness.clusters.sim import SimCluster
-from harness.sim.servers.zookeeper.quorum import Quorum
+from harness.clusters.sim.cluster import SimCluster
+from harness.sim.servers.zookeeper.quorum import QuorumPeer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from tests.clusters.bench import make, on
-from tests.sim.zookeeper_client import Client, RealStream
+from tests.sim.zookeeper_client import RawZooKeeperClient, SocketStream
 
 SERVERS = ("n1", "n2", "n3")
 
 
 def play(main: Callable[[SimCluster], Any], *, clients: int = 3, seed: int = 0, **options: Any) -> Any:
-    """What ``main`` returns on the control side of an ensemble."""
+    """Call ``main`` outside the ensemble's hosts and return its result."""
     cluster = make("zookeeper", clients=clients, seed=seed, **options)
     return on(cluster, lambda: main(cluster))
 
 
-def client(server: str, **session: Any) -> Client:
-    """A raw client, for code on a client's host."""
-    return Client(RealStream((server, 2181)), **session)
+def client(server: str, **session: Any) -> RawZooKeeperClient:
+    """Return a raw client; call it on a client host."""
+    return RawZooKeeperClient(SocketStream((server, 2181)), **session)
 
 
 def alone(cluster: SimCluster, main: Callable[[], Any], host: str = "c0") -> Any:
-    """Run it on a client's host, to its end."""
-    return together(cluster, {host: main})[0]
+    """Call ``main`` on a client host and return its result."""
+    return run_on_hosts(cluster, {host: main})[0]
 
 
-def together(cluster: SimCluster, mains: dict[str, Callable[[], Any]]) -> list[Any]:
-    """Run each on its client's host, at once; what they returned."""
+def run_on_hosts(cluster: SimCluster, mains: dict[str, Callable[[], Any]]) -> list[Any]:
+    """Call each function on its client host at the same time; return their results in order."""
     results: dict[str, Any] = {}
 
     def program(host: str, main: Callable[[], Any]) -> Callable[[Checkpoint], None]:
@@ -52,9 +52,9 @@ def server(cluster: SimCluster, name: str) -> ZooKeeperServer:
     return found
 
 
-def quorum(cluster: SimCluster, name: str) -> Quorum:
+def quorum(cluster: SimCluster, name: str) -> QuorumPeer:
     found = cluster._network.hosts[name].services[2888]
-    assert isinstance(found, Quorum)
+    assert isinstance(found, QuorumPeer)
     return found
 
 
@@ -63,5 +63,5 @@ def others(name: str) -> list[str]:
 
 
 def links(name: str, *to: str) -> list[tuple[str, str]]:
-    """Both ways between a host and some."""
+    """Return the links in both directions between a host and others."""
     return [(name, other) for other in to] + [(other, name) for other in to]

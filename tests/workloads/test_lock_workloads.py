@@ -1,4 +1,4 @@
-"""The workloads that exercise the lock itself, with a lock that keeps the promise and one that does not."""
+"""Workloads that exercise the lock itself, each with a lock that keeps the promise and one that does not."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import pytest
 
-from checkers.holds import holds
-from harness.completion import complete
+from harness.checkers.holds import holds
 from harness.errors import UsageError
-from harness.hunting.asked import Asked
 from harness.plan import FaultSpec, Plan, load
-from harness.runs import Result, run
-from harness.store import PLAN
-from harness.workloads.mutex import Mutex
-from harness.workloads.resource import STALE, Request, Resource
+from harness.run.completion import complete
+from harness.run.judging import Result
+from harness.run.runs import run
+from harness.run.store import PLAN
+from harness.search.request import HuntRequest
+from harness.worker.resource import STALE, Request, Resource
+from harness.worker.workloads.mutex import MutexWorkload
 
-OPEN_TX = "lock_impls.mistakes.mysql_open_tx:OpenTransaction"
-APART = "lock_impls.mistakes.zookeeper_readers:ReadersApart"
-ALL_SHARE = "lock_impls.mistakes.zookeeper_readers:AllShare"
-UNCOUNTED = "lock_impls.mistakes.mysql:UncountedReentry"
+OPEN_TX = "harness.scenarios.locks.mysql_open_tx:OpenTransaction"
+APART = "harness.scenarios.locks.zookeeper_readers:ReadersApart"
+ALL_SHARE = "harness.scenarios.locks.zookeeper_readers:AllShare"
+UNCOUNTED = "harness.scenarios.locks.mysql:UncountedReentry"
 SAFETY = ("mutual-exclusion", "fencing", "resource", "ownership", "faults")
 AVAILABLE = ("deadlock", "liveness")
 
 FOUND = [
-    ("reentrant", "redis-token", "reentrancy", "asked for it again", (*SAFETY, *AVAILABLE)),
-    ("reentrant", UNCOUNTED, "reentrancy", "the nested release at", AVAILABLE),
-    ("try-lock", OPEN_TX, "try-lock", "a try-lock that waits", (*SAFETY, *AVAILABLE)),
+    ("reentrant", "redis-token", "reentrancy", "requested it again", (*SAFETY, *AVAILABLE)),
+    ("reentrant", UNCOUNTED, "reentrancy", "nested release freed", AVAILABLE),
+    ("try-lock", OPEN_TX, "try-lock", "a try-lock must not wait", (*SAFETY, *AVAILABLE)),
     ("queue", "zookeeper-herd", "fairness", "before c", (*SAFETY, *AVAILABLE)),
     ("crash", "redis-setnx", "deadlock", "had crashed while it held it", SAFETY),
     ("readers-writers", APART, "mutual-exclusion", "(shared)", AVAILABLE),
-    ("readers-writers", APART, "resource", "what it saw changed under it", AVAILABLE),
-    ("readers-writers", ALL_SHARE, "resource", "update is lost", AVAILABLE),
+    ("readers-writers", APART, "resource", "changed during one critical section", AVAILABLE),
+    ("readers-writers", ALL_SHARE, "resource", "is lost", AVAILABLE),
 ]
 KEPT = [
     ("reentrant", "redis-reentrant"),
@@ -70,12 +71,12 @@ def test_a_broken_promise_is_found(
 
 @pytest.mark.parametrize("cluster", ["sim", DOCKER])
 @pytest.mark.parametrize(("workload", "lock"), KEPT)
-def test_a_kept_promise_is_valid(workload: str, lock: str, cluster: str) -> None:
+def test_a_lock_that_keeps_its_promise_is_valid(workload: str, lock: str, cluster: str) -> None:
     result = played(workload, lock, cluster)
     assert result.valid is True, explained(result)
 
 
-def test_the_summary_tells_what_only_a_checker_of_promises_found() -> None:
+def test_the_summary_reports_a_violation_of_a_promise() -> None:
     result = played("queue", "zookeeper-herd")
     assert "before c" in result.document["summary"]
     assert "No violation" not in result.document["summary"]
@@ -83,17 +84,17 @@ def test_the_summary_tells_what_only_a_checker_of_promises_found() -> None:
 
 @pytest.mark.parametrize("lock", ["kazoo-lock", "zookeeper-sequential", "etcd-mutex"])
 @pytest.mark.parametrize("fault", ["client-pause", "partition-clients"])
-def test_who_loses_his_place_by_a_fault_is_not_overtaken(lock: str, fault: str) -> None:
+def test_a_client_that_lost_its_place_by_a_fault_is_not_overtaken(lock: str, fault: str) -> None:
     spec = FaultSpec(fault, at=4.0, for_=3.0)
     result = played("queue", lock, time_limit=25.0, faults=(spec,))
     assert result.verdicts["fairness"].valid is True, explained(result)
     assert result.verdicts["fairness"].stats["asked_behind_others"] > 10
 
 
-# What each workload does.
+# Behaviour of each workload.
 
 
-def test_readers_read_together_and_a_resource_that_fences_lets_them() -> None:
+def test_readers_share_the_lock_and_a_fencing_resource_accepts_them() -> None:
     result = played("readers-writers", "kazoo-read-write-lock", fencing="on")
     assert result.valid is True, explained(result)
     assert result.verdicts["resource"].stats["rejected"] == 0
@@ -105,7 +106,7 @@ def test_readers_read_together_and_a_resource_that_fences_lets_them() -> None:
     assert all(one.shared and two.shared for one, two in together)
 
 
-def test_a_stale_writer_is_refused_after_a_reader_and_a_stale_reader_after_a_writer() -> None:
+def test_stale_writers_and_readers_are_refused() -> None:
     resource = Resource("on", {})
 
     def asked(op: Literal["read", "write"], fence: int, *, shared: bool = False) -> str | None:
@@ -121,35 +122,35 @@ def test_a_stale_writer_is_refused_after_a_reader_and_a_stale_reader_after_a_wri
 
 
 @pytest.mark.parametrize("lock", ["kazoo-lock", "redis.lock:Lock"])
-def test_a_lock_that_nobody_can_share_is_refused(lock: str) -> None:
+def test_readers_writers_refuses_a_lock_that_cannot_be_shared(lock: str) -> None:
     with pytest.raises(UsageError, match=r"readers-writers.* can be held by several at once, and .* no acquire_shared"):
         complete(Plan(lock=lock, workload="readers-writers"))
     with pytest.raises(UsageError, match="acquire_shared"):
-        Asked(lock=lock, workloads=("mutex", "readers-writers")).completed()
+        HuntRequest(lock=lock, workloads=("mutex", "readers-writers")).completed()
 
 
-def test_a_hunt_has_readers_where_the_lock_can_be_shared() -> None:
-    assert "readers-writers" in Asked(lock="kazoo-read-write-lock").completed().workloads
-    assert "readers-writers" not in Asked(lock="kazoo-lock").completed().workloads
+def test_a_hunt_includes_readers_only_for_shareable_locks() -> None:
+    assert "readers-writers" in HuntRequest(lock="kazoo-read-write-lock").completed().workloads
+    assert "readers-writers" not in HuntRequest(lock="kazoo-lock").completed().workloads
 
 
-def test_a_try_never_waits() -> None:
+def test_tries_have_a_timeout_of_zero() -> None:
     asked = [call.invoke.value["timeout"] for call in played("try-lock", "redis-token").history.calls("acquire")]
     assert set(asked) == {0.0}
 
 
-def test_who_queues_does_not_give_up_before_the_end() -> None:
+def test_queued_clients_do_not_give_up_before_the_end() -> None:
     history = played("queue", "redis-token").history
     failed = [call for call in history.calls("acquire") if call.outcome == "fail"]
     assert all(call.done is not None and call.done.time - history.origin >= 12e9 for call in failed)
 
 
-def test_a_nested_section_is_over_before_the_outer_one() -> None:
+def test_nested_acquires_are_granted_and_end_before_the_outer_hold() -> None:
     found = played("reentrant", "redis-reentrant").verdicts["reentrancy"].stats
     assert found["nested"] == found["granted"] > 50
 
 
-# Faults that a workload brings along.
+# Faults that a workload adds.
 
 
 def test_a_crash_is_added_once_and_stored(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_crash_is_added_once_and_stored(tmp_path: Path) -> None:
     assert len(result.history.nemesis("crash")) >= 2
 
 
-def test_a_plan_with_a_crash_of_its_own_gets_no_other() -> None:
+def test_a_plan_with_its_own_crash_gets_no_second_one() -> None:
     own = FaultSpec("client-crash", on="acquire", nth=3)
     plan = Plan(lock="redis-token", workload="crash", faults=(own,))
     assert complete(plan).faults == (own,)
@@ -172,21 +173,21 @@ def test_a_plan_with_a_crash_of_its_own_gets_no_other() -> None:
     ]
 
 
-class Overlapping(Mutex):
-    """A workload of somebody's own, whose fault would strike again while it lasts."""
+class Overlapping(MutexWorkload):
+    """A user's workload whose fault would strike again while it lasts."""
 
     name: ClassVar = "overlapping"
     schedule: ClassVar = ({"fault": "partition-clients", "every": "1 ttl", "for": "2 ttl"},)
 
 
-class Misspelt(Mutex):
-    """A workload whose schedule has a field that no fault has."""
+class Misspelt(MutexWorkload):
+    """A workload whose schedule has a field that faults do not have."""
 
     name: ClassVar = "misspelt"
     schedule: ClassVar = ({"fault": "client-crash", "evry": 2.0},)
 
 
 @pytest.mark.parametrize(("name", "words"), [("Overlapping", "strike again"), ("Misspelt", "schedule of workload")])
-def test_a_schedule_that_makes_no_sense_is_refused(name: str, words: str) -> None:
+def test_an_invalid_schedule_of_a_workload_is_refused(name: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         complete(Plan(lock="redis-token", workload=f"{__name__}:{name}"))

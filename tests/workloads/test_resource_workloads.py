@@ -1,4 +1,5 @@
-"""Workloads that end in the resource: nothing is found with a good lock, and harm is found and told with a bad one."""
+"""Workloads that end in the resource: a correct lock causes no violation, and a broken one causes violations that are
+reported."""
 
 from __future__ import annotations
 
@@ -9,16 +10,17 @@ import pytest
 
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.runs import Result, run
-from harness.workloads import resource
-from harness.workloads.red_packet import decide
-from harness.workloads.resource import CHANGED, Reply, Request, Resource
+from harness.run.judging import Result
+from harness.run.runs import run
+from harness.worker import resource
+from harness.worker.resource import CHANGED, Request, Resource, ResourceReply
+from harness.worker.workloads.red_packet import decide
 
 NAMES = ("order", "red-packet", "counter", "optimistic")
 WITH_LOCK = NAMES[:3]
 LATE = FaultSpec("client-pause", on="read", for_=3.0)
 """Longer than the ttl, and after the look at what is to be changed."""
-TRANSACTIONS = "lock_impls.mistakes.mysql_transactions"
+TRANSACTIONS = "harness.scenarios.locks.mysql_transactions"
 
 
 def play(workload: str, lock: str = "redis-token", **more: Any) -> Result:
@@ -35,7 +37,7 @@ def accepted(history: History, f: str) -> list[Any]:
 
 @pytest.mark.parametrize("clients", [2, 5])
 @pytest.mark.parametrize("workload", NAMES)
-def test_no_harm_is_found_where_there_is_none(workload: str, clients: int) -> None:
+def test_a_correct_lock_gives_a_valid_run(workload: str, clients: int) -> None:
     for seed in range(2):
         result = play(workload, clients=clients, seed=seed)
         assert result.valid is True, explained(result)
@@ -46,11 +48,11 @@ def test_no_harm_is_found_where_there_is_none(workload: str, clients: int) -> No
     ("workload", "kinds", "words"),
     [
         ("order", {"processed-twice"}, "o0 was processed twice: by c"),
-        ("red-packet", {"money-made"}, "cents were made; c"),
+        ("red-packet", {"money-made"}, "were created: it had"),
         ("counter", {"lost-update", "interleaved"}, "had been accepted in between"),
     ],
 )
-def test_a_client_that_is_late_does_harm(workload: str, kinds: set[str], words: str) -> None:
+def test_a_late_client_damages_the_resource(workload: str, kinds: set[str], words: str) -> None:
     for seed in range(2):
         result = play(workload, faults=(LATE,), time_limit=7.0, seed=seed)
         verdict = result.verdicts["resource"]
@@ -60,21 +62,21 @@ def test_a_client_that_is_late_does_harm(workload: str, kinds: set[str], words: 
 
 
 @pytest.mark.parametrize("workload", WITH_LOCK)
-def test_a_resource_that_fences_saves_them(workload: str) -> None:
+def test_a_fencing_resource_stays_valid(workload: str) -> None:
     result = play(workload, "redis-fenced", faults=(LATE,), time_limit=7.0, fencing="on")
     assert result.verdicts["resource"].valid is True, explained(result)
     assert result.verdicts["resource"].stats["rejected"] > 0
     assert result.verdicts["mutual-exclusion"].valid is False
 
 
-def test_an_order_that_was_processed_is_left_alone() -> None:
+def test_each_order_is_processed_once() -> None:
     history = play("order", clients=2).history
     marked = [call.invoke.key for call in accepted(history, "mark")]
     assert marked == [f"o{number}" for number in range(len(marked))]
     assert {call.invoke.node for call in accepted(history, "mark")} == {"c0", "c1"}
 
 
-def test_packets_are_emptied_to_the_last_cent() -> None:
+def test_an_emptied_packet_credits_exactly_its_amount() -> None:
     history = play("red-packet").history
     credited: dict[str, int] = {}
     left: dict[str, dict[str, int]] = {}
@@ -90,7 +92,7 @@ def test_packets_are_emptied_to_the_last_cent() -> None:
         assert sum(cents for key, cents in credited.items() if key.startswith(f"{packet}/")) == 1000
 
 
-def test_shares_leave_a_cent_for_each_of_the_others() -> None:
+def test_a_share_leaves_one_cent_for_each_remaining_share() -> None:
     rng = Random(7)
     for cents, shares in [(5, 5), (6, 5), (1000, 5), (2, 2), (1000, 1)]:
         drawn = {decide(rng, cents, shares) for _ in range(300)}
@@ -105,7 +107,7 @@ def test_shares_leave_a_cent_for_each_of_the_others() -> None:
 @pytest.mark.parametrize(
     ("broken", "cured"), [("StaleRead", "FreshRead"), ("UnlocksBeforeCommit", "CommitsBeforeUnlock")]
 )
-def test_a_right_lock_around_a_wrong_transaction_loses_updates(broken: str, cured: str) -> None:
+def test_a_correct_lock_around_a_wrong_transaction_loses_updates(broken: str, cured: str) -> None:
     for seed in range(2):
         bad = play("counter", f"{TRANSACTIONS}:{broken}", seed=seed, time_limit=4.0)
         assert [name for name, verdict in bad.verdicts.items() if verdict.valid is not True] == ["resource"], explained(
@@ -120,8 +122,8 @@ def test_a_right_lock_around_a_wrong_transaction_loses_updates(broken: str, cure
         assert len(written) > 20
 
 
-def test_a_transaction_whose_end_is_unknown_accuses_nobody() -> None:
-    """Connections break while transactions are open: the additions were rolled back, and nobody had been told else."""
+def test_a_transaction_with_an_unknown_outcome_is_no_violation() -> None:
+    """Connections break during open transactions. The additions are rolled back, and no client was told otherwise."""
     cut = FaultSpec("connection-reset", on="add", nth=5, times=5, every=1.0)
     result = play("counter", f"{TRANSACTIONS}:CommitsBeforeUnlock", faults=(cut,), time_limit=8.0)
     releases = [call.outcome for call in result.history.calls("release")]
@@ -129,7 +131,7 @@ def test_a_transaction_whose_end_is_unknown_accuses_nobody() -> None:
     assert result.verdicts["resource"].valid is True, explained(result)
 
 
-# Without a lock.
+# Workloads without a lock.
 
 
 def test_optimistic_clients_take_no_lock_and_lose_nothing() -> None:
@@ -150,11 +152,11 @@ def test_a_store_that_does_not_compare_is_caught(monkeypatch: pytest.MonkeyPatch
     assert "lost-update" in {violation.kind for violation in result.verdicts["resource"].evidence}
 
 
-def test_a_store_that_keeps_one_version_for_ever_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: it compares, with a version that no write moves."""
+def test_a_store_that_never_changes_its_version_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: it compares versions, but writes do not change them."""
     right = Resource.apply
 
-    def forgetful(self: Resource, request: Request) -> Reply:
+    def forgetful(self: Resource, request: Request) -> ResourceReply:
         self._versions.clear()
         return right(self, request)
 

@@ -2,7 +2,7 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// models are those of checkers/models.py, with the same answers. One rule is added for calls of unknown outcome: where
+// models are those of checkers/models/, with the same answers. One rule is added for calls of unknown outcome: where
 // they cannot take effect, they have none. That and their return at the end of the history say together that they
 // may have happened or not, with a model that still leaves nothing open; it is what Porcupine's own tests do, and quicker
 // than a NondeterministicModel, which carries sets of states.

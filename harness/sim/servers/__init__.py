@@ -1,0 +1,1 @@
+"""Simulated servers that speak the real wire protocols, one package for each product."""

@@ -116,5 +116,5 @@ function span(us) {
 }
 
 function signed(us) {
-  return us === 0 ? "true" : (us > 0 ? "+" : "−") + span(Math.abs(us));
+  return us === 0 ? "correct" : (us > 0 ? "+" : "−") + span(Math.abs(us));
 }

@@ -131,7 +131,7 @@ function drawCut(state) {
   context.fillStyle = colours.muted;
   for (let y = AXIS; y < layout.bottom; y += 6) context.fillRect(x, y, 1, 3);
   context.textAlign = "left";
-  context.fillText("the history is cut off here", x + 5, layout.servers - GAP - 8);
+  context.fillText("the history is truncated here", x + 5, layout.servers - GAP - 8);
 }
 
 function drawPointer(state) {

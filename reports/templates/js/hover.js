@@ -46,14 +46,14 @@ function within({ recorded }, columns, row, pointed) {
 
 function stayLines(state, server, row) {
   const { run } = state, { stays } = run;
-  if (row < 0) return [`has ${state.key} for nobody`];
+  if (row < 0) return [`does not have ${state.key}`];
   const start = stays.start[row], end = start + stays.took[row], said = start + stays.until[row];
   if (stays.who[row] < 0 && stays.ended[row] === UNRECORDED) return [`what it has was not recorded after ${seconds(start, 6)}`];
   if (stays.who[row] < 0) return [`no answer from ${seconds(start)} ${stays.took[row] < 0 ? "on" : "to " + seconds(end)}`, ...silenceLines(state, row)];
   const renewed = stays.renewed[row] ? `, renewed ${times(stays.renewed[row])}` : "";
   const lines = [`has ${state.key} for ${run.texts[stays.who[row]]} from ${seconds(start, 6)}${renewed}`];
   if (stays.moved[row]) lines.push(movedLine(run, run.servers[server], stays.moved[row]));
-  if (stays.until[row] >= 0) lines.push(`to end by itself at ${seconds(said, 6)}, by its own clock`);
+  if (stays.until[row] >= 0) lines.push(`expires at ${seconds(said, 6)} by its own clock`);
   return [...lines, ...endLines(ENDS[stays.ended[row]], end, stays.until[row] < 0 ? null : said)];
 }
 
@@ -70,17 +70,17 @@ function silenceLines(state, row) {
   return ENDS[state.run.stays.ended[row]] === "early" ? [`came back without ${state.key}`] : [];
 }
 
-// What became of a key on a server, where said is when it was to end by itself.
+// How a key on a server ended; said is its announced expiry.
 function endLines(ended, end, said) {
-  const early = said === null ? "though nobody had given it back" : `${span(said - end)} early, though nobody had given it back`;
+  const early = said === null ? "although no client had released it" : `${span(said - end)} early, although no client had released it`;
   const late = said !== null && end - said > STRAY ? `, ${span(end - said)} late` : "";
   return {
-    "given back": [`given back at ${seconds(end, 6)}`],
-    "ran out": [`ran out at ${seconds(end, 6)}${late}`],
+    "given back": [`released at ${seconds(end, 6)}`],
+    "ran out": [`expired at ${seconds(end, 6)}${late}`],
     early: [`gone at ${seconds(end, 6)}, ${early}`],
-    removed: [`taken away at ${seconds(end, 6)} by somebody else's command`],
+    removed: [`removed at ${seconds(end, 6)} by another client's command`],
     "no answer": [`no answer from ${seconds(end, 6)} on`],
-    "not recorded": [`what became of it after ${seconds(end, 6)} was not recorded`],
+    "not recorded": [`not recorded after ${seconds(end, 6)}`],
     open: [],
   }[ended];
 }
@@ -103,7 +103,7 @@ function describeToken(state, x, y) {
 
 function shownLines(run, row) {
   const { shown } = run.tokens, what = run.texts[shown.f[row]], higher = shown.highest[row];
-  const said = ["accepted", "accepted, though it was stale", "refused by the resource", "the answer was lost"][shown.verdict[row]];
+  const said = ["accepted", "accepted although stale", "refused by the resource", "the answer was lost"][shown.verdict[row]];
   const lines = [`${run.clients[shown.lane[row]]}'s ${what} at ${seconds(shown.time[row], 6)}: ${said}`];
   if (higher > shown.token[row]) lines.push(`the highest token of another client by then: ${tokenText(run, higher)}`);
   return { title: `Token ${tokenText(run, shown.token[row])}`, lines };
@@ -147,7 +147,7 @@ function callLines(run, row) {
   const { calls, texts } = run, index = calls.invoked[row];
   const name = `${texts[calls.f[row]]} ${texts[calls.key[row]]}`.trim();
   const lines = [`#${index} process ${calls.process[row]} ${name} ${texts[calls.asked[row]]} at ${seconds(calls.start[row], 6)}`];
-  if (calls.took[row] < 0) return [...lines, run.live ? "has not returned yet" : "never returned: it may have happened"];
+  if (calls.took[row] < 0) return [...lines, run.live ? "has not returned yet" : "never returned: it may have taken effect"];
   const said = [texts[calls.got[row]], texts[calls.error[row]]].filter(Boolean).join(" ");
   lines.push(`#${index + calls.done[row]} ${OUTCOMES[calls.outcome[row]]} ${said} after ${span(calls.took[row])}`);
   if (calls.wall[row]) lines.push(`this client's wall clock: ${signed(calls.wall[row] * 1000)}`);

@@ -216,7 +216,7 @@ function newState() {
   return state;
 }
 
-// How long after it was gone a key was to have ended by itself, at most.
+// The longest time between the early end of a key and its announced expiry.
 function longestGhost(stays) {
   let most = 0;
   for (let i = 0; i < stays.took.length; i++) if (stays.took[i] >= 0) most = Math.max(most, stays.until[i] - stays.took[i]);
@@ -235,7 +235,7 @@ function keepView(state, before, follow) {
   else setView(state, from, until);
 }
 
-// The key that the servers' lanes and the tokens are about.
+// Select the key that the servers' lanes and the tokens show.
 function showKey(state, key) {
   state.key = key;
   const { keys } = state, names = state.run.keys;

@@ -1,4 +1,4 @@
-// Where things are on the canvas: rows from top to bottom, and time from left to right.
+// Layout of the canvas: rows from top to bottom, time from left to right.
 
 const AXIS = 24, FAULT_ROW = 18, CLIENT_LANE = 46, KEY_ROW = 29, CLOCK_ROW = 30, TOKENS = 104, OVERVIEW = 26, GAP = 10;
 const MOST_FAULT_ROWS = 4;
@@ -15,7 +15,7 @@ function layOut(run, width) {
   return { width, height, gutter, right: width - 8, top, servers, ...rows, tokens, bottom, overview: bottom + GAP, rows: faultRows.rows };
 }
 
-// A server's lane has a row for the key, if anybody looked, and one for its clock, if any was ever off.
+// A server's lane has a row for the key, if keys were recorded, and a row for the clock, if any clock was ever wrong.
 function serverRows(run) {
   const looked = run.stays.lane.length > 0, off = run.servers.some((name) => run.offsets[name]);
   const keyRow = looked ? KEY_ROW : 0, clockRow = off || !looked ? CLOCK_ROW : 0;
@@ -49,8 +49,8 @@ function barBox(layout, lane, level, levels) {
   return { y: laneTop(layout, lane) + 12 + level * height, height: levels > 1 ? height - 1 : height };
 }
 
-// Where a time is; what is far outside the view is put just so far outside that nothing of it shows. Close up, a run is
-// millions of pixels long, and whoever draws to where a thing really ends draws them all.
+// The x coordinate of a time, clamped to just outside the view: zoomed in, a run is millions of pixels long, and drawing
+// to the real coordinate would draw them all.
 function xOf(state, time) {
   const { layout, view } = state;
   return kept(state, layout.gutter + (time - view.from) / (view.until - view.from) * (layout.right - layout.gutter));

@@ -1,4 +1,4 @@
-// What a call was and did, where the pointer or the focus is; arrow keys go from call to call.
+// Tooltip of the call under the pointer or the focus; arrow keys move from call to call.
 
 const across = document.getElementById("across"), tip = document.getElementById("tip");
 const calls = [...document.querySelectorAll("#calls > .call")];
@@ -37,5 +37,5 @@ across.addEventListener("focusin", (event) => show(near(event.target)));
 across.addEventListener("focusout", () => show(null));
 across.addEventListener("scroll", () => show(near(document.activeElement)));
 across.addEventListener("keydown", go);
-// The place where it goes wrong is what one came to see.
+// Scroll to the point where the order ends.
 if ("stuck" in across.dataset) across.scrollLeft = across.dataset.stuck - across.clientWidth * 0.8;

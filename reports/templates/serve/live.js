@@ -1,7 +1,7 @@
-// Asks each second how the run is, says it, and moves the timeline on; until it is over.
+// Live page: fetches the state of the run every second, shows it, and advances the timeline until the run ends.
 
 const EVERY = 1000, AGAIN = 3000, LAST = 15e6;
-// Clients on containers are heard one after the other: for so many seconds a release may not have been heard of yet.
+// Events of clients on containers arrive one client at a time, so a release may arrive this many seconds late.
 const UNHEARD = 0.2;
 const live = { read: -1, mode: "last", view: null };
 const at = (id) => document.getElementById("live-" + id);
@@ -16,11 +16,11 @@ async function ask() {
   let told;
   try {
     const answer = await fetch(`data.json?from=${live.read}`);
-    if (answer.status === 404) return lost("The run is not in the store any more.");
+    if (answer.status === 404) return lost("The run is no longer in the store.");
     if (!answer.ok) throw new Error(answer.status);
     told = await answer.json();
   } catch {
-    lost("harness serve does not answer: is it still running? What is shown is the last that was heard.");
+    lost("harness serve does not answer. Is it still running? This page shows the last answer.");
     return setTimeout(ask, AGAIN);
   }
   show(told);
@@ -39,15 +39,15 @@ function show(told) {
   showState(told);
   showTime(told);
   showFigures(moment);
-  list("keys", [...moment.keys.map((key) => keyLine(key, moment)), ...more(moment)], "Nothing was asked for yet.");
-  list("faults", moment.faults.map((fault) => faultLine(fault, moment)), "None at this moment.");
+  list("keys", [...moment.keys.map((key) => keyLine(key, moment)), ...more(moment)], "No acquire yet.");
+  list("faults", moment.faults.map((fault) => faultLine(fault, moment)), "No active fault.");
   at("cut").hidden = !moment.cut;
   if (told.timeline) showTimeline(told.timeline);
   live.read = told.read;
 }
 
 function showState({ state, said, verdict, behind }) {
-  const story = behind === null ? said : `Reading what was recorded before: ${Math.floor(behind * 100)} %.`;
+  const story = behind === null ? said : `Reading the history recorded so far: ${Math.floor(behind * 100)} %.`;
   const words = verdict ? verdict.summary : story;
   at("story").hidden = !words;
   text("story", words);
@@ -98,7 +98,7 @@ function age(moment, since) {
 }
 
 function keyLine({ key, holders, shared }, moment) {
-  if (!holders.length) return line(part("strong", key), " nobody");
+  if (!holders.length) return line(part("strong", key), " free");
   const who = holders.map(([client, since]) => `${client} for ${age(moment, since)}`).join(" and ");
   const together = moment.elapsed - Math.max(...holders.map(([, since]) => since));
   if (holders.length === 1 || shared || together < UNHEARD) return line(part("strong", key), ` ${who}`);
@@ -111,12 +111,12 @@ function more({ more_keys: count }) {
 
 function faultLine(fault, moment) {
   const where = fault.hosts.length ? ` on ${fault.hosts.join(", ")}` : "";
-  const seen = fault.seen === null ? "not looked at yet" : fault.seen ? "seen" : "NOT seen to take effect";
+  const seen = fault.seen === null ? "not checked yet" : fault.seen ? "took effect" : "NOT observed to take effect";
   const since = `${age(moment, fault.since)} ago`;
   return line(part("strong", fault.fault), `${where}, ${since}`, part("small", [seen, fault.observed].filter(Boolean).join(": ")));
 }
 
-// Whoever has moved or zoomed looks at something: the end is followed again when it is asked for, or was in view.
+// After the reader moved or zoomed, follow the end again only on request, or if the end was in view.
 function showTimeline(data) {
   const view = shownRun?.view;
   if (live.view && (view.from !== live.view.from || view.until !== live.view.until)) live.mode = "free";

@@ -1,4 +1,4 @@
-// A choice made is a choice shown; addresses are without what was left empty, so that they can be passed on.
+// Submit the filter as soon as a choice changes. Leave out empty fields, which keeps the address short enough to share.
 const form = document.getElementById("filter");
 if (form) {
   form.addEventListener("change", () => form.requestSubmit());

@@ -1,15 +1,17 @@
-"""Linearizability by its definition: every order of the calls is tried. What all algorithms are held against."""
+"""Linearizability by its definition: try every order of the calls. The tests compare every algorithm with this
+one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from checkers.linearizability.problem import MUST, Problem
-from checkers.models import Either, Inconsistent, Model
+from harness.checkers.linearizability.problem import MUST, KeyProblem
+from harness.checkers.models import Either, Inconsistent, Model
 
 
-def linearizable(problem: Problem, model: Model) -> bool:
-    """Is there an order of the calls, with all that must be in it, that respects their windows and the model?"""
+def linearizable(problem: KeyProblem, model: Model) -> bool:
+    """Return whether some order of the calls respects their windows and the model, and has every call that must be in
+    it."""
     windows = list(zip(problem.invoked.tolist(), problem.returned.tolist(), problem.kind.tolist(), strict=True))
 
     def tried(left: frozenset[int], state: Any) -> bool:
@@ -27,7 +29,7 @@ def linearizable(problem: Problem, model: Model) -> bool:
     return tried(frozenset(range(len(problem))), model.initial)
 
 
-def _after(model: Model, state: Any, problem: Problem, call: int) -> list[Any]:
+def _after(model: Model, state: Any, problem: KeyProblem, call: int) -> list[Any]:
     found = model.step(state, problem.operations[problem.operation[call]])
     if isinstance(found, Inconsistent):
         return []

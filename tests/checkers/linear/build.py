@@ -1,4 +1,4 @@
-"""Small histories for the tests of linearizability: written by hand, enumerated, or drawn."""
+"""Small histories for the tests of linearizability: written by hand, enumerated or drawn at random."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TYPES: Final[dict[str, Any]] = {
 
 
 def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) -> Calls:
-    """The calls of ``entries``, a second apart; ``clients`` says which client a process belongs to (else its own).
+    """Return the calls of ``entries``, which are one second apart.
 
-    What a file reader would make of them, without one: each value is kept, and grants are read as well.
-    """
+    ``clients`` maps processes to clients; by default each process is a client. The result is what a file reader would
+    return, without a reader: it keeps every value, and reads grants too."""
     rows: list[dict[str, Any]] = []
     open_calls: dict[int, dict[str, Any]] = {}
     values: list[Any] = []
@@ -72,7 +72,7 @@ def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) ->
 
 
 def without_grants(found: Calls) -> Calls:
-    """As it is read for a model that wants values, or nothing."""
+    """Return the calls as a model reads them that needs values, or nothing."""
     found.fence = found.lease = np.empty(0, dtype=np.int64)
     found.good = np.empty(0, dtype=np.int8)
     return found
@@ -95,12 +95,12 @@ def _value(values: list[Any], value: Any) -> int:
 
 
 def mutant(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
-    """A copy of ``module`` with pieces of its text changed, each of which must be there once."""
+    """Return a copy of ``module`` in which each given piece of text, which must occur exactly once, is replaced."""
     text = inspect.getsource(module)
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     changed = ModuleType(f"{module.__name__}_changed")
-    sys.modules[changed.__name__] = changed  # dataclasses look there
+    sys.modules[changed.__name__] = changed  # dataclasses look the module up there
     exec(text, changed.__dict__)
     return changed

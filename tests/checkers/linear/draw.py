@@ -1,4 +1,4 @@
-"""Random small histories of one key, by a seed: the same seed, the same history."""
+"""Random small histories of one key. The same seed gives the same history."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Draw = Callable[[random.Random], tuple[str, Any, Any]]
 
 
 def lock_call(random_: random.Random) -> tuple[str, Any, Any]:
-    """An acquire or a release."""
+    """Draw an acquire or a release."""
     return random_.choice(("acquire", "release")), None, None
 
 
 def register_call(random_: random.Random) -> tuple[str, Any, Any]:
-    """A read, a write or a cas of three values."""
+    """Draw a read, a write or a cas of three values."""
     f = random_.choice(("read", "write", "cas"))
     if f == "read":
         return f, None, random_.choice((None, 1, 2))
@@ -27,9 +27,16 @@ def register_call(random_: random.Random) -> tuple[str, Any, Any]:
     return f, value, value
 
 
+def grant_call(random_: random.Random) -> tuple[str, Any, Any]:
+    """Draw an acquire with or without a token and a lease, or a release."""
+    if random_.random() < 0.5:
+        return "release", None, None
+    return "acquire", None, {"fence": random_.choice((None, 1, 2, 3)), "valid_for": random_.choice((None, 0.5, 1.5))}
+
+
 def drawn(seed: int, draw: Draw, *, clients: int = 3, count: int = 5, unknown: float = 0.2) -> Calls:
-    """``count`` calls of ``clients`` clients, interleaved by chance; a client whose call came to an unknown outcome
-    goes on under a new process number."""
+    """Draw ``count`` calls of ``clients`` clients, interleaved at random. After an unknown outcome the client
+    continues under a new process number."""
     random_ = random.Random(seed)
     process = list(range(clients))
     owner = {number: number for number in process}

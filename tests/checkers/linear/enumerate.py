@@ -1,4 +1,4 @@
-"""All small histories of a kind, one after the other."""
+"""Every small history of a kind, one after the other."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ Doing = tuple[str, Any, Any]
 
 
 def histories(counts: Sequence[int], doings: Sequence[Doing], *, unknown: bool = True) -> Iterator[Calls]:
-    """Every history in which client ``i`` makes ``counts[i]`` calls, each one of ``doings``, of known or unknown
-    outcome, in every interleaving. After an unknown outcome a client goes on under a new process number.
+    """Yield every history in which client ``i`` makes ``counts[i]`` calls, each one of ``doings``, of known or
+    unknown outcome, in every interleaving. After an unknown outcome a client continues under a new process number.
 
-    A call of unknown outcome has no completion: what matters is that its client goes on.
-    """
+    A call of unknown outcome has no completion here: only the fact that its client continues matters."""
     outcomes = (True, False) if unknown else (True,)
     choices = list(product(doings, outcomes))
     for chosen in product(choices, repeat=sum(counts)):
@@ -50,7 +49,7 @@ def _scripts(counts: Sequence[int], chosen: Sequence[tuple[Doing, bool]]) -> lis
 
 
 def _interleavings(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Every order of the steps of scripts of these lengths: whose turn it is."""
+    """Yield every interleaving of scripts of these lengths, as the index of the script that takes each step."""
     if len(lengths) == 1:
         yield [0] * lengths[0]
         return

@@ -1,5 +1,4 @@
-"""Small problems for the tests of the search: all of them, random ones, ones with an order; and what its answers must
-hold to."""
+"""Small problems for the tests of the search (all, random, or with a known order), and the checks of its answers."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.linearizability.problem import LOOSE, MAY, MUST, Answer, Problem
-from checkers.linearizability.search import Budget, Searcher
-from checkers.models import (
+from harness.checkers.linearizability.problem import LOOSE, MAY, MUST, Budget, KeyProblem, SearchAnswer
+from harness.checkers.linearizability.search import Searcher
+from harness.checkers.models import (
     CasRegister,
     Either,
     FencedMutex,
@@ -36,7 +35,7 @@ Window = tuple[int, int, int]
 
 
 class Sum(Model):
-    """Adds, up to a limit and round again."""
+    """Adds numbers modulo a limit."""
 
     fs = frozenset({"add", "read"})
 
@@ -54,7 +53,7 @@ class Sum(Model):
 
 
 class Lossy(Model):
-    """A register whose writes may be lost, and which may forget what it holds."""
+    """A register that may lose writes and forget its value."""
 
     fs = frozenset({"read", "write", "forget"})
 
@@ -98,8 +97,8 @@ ALPHABETS: Final[dict[str, tuple[Model, list[Operation]]]] = {
 
 
 def shapes(count: int) -> list[tuple[Window, ...]]:
-    """All ways in which so many calls, of all kinds, can lie in time, in the order of their invocations; those of
-    unknown outcome have no return, so that some ways are the same."""
+    """Return every way in which this many calls of all kinds can lie in time, ordered by invocation. Calls of unknown
+    outcome have no return, so some ways are equal."""
     found: set[tuple[Window, ...]] = set()
     for events in _events(count):
         for kinds in itertools.product((MUST, MAY, LOOSE), repeat=count):
@@ -121,9 +120,9 @@ def _events(count: int) -> Iterator[tuple[tuple[int, int], ...]]:
     return more((), 0, frozenset())
 
 
-def put(windows: Sequence[Window], which: Sequence[int], operations: Sequence[Operation]) -> Problem:
+def put(windows: Sequence[Window], which: Sequence[int], operations: Sequence[Operation]) -> KeyProblem:
     kinds, invoked, returned = zip(*windows, strict=True) if windows else ((), (), ())
-    return Problem(
+    return KeyProblem(
         np.array(invoked, dtype=np.int64),
         np.array(returned, dtype=np.int64),
         np.array(kinds, dtype=np.int8),
@@ -133,8 +132,8 @@ def put(windows: Sequence[Window], which: Sequence[int], operations: Sequence[Op
     )
 
 
-def agree(part: Problem, model: Model, searcher: Searcher) -> bool:
-    """Whether the search finds what brute force does; what else it says is looked at as well."""
+def agree(part: KeyProblem, model: Model, searcher: Searcher) -> bool:
+    """Assert that the search gives the verdict of brute force, and check the rest of its answer."""
     answer = searcher.search(part, BUDGET)
     if answer.valid is not linearizable(part, model):
         return False
@@ -148,17 +147,17 @@ def agree(part: Problem, model: Model, searcher: Searcher) -> bool:
     return True
 
 
-def until(part: Problem, position: int, *, included: bool = True) -> Problem:
-    """What was known by ``position``: calls that return later may have happened by then or not."""
+def until(part: KeyProblem, position: int, *, included: bool = True) -> KeyProblem:
+    """Return what was known by ``position``: a call that returns later may or may not have taken effect."""
     cut = part.pick(part.invoked < position)
     later = (cut.returned > position) | (not included) & (cut.returned == position)
     kind = np.where(later, MAY, cut.kind).astype(np.int8)
     returned = np.where(later, NEVER, cut.returned)
-    return Problem(cut.invoked, returned, kind, cut.operation, cut.operations, cut.rows)
+    return KeyProblem(cut.invoked, returned, kind, cut.operation, cut.operations, cut.rows)
 
 
-def replay(part: Problem, model: Model, answer: Answer) -> None:
-    """The order that an answer tells is one."""
+def replay(part: KeyProblem, model: Model, answer: SearchAnswer) -> None:
+    """Assert that the order in an answer is valid."""
     assert len(set(answer.order)) == len(answer.order) == len(answer.states)
     state, latest = model.initial, -1
     for call, after in zip(answer.order, answer.states, strict=True):
@@ -173,8 +172,8 @@ def replay(part: Problem, model: Model, answer: Answer) -> None:
         assert set(must.tolist()) <= set(answer.order)
 
 
-def drawn(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> Problem:
-    """A problem of up to so many calls; up to four at a time, or all."""
+def drawn(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> KeyProblem:
+    """Draw a problem of up to this many calls, with up to four pending at a time, or all of them."""
     count, width = rng.randrange(most + 1), rng.choice([2, 3, 4, most])
     windows: list[list[int]] = []
     going: list[int] = []
@@ -192,8 +191,9 @@ def drawn(rng: random.Random, model: Model, operations: Sequence[Operation], mos
     return put([(kind, begin, end) for kind, begin, end in windows], which, operations)
 
 
-def planted(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> Problem:
-    """A problem of up to so many calls that has an order, unless one operation is then changed, as half of the time."""
+def planted(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> KeyProblem:
+    """Draw a problem of up to this many calls that has an order. In half of the problems one operation is then
+    changed."""
     state, which, times = model.initial, [], []
     width = rng.choice([1.0, 2.0, 4.0])
     for number in range(rng.randrange(most + 1)):

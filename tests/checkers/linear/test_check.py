@@ -1,17 +1,13 @@
-"""The front: which algorithm answers, what is said of keys, budgets and values."""
+"""The linearizability check as a whole: the choice of the algorithm, and its answers on keys, budgets and values."""
 
 from __future__ import annotations
 
-import random
-from typing import Any
-
 import pytest
 
-from checkers.linearizability import check as front
-from checkers.linearizability.check import ModelError, check
-from checkers.linearizability.problem import Failure, Outcome
-from checkers.linearizability.search import Budget
-from checkers.models import (
+from harness.checkers.linearizability import check as front
+from harness.checkers.linearizability.check import ModelError, check
+from harness.checkers.linearizability.problem import Budget, ProvedImpossible, QuickResult
+from harness.checkers.models import (
     CasRegister,
     FencedMutex,
     FifoLock,
@@ -29,7 +25,7 @@ from checkers.models import (
 )
 from harness.history.calls import Calls
 from tests.checkers.linear.build import Entry, calls, without_grants
-from tests.checkers.linear.draw import drawn, lock_call, register_call, seeds
+from tests.checkers.linear.draw import drawn, grant_call, lock_call, register_call, seeds
 from tests.checkers.linear.problems import Sum
 
 DOUBLE: list[Entry] = [(0, "invoke", "acquire"), (0, "ok", "acquire"), (1, "invoke", "acquire"), (1, "ok", "acquire")]
@@ -39,14 +35,8 @@ LOCKS: list[Model] = [
 ]  # fmt: skip
 
 
-def grant_call(random_: random.Random) -> tuple[str, Any, Any]:
-    if random_.random() < 0.5:
-        return "release", None, None
-    return "acquire", None, {"fence": random_.choice((None, 1, 2, 3)), "valid_for": random_.choice((None, 0.5, 1.5))}
-
-
 @pytest.mark.parametrize("model", LOCKS, ids=lambda model: model.name)
-def test_quick_and_searched_say_the_same(model: Model) -> None:
+def test_quick_algorithm_and_search_give_the_same_verdict(model: Model) -> None:
     grants = model.wants in ("leases", "grants")
     wrong = 0
     for seed in seeds(60):
@@ -61,13 +51,13 @@ def test_quick_and_searched_say_the_same(model: Model) -> None:
 
 
 def two_keys() -> Calls:
-    """Right on a, wrong on b."""
+    """A history that is linearizable on key a, and not on key b."""
     entries: list[Entry] = [(0, kind, "acquire", None, "a") for kind in ("invoke", "ok")]
     entries += [(process, kind, "acquire", None, "b") for process in (0, 1) for kind in ("invoke", "ok")]
     return without_grants(calls(entries))
 
 
-def test_each_key_by_itself() -> None:
+def test_each_key_is_checked_by_itself() -> None:
     found = check(two_keys(), OwnerMutex(), name="owner-mutex").verdict
     assert found.valid is False
     assert found.evidence[0].key == "b"
@@ -77,8 +67,9 @@ def test_each_key_by_itself() -> None:
     assert again.evidence == found.evidence
 
 
-def test_a_budget_that_runs_out_is_unknown_and_says_how_far_it_came() -> None:
-    """Forty numbers added at once, and a read of what they are not in the end: too many orders for so little time."""
+def test_an_exhausted_budget_gives_unknown_and_the_position_reached() -> None:
+    """Forty concurrent additions, and a read of an impossible final sum: the budget is too small for that many
+    orders."""
     entries: list[Entry] = [(p, "invoke", "add", p + 1) for p in range(40)]
     entries += [(p, "ok", "add") for p in range(40)]
     entries += [(0, "invoke", "read"), (0, "ok", "read", (sum(range(41)) - 1) % 97)]
@@ -88,7 +79,7 @@ def test_a_budget_that_runs_out_is_unknown_and_says_how_far_it_came() -> None:
     assert "configurations" in found.explanation
 
 
-def test_calls_that_the_model_knows_nothing_of() -> None:
+def test_calls_unknown_to_the_model_are_ignored_or_refused() -> None:
     entries: list[Entry] = [(0, "invoke", "write", 1), (0, "ok", "write", 1)]
     history = without_grants(calls(entries))
     nothing = check(history, Mutex(), name="mutex").verdict
@@ -102,16 +93,18 @@ def test_calls_that_the_model_knows_nothing_of() -> None:
         check(without_grants(calls([(0, "invoke", "acquire", "append"), (0, "ok", "acquire")])), ReadWriteLock())
 
 
-def test_two_algorithms_that_disagree_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quick algorithm that sees a failure where there is none is not believed."""
+def test_disagreement_of_two_algorithms_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure that only a quick algorithm reports is not believed."""
     history = without_grants(calls(DOUBLE[:2]))
-    monkeypatch.setattr(front, "quick_algorithm", lambda model: lambda calls: Outcome((Failure(0, 1, (0,)),)))
+    monkeypatch.setattr(
+        front, "quick_algorithm", lambda model: lambda calls: QuickResult((ProvedImpossible(0, 1, (0,)),))
+    )
     with pytest.raises(AssertionError, match="disagree"):
         check(history, OwnerMutex())
 
 
-def test_a_derived_model_is_searched() -> None:
-    """It may mean something else than the one it is derived from, which has an algorithm of its own."""
+def test_a_derived_model_uses_the_search() -> None:
+    """Its meaning may differ from that of its base class, for which a quick algorithm exists."""
 
     class Anything(OwnerMutex):
         def step(self, state: str | None, operation: Operation) -> str | Inconsistent | None:
@@ -122,7 +115,7 @@ def test_a_derived_model_is_searched() -> None:
     assert not found.quick
 
 
-def test_the_picture_has_the_order_and_the_core() -> None:
+def test_the_picture_shows_the_order_and_the_core() -> None:
     found = check(without_grants(calls(DOUBLE)), OwnerMutex(), name="owner-mutex")
     (picture,) = found.pictures
     assert [(bar.client, bar.place, bar.core, bar.stuck) for bar in picture.bars] == [
@@ -134,7 +127,7 @@ def test_the_picture_has_the_order_and_the_core() -> None:
     assert not check(without_grants(calls(DOUBLE[:2])), OwnerMutex()).pictures
 
 
-def test_the_same_history_is_explained_in_the_same_words() -> None:
+def test_the_same_history_gets_the_same_explanation() -> None:
     histories = [without_grants(drawn(seed, register_call, count=8)) for seed in seeds(10)]
     once, twice = ([check(history, CasRegister()).verdict for history in histories] for _ in range(2))
     assert once == twice

@@ -1,4 +1,4 @@
-"""``harness check`` and ``harness export``: what users type, and what they get."""
+"""The commands ``harness check`` and ``harness export``, as users type them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import gzip
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness import FaultSpec, Plan, run
-from harness.cli import main
+from harness.cli.main import main
+from harness.documents import CheckDocument
 from harness.history import History, Op
 
 GOOD = """{:process 0, :type :invoke, :f :acquire, :value nil}
@@ -23,7 +25,7 @@ BAD = """{:process 0, :type :invoke, :f :acquire, :value nil}
 {:process 1, :type :ok, :f :acquire, :value nil}
 """
 MODEL = """
-from checkers.models import Inconsistent, Model
+from harness.checkers.models import Inconsistent, Model
 
 class Counter(Model):
     fs = frozenset({"add"})
@@ -53,7 +55,7 @@ def typed(*arguments: object) -> int:
     return int(ended.value.code or 0)
 
 
-def test_exit_status_and_what_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_and_output_give_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = tmp_path / "good.edn", tmp_path / "bad.edn.gz"
     good.write_text(GOOD)
     bad.write_bytes(gzip.compress(BAD.encode()))
@@ -69,18 +71,18 @@ def test_exit_status_and_what_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "VALID\n"
 
 
-def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_is_the_document_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.edn"
     bad.write_text(BAD)
     assert typed("check", bad, "--model", "mutex", "--json") == 1
-    document = json.loads(capsys.readouterr().out)
-    assert document["valid"] is False
-    assert document["algorithm"] == "quick"
-    assert [call["indices"] for call in document["evidence"][0]["involved"]] == [[0, 1], [2, 3]]
-    assert set(document["seconds"]) == {"reading", "checking"}
+    out = capsys.readouterr().out
+    document = msgspec.json.decode(out, type=CheckDocument)
+    assert (document.schema, document.valid, document.algorithm) == (1, False, "quick")
+    assert [call.indices for call in document.evidence[0].involved] == [(0, 1), (2, 3)]
+    assert set(json.loads(out)["seconds"]) == {"reading", "checking"}
 
 
-def test_a_model_of_ones_own(
+def test_a_user_model_is_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,7 +98,7 @@ def test_a_model_of_ones_own(
     assert "the sum is 3" in " ".join(capsys.readouterr().out.split())
     for wrong, said in (
         ("counter_model:Nothing", "it has no 'initial'"),
-        ("counter_model:Absent", "has no 'Absent'"),
+        ("counter_model:Absent", "has no class called 'Absent'"),
         ("no_such_module:Model", "no_such_module"),
     ):
         assert typed("check", adds, "--model", wrong) == 2
@@ -125,7 +127,7 @@ def test_a_model_of_ones_own(
         (("torn.edn", "--model", "mutex"), "torn.edn, line 2"),
     ],
 )
-def test_bad_input_gets_one_line(
+def test_bad_input_is_reported_in_one_line(
     arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "good.edn").write_text(GOOD)
@@ -139,7 +141,7 @@ def test_bad_input_gets_one_line(
     assert len(err.splitlines()) == 1
 
 
-def test_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_and_truncated_histories_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty.edn"
     empty.write_text("")
     assert typed("check", empty, "--model", "mutex") == 3
@@ -149,17 +151,17 @@ def test_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     whole = cut.read_text()
     cut.write_text(whole + whole[:40])
     assert typed("check", cut, "--model", "mutex") == 3
-    assert "cut off" in " ".join(capsys.readouterr().out.split())
+    assert "the file is truncated in its last line" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two holders after a pause: wrong for a mutex, and in order for a lease. Exported, it says the same."""
+def test_a_stored_run_and_its_export_get_the_same_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two clients hold the lock after a pause. This violates a mutex, but not a lease."""
     pause = FaultSpec("client-pause", on="acquire", client=0, for_=3.0)
     plan = Plan(lock="redis-token", time_limit=8.0, ttl=1.0, hold=0.5, clients=3, faults=(pause,))
     folder = run(plan, store=tmp_path).folder
     assert folder is not None
     assert typed("check", folder, "--model", "owner-mutex") == 1
-    assert "to blame is the client" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Cause: client." in " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert typed("check", folder, "--model", "lease-mutex") == 0
     assert typed("export", folder, tmp_path / "out.edn") == 0
     assert typed("check", tmp_path / "out.edn", "--model", "owner-mutex") == 1
@@ -168,7 +170,7 @@ def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     capsys.readouterr()
 
 
-def test_a_folder_of_jepsens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_jepsen_store_folder_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "history.edn").write_text(BAD)
     assert typed("check", tmp_path, "--model", "mutex") == 1
     (tmp_path / "empty").mkdir()

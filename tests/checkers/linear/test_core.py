@@ -1,4 +1,4 @@
-"""The smallest wrong part, held against its definition by brute force."""
+"""The smallest non-linearizable part of a history, compared with its definition by brute force."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from checkers.linearizability.core import FEW, Core, core
-from checkers.linearizability.problem import LOOSE, MUST, Problem, problem, until
-from checkers.linearizability.search import Budget, Searcher
-from checkers.models import CasRegister, Model, Mutex, OwnerMutex, Semaphore
+from harness.checkers.linearizability.core import FEW, Core, core
+from harness.checkers.linearizability.problem import LOOSE, MUST, Budget, KeyProblem, problem, until
+from harness.checkers.linearizability.search import Searcher
+from harness.checkers.models import CasRegister, Model, Mutex, OwnerMutex, Semaphore
 from harness.history.calls import Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import Entry, calls, without_grants
@@ -25,15 +25,15 @@ KINDS: list[tuple[Model, Draw]] = [
 ]
 
 
-def loosened(part: Problem, kept: tuple[int, ...]) -> Problem:
-    """``part`` with every call but ``kept`` free to have happened or not."""
+def loosened(part: KeyProblem, kept: tuple[int, ...]) -> KeyProblem:
+    """Return ``part`` in which every call but ``kept`` may or may not have taken effect."""
     kind = np.where(part.kind == MUST, LOOSE, part.kind).astype(np.int8)
     kind[list(kept)] = MUST
-    return Problem(part.invoked, part.returned, kind, part.operation, part.operations, part.rows)
+    return KeyProblem(part.invoked, part.returned, kind, part.operation, part.operations, part.rows)
 
 
-def found_in(history: Calls, model: Model) -> tuple[Problem, Core] | None:
-    """The history up to where it goes wrong, and the core; None if it is right."""
+def found_in(history: Calls, model: Model) -> tuple[KeyProblem, Core] | None:
+    """Return the history up to its failure, and the core; None if it is linearizable."""
     whole = problem(history, model, 0)
     searcher = Searcher(model, whole.operations)
     answer = searcher.search(whole, BUDGET)
@@ -44,8 +44,9 @@ def found_in(history: Calls, model: Model) -> tuple[Problem, Core] | None:
     return until(whole, answer.stuck), smallest
 
 
-def proved(part: Problem, found: Core, model: Model) -> None:
-    """It is wrong whatever the others did; so it is by itself; and no part with one call fewer is."""
+def proved(part: KeyProblem, found: Core, model: Model) -> None:
+    """Assert that the core fails whatever the other calls did, also by itself, and that no part with one call fewer
+    does."""
     assert not linearizable(loosened(part, found.calls), model)
     assert not linearizable(part.pick(np.array(found.calls)), model)
     assert found.smallest
@@ -55,7 +56,7 @@ def proved(part: Problem, found: Core, model: Model) -> None:
 
 
 @pytest.mark.parametrize(("model", "draw"), KINDS, ids=lambda item: type(item).__name__)
-def test_it_is_wrong_by_itself_and_nothing_smaller_is(model: Model, draw: Draw) -> None:
+def test_the_core_fails_by_itself_and_no_smaller_part_does(model: Model, draw: Draw) -> None:
     wrong = 0
     for seed in seeds(60):
         if (found := found_in(without_grants(drawn(seed, draw)), model)) is not None:
@@ -66,7 +67,7 @@ def test_it_is_wrong_by_itself_and_nothing_smaller_is(model: Model, draw: Draw) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "draw"), KINDS, ids=lambda item: type(item).__name__)
-def test_so_it_is_in_larger_histories(model: Model, draw: Draw) -> None:
+def test_the_core_of_a_larger_history_is_minimal(model: Model, draw: Draw) -> None:
     wrong = 0
     for seed in seeds(300, 1000):
         if (found := found_in(without_grants(drawn(seed, draw, clients=4, count=7)), model)) is not None:
@@ -75,8 +76,9 @@ def test_so_it_is_in_larger_histories(model: Model, draw: Draw) -> None:
     assert wrong >= 100
 
 
-def test_a_release_that_was_left_out_is_not_held_against_anybody() -> None:
-    """Without c0's release its acquire and c1's are wrong together; with it they are not, so they are no reason."""
+def test_a_core_does_not_depend_on_an_omitted_release() -> None:
+    """Without c0's release the acquires of c0 and c1 contradict each other. With it they do not, so they are no
+    core."""
     history: list[Entry] = [
         (0, "invoke", "acquire"),
         (0, "ok", "acquire"),
@@ -89,8 +91,8 @@ def test_a_release_that_was_left_out_is_not_held_against_anybody() -> None:
     assert found[1].calls == (2, 3)
 
 
-def test_what_was_written_between_two_reads_does_not_matter() -> None:
-    """Of ten writes only the last, and the read that does not see it, are shown."""
+def test_overwritten_values_are_not_part_of_the_core() -> None:
+    """The core has only the last of ten writes, and the read that misses it."""
     history: list[Entry] = [(0, kind, "write", value) for value in range(10) for kind in ("invoke", "ok")]
     history += [(1, "invoke", "read"), (1, "ok", "read", 3)]
     found = found_in(without_grants(calls(history)), CasRegister())
@@ -99,7 +101,7 @@ def test_what_was_written_between_two_reads_does_not_matter() -> None:
     assert found[1].smallest
 
 
-def test_out_of_time_it_says_that_it_may_not_be_the_smallest() -> None:
+def test_a_core_found_when_time_ran_out_is_marked_as_possibly_not_minimal() -> None:
     history: list[Entry] = [(0, kind, "write", value) for value in range(10) for kind in ("invoke", "ok")]
     history += [(1, "invoke", "read"), (1, "ok", "read", 3)]
     whole = problem(without_grants(calls(history)), CasRegister(), 0)

@@ -1,4 +1,4 @@
-"""The earliest-deadline algorithm for locks without an owner, against brute force."""
+"""The earliest-deadline algorithm for locks without an owner, compared with brute force."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from checkers.linearizability import deadlines
-from checkers.linearizability.problem import MAY, MUST, Problem, problem
-from checkers.models import Mutex, Operation, Semaphore
+from harness.checkers.linearizability import deadlines
+from harness.checkers.linearizability.problem import MAY, MUST, KeyProblem, problem
+from harness.checkers.models import Mutex, Operation, Semaphore
 from harness.history.calls import NEVER, NONE, Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import calls, mutant
@@ -25,14 +25,14 @@ LOCKS: tuple[Mutex | Semaphore, ...] = (Mutex(), Semaphore(2), Semaphore(3))
 
 
 class Small(NamedTuple):
-    """A history of acquires (0) and releases (1) in the order of their invocations."""
+    """A history of acquires (0) and releases (1), ordered by invocation."""
 
     sides: tuple[int, ...]
     invoked: tuple[int, ...]
     returned: tuple[int, ...]
 
     def until(self, position: int) -> Small:
-        """What has been recorded up to and including ``position``."""
+        """Return what has been recorded up to and including ``position``."""
         seen = [call for call, at in enumerate(self.invoked) if at <= position]
         back = [at if at <= position else NEVER for at in self.returned]
         return self.pick(seen)._replace(returned=tuple(back[call] for call in seen))
@@ -41,9 +41,9 @@ class Small(NamedTuple):
         return Small(*(tuple(column[row] for row in rows) for column in self))
 
     def right(self, model: Mutex | Semaphore) -> bool:
-        """What brute force says."""
+        """Return the verdict of brute force."""
         return linearizable(
-            Problem(
+            KeyProblem(
                 np.array(self.invoked, dtype=np.int64),
                 np.array(self.returned, dtype=np.int64),
                 np.array([MAY if at == NEVER else MUST for at in self.returned], dtype=np.int8),
@@ -56,7 +56,7 @@ class Small(NamedTuple):
 
 
 def together(histories: list[Small]) -> Calls:
-    """One history, in which each of ``histories`` has a key."""
+    """Return one history in which each of ``histories`` has a key of its own."""
     sides, invoked, returned = (
         np.array([number for history in histories for number in history[column]], dtype=np.int64) for column in range(3)
     )
@@ -84,8 +84,8 @@ def together(histories: list[Small]) -> Calls:
 
 
 def enumerated(size: int, unknown: int) -> Iterator[Small]:
-    """Every history of ``size`` calls, at most ``unknown`` of them of unknown outcome, but for those that differ from
-    one of these in nothing that matters: the order of neighbouring invocations or of neighbouring returns."""
+    """Yield every history of ``size`` calls, at most ``unknown`` of them of unknown outcome. Leave out histories that
+    differ from an earlier one only in the order of neighbouring invocations or of neighbouring returns."""
 
     def grown(found: list[list[int]], now: int, last: tuple[int, int], left: int) -> Iterator[Small]:
         if len(found) == size and all(call[2] >= 0 for call in found):
@@ -106,7 +106,7 @@ def enumerated(size: int, unknown: int) -> Iterator[Small]:
 
 
 def drawn(seed: int, size: int) -> Small:
-    """A history of up to ``size`` calls, about as often right as wrong."""
+    """Draw a history of up to ``size`` calls. About half of these histories are linearizable."""
     dice = random.Random(seed)
     count, wide = dice.randint(2, size), dice.choice((1.0, 2.0, 4.0))
     spots = [at + dice.gauss(0, 0.5) for at in range(count)]
@@ -128,8 +128,8 @@ def wrong_ones(histories: list[Small], model: Mutex | Semaphore, module: Any = d
 
 
 def compare(histories: list[Small], model: Mutex | Semaphore) -> int:
-    """Against brute force: the verdict, the entry at which it goes wrong, and the part that is wrong. The number of
-    wrong ones."""
+    """Compare the verdict, the failing entry and the failing part with brute force. Return the number of failing
+    histories."""
     failures = wrong_ones(histories, model)
     first = np.cumsum([0, *(len(history.sides) for history in histories)])
     for number, history in enumerate(histories):
@@ -146,7 +146,7 @@ def compare(histories: list[Small], model: Mutex | Semaphore) -> int:
     ("model", "unknown", "number"), [(LOCKS[0], 1, 4232), (LOCKS[1], 0, 2036), (LOCKS[2], 0, 2036)]
 )
 def test_brute_force_agrees_on_every_history_of_five_calls(model: Mutex | Semaphore, unknown: int, number: int) -> None:
-    """With one of unknown outcome, or none; of up to four calls with three."""
+    """At most one call has an unknown outcome; in histories of up to four calls, at most three have."""
     histories = [history for size in range(1, 6) for history in enumerated(size, unknown if size == 5 else 3)]
     assert len(histories) == number
     assert compare(histories, model) > number // 4
@@ -183,8 +183,8 @@ def test_brute_force_agrees_on_drawn_histories(number: int, size: int, model: Mu
 
 
 def changed(*changes: tuple[str, str]) -> ModuleType:
-    """The module with pieces of its text changed, and not compiled."""
-    return mutant(deadlines, ("from harness.compiled import compiled", "compiled = lambda loop: loop"), *changes)
+    """Return the module with pieces of its text replaced."""
+    return mutant(deadlines, *changes)
 
 
 LATEST = (
@@ -207,7 +207,8 @@ NOT_TO_THE_END = "_advance(this, NEVER, permits", "_advance(this, 0, permits"
 
 @cache
 def telling() -> list[Small]:
-    """Those of up to four calls, and right ones of six: it takes six to tell the earliest deadline from the latest."""
+    """Return histories of up to four calls, and linearizable ones of six. It takes six calls to tell the earliest
+    deadline from the latest."""
     small = [history for size in range(1, 5) for history in enumerated(size, 2)]
     six = [history for history in enumerated(6, 0) if sum(history.sides) == 3]
     wrong = wrong_ones(six, Mutex())
@@ -217,16 +218,16 @@ def telling() -> list[Small]:
 @pytest.mark.parametrize(
     "change", [LATEST, UNKNOWN_FIRST, EAGER, NO_HELP_FROM_UNKNOWN, NEVER_SPENT, ONE_MORE, NOT_TO_THE_END]
 )
-def test_a_wrong_rule_is_caught(change: tuple[str, str]) -> None:
+def test_a_mutated_rule_is_caught(change: tuple[str, str]) -> None:
     assert wrong_ones(telling(), Mutex(), changed(change)).keys() != wrong_ones(telling(), Mutex()).keys()
 
 
-def test_a_rule_unchanged_is_not_caught() -> None:
+def test_the_unchanged_rule_is_not_caught() -> None:
     assert wrong_ones(telling(), Mutex(), changed()) == wrong_ones(telling(), Mutex())
 
 
 def parts(history: Small, permits: int, module: Any = deadlines) -> Iterator[Small]:
-    """The parts of ``history`` that may be taken for all of it."""
+    """Return the parts of ``history`` that could be mistaken for the whole history."""
     found, end = together([history]), 2 * len(history.sides)
     rows, sides = np.arange(len(history.sides)), np.array(history.sides, dtype=np.int8)
     for back in range(len(history.sides) + 1):
@@ -239,8 +240,9 @@ def parts(history: Small, permits: int, module: Any = deadlines) -> Iterator[Sma
 @pytest.mark.parametrize(
     ("permits", "size"), [(1, 4), (2, 4), *(pytest.param(p, 6, marks=pytest.mark.slow) for p in (1, 2, 3))]
 )
-def test_a_part_of_a_right_history_is_right(permits: int, size: int) -> None:
-    """So a wrong part proves the history wrong: by brute force, for all right histories and all their parts."""
+def test_every_part_of_a_linearizable_history_is_linearizable(permits: int, size: int) -> None:
+    """So a failing part proves that its history fails. Brute force checks this for all such histories and all their
+    parts."""
     model, smaller = Semaphore(permits), 0
     for history in enumerated(size, 2):
         if history.right(model):
@@ -257,14 +259,14 @@ def test_a_part_of_a_right_history_is_right(permits: int, size: int) -> None:
         ("    gone[_holders(calls, over[:chosen], sides, int(taken[chosen]))] = False\n", ""),
     ],
 )
-def test_a_wrong_part_is_caught(change: tuple[str, str]) -> None:
+def test_a_mutated_choice_of_parts_is_caught(change: tuple[str, str]) -> None:
     module = changed(change)
     rights = (history for size in range(1, 5) for history in enumerated(size, 2) if history.right(Mutex()))
     assert any(not part.right(Mutex()) for history in rights for part in parts(history, 1, module))
 
 
 def plain(history: Small, permits: int) -> int:
-    """The same rule, written to be read: the entry at which the last order is lost."""
+    """The same rule in its simplest form: return the entry at which no order is left."""
     waiting: dict[int, list[int]] = {TAKE: [], GIVE: []}
     taken = 0
     entries = [(at, 0, call) for call, at in enumerate(history.invoked)]
@@ -284,8 +286,8 @@ def plain(history: Small, permits: int) -> int:
     return NEVER
 
 
-def test_many_pending_calls() -> None:
-    """Hundreds at a time: the heaps give what a list gives that is searched."""
+def test_hundreds_of_pending_calls_give_the_answer_of_the_plain_rule() -> None:
+    """The heaps give the same answers as a linear search through a list."""
     dice = random.Random(5)
     wrong = 0
     for _ in range(20):
@@ -306,12 +308,12 @@ def test_many_pending_calls() -> None:
 
 
 def sequential(*calls: str) -> list[tuple[int, str, str]]:
-    """One call after the other: ``a`` acquires, ``r`` releases; the digit is the client."""
+    """Return a history of calls one after the other: ``a`` acquires, ``r`` releases, and the digit is the client."""
     names = {"a": "acquire", "r": "release"}
     return [(int(call[1]), kind, names[call[0]]) for call in calls for kind in ("invoke", "ok")]
 
 
-def test_a_second_holder_among_many_is_told_in_two_calls() -> None:
+def test_a_second_holder_among_many_calls_is_explained_by_two_calls() -> None:
     turns = [call for turn in range(1000) for call in (f"a{turn % 7}", f"r{turn % 7}")]
     found = calls(sequential(*turns, "a1", "a2", "r2", "r1", *turns))
     (failure,) = deadlines.check(found, Mutex()).failures
@@ -319,14 +321,14 @@ def test_a_second_holder_among_many_is_told_in_two_calls() -> None:
     assert deadlines.check(found, Semaphore(2)).failures == ()
 
 
-def test_the_permits_that_clients_still_have_are_told() -> None:
+def test_the_explanation_lists_permits_that_clients_still_hold() -> None:
     found = calls(sequential("a1", "a2", "a3", "r3", "a4", "r4", "a5", "a6"))
     (failure,) = deadlines.check(found, Semaphore(3)).failures
     assert failure.rows == (0, 1, 6, 7)
 
 
-def test_what_was_needed_before_is_told_too() -> None:
-    """The release of unknown outcome would explain the last acquire, had it not been needed before."""
+def test_the_explanation_includes_earlier_uses_of_an_unknown_release() -> None:
+    """The release of unknown outcome would allow the last acquire, but an earlier acquire already needed it."""
     lost = [(9, "invoke", "release"), (9, "info", "release")]
     held = sequential("a1", "r1", "a2", "r2", "a3", "r3")
     assert not deadlines.check(calls([*lost, *sequential("a1", "a2", "r2", "a4")]), Mutex()).failures
@@ -337,7 +339,7 @@ def test_what_was_needed_before_is_told_too() -> None:
     assert failure.rows == (6, 7, 12, 13)
 
 
-def test_keys_apart_and_the_calls_of_others() -> None:
+def test_keys_are_checked_separately_and_calls_of_other_models_are_ignored() -> None:
     entries = [
         (0, "invoke", "lock", None, "x"),
         (1, "invoke", "read", None, "x"),

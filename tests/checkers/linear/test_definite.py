@@ -1,4 +1,4 @@
-"""Definite holds, held against brute force on all small histories and on many larger ones."""
+"""Definite holds, compared with brute force on all small histories and on many larger ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers.linearizability import definite
-from checkers.linearizability.problem import Outcome, problem, until
-from checkers.models import (
+from harness.checkers.linearizability import definite
+from harness.checkers.linearizability.problem import QuickResult, problem, until
+from harness.checkers.models import (
     FencedMutex,
     LeaseMutex,
     Model,
@@ -64,7 +64,7 @@ MORE: dict[str, list[Doing]] = {
 
 
 def told(history: Calls, model: Model) -> bool | None:
-    """What the algorithm says: right, wrong, or undecided. What it proves wrong with is wrong by itself."""
+    """Return the verdict (right, wrong or undecided), and assert that the evidence of a wrong one fails by itself."""
     outcome = definite.check(history, model)
     if outcome.failures:
         (failure,) = outcome.failures
@@ -75,7 +75,7 @@ def told(history: Calls, model: Model) -> bool | None:
 
 
 def held(every: Iterable[Calls], model: Model, asked: Model | None = None) -> tuple[int, int, int]:
-    """How many histories there were, how many of them wrong, and how many undecided. Mutants ask about another
+    """Return the number of histories, of failing ones and of undecided ones. For mutants the algorithm gets another
     model."""
     count = wrong = undecided = 0
     for history in every:
@@ -90,8 +90,8 @@ def held(every: Iterable[Calls], model: Model, asked: Model | None = None) -> tu
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in KINDS]
 )
-def test_small_histories(kind: str) -> None:
-    """Some of all histories of two clients with two calls each; ``test_all_small_histories`` has the others."""
+def test_brute_force_agrees_on_a_sample_of_small_histories(kind: str) -> None:
+    """A sample of the histories of two clients with two calls each; ``test_all_small_histories`` has the others."""
     model, doings = KINDS[kind]
     step = 97 if len(doings) == 2 else 397
     count, wrong, undecided = held(islice(histories((2, 2), doings), 0, step * 60, step), model)
@@ -130,7 +130,7 @@ STEP = 4
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["owner", "reentrant"])
-def test_all_of_three_calls_and_two(kind: str) -> None:
+def test_brute_force_agrees_on_all_histories_of_three_calls_and_two(kind: str) -> None:
     model, doings = KINDS[kind]
     count, wrong, _ = held(islice(histories((3, 2), doings), 0, None, 5), model)
     assert count > 10_000
@@ -138,7 +138,7 @@ def test_all_of_three_calls_and_two(kind: str) -> None:
 
 
 def doing(kind: str, rise: bool) -> Callable[[random.Random], tuple[str, Any, Any]]:
-    """Draws calls; acquires and releases more often than all else. ``rise``: tokens that mostly grow."""
+    """Draw a call; acquires and releases are the most frequent. With ``rise``, tokens mostly grow."""
     doings = MORE.get(kind, KINDS[kind][1])
     tokens = iter(range(1, 10_000))
 
@@ -158,7 +158,7 @@ def random_ones(kind: str, count: int, start: int = 0) -> Iterable[Calls]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_histories(kind: str) -> None:
+def test_brute_force_agrees_on_random_histories(kind: str) -> None:
     count, wrong, undecided = held(random_ones(kind, 150), KINDS[kind][0])
     assert 0 < wrong < count
     assert undecided < count // 3
@@ -167,16 +167,16 @@ def test_random_histories(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_random_histories(kind: str) -> None:
+def test_brute_force_agrees_on_many_random_histories(kind: str) -> None:
     count, wrong, undecided = held(random_ones(kind, 17_000, 10_000), KINDS[kind][0])
     assert 0 < wrong < count
     assert undecided < count // 3
 
 
 @pytest.mark.parametrize("kind", ["owner", "fenced", "lease"])
-def test_at_the_same_time_the_order_of_entries_counts(kind: str) -> None:
-    """All entries at one instant, or two and two: positions say what came first, and an expiry at that instant is in
-    order."""
+def test_the_order_of_entries_decides_between_equal_times(kind: str) -> None:
+    """All entries have the same time, or each pair has. Positions decide which came first, and a lease may expire at
+    that instant."""
     for seed in seeds(100):
         history = drawn(seed, doing(kind, rise=True), count=5)
         for column in (history.began, history.ended):
@@ -196,8 +196,8 @@ MUTANTS: dict[str, tuple[str, Model]] = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_wrong_answer_is_noticed(mutant: str) -> None:
-    """The comparison is worth something: the algorithm of another model does not pass it."""
+def test_the_comparison_catches_the_algorithm_of_another_model(mutant: str) -> None:
+    """This shows that the comparison with brute force can fail."""
     kind, asked = MUTANTS[mutant]
     with pytest.raises(AssertionError):
         held(random_ones(kind, 300), KINDS[kind][0], asked)
@@ -207,14 +207,14 @@ def one(process: int, f: str, result: Any = None) -> list[Entry]:
     return [(process, "invoke", f), (process, "ok", f, result)]
 
 
-def test_a_client_that_goes_on_after_an_unknown_outcome_keeps_its_hold() -> None:
+def test_a_client_keeps_its_hold_after_an_unknown_outcome() -> None:
     """Process 2 is client 0 again: its release ends the hold that it began as process 0."""
     story: list[Entry] = [*one(0, "acquire"), (0, "invoke", "release"), *one(2, "release"), *one(1, "acquire")]
     assert told(without_grants(calls(story, clients={0: 0, 2: 0, 1: 1})), OwnerMutex()) is True
     assert told(without_grants(calls(story)), OwnerMutex()) is False
 
 
-def test_two_known_calls_of_one_client_at_once_are_left_to_a_search() -> None:
+def test_concurrent_known_calls_of_one_client_are_left_to_the_search() -> None:
     story: list[Entry] = [
         (0, "invoke", "acquire"),
         (1, "invoke", "release"),
@@ -225,7 +225,7 @@ def test_two_known_calls_of_one_client_at_once_are_left_to_a_search() -> None:
     assert definite.check(history, OwnerMutex()).undecided == (0,)
 
 
-def test_each_key_is_told_and_the_earliest_failure_of_it() -> None:
+def test_the_earliest_failure_of_each_key_is_reported() -> None:
     story: list[Entry] = []
     for key in ("a", "b", "c"):
         story += [(process, kind, "acquire", None, key) for process in (0, 1) for kind in ("invoke", "ok")]
@@ -235,19 +235,20 @@ def test_each_key_is_told_and_the_earliest_failure_of_it() -> None:
     assert [(failure.key, failure.position) for failure in outcome.failures] == [(0, 3), (1, 9), (2, 13)]
 
 
-def test_a_mode_that_nobody_knows() -> None:
+def test_an_unknown_mode_raises_value_error() -> None:
     with pytest.raises(ValueError, match="not for 'append'"):
         definite.check(
             without_grants(calls([(0, "invoke", "acquire", "append"), (0, "ok", "acquire")])), ReadWriteLock()
         )
 
 
-def test_no_calls() -> None:
-    assert definite.check(without_grants(calls([])), OwnerMutex()) == Outcome()
+def test_a_history_without_calls_has_no_failure() -> None:
+    assert definite.check(without_grants(calls([])), OwnerMutex()) == QuickResult()
 
 
-def test_what_only_an_unknown_release_makes_possible_is_left_to_a_search() -> None:
-    """c0 may release its writing between acquiring for writing and for reading: nobody may call that wrong."""
+def test_a_history_that_only_an_unknown_release_allows_is_left_to_the_search() -> None:
+    """c0 may release its write hold between acquiring to write and acquiring to read, so the algorithm must not
+    report a failure."""
     story: list[Entry] = [(0, "invoke", "release-write"), *one(2, "acquire-write")]
     story += [*one(2, "acquire-read"), *one(2, "release-read")]
     history = without_grants(calls(story, clients={0: 0, 2: 0}))

@@ -1,4 +1,4 @@
-"""The quick algorithm for FIFO locks, against brute force."""
+"""The quick algorithm for FIFO locks, compared with brute force."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from checkers.linearizability import fifo
-from checkers.linearizability.problem import MAY, MUST, Problem
-from checkers.models import FifoLock, Operation
+from harness.checkers.linearizability import fifo
+from harness.checkers.linearizability.problem import MAY, MUST, KeyProblem
+from harness.checkers.models import FifoLock, Operation
 from harness.history.calls import NEVER, NONE, Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import calls, mutant
 
 FS: Final = ("enqueue", "acquire", "release", "cancel")
 PROGRAMS: Final = ("a", "e", "ar", "ea", "ec", "ear", "era", "aer", "eca", "ara")
-"""What a client does, by first letters."""
+"""Actions of a client, by first letters."""
 OPERATIONS: Final = tuple(Operation(f, client=f"c{client}") for client in range(4) for f in FS)
 Row = tuple[int, int, int]
 """Operation (a number into OPERATIONS), invoked, returned."""
@@ -28,7 +28,7 @@ Small = tuple[Row, ...]
 
 
 def enumerated(programs: tuple[str, ...]) -> Iterator[Small]:
-    """Every history of clients with these programs, entry by entry."""
+    """Yield every history of clients with these programs, entry by entry."""
 
     def grown(done: tuple[int, ...], order: tuple[int, ...]) -> Iterator[Small]:
         if len(order) == 2 * sum(map(len, programs)):
@@ -42,7 +42,7 @@ def enumerated(programs: tuple[str, ...]) -> Iterator[Small]:
 
 
 def interleaved(programs: tuple[str, ...], order: tuple[int, ...]) -> Small:
-    """``order`` says whose entry is next."""
+    """Return the history in which ``order`` names the client of each entry."""
     places: list[list[int]] = [[] for _ in programs]
     for position, client in enumerate(order):
         places[client].append(position)
@@ -55,7 +55,7 @@ def interleaved(programs: tuple[str, ...], order: tuple[int, ...]) -> Small:
 
 
 def drawn(seed: int, clients: int, size: int) -> Small:
-    """A history of up to ``size`` calls as a lock may make it, perhaps with two entries exchanged."""
+    """Draw a history of up to ``size`` calls that a lock may produce, sometimes with two entries exchanged."""
     dice = random.Random(seed)
     queue: list[int] = []
     owner = NONE
@@ -82,7 +82,7 @@ def drawn(seed: int, clients: int, size: int) -> Small:
 
 
 def together(histories: list[Small]) -> Calls:
-    """One history, in which each of ``histories`` has a key."""
+    """Return one history in which each of ``histories`` has a key of its own."""
     table = np.array([row for history in histories for row in history], dtype=np.int64).reshape(-1, 3)
     none, zeros = np.full(len(table), NONE, dtype=np.int32), np.zeros(len(table), dtype=np.int64)
     return Calls(
@@ -107,12 +107,14 @@ def together(histories: list[Small]) -> Calls:
 
 
 def right(history: Small, until: int = NEVER) -> bool:
-    """What brute force says of what has been recorded up to and including ``until``."""
+    """Return the verdict of brute force on what has been recorded up to and including ``until``."""
     rows = [(f, begin, end if end <= until else NEVER) for f, begin, end in history if begin <= until]
     table = np.array(rows, dtype=np.int64).reshape(-1, 3)
     kind = np.where(table[:, 2] == NEVER, MAY, MUST).astype(np.int8)
     which = table[:, 0].astype(np.int32)
-    return linearizable(Problem(table[:, 1], table[:, 2], kind, which, OPERATIONS, np.arange(len(table))), FifoLock())
+    return linearizable(
+        KeyProblem(table[:, 1], table[:, 2], kind, which, OPERATIONS, np.arange(len(table))), FifoLock()
+    )
 
 
 def wrong_ones(histories: list[Small], module: Any = fifo) -> dict[int, Any]:
@@ -122,8 +124,8 @@ def wrong_ones(histories: list[Small], module: Any = fifo) -> dict[int, Any]:
 
 
 def compare(histories: list[Small]) -> int:
-    """Against brute force: the verdict, the entry at which it goes wrong, and the part that is wrong. The number of
-    wrong ones."""
+    """Compare the verdict, the failing entry and the failing part with brute force. Return the number of failing
+    histories."""
     failures = wrong_ones(histories)
     first = np.cumsum([0, *map(len, histories)])
     for number, history in enumerate(histories):
@@ -148,7 +150,7 @@ TRIPLES: Final = (("e", "e", "ea"), ("ea", "ea", "a"), ("a", "ec", "e"))
 
 @pytest.mark.slow
 def test_brute_force_agrees_on_programs() -> None:
-    """All pairs of programs, and some threes."""
+    """All pairs of programs, and some triples."""
     programs = [*combinations_with_replacement(PROGRAMS, 2), *TRIPLES]
     histories = [found for clients in programs for found in enumerated(clients)]
     assert len(histories) == 21808
@@ -182,14 +184,14 @@ def telling() -> tuple[list[Small], dict[int, Any]]:
 
 
 @pytest.mark.parametrize("change", MUTANTS.values(), ids=MUTANTS.keys())
-def test_a_wrong_rule_is_caught(change: tuple[str, str]) -> None:
-    """By the entry at which it goes wrong, at least."""
+def test_a_mutated_rule_is_caught(change: tuple[str, str]) -> None:
+    """At least the failing entry differs."""
     histories, found = telling()
     others = wrong_ones(histories, mutant(fifo, change))
     assert {key: one.position for key, one in others.items()} != {key: one.position for key, one in found.items()}
 
 
-def test_a_grant_out_of_turn_among_many_is_told_in_a_few_calls() -> None:
+def test_a_grant_out_of_order_among_many_calls_is_explained_by_a_few_calls() -> None:
     turns = [(0, "enqueue"), (1, "enqueue"), (0, "acquire"), (0, "release"), (1, "acquire"), (1, "release")]
     wrong = [(0, "enqueue"), (1, "enqueue"), (1, "acquire"), (1, "release")]
     entries = [(who, kind, f) for who, f in turns * 500 + wrong + turns[2:4] * 1 for kind in ("invoke", "ok")]

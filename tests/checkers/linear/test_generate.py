@@ -1,4 +1,4 @@
-"""The histories of the benchmark are what they are made for: right, or with one thing wrong."""
+"""The benchmark's histories are what they are generated to be: linearizable, or with one failure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from benchmarks.linearizability.cases import Case, full, quick
 from benchmarks.linearizability.generate import Shape, Workload
 from benchmarks.linearizability.measure import Measured
 from benchmarks.linearizability.table import Row, goals, markdown
-from checkers.linearizability.problem import problem
-from checkers.models import CasRegister, FencedMutex, Model, Mutex, OwnerMutex, Register
+from harness.checkers.linearizability.problem import problem
+from harness.checkers.models import CasRegister, FencedMutex, Model, Mutex, OwnerMutex, Register
 from harness.history import History
 from tests.checkers.linear import build
 from tests.checkers.linear.brute import linearizable
@@ -44,7 +44,7 @@ def entries(past: History) -> list[build.Entry]:
 
 @pytest.mark.parametrize("workload", MODELS)
 @pytest.mark.parametrize("wrong", [False, True])
-def test_brute_force_finds_what_was_made(workload: Workload, wrong: bool, tmp_path: Path) -> None:
+def test_brute_force_confirms_the_planted_verdict(workload: Workload, wrong: bool, tmp_path: Path) -> None:
     for seed, crashed in product(SEEDS, (0, 2)):
         past = history(Shape(workload, *SIZE[workload], crashed, wrong, seed), tmp_path)
         for model in MODELS[workload]:
@@ -54,8 +54,8 @@ def test_brute_force_finds_what_was_made(workload: Workload, wrong: bool, tmp_pa
             assert linearizable(problem(found, model, 0), model) is not wrong, (seed, crashed, model)
 
 
-def test_a_double_hold_is_seen_by_the_checker_of_holds(tmp_path: Path) -> None:
-    """Two clients believe at once that they hold it, once."""
+def test_a_planted_double_hold_is_seen_by_the_hold_checker(tmp_path: Path) -> None:
+    """Exactly once, two clients believe at the same time that they hold the lock."""
     holders: set[int] = set()
     most = 0
     for op in history(Shape("lock", 400, 5, 10, wrong=True), tmp_path):
@@ -85,7 +85,7 @@ def test_a_history_is_one_that_clients_could_have_recorded(workload: Workload, t
     assert past.nemesis("start")[0].value["clients"] == [f"c{process}" for process in range(13)]
 
 
-def test_most_clients_wait_for_a_lock_that_one_holds(tmp_path: Path) -> None:
+def test_most_clients_wait_while_one_holds_the_lock(tmp_path: Path) -> None:
     waiting, most = 0, []
     for op in history(Shape("lock", 1000, 20), tmp_path):
         if op.f == "acquire":
@@ -104,7 +104,7 @@ def test_the_same_shape_gives_the_same_bytes(tmp_path: Path) -> None:
     assert lines[0].startswith("{:index 0, :time ")
 
 
-def test_a_history_too_short_for_what_should_be_wrong_is_refused() -> None:
+def test_a_history_too_short_for_the_planted_failure_is_refused() -> None:
     with pytest.raises(ValueError, match="nobody waited"):
         generate.make(Shape("lock", 2, 1, wrong=True))
     with pytest.raises(ValueError, match="no read"):
@@ -119,7 +119,7 @@ def test_a_shape_is_written_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "whole.jsonl").read_bytes() == (tmp_path / "blocks.jsonl").read_bytes()
 
 
-def test_goals_are_missed_as_well_as_met() -> None:
+def test_missed_goals_are_reported_as_missed() -> None:
     def row(ours: float, theirs: float) -> Row:
         case = Case(Shape("lock", 100_000, 20, 10), "owner-mutex")
         return Row(case, Measured("Ok", 100_000, 0.1, ours, ours), Measured("Ok", 100_000, 0.5, theirs, theirs))
@@ -132,7 +132,7 @@ def test_goals_are_missed_as_well_as_met() -> None:
     assert "2,000" in markdown([row(0.005, 10.0)])
 
 
-def test_a_verdict_that_is_not_what_the_history_was_made_for_is_told() -> None:
+def test_a_verdict_other_than_the_planted_one_is_reported() -> None:
     case = Case(Shape("lock", 100, 5, wrong=True), "mutex")
     assert Row(case, Measured("Illegal"), Measured("Unknown")).contradictions == []
     assert Row(case, Measured("Illegal"), Measured("Ok")).contradictions == [
@@ -140,7 +140,7 @@ def test_a_verdict_that_is_not_what_the_history_was_made_for_is_told() -> None:
     ]
 
 
-def test_cases_are_told_apart_and_lengths_rise() -> None:
+def test_case_names_are_distinct_and_lengths_rise() -> None:
     for some in (quick(), full()):
         assert len({case.name for case in some}) == len(some)
         sizes: dict[Case, int] = {}

@@ -1,4 +1,4 @@
-"""Histories as Jepsen and Knossos write them, with verdicts worked out by hand."""
+"""Histories in the formats of Jepsen and Knossos, with verdicts worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness import check
 
 
 def one(process: int, f: str, value: str = "nil", returned: str | None = None, end: str = "ok") -> str:
-    """A call that nothing comes between."""
+    """A call that no other entry interrupts."""
     return begin(process, f, value) + done(process, f, value if returned is None else returned, end)
 
 
@@ -169,7 +169,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("model", "text", "valid"), CASES)
-def test_verdict(model: str, text: str, valid: bool, tmp_path: Path) -> None:
+def test_verdict_of_each_history_is_the_one_worked_out_by_hand(
+    model: str, text: str, valid: bool, tmp_path: Path
+) -> None:
     file = tmp_path / "history.edn"
     file.write_text(text)
     report = check(file, model)
@@ -185,7 +187,7 @@ def test_an_owner_mutex_forbids_what_a_mutex_allows(tmp_path: Path) -> None:
     assert check(file, "owner-mutex").verdict.valid is False
 
 
-def test_keys_of_jepsen_independent_are_registers_of_their_own(tmp_path: Path) -> None:
+def test_keys_of_jepsen_independent_are_separate_registers(tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
     text = one(0, "write", "[1 5]") + one(1, "write", "[2 6]") + one(2, "read", "[1 nil]", "[1 5]")
     file.write_text(text + one(3, "read", "[2 nil]", "[2 6]"))
@@ -196,14 +198,14 @@ def test_keys_of_jepsen_independent_are_registers_of_their_own(tmp_path: Path) -
     assert report.verdict.evidence[0].key == "2"
 
 
-def test_what_the_initial_value_is_can_be_said(tmp_path: Path) -> None:
+def test_the_initial_value_can_be_given(tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
     file.write_text(one(0, "read", "nil", "0"))
     assert check(file, "register").verdict.valid is False
     assert check(file, "register", options={"initial": 0}).verdict.valid is True
 
 
-def test_nil_can_say_nothing_as_in_knossos(tmp_path: Path) -> None:
+def test_nil_reads_may_be_allowed_to_match_any_value_as_in_knossos(tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
     file.write_text(REGISTERS["nil after something was written"][0])
     assert check(file, "register", options={"nil_reads": "any"}).verdict.valid is True

@@ -1,4 +1,4 @@
-"""The general search is held against brute force: on all small problems, on random ones, and on ones that Hypothesis
+"""The general search, compared with brute force on all small problems, on random ones and on those that Hypothesis
 draws."""
 
 from __future__ import annotations
@@ -15,21 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.linearizability import search as searching
-from checkers.linearizability import table
-from checkers.linearizability.arrays import CONSTANT
-from checkers.linearizability.problem import MAY, MUST, Answer, Problem, problem, rows_by_key
-from checkers.linearizability.search import Budget, Searcher, search
-from checkers.models import (
-    CasRegister,
-    FencedMutex,
-    FifoLock,
-    LeaseMutex,
-    Model,
-    Mutex,
-    Operation,
-    Register,
-)
+from harness.checkers.linearizability import search as searching
+from harness.checkers.linearizability import table
+from harness.checkers.linearizability.arrays import CONSTANT
+from harness.checkers.linearizability.problem import MAY, MUST, Budget, KeyProblem, SearchAnswer, problem, rows_by_key
+from harness.checkers.linearizability.search import Searcher, search
+from harness.checkers.models import CasRegister, FencedMutex, FifoLock, LeaseMutex, Model, Mutex, Operation, Register
 from harness.history import SECOND
 from harness.history.calls import NEVER
 from tests.checkers.linear.brute import linearizable
@@ -38,7 +29,7 @@ from tests.checkers.linear.problems import ALPHABETS, BUDGET, Sum, Window, agree
 
 
 def count_all(name: str, count: int) -> int:
-    """Tries all problems of so many calls; gives back how many those are."""
+    """Try all problems of this many calls, and return their number."""
     model, operations = ALPHABETS[name]
     searcher, tried = Searcher(model, operations), 0
     for windows in shapes(count):
@@ -49,8 +40,8 @@ def count_all(name: str, count: int) -> int:
     return tried
 
 
-def test_all_problems_of_two_calls() -> None:
-    """All kinds, all windows, all models; 19 ways in which two calls can lie in time."""
+def test_brute_force_agrees_on_all_problems_of_two_calls() -> None:
+    """All kinds, all windows, all models. Two calls can lie in time in 19 ways."""
     assert len(shapes(2)) == 19
     counts = {name: count_all(name, 2) for name in ALPHABETS}
     assert counts["cas-register"] == 19 * 9**2
@@ -58,22 +49,22 @@ def test_all_problems_of_two_calls() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALPHABETS if len(ALPHABETS[name][1]) < 4])
-def test_all_problems_of_three_calls(name: str) -> None:
-    """193 ways in which three calls can lie in time."""
+def test_brute_force_agrees_on_all_problems_of_three_calls(name: str) -> None:
+    """Three calls can lie in time in 193 ways."""
     assert count_all(name, 3) == 193 * len(ALPHABETS[name][1]) ** 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ALPHABETS if len(ALPHABETS[name][1]) >= 4])
-def test_all_problems_of_three_calls_of_many_kinds(name: str) -> None:
+def test_brute_force_agrees_on_all_problems_of_three_calls_of_many_kinds(name: str) -> None:
     assert count_all(name, 3) == 193 * len(ALPHABETS[name][1]) ** 3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["mutex", "semaphore", pytest.param("owner-mutex", marks=pytest.mark.long)])
-def test_all_problems_of_four_calls(name: str) -> None:
-    """2721 ways in which four calls can lie in time."""
+def test_brute_force_agrees_on_all_problems_of_four_calls(name: str) -> None:
+    """Four calls can lie in time in 2721 ways."""
     assert count_all(name, 4) == 2721 * len(ALPHABETS[name][1]) ** 4
 
 
@@ -84,8 +75,8 @@ LEASES: Final = [
 ]
 
 
-def leased(windows: Sequence[Window], which: Sequence[int]) -> Problem:
-    """Every entry is a second after the one before."""
+def leased(windows: Sequence[Window], which: Sequence[int]) -> KeyProblem:
+    """Return the problem with entries one second apart."""
     operations = []
     for (kind, begin, end), (f, result, client) in zip(windows, (LEASES[i] for i in which), strict=True):
         ended = NEVER if end == NEVER else end * SECOND
@@ -105,19 +96,19 @@ def count_leases(count: int, *, every: int = 1) -> int:
     return tried
 
 
-def test_all_problems_of_two_calls_on_a_lease() -> None:
-    """Held or not, from the end of a lease on: two possible states."""
+def test_brute_force_agrees_on_all_problems_of_two_calls_on_a_lease() -> None:
+    """From the end of a lease on two states are possible: held or not held."""
     assert count_leases(2) == 19 * len(LEASES) ** 2
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_all_problems_of_three_calls_on_a_lease() -> None:
+def test_brute_force_agrees_on_all_problems_of_three_calls_on_a_lease() -> None:
     assert count_leases(3) == 193 * len(LEASES) ** 3
 
 
 def count_drawn(seed: int, problems: int, most: int) -> int:
-    """Tries so many of each model; gives back how many of all have an order."""
+    """Try this many problems of each model, and return how many of them have an order."""
     rng, valid = random.Random(seed), 0
     for name, (model, operations) in ALPHABETS.items():
         searcher = Searcher(model, operations)
@@ -128,14 +119,14 @@ def count_drawn(seed: int, problems: int, most: int) -> int:
     return valid
 
 
-def test_random_problems() -> None:
-    """2,000 of up to seven calls."""
+def test_brute_force_agrees_on_random_problems() -> None:
+    """2,000 problems of up to seven calls."""
     assert 400 < count_drawn(1, 200, 7) < 1600
 
 
 def count_barred(seed: int, problems: int) -> tuple[int, int]:
-    """Bigger problems than brute force can try, with and without the rule on writes that nobody sees; gives back how
-    many configurations were tried."""
+    """Search problems too large for brute force, with and without the rule on unobserved writes. Return the number of
+    configurations tried each way."""
     rng, (model, operations) = random.Random(seed), ALPHABETS["cas-register"]
     operations = [*operations[:7], *(Operation("write", value) for value in (2, 3)), Operation("read", result=2)]
     ruled, plain = Searcher(model, operations), Searcher(model, operations)
@@ -150,26 +141,26 @@ def count_barred(seed: int, problems: int) -> tuple[int, int]:
     return tried[0], tried[1]
 
 
-def test_writes_that_nobody_sees() -> None:
+def test_the_rule_on_unobserved_writes_keeps_the_verdict() -> None:
     fewer, more = count_barred(3, 1000)
     assert fewer < 0.98 * more
 
 
 @pytest.mark.slow
-def test_many_writes_that_nobody_sees() -> None:
+def test_the_rule_on_unobserved_writes_keeps_the_verdict_of_many_problems() -> None:
     count_barred(4, 50_000)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_many_random_problems() -> None:
-    """100,000 of up to eight calls."""
+def test_brute_force_agrees_on_many_random_problems() -> None:
+    """100,000 problems of up to eight calls."""
     assert 20_000 < count_drawn(2, 10_000, 8) < 80_000
 
 
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(sorted(ALPHABETS)), room=st.sampled_from([1, 2, 1024]))
 @settings(max_examples=150, deadline=None)
-def test_without_memory_and_with_tables_filled_as_they_are_asked(seed: int, name: str, room: int) -> None:
+def test_the_verdict_is_the_same_without_memory_and_with_lazy_tables(seed: int, name: str, room: int) -> None:
     model, operations = ALPHABETS[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "ENTRIES", room)
@@ -182,8 +173,9 @@ def test_without_memory_and_with_tables_filled_as_they_are_asked(seed: int, name
         replay(part, model, answer)
 
 
-def hopeless(calls_at_once: int) -> Problem:
-    """That many numbers added at once, and then a read of what may be on the way, but not in the end."""
+def hopeless(calls_at_once: int) -> KeyProblem:
+    """A problem of this many concurrent additions, and a read of a sum that is possible before the end, but not at
+    the end."""
     count = calls_at_once
     wrong = (sum(range(count + 1)) - 1) % Sum().limit
     operations = [Operation("add", 1 + value) for value in range(count)] + [Operation("read", result=wrong)]
@@ -191,7 +183,7 @@ def hopeless(calls_at_once: int) -> Problem:
     return put(windows, range(count + 1), operations)
 
 
-def test_it_says_when_its_time_is_over() -> None:
+def test_running_out_of_time_is_reported() -> None:
     begun = time.monotonic()
     answer = search(hopeless(40), Sum(), Budget(0.1, 2**26))
     assert time.monotonic() - begun < 2
@@ -201,8 +193,8 @@ def test_it_says_when_its_time_is_over() -> None:
     replay(hopeless(40), Sum(), answer)
 
 
-def test_the_longest_order_is_told_even_if_time_runs_out() -> None:
-    """The table is filled as it is asked here, and the loop stops at each question."""
+def test_the_longest_order_is_reported_when_time_runs_out() -> None:
+    """The table is filled on demand here, and the loop stops at each request."""
     count, end = 100, hopeless(30)
     windows = [(MUST, 2 * call, 2 * call + 1) for call in range(count)]
     spans = zip(end.invoked.tolist(), end.returned.tolist(), strict=True)
@@ -226,8 +218,8 @@ def test_memory_is_bounded() -> None:
     assert peak < 2**22 + 2**18
 
 
-def test_states_without_end_end_the_search() -> None:
-    """A model with ever new states cannot take more memory than there is for it."""
+def test_an_endless_state_space_ends_the_search() -> None:
+    """A model that creates new states for ever cannot use more memory than allowed."""
 
     class Counter(Model):
         fs = frozenset({"count"})
@@ -244,14 +236,14 @@ def test_states_without_end_end_the_search() -> None:
     assert search(part, Counter(), BUDGET).states == tuple(range(1, count + 1))
 
 
-def test_what_a_model_raises_passes_through() -> None:
+def test_an_exception_of_the_model_passes_through() -> None:
     part = put([(MUST, 0, 1)], [0], [Operation("cas", "no pair")])
     with pytest.raises(ValueError, match="the value of a cas"):
         search(part, CasRegister(), BUDGET)
 
 
-def test_nothing_has_an_order() -> None:
-    assert search(put([], [], []), Register(), BUDGET) == Answer(True, tried=1)
+def test_an_empty_problem_has_an_order() -> None:
+    assert search(put([], [], []), Register(), BUDGET) == SearchAnswer(True, tried=1)
     assert search(put([(MAY, 0, NEVER)], [0], [Operation("write", 1)]), Register(), BUDGET).order == ()
 
 
@@ -273,8 +265,8 @@ def test_the_rows_of_all_keys_are_found_at_once() -> None:
 
 
 @pytest.mark.parametrize("model", [Register(), FencedMutex(), LeaseMutex(), Mutex()])
-def test_equal_calls_have_one_number(model: Model) -> None:
-    """And different ones have two; names and values in the history are said in the operations."""
+def test_equal_calls_share_a_number_and_different_calls_do_not(model: Model) -> None:
+    """The operations contain the names and values of the history."""
     entries: list[Entry] = [
         (0, "invoke", "acquire"),
         (0, "ok", "acquire", {"fence": 2**62, "valid_for": 3.0}),
@@ -306,8 +298,8 @@ def test_equal_calls_have_one_number(model: Model) -> None:
         assert [(o.argument, o.known) for o in told] == [(7, True), (7, False), (7, True), ([7], True)]
 
 
-def test_what_can_never_be_is_told_at_once() -> None:
-    """A read of what no sum can be, after so many calls at once that nobody could try their orders."""
+def test_an_impossible_read_is_reported_without_a_search() -> None:
+    """A read of an impossible sum comes after too many concurrent calls to try all orders."""
     count = 40
     operations = [Operation("add", 2) for _ in range(count)] + [Operation("read", result=1)]
     windows = [(MUST, call, count + call) for call in range(count)] + [(MUST, 2 * count, 2 * count + 1)]

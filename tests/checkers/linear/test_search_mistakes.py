@@ -1,4 +1,4 @@
-"""Copies of the search's loop with one mistake each are told from it by brute force."""
+"""Brute force catches copies of the search's loop that have one mistake each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final
 
 import pytest
 
-from checkers.linearizability import kernel
-from checkers.linearizability import search as searching
-from checkers.linearizability.problem import LOOSE, MUST, Problem
-from checkers.linearizability.search import Searcher
-from checkers.models import Operation
+from harness.checkers.linearizability import kernel
+from harness.checkers.linearizability import search as searching
+from harness.checkers.linearizability.problem import LOOSE, MUST, KeyProblem
+from harness.checkers.linearizability.search import Searcher
+from harness.checkers.models import Operation
 from tests.checkers.linear.problems import ALPHABETS, agree, planted, put
 
 MISTAKES: Final = {
@@ -51,13 +51,12 @@ MISTAKES: Final = {
     "no write if one other returns before": ("return int(before == 2)", "return int(before >= 1)"),
     "a call that saw the write is forgotten": ("reg[BARRED] = 0", "pass"),
 }
-"""Of the loop: what is put in the place of what."""
+"""Replacements in the text of the loop: the old text and the new one."""
 
 
 @pytest.mark.parametrize("mistake", [None, *MISTAKES])
-@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-def test_a_mistake_in_the_loop_is_noticed(mistake: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop as plain Python, with one thing wrong (or none)."""
+def test_a_mistake_in_the_loop_is_caught(mistake: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop with one mistake, or with none as the control."""
     wrong = plain(*MISTAKES[mistake]) if mistake else plain("", "")
     monkeypatch.setattr(searching, "kernel", wrong)
     rng = random.Random(5)
@@ -72,18 +71,19 @@ def test_a_mistake_in_the_loop_is_noticed(mistake: str | None, monkeypatch: pyte
     assert noticed is bool(mistake)
 
 
-def swapped(operations: Sequence[Operation]) -> Problem:
-    """0 is written, one of two that swap 1 for 0 must happen and one may, which returns first, and 1 is read."""
+def swapped(operations: Sequence[Operation]) -> KeyProblem:
+    """A write of 0, two swaps of 1 for 0 (one must take effect; the other may, and returns first), and a read of
+    1."""
     write, swap, read = (operations.index(one) for one in (operations[2], operations[3], operations[1]))
     windows = [(MUST, 0, 1), (LOOSE, 2, 6), (MUST, 3, 7), (MUST, 4, 5)]
     return put(windows, [write, swap, swap, read], operations)
 
 
 def plain(old: str, new: str) -> ModuleType:
-    """The loop, not compiled, with ``new`` in the place of ``old``."""
+    """Return the loop with ``new`` in the place of ``old``."""
     text = Path(str(kernel.__file__)).read_text(encoding="utf-8")
     assert not old or text.count(old) == 1, old
     module = ModuleType("plain")
-    text = text.replace("from harness.compiled import compiled", "def compiled(loop): return loop")
+    module.__package__ = kernel.__package__
     exec(compile(text.replace(old, new) if old else text, "plain", "exec"), module.__dict__)
     return module

@@ -1,4 +1,4 @@
-"""Two locks on one Redis: the one that everybody writes first, and one that can be relied on."""
+"""Two locks on one Redis: a naive one, and one with owner tokens and fencing tokens."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ return 0
 
 
 class NotOwned(Exception):
-    """The lock was not released: it is somebody else's, or nobody's."""
+    """The lock was not released, because the caller does not hold it."""
 
 
 class NaiveLock:
-    """``SET NX PX`` and ``DEL``: nobody can tell whose the lock is, not even who releases it."""
+    """``SET NX PX`` and ``DEL``. The key does not name its owner, so any client can release the lock."""
 
     def __init__(self, redis: redis.Redis, key: str, ttl: float) -> None:
         self.redis = redis
@@ -37,7 +37,7 @@ class NaiveLock:
         self.ttl_ms = int(ttl * 1000)
 
     def acquire(self, timeout: float) -> bool:
-        """Wait for the lock for ``timeout`` seconds. False: it is not ours."""
+        """Wait for the lock for up to ``timeout`` seconds. Return False if it was not acquired."""
         deadline = time.monotonic() + timeout
         while not self.redis.set(self.key, "locked", nx=True, px=self.ttl_ms):
             if time.monotonic() > deadline:
@@ -50,10 +50,10 @@ class NaiveLock:
 
 
 class FencedLock:
-    """A lock that is released by its owner only, and counts its grants.
+    """A lock that only its owner can release, with a fencing token for each grant.
 
-    A lease can end while its holder does not know it. So each grant has a number, ``fence``, larger than all before:
-    send it along with each write, and let the store refuse a number smaller than one that it has seen.
+    A lease can expire without its holder knowing. So each grant has a fencing token, ``fence``, larger than all before
+    it. Send it with each write, and let the store refuse a token below the highest that it has seen.
     """
 
     def __init__(self, redis: redis.Redis, key: str, ttl: float) -> None:
@@ -65,7 +65,7 @@ class FencedLock:
         self._unlock = redis.register_script(UNLOCK)
 
     def acquire(self, timeout: float) -> bool:
-        """Wait for the lock for ``timeout`` seconds. False: it is not ours."""
+        """Wait for the lock for up to ``timeout`` seconds. Return False if it was not acquired."""
         deadline = time.monotonic() + timeout
         while not self._try():
             if time.monotonic() > deadline:
@@ -74,7 +74,7 @@ class FencedLock:
         return True
 
     def release(self) -> None:
-        """Raises NotOwned if the lock is somebody else's by now."""
+        """Release the lock. Raise NotOwned if the caller no longer holds it."""
         if not self._unlock(keys=[self.key], args=[self._token]):
             raise NotOwned(self.key)
 

@@ -1,1 +1,1 @@
-"""A simulated Chubby cell."""
+"""Simulated Chubby cell: replicas that elect a master, sessions with leases, files that serve as locks."""

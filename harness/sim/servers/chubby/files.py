@@ -1,11 +1,12 @@
-"""The database of a Chubby cell: files, their locks, and sessions, as rows that the replicas keep.
+"""The replicated database of a Chubby cell: files with their locks, and sessions, as rows.
 
-Rows: ``file/NAME``, ``gone/NAME`` (what a deleted file leaves: its numbers must not come again), ``session/ID``. Every
-function here looks at rows and returns changes; nothing is changed in place. Source: Burrows 2006, sections 2.2 to 2.4.
+Rows: ``file/NAME``, ``session/ID`` and ``gone/NAME``, which keeps the numbers of a deleted file so that they are not
+used again. The functions take rows and return changes; nothing is changed in place. Source: Burrows 2006, sections 2.2
+to 2.4.
 
-A file is a lock as well: exclusive (one holder) or shared. Its lock generation grows each time it goes from free to
-held. ``delay`` is the lock-delay, in seconds, that its last holder left behind by failing. Left out: directories,
-access control, writing (a file has the contents that it was created with), events and caching.
+Each file is also a lock: exclusive (one holder) or shared. Its lock generation grows each time the lock goes from free
+to held. ``delay`` is the lock-delay in seconds after its last holder has failed. Left out: directories, access control,
+writing (a file keeps the contents that it was created with), events and caching.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ Change = tuple[str, Any]
 
 
 def file_of(rows: Rows, name: str) -> Row | None:
+    """Return the row of a file, None if it does not exist."""
     row: Row | None = rows.get(FILE + name)
     return row
 
 
-def created(rows: Rows, name: str, contents: str, *, ephemeral: bool) -> Change:
-    """A new file. Its instance and its lock's generation go on where a deleted one of that name left off."""
+def create(rows: Rows, name: str, contents: str, *, ephemeral: bool) -> Change:
+    """Return the change that creates a file. Instance and lock generation continue those of a deleted file."""
     before = rows.get(GONE + name, {"instance": 0, "generation": 0})
     row = {
         "instance": before["instance"] + 1,
@@ -40,13 +42,15 @@ def created(rows: Rows, name: str, contents: str, *, ephemeral: bool) -> Change:
     return (FILE + name, row)
 
 
-def deleted(rows: Rows, name: str) -> list[Change]:
+def delete(rows: Rows, name: str) -> list[Change]:
+    """Return the changes that delete a file."""
     row = rows[FILE + name]
     gone = {"instance": row["instance"], "generation": row["generation"]}
     return [(FILE + name, None), (GONE + name, gone)]
 
 
 def stat(row: Row) -> Row:
+    """Return the metadata of a file that clients may read."""
     return {
         "instance": row["instance"],
         "lock_generation": row["generation"],
@@ -56,13 +60,14 @@ def stat(row: Row) -> Row:
 
 
 def compatible(row: Row, mode: str, handle: str) -> bool:
-    """Could this handle have the lock too, as far as those go who hold it?"""
+    """Return whether a handle can get the lock in ``mode`` beside its present holders."""
     if row["mode"] == "free":
         return True
     return bool(row["mode"] == mode == "shared" and handle not in row["holders"])
 
 
-def granted(rows: Rows, name: str, mode: str, handle: str, session: str) -> Change:
+def grant(rows: Rows, name: str, mode: str, handle: str, session: str) -> Change:
+    """Return the change that adds a holder to a lock."""
     row = rows[FILE + name]
     fresh = row["mode"] == "free"
     holders = {**row["holders"], handle: session}
@@ -70,8 +75,8 @@ def granted(rows: Rows, name: str, mode: str, handle: str, session: str) -> Chan
     return (FILE + name, {**row, "mode": mode, "holders": holders, "generation": generation, "delay": 0.0})
 
 
-def given_back(rows: Rows, name: str, handles: list[str], delay: float = 0.0) -> Change:
-    """The file without these holders. If that leaves the lock free, it stays so for ``delay`` seconds."""
+def release(rows: Rows, name: str, handles: list[str], delay: float = 0.0) -> Change:
+    """Return the change that removes holders from a lock; ``delay`` is the lock-delay in seconds if it gets free."""
     row = rows[FILE + name]
     holders = {handle: session for handle, session in row["holders"].items() if handle not in handles}
     if holders:
@@ -80,7 +85,7 @@ def given_back(rows: Rows, name: str, handles: list[str], delay: float = 0.0) ->
 
 
 def held_by(rows: Rows, session: str) -> dict[str, list[str]]:
-    """The files whose locks a session holds, and with which handles."""
+    """Return the names of the files whose locks a session holds, with its handles."""
     found: dict[str, list[str]] = {}
     for key, row in rows.items():
         if key.startswith(FILE):
@@ -91,12 +96,12 @@ def held_by(rows: Rows, session: str) -> dict[str, list[str]]:
 
 
 def sequencer(name: str, row: Row) -> str:
-    """Name, mode and generation of a lock, for its holder to show to others."""
+    """Return the sequencer of a held lock: a string with its generation, mode and name."""
     return f"{row['generation']}:{row['mode']}:{name}"
 
 
 def is_current(rows: Rows, shown: str) -> bool:
-    """Is the lock still held in the mode and the generation that a sequencer names?"""
+    """Return whether a lock is still held in the mode and generation that a sequencer names."""
     name = shown.split(":", 2)[-1]
     row = file_of(rows, name)
     return row is not None and row["mode"] != "free" and sequencer(name, row) == shown

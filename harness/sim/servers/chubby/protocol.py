@@ -1,17 +1,17 @@
-"""What travels to and from a simulated Chubby cell: lines of JSON. Chubby's own protocol is not public; this is ours.
+"""Messages to and from a simulated Chubby cell: lines of JSON. Chubby's protocol is not public, so this one is ours.
 
-Requests of clients (all to port 2400, each a JSON object on a line)::
+A client's request is a JSON object on one line, sent to port 2400::
 
     {"n": 7, "op": "Acquire", "session": "3.1", "epoch": 3, "handle": {...}, "mode": "exclusive", "wait": 2.0}
 
-``n`` numbers the requests of a session; the answer carries it again. A request that is sent once more with its old
-number (its answer was lost, or the master) is executed once. ``epoch`` is the master's, as the client knows it.
+``n`` numbers the requests of a session and is repeated in the answer. A request that is repeated with the same number,
+because its answer or the master was lost, is executed once. ``epoch`` is the master's epoch, as the client knows it.
 
 ====================  ==================================================  ============================================
-operation             asks with                                           is answered with
+operation             fields of the request                               fields of the result
 ====================  ==================================================  ============================================
 CreateSession         lease, lock_delay (seconds, or null)                session, epoch, lease, grace, lock_delay
-KeepAlive             left: what the client has of its lease, s           lease: s from now; held: s it was kept waiting
+KeepAlive             left: s that the client has left of its lease       lease: s from now; held: s before the answer
 EndSession
 Open                  name, create, ephemeral, contents                   handle
 Close                 handle
@@ -24,12 +24,12 @@ GetSequencer          handle                                              sequen
 CheckSequencer        sequencer                                           valid
 ====================  ==================================================  ============================================
 
-Answers: ``{"n": 7, "ok": {...}}`` or ``{"n": 7, "error": CODE}`` with one of :data:`ERRORS`; ``not-master`` comes with
-``master``, a host name or null, ``stale-epoch`` with ``epoch``. A handle is an object that the client gives back as it
-got it: its id, the epoch it was opened in, and the name and instance of the file, so that a new master can recreate it.
-A sequencer is a string: generation, mode and name of a lock.
+Answers: ``{"n": 7, "ok": {...}}`` or ``{"n": 7, "error": CODE}`` with one of :data:`ERRORS`. ``not-master`` has a field
+``master``, a host name or null; ``stale-epoch`` has a field ``epoch``. A handle is an object that the client returns
+unchanged: its id, the epoch it was opened in, and the name and instance of the file, so that a new master can recreate
+it. A sequencer is a string with the generation, mode and name of a lock.
 
-Between replicas messages have ``k`` instead of ``op``: :mod:`harness.sim.servers.chubby.replica`.
+Messages between replicas have ``k`` instead of ``op``: see :mod:`harness.sim.servers.chubby.replica`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ERRORS: Final = (NOT_MASTER, STALE_EPOCH, NO_SESSION, BAD_HANDLE, NOT_FOUND, NOT
 
 SECOND: Final = 1_000_000_000
 DRIFT: Final = 0.01
-"""How much faster one clock may run than another: every promise is kept that much longer than it was given for."""
+"""Assumed bound on the relative drift of two clocks: a lease is honoured that much longer than it was given for."""
 
 Message = dict[str, Any]
 _NUMBER: Final = (int, float)
@@ -78,11 +78,15 @@ _OP: Final = re.compile(rb'"op": ?"([A-Za-z]+)"')
 
 
 def line(message: Message) -> bytes:
+    """Encode a message."""
     return _encode(message) + b"\n"
 
 
 def lines(rest: bytes, data: bytes) -> tuple[list[Message], bytes]:
-    """The messages in what has come, and what is left over; of a line that is no JSON object, one without fields."""
+    """Decode the complete lines of ``rest + data``; return their messages and the remaining bytes.
+
+    A line that is not a JSON object yields an empty message.
+    """
     *whole, rest = (rest + data).split(b"\n")
     return [_parse(text) for text in whole], rest
 
@@ -95,7 +99,7 @@ def _parse(text: bytes) -> Message:
 
 
 def well_formed(body: Message) -> bool:
-    """Is it a request with all that its operation asks with?"""
+    """Return whether a message is a request with all fields of its operation, in their types."""
     fields = _FIELDS.get(str(body.get("op")))
     if fields is None or not _has(body, fields) or not isinstance(body.get("n"), int):
         return False
@@ -111,9 +115,10 @@ def _has(data: Message, fields: dict[str, Any]) -> bool:
 
 
 def commands(data: bytes) -> list[str]:
-    """The names of the operations in what a client sends, in capitals."""
+    """Return the names of the operations in one piece of data from a client, in upper case."""
     return [name.decode().upper() for name in _OP.findall(data)]
 
 
 def ns(seconds: float) -> int:
+    """Convert seconds to nanoseconds."""
     return int(seconds * SECOND)

@@ -1,27 +1,30 @@
-"""A simulated Chubby cell's server: one of its replicas, as a program on a host.
+"""A simulated Chubby server: one replica of a cell, as a service on a host.
 
-Chubby is Google's own and nobody else can run it; this follows Burrows, "The Chubby lock service for loosely-coupled
-distributed systems", OSDI 2006. Clients may ask any replica: one that is not the master says who is, as far as it
-knows. The rest is in the modules beside this one: :mod:`~harness.sim.servers.chubby.protocol` (what is said),
-:mod:`~harness.sim.servers.chubby.replica` (consensus, and what is abstracted of it),
+Chubby is internal to Google and cannot be run elsewhere; this follows Burrows, "The Chubby lock service for
+loosely-coupled distributed systems", OSDI 2006. Clients may send requests to any replica: one that is not the master
+answers which replica is, if it knows. Other modules: :mod:`~harness.sim.servers.chubby.protocol` (messages),
+:mod:`~harness.sim.servers.chubby.replica` (consensus and its simplifications),
 :mod:`~harness.sim.servers.chubby.files` (the database), :mod:`~harness.sim.servers.chubby.sessions` and
-:mod:`~harness.sim.servers.chubby.master` (the master's part).
+:mod:`~harness.sim.servers.chubby.master` (the master's operations).
 """
 
 from __future__ import annotations
 
-from ...service import Conn, ServiceHost
-from .calls import Call, OnCommand
+from harness.sim.service import Conn, ServiceHost
+
+from .calls import ClientRequest, OnCommand
 from .files import FILE, SESSION, file_of
 from .master import Master
 from .protocol import NOT_MASTER, PORT, Message, lines
-from .replica import Disk, Replica
+from .replica import Replica, ReplicaDisk
 
 
 class ChubbyServer:
-    """A service (:class:`harness.sim.service.Service`). ``peers`` are the hosts of the other replicas. ``lease``,
-    ``grace`` and ``lock_delay`` are seconds for every session; without them a session has the lease and the lock-delay
-    that its client asks for, and a grace period in the paper's proportion to its lease."""
+    """A replica's :class:`harness.sim.service.Service`. ``peers`` are the hosts of the other replicas.
+
+    ``lease``, ``grace`` and ``lock_delay`` are in seconds and apply to every session. Without them a session has the
+    lease and the lock-delay that its client requests, and a grace period in the paper's proportion to the lease.
+    """
 
     port = PORT
 
@@ -35,28 +38,28 @@ class ChubbyServer:
     ) -> None:
         self._peers = peers
         self._options = (lease, grace, lock_delay)
-        self._disk: Disk | None = None
+        self._disk: ReplicaDisk | None = None
         self.replica: Replica | None = None
         self.master: Master | None = None
         self.on_command: OnCommand | None = None
-        """Told (client's host, name of the operation) when one has been executed, before its answer leaves."""
+        """Called with (client host, operation name) for each executed operation, before its answer is sent."""
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self._host = host
         first = self._disk is None
         if self._disk is None or wiped:
-            self._disk = Disk(voter=first)
-        self.replica = Replica(host, self._disk, self._peers, self._led, first=first)
+            self._disk = ReplicaDisk(voter=first)
+        self.replica = Replica(host, self._disk, self._peers, self._on_leading, first=first)
 
     def stop(self) -> None:
         self.replica = self.master = None
 
-    def _led(self, leading: bool) -> None:
+    def _on_leading(self, leading: bool) -> None:
         master, self.master = self.master, None
         if leading and self.replica is not None:
             self.master = Master(self.replica, *self._options)
         elif master is not None:
-            master.over()
+            master.retire()
 
     def opened(self, conn: Conn) -> None:
         conn.session = b""
@@ -64,15 +67,15 @@ class ChubbyServer:
     def received(self, conn: Conn, data: bytes) -> None:
         messages, conn.session = lines(conn.session, data)
         for message in messages:
-            if self.replica is None:  # killed by what the last one caused
+            if self.replica is None:  # the previous message has caused a kill
                 return
             if "k" in message:
-                self.replica.heard(conn, message)
+                self.replica.on_message(conn, message)
             else:
-                self._asked(self.replica, conn, message)
+                self._on_request(self.replica, conn, message)
 
-    def _asked(self, replica: Replica, conn: Conn, body: Message) -> None:
-        call = Call(conn, body, replica.now(), self.on_command)
+    def _on_request(self, replica: Replica, conn: Conn, body: Message) -> None:
+        call = ClientRequest(conn, body, replica.now(), self.on_command)
         if replica.serves() and self.master is not None:
             self.master.serve(call)
         else:
@@ -80,20 +83,22 @@ class ChubbyServer:
 
     def closed(self, conn: Conn) -> None:
         if self.master is not None:
-            self.master.lost(conn)
+            self.master.connection_lost(conn)
 
-    # What observers ask.
+    # For observers.
 
     @property
-    def named(self) -> tuple[int, str | None]:
-        """The newest epoch that this replica has heard of a master in, and who that is."""
+    def known_master(self) -> tuple[int, str | None]:
+        """(epoch of this replica's database, host of the master that it knows or None)."""
         if self.replica is None:
             return (0, None)
         return (self.replica.disk.epoch, self.replica.master)
 
     def peek(self, name: str) -> tuple[str, int | None, str] | None:
-        """The handle that holds a file's lock, how many ns its session has left (None: only the master counts), and its
-        client's host, as this replica's database has it; disturbs nothing."""
+        """Return the holder of a file's lock in this replica's database, None if there is none.
+
+        The result is (handle, ns until its session expires or None if this is not the master, client host).
+        """
         row = None if self._disk is None else file_of(self._disk.rows, name)
         if self._disk is None or row is None or not row["holders"]:
             return None
@@ -102,5 +107,5 @@ class ChubbyServer:
         return handle, left, self._disk.rows.get(SESSION + session, {}).get("host", "")
 
     def size(self) -> int:
-        """Files in its copy of the database."""
+        """Return the number of files in this replica's database."""
         return 0 if self._disk is None else sum(key.startswith(FILE) for key in self._disk.rows)

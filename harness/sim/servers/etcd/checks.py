@@ -1,31 +1,33 @@
-"""What etcd refuses before it proposes a request: server/etcdserver/api/v3rpc/key.go."""
+"""Validation of requests before a simulated etcd member proposes them (server/etcdserver/api/v3rpc/key.go)."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ...grpc_wire import Failed
+from harness.sim.grpc_wire import StatusError
 
 INVALID_ARGUMENT: Final = 3
 MAX_TXN_OPS: Final = 128
 Interval = tuple[bytes, bytes]
+"""(first key, end of the range)."""
 
 
-def _invalid(why: str) -> Failed:
-    return Failed(INVALID_ARGUMENT, f"etcdserver: {why}")
+def _invalid(why: str) -> StatusError:
+    return StatusError(INVALID_ARGUMENT, f"etcdserver: {why}")
 
 
-def key_not_found() -> Failed:
+def key_not_found() -> StatusError:
     return _invalid("key not found")
 
 
 def check_key(request: Any) -> None:
-    """For a Range and a DeleteRange."""
+    """Validate a Range, DeleteRange or Compare. Raises StatusError."""
     if not request.key:
         raise _invalid("key is not provided")
 
 
 def check_put(request: Any) -> None:
+    """Validate a PutRequest. Raises StatusError."""
     check_key(request)
     if request.ignore_value and request.value:
         raise _invalid("value is provided")
@@ -34,9 +36,10 @@ def check_put(request: Any) -> None:
 
 
 def check_txn(request: Any) -> None:
+    """Validate a TxnRequest: operations, their number, and that no branch changes a key twice. Raises StatusError."""
     _check_ops(request, MAX_TXN_OPS)
-    _intervals(request.success)
-    _intervals(request.failure)
+    _check_duplicate_keys(request.success)
+    _check_duplicate_keys(request.failure)
 
 
 def _check_ops(txn: Any, limit: int) -> None:
@@ -58,12 +61,12 @@ def _check_ops(txn: Any, limit: int) -> None:
 
 
 def _overlaps(intervals: list[Interval], key: bytes) -> bool:
-    """Is the key in one of the intervals, as etcd's tree of strings sees it: an empty end is infinity."""
+    """Return whether the key is in one of the intervals. As in etcd's interval tree, an empty end is infinity."""
     return any((not end or key < end) and (start < key + b"\0") for start, end in intervals)
 
 
-def _intervals(ops: Any) -> tuple[set[bytes], list[Interval]]:
-    """The keys that ops put and the ranges that they delete; raises Failed if a key would change twice."""
+def _check_duplicate_keys(ops: Any) -> tuple[set[bytes], list[Interval]]:
+    """Return the keys that ``ops`` put and the ranges that they delete; raise StatusError if a key changes twice."""
     deletes: list[Interval] = []
     puts: set[bytes] = set()
     for op in ops:
@@ -72,20 +75,20 @@ def _intervals(ops: Any) -> tuple[set[bytes], list[Interval]]:
             deletes.append((start, end or start + b"\0"))
     for op in ops:
         if op.WhichOneof("request") == "request_txn":
-            then, then_deletes = _intervals(op.request_txn.success)
-            other, other_deletes = _intervals(op.request_txn.failure)
-            _refuse_twice(then, puts, deletes)
+            then, then_deletes = _check_duplicate_keys(op.request_txn.success)
+            other, other_deletes = _check_duplicate_keys(op.request_txn.failure)
+            _reject_duplicates(then, puts, deletes)
             puts |= then
-            _refuse_twice(other, puts - then, deletes)  # of then and else only one is done
+            _reject_duplicates(other, puts - then, deletes)  # only one of the two branches is executed
             puts |= other
             deletes += then_deletes + other_deletes
     for op in ops:
         if op.WhichOneof("request") == "request_put":
-            _refuse_twice({op.request_put.key}, puts, deletes)
+            _reject_duplicates({op.request_put.key}, puts, deletes)
             puts.add(op.request_put.key)
     return puts, deletes
 
 
-def _refuse_twice(keys: set[bytes], puts: set[bytes], deletes: list[Interval]) -> None:
+def _reject_duplicates(keys: set[bytes], puts: set[bytes], deletes: list[Interval]) -> None:
     if any(key in puts or _overlaps(deletes, key) for key in keys):
         raise _invalid("duplicate key given in txn request")

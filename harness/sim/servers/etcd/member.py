@@ -1,8 +1,8 @@
-"""One member of a simulated etcd: proposals and linearizable reads over Raft, as server/etcdserver/v3_server.go has it.
+"""The replicated state of one simulated etcd member: proposals and linearizable reads through Raft.
 
-A request that finds no leader, or whose leader cannot reach a majority, waits for 5 s and two election time-outs and
-ends with "request timed out"; nobody then knows whether it will be applied. Abstracted: etcd reads the index for many
-waiting reads at once.
+Follows server/etcdserver/v3_server.go. A request that finds no leader, or whose leader cannot reach a majority, ends
+with "request timed out" after 5 s plus two election time-outs; its outcome is then unknown. Abstracted: etcd confirms
+one read index for many waiting reads at once.
 """
 
 from __future__ import annotations
@@ -11,46 +11,47 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from etcd3 import etcdrpc
+from harness.sim.grpc_wire import UNKNOWN, StatusError
+from harness.sim.kernel import MILLISECOND, SECOND
+from harness.sim.service import ServiceHost, Timer
 
-from ...grpc_wire import UNKNOWN, Failed
-from ...kernel import MILLISECOND, SECOND
-from ...service import ServiceHost, Timer
+from . import messages
 from .apply import Applier
 from .lessor import Lessor
 from .peers import PEER_PORT, Peers
-from .raft import LEADER, Disk, Entry, Raft
-from .store import KeyValue, Store
+from .raft import LEADER, Raft, RaftDisk, RaftEntry
+from .store import EtcdStore, KeyValue
 from .v2_store import V2Error, V2Request, V2Store
 
-CLUSTER: Final = "etcd-cluster"
-READ_AGAIN: Final = 500 * MILLISECOND
-SYNC: Final = 500 * MILLISECOND
-"""How often a leader looks for keys of the v2 API that are over."""
+CLUSTER_NAME: Final = "etcd-cluster"
+READ_RETRY_NS: Final = 500 * MILLISECOND
+V2_SYNC_INTERVAL_NS: Final = 500 * MILLISECOND
+"""Interval between the leader's checks for expired keys of the v2 API."""
 UNAVAILABLE: Final = 14
 Answer = Callable[[Any], None]
-"""Takes a response, or the Failed that took its place."""
+"""Called with a response, or with the StatusError in its place."""
 
 
-def number_of(*words: str) -> int:
-    """An identifier as etcd makes them from its members' addresses."""
+def identifier(*words: str) -> int:
+    """Return the 64-bit id that etcd derives from texts such as a member's address."""
     return int.from_bytes(hashlib.sha1("".join(words).encode()).digest()[:8], "big")
 
 
-CLUSTER_ID: Final = number_of(CLUSTER)
+CLUSTER_ID: Final = identifier(CLUSTER_NAME)
 
 
 def id_of(name: str) -> int:
-    """The identifier of the member on a host."""
-    return number_of(f"http://{name}:{PEER_PORT}", CLUSTER)
+    """Return the id of the member on the host ``name``."""
+    return identifier(f"http://{name}:{PEER_PORT}", CLUSTER_NAME)
 
 
-def timed_out(why: str = "") -> Failed:
-    return Failed(UNAVAILABLE, f"etcdserver: request timed out{why}")
+def timed_out(why: str = "") -> StatusError:
+    """Return etcd's time-out failure; ``why`` is appended to its text."""
+    return StatusError(UNAVAILABLE, f"etcdserver: request timed out{why}")
 
 
-class Waiting:
-    """A request that waits for its entry to be applied, or for its read index."""
+class PendingRequest:
+    """A request that waits until its entry is applied, or until its read index is confirmed and applied."""
 
     __slots__ = ("answer", "started", "timer")
 
@@ -61,7 +62,10 @@ class Waiting:
 
 
 class Member:
-    """The replicated part of an etcd server. Survives restarts as the disk does."""
+    """The replicated part of an etcd server. The object survives restarts of its host, as the disk does.
+
+    ``first``: this member starts the first election of a new cluster.
+    """
 
     def __init__(
         self,
@@ -83,37 +87,37 @@ class Member:
         self.on_changes: Callable[[list[KeyValue]], None] = lambda _: None
         self._min_ttl = -(-3 * (election_ms // heartbeat_ms) // 2 * heartbeat_ms // 1000)
         self._format()
-        self.on_peer: dict[str, Callable[[str, dict[str, Any]], None]] = {}
-        """What to do with messages of members that are not Raft's, by kind."""
-        self._proposed: dict[int, Waiting] = {}
-        self._unproposed: dict[int, Entry] = {}
-        self._reads: dict[int, Waiting] = {}
-        self._unread: list[tuple[int, int]] = []
-        """Reads that wait for an index to be applied: (index, number)."""
+        self.peer_handlers: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+        """Handlers of messages from other members that are not part of Raft, by kind."""
+        self._proposed: dict[int, PendingRequest] = {}
+        self._unproposed: dict[int, RaftEntry] = {}
+        self._reads: dict[int, PendingRequest] = {}
+        self._reads_to_apply: list[tuple[int, int]] = []
+        """Reads that wait until an index is applied: (index, number of the read)."""
         self._number = 0
         self._leader: str | None = None
         self._elected: int | None = None
-        self._lives = 0
+        self._starts = 0
 
     def _format(self) -> None:
-        """An empty disk."""
-        self.store = Store()
+        """Start with an empty disk."""
+        self.store = EtcdStore()
         self.lessor = Lessor(self._min_ttl)
         self.applier = Applier(self.store, self.lessor, self._changed)
         self.v2 = V2Store()
-        self._syncs = False
-        self.raft.disk = Disk()
+        self._sync_scheduled = False
+        self.raft.disk = RaftDisk()
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self.host = host
-        self._lives += 1
-        if wiped and self._lives > 1:
+        self._starts += 1
+        if wiped and self._starts > 1:
             self._format()
-            self.raft.disk.votes = not self.raft.peers
-        new = self._lives == 1
+            self.raft.disk.can_vote = not self.raft.peers
+        new = self._starts == 1
         self.raft.start(host, first_after=1 if new and self._first else None)
         self.lessor.start(host, self._revoke)
-        self._syncs = False
+        self._sync_scheduled = False
         self._sync_later()
 
     def stop(self) -> None:
@@ -122,7 +126,7 @@ class Member:
         self._proposed.clear()
         self._unproposed.clear()
         self._reads.clear()
-        self._unread.clear()
+        self._reads_to_apply.clear()
         self._leader = self._elected = None
 
     def _changed(self, changes: list[KeyValue]) -> None:
@@ -136,13 +140,13 @@ class Member:
     def leads(self) -> bool:
         return self.raft.role == LEADER
 
-    # What Raft asks of its node.
+    # Callbacks of Raft.
 
     def send(self, peer: str, message: dict[str, Any]) -> None:
         self.peers.send(peer, message)
 
     def _received(self, peer: str, message: dict[str, Any]) -> None:
-        handler = self.on_peer.get(message["kind"])
+        handler = self.peer_handlers.get(message["kind"])
         if handler is None:
             self.raft.received(peer, message)
         else:
@@ -160,46 +164,46 @@ class Member:
         if self.leads:
             self._elected = self.host.monotonic_ns()
         for number in list(self._reads):
-            self._finish(self._reads, number, Failed(UNAVAILABLE, "etcdserver: leader changed"))
-        self._unread.clear()
+            self._finish(self._reads, number, StatusError(UNAVAILABLE, "etcdserver: leader changed"))
+        self._reads_to_apply.clear()
         unproposed, self._unproposed = self._unproposed, {}
         for number, entry in unproposed.items():
             if number in self._proposed:
                 self.host.call_later(0, self._propose, entry)
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: RaftEntry) -> None:
         if not entry.method:
             if self.leads:
                 self.lessor.promote(self.election_ns)
         else:
             result: Any
             try:
-                result = self._applied(entry)
-            except (Failed, V2Error) as failure:
+                result = self._apply_entry(entry)
+            except (StatusError, V2Error) as failure:
                 result = failure
             if entry.origin == self.name:
                 self._finish(self._proposed, entry.number, result)
-        if self._unread:
-            self._read_on()
+        if self._reads_to_apply:
+            self._finish_applied_reads()
 
-    def _applied(self, entry: Entry) -> Any:
+    def _apply_entry(self, entry: RaftEntry) -> Any:
         if entry.method != "v2":
-            return self.applier.apply(entry.method, entry.data, asked=entry.origin == self.name)
+            return self.applier.apply(entry.method, entry.data, wants_response=entry.origin == self.name)
         try:
             return self.v2.apply(entry.data, self.host.wall_ns())
         finally:
             self._sync_later()
 
-    # The v2 API's keys.
+    # Expiry of the v2 API's keys.
 
     def _sync_later(self) -> None:
-        if not self._syncs and self.v2.ends():
-            self._syncs = True
-            self.host.call_later(SYNC, self._sync)
+        if not self._sync_scheduled and self.v2.has_expiring_keys():
+            self._sync_scheduled = True
+            self.host.call_later(V2_SYNC_INTERVAL_NS, self._sync)
 
     def _sync(self) -> None:
-        """Have all members delete what is over by the leader's wall clock."""
-        self._syncs = False
+        """Have all members delete the keys that are expired by the leader's wall clock."""
+        self._sync_scheduled = False
         if self.leads:
             self.propose("v2", V2Request("SYNC", now=self.host.wall_ns()), lambda _: None)
         self._sync_later()
@@ -207,28 +211,28 @@ class Member:
     # Proposals.
 
     def propose(self, method: str, request: Any, answer: Answer) -> None:
-        """Have a request applied by all members, and answer with what came of it here."""
+        """Have all members apply a request, and call ``answer`` with this member's result."""
         self._number += 1
         self._wait(self._proposed, self._number, answer)
-        self._propose(Entry(0, method, request.SerializeToString(), self.name, self._number))
+        self._propose(RaftEntry(0, method, request.SerializeToString(), self.name, self._number))
 
-    def _propose(self, entry: Entry) -> None:
+    def _propose(self, entry: RaftEntry) -> None:
         if not self.raft.propose(entry):
             self._unproposed[entry.number] = entry
 
-    def _wait(self, waiting: dict[int, Waiting], number: int, answer: Answer) -> None:
+    def _wait(self, waiting: dict[int, PendingRequest], number: int, answer: Answer) -> None:
         timer = self.host.call_later(self.timeout_ns, self._time_out, waiting, number)
-        waiting[number] = Waiting(answer, self.host.monotonic_ns(), timer)
+        waiting[number] = PendingRequest(answer, self.host.monotonic_ns(), timer)
 
-    def _time_out(self, waiting: dict[int, Waiting], number: int) -> None:
+    def _time_out(self, waiting: dict[int, PendingRequest], number: int) -> None:
         if self._unproposed.pop(number, None) is not None:
-            self._finish(waiting, number, Failed(UNKNOWN, "context deadline exceeded"))
+            self._finish(waiting, number, StatusError(UNKNOWN, "context deadline exceeded"))
         elif number in waiting:
-            why = self._why(waiting[number].started) if waiting is self._proposed else ""
+            why = self._timeout_reason(waiting[number].started) if waiting is self._proposed else ""
             self._finish(waiting, number, timed_out(why))
 
-    def _why(self, started: int) -> str:
-        """What etcd makes of a proposal that was not applied in time."""
+    def _timeout_reason(self, started: int) -> str:
+        """Return the cause that etcd names for a proposal that was not applied in time."""
         if self._elected is not None and self._elected - 2 * self.election_ns < started < self._elected:
             return ", possibly due to previous leader failure"
         if self.leads:
@@ -242,8 +246,8 @@ class Member:
         since = self.peers.connected_since(peer)
         return since is not None and since < started
 
-    def _finish(self, waiting: dict[int, Waiting], number: int, result: Any) -> None:
-        """Answer, in a turn of its own: a fault that waits for the answer may kill the host."""
+    def _finish(self, waiting: dict[int, PendingRequest], number: int, result: Any) -> None:
+        """Answer later, in an event of its own: a fault that is triggered by the answer may kill the host."""
         found = waiting.pop(number, None)
         if found is not None:
             found.timer.cancel()
@@ -252,38 +256,37 @@ class Member:
     # Reads.
 
     def read(self, answer: Answer) -> None:
-        """Answer with None once a read of the store is linearizable."""
+        """Call ``answer`` with None as soon as a read of the store is linearizable, with StatusError on a time-out."""
         self._number += 1
         self._wait(self._reads, self._number, answer)
-        self._ask(self._number)
+        self._request_read_index(self._number)
 
-    def _ask(self, number: int) -> None:
+    def _request_read_index(self, number: int) -> None:
         if number in self._reads:
-            self.raft.read_index(lambda index: self._may_read(number, index))
+            self.raft.read_index(lambda index: self._on_read_index(number, index))
             if number in self._reads:
-                self.host.call_later(READ_AGAIN, self._ask, number)
+                self.host.call_later(READ_RETRY_NS, self._request_read_index, number)
 
-    def _may_read(self, number: int, index: int) -> None:
+    def _on_read_index(self, number: int, index: int) -> None:
         if self.raft.disk.applied >= index:
             self._finish(self._reads, number, None)
         elif number in self._reads:
-            self._unread.append((index, number))
+            self._reads_to_apply.append((index, number))
 
-    def _read_on(self) -> None:
+    def _finish_applied_reads(self) -> None:
         applied = self.raft.disk.applied
-        for index, number in self._unread:
+        for index, number in self._reads_to_apply:
             if index <= applied:
                 self._finish(self._reads, number, None)
-        self._unread = [(index, number) for index, number in self._unread if index > applied]
+        self._reads_to_apply = [(index, number) for index, number in self._reads_to_apply if index > applied]
 
     # Leases.
 
     def _revoke(self, number: int) -> None:
-        """A lease has expired."""
-        self.propose("revoke", etcdrpc.LeaseRevokeRequest(ID=number), lambda _: None)
+        self.propose("revoke", messages.LeaseRevokeRequest(ID=number), lambda _: None)
 
     def header(self, header: Any, revision: int = 0) -> None:
-        """Fill a response's header."""
+        """Fill in a response's header; without ``revision`` an existing one is kept, else the present one is used."""
         header.cluster_id = CLUSTER_ID
         header.member_id = self.id
         header.raft_term = self.raft.disk.term

@@ -1,14 +1,14 @@
-"""Consensus between simulated etcd members: Raft (https://raft.github.io/raft.pdf) as etcd sets it up.
+"""Raft consensus between simulated etcd members (https://raft.github.io/raft.pdf), configured as etcd 3.4 does.
 
-What is kept: terms, votes, the log and its commitment by a majority; election time-outs drawn anew from one to two
-times ``election_ms``; a leader that has not heard a majority for an election time-out steps down, and members that hear
-a leader give nobody else their vote (``CheckQuorum``); reads at an index the leader has confirmed with a majority
-(``ReadIndex``). No pre-vote: it is off in 3.4, so a member that comes back from a partition ends the leader's term.
+Simulated: terms, votes, the log and its commitment by a majority; election time-outs drawn anew from one to two
+times ``election_ms``. ``CheckQuorum``: a leader that has not heard from a majority for an election time-out steps down,
+and a member that hears a leader votes for no other. ``ReadIndex``: a read is served at an index that the leader has
+confirmed with a majority. Pre-vote is off, as in 3.4, so a member that returns from a partition ends the leader's term.
 
-Abstracted: the log is kept whole, so a member that lacks much gets entries where etcd sends a snapshot; no changes of
-membership. In place of removing and adding a member that has lost its disk, it comes back as one that does not vote
-until a leader has given it all that was committed when it came: it may have voted for, and stored, what is lost. A
-majority of such members is a lost cluster, as with the real one.
+Abstracted: the log is never truncated, so a member that is far behind gets entries where etcd sends a snapshot; the
+membership never changes. An operator of etcd removes a member that has lost its disk and adds it again. Here such a
+member returns without a vote until a leader has sent it everything committed at its return: it may have voted for, and
+stored, what it has lost. If a majority is in that state, the cluster is lost, as a real one is.
 """
 
 from __future__ import annotations
@@ -17,89 +17,94 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from ...kernel import MILLISECOND
-from ...service import ServiceHost, Timer
+from harness.sim.kernel import MILLISECOND
+from harness.sim.service import ServiceHost, Timer
 
 FOLLOWER, CANDIDATE, LEADER = "follower", "candidate", "leader"
-BATCH: Final = 500
-"""Entries in one message."""
-Done = Callable[[int], None]
+MAX_ENTRIES_PER_MESSAGE: Final = 500
+OnIndex = Callable[[int], None]
+"""Called with a log index."""
 
 
-class Entry(NamedTuple):
+class RaftEntry(NamedTuple):
+    """One entry of the replicated log."""
+
     term: int
     method: str
-    """What to apply; empty for the entry with which a leader begins its term."""
+    """The operation to apply; empty for the entry with which a leader begins its term."""
     data: bytes
+    """The serialized request."""
     origin: str
+    """The member that proposed the entry."""
     number: int
-    """The member that proposed it, and its number there."""
+    """The proposer's number for the request."""
 
 
 @dataclass(slots=True)
-class Disk:
-    """What survives a kill."""
+class RaftDisk:
+    """One member's durable state: it survives a kill."""
 
     term: int = 0
     vote: str = ""
-    log: list[Entry] = field(default_factory=list)
+    log: list[RaftEntry] = field(default_factory=list)
     commit: int = 0
     applied: int = 0
-    votes: bool = True
-    """False for a member that has lost its disk and has not been given all again."""
+    can_vote: bool = True
+    """False for a member that has lost its disk and has not caught up yet."""
 
 
-class Node(Protocol):
-    """What Raft asks of the member it belongs to."""
+class RaftNode(Protocol):
+    """Callbacks from Raft to the member it belongs to."""
 
     def send(self, peer: str, message: dict[str, Any]) -> None: ...
 
-    def apply(self, entry: Entry) -> None: ...
+    def apply(self, entry: RaftEntry) -> None: ...
 
     def role_changed(self) -> None: ...
 
 
 class Raft:
-    """One member's part. The log's first entry has index 1."""
+    """The Raft state machine of one member. The log's first entry has index 1."""
 
-    def __init__(self, name: str, peers: list[str], node: Node, heartbeat_ms: int, election_ms: int) -> None:
+    def __init__(self, name: str, peers: list[str], node: RaftNode, heartbeat_ms: int, election_ms: int) -> None:
         self.name = name
         self.peers = peers
-        self.disk = Disk()
+        self.disk = RaftDisk()
         self.role = FOLLOWER
         self.leader: str | None = None
         self._node = node
         self._tick_ns = heartbeat_ms * MILLISECOND
         self._election_ticks = max(1, election_ms // heartbeat_ms)
         self._host: ServiceHost | None = None
-        self._forget()
+        self._reset_memory()
 
-    def _forget(self) -> None:
-        """All that is only in memory."""
+    def _reset_memory(self) -> None:
+        """Reset everything that is not on disk."""
         self.role, self.leader = FOLLOWER, None
         self._timer: Timer | None = None
         self._elapsed = 0
-        self._since_check = 0
-        self._limit = self._election_ticks
+        self._ticks_since_check = 0
+        self._timeout_ticks = self._election_ticks
         self._votes: set[str] = set()
         self._next: dict[str, int] = {}
         self._match: dict[str, int] = {}
-        self._blank: dict[str, int | None] = {}
-        """Members that do not vote, and the index that they have to reach, once that is known."""
-        self._heard: set[str] = set()
-        self._reads: dict[int, tuple[int, set[str], Done]] = {}
-        self._asked: dict[int, Done] = {}
+        self._nonvoters: dict[str, int | None] = {}
+        """Members without a vote, and the index that each must reach to regain it (None until known)."""
+        self._active: set[str] = set()
+        self._reads: dict[int, tuple[int, set[str], OnIndex]] = {}
+        self._index_requests: dict[int, OnIndex] = {}
         self._read_number = 0
 
     def start(self, host: ServiceHost, *, first_after: int | None) -> None:
-        """``first_after``: ticks after which a member of a new cluster stands for its first election."""
+        """Begin to tick. ``first_after``: ticks until a member of a new cluster starts the first election; None for
+        the usual random time-out."""
         self._host = host
-        self._forget()
-        self._reset(first_after)
+        self._reset_memory()
+        self._restart_election_timer(first_after)
         self._timer = host.call_later(host.rng.randrange(self._tick_ns), self._tick)
 
     def stop(self) -> None:
-        self._forget()
+        self._reset_memory()
         self._host = None
 
     # Time.
@@ -109,22 +114,24 @@ class Raft:
         self._timer = self._host.call_later(self._tick_ns, self._tick)
         self._elapsed += 1
         if self.role == LEADER:
-            self._since_check += 1
-            if self._since_check >= self._election_ticks:
-                self._since_check = 0
-                alive = self._is_majority(self._heard | {self.name})
-                self._heard = set()
+            self._ticks_since_check += 1
+            if self._ticks_since_check >= self._election_ticks:
+                self._ticks_since_check = 0
+                alive = self._is_majority(self._active | {self.name})
+                self._active = set()
                 if not alive:
                     self._become_follower(self.disk.term, None)
                     return
-            self._beat()
-        elif self._elapsed >= self._limit and self.disk.votes:
+            self._send_heartbeats()
+        elif self._elapsed >= self._timeout_ticks and self.disk.can_vote:
             self._campaign()
 
-    def _reset(self, ticks: int | None = None) -> None:
+    def _restart_election_timer(self, ticks: int | None = None) -> None:
         assert self._host is not None
         self._elapsed = 0
-        self._limit = self._election_ticks + self._host.rng.randrange(self._election_ticks) if ticks is None else ticks
+        self._timeout_ticks = (
+            self._election_ticks + self._host.rng.randrange(self._election_ticks) if ticks is None else ticks
+        )
 
     def _is_majority(self, members: set[str]) -> bool:
         return 2 * len(members) > len(self.peers) + 1
@@ -136,14 +143,14 @@ class Raft:
         if term > self.disk.term:
             self.disk.term, self.disk.vote = term, ""
         self.role, self.leader = FOLLOWER, leader
-        self._reset()
+        self._restart_election_timer()
         if changed:
-            self._changed()
+            self._role_changed()
 
-    def _changed(self) -> None:
-        """Reads that wait for a leader's word are dropped: who wants them asks again."""
+    def _role_changed(self) -> None:
+        """Drop the reads that wait for a leader's confirmation (the member repeats them), and notify the member."""
         self._reads.clear()
-        self._asked.clear()
+        self._index_requests.clear()
         self._node.role_changed()
 
     def _campaign(self) -> None:
@@ -152,9 +159,9 @@ class Raft:
         self.role, self.leader = CANDIDATE, None
         disk.term, disk.vote = disk.term + 1, self.name
         self._votes = {self.name}
-        self._reset()
+        self._restart_election_timer()
         if had_leader:
-            self._changed()
+            self._role_changed()
         if self._is_majority(self._votes):
             self._become_leader()
             return
@@ -163,13 +170,13 @@ class Raft:
 
     def _become_leader(self) -> None:
         self.role, self.leader = LEADER, self.name
-        self._elapsed = self._since_check = 0
-        self._heard = set()
-        self._blank = {}
+        self._elapsed = self._ticks_since_check = 0
+        self._active = set()
+        self._nonvoters = {}
         self._next = {peer: len(self.disk.log) + 1 for peer in self.peers}
         self._match = dict.fromkeys(self.peers, 0)
-        self.disk.log.append(Entry(self.disk.term, "", b"", "", 0))
-        self._changed()
+        self.disk.log.append(RaftEntry(self.disk.term, "", b"", "", 0))
+        self._role_changed()
         self._replicate()
 
     # Messages.
@@ -185,21 +192,21 @@ class Raft:
         if term > self.disk.term:
             self._become_follower(term, peer if kind in ("append", "beat") else None)
         elif term < self.disk.term:
-            if kind in ("append", "beat"):  # lets an old leader know, as CheckQuorum needs it
+            if kind in ("append", "beat"):  # tells a deposed leader about the new term, as CheckQuorum requires
                 self._send(peer, "newer")
             return
-        if self.role == LEADER and peer not in self._blank:
-            self._heard.add(peer)
+        if self.role == LEADER and peer not in self._nonvoters:
+            self._active.add(peer)
         handler: Callable[[str, dict[str, Any]], None] = getattr(self, "_on_" + _HANDLERS[kind])
         handler(peer, message)
 
-    def _on_newer(self, _peer: str, _message: dict[str, Any]) -> None:
-        """The term has done it."""
+    def _on_newer_term(self, _peer: str, _message: dict[str, Any]) -> None:
+        """Do nothing: :meth:`received` has already adopted the newer term."""
 
-    def _on_vote_asked(self, peer: str, message: dict[str, Any]) -> None:
+    def _on_vote_request(self, peer: str, message: dict[str, Any]) -> None:
         disk = self.disk
         up_to_date = (message["last_term"], message["last"]) >= (self._term_at(len(disk.log)), len(disk.log))
-        granted = disk.votes and disk.vote in ("", peer) and self.leader is None and up_to_date
+        granted = disk.can_vote and disk.vote in ("", peer) and self.leader is None and up_to_date
         if granted:
             disk.vote = peer
             self._elapsed = 0
@@ -221,23 +228,23 @@ class Raft:
         disk, before, entries = self.disk, message["before"], message["entries"]
         if before > len(disk.log) or self._term_at(before) != message["before_term"]:
             hint = min(before - 1, len(disk.log))
-            self._send(peer, "appended", ok=False, match=hint, votes=disk.votes)
+            self._send(peer, "appended", ok=False, match=hint, votes=disk.can_vote)
             return
         for index, fields in enumerate(entries, before + 1):
-            entry = Entry(*fields)
+            entry = RaftEntry(*fields)
             if index > len(disk.log) or disk.log[index - 1].term != entry.term:
                 del disk.log[index - 1 :]
                 disk.log.append(entry)
         match = before + len(entries)
         if message["full"] is not None and match >= message["full"]:
-            disk.votes = True
+            disk.can_vote = True
         self._commit(min(message["commit"], match))
-        self._send(peer, "appended", ok=True, match=match, votes=disk.votes)
+        self._send(peer, "appended", ok=True, match=match, votes=disk.can_vote)
 
     def _on_appended(self, peer: str, message: dict[str, Any]) -> None:
         if self.role != LEADER:
             return
-        self._note_blank(peer, message["votes"])
+        self._note_can_vote(peer, message["votes"])
         if not message["ok"]:
             self._next[peer] = min(self._next[peer], message["match"] + 1) or 1
             self._append_to(peer)
@@ -249,18 +256,18 @@ class Raft:
         elif self._next[peer] <= len(self.disk.log):
             self._append_to(peer)
 
-    def _on_beat(self, peer: str, message: dict[str, Any]) -> None:
+    def _on_heartbeat(self, peer: str, message: dict[str, Any]) -> None:
         self._follow(peer)
         self._commit(min(message["commit"], len(self.disk.log)))
-        self._send(peer, "beaten", read=message["read"], votes=self.disk.votes)
+        self._send(peer, "beaten", read=message["read"], votes=self.disk.can_vote)
 
-    def _on_beaten(self, peer: str, message: dict[str, Any]) -> None:
+    def _on_heartbeat_reply(self, peer: str, message: dict[str, Any]) -> None:
         if self.role != LEADER:
             return
-        self._note_blank(peer, message["votes"])
+        self._note_can_vote(peer, message["votes"])
         if self._match[peer] < len(self.disk.log):
             self._append_to(peer)
-        if peer in self._blank:
+        if peer in self._nonvoters:
             return
         for number in [number for number in self._reads if number <= message["read"]]:
             index, acks, done = self._reads[number]
@@ -269,19 +276,19 @@ class Raft:
                 del self._reads[number]
                 done(index)
 
-    def _note_blank(self, peer: str, votes: bool) -> None:
+    def _note_can_vote(self, peer: str, votes: bool) -> None:
         if votes:
-            self._blank.pop(peer, None)
+            self._nonvoters.pop(peer, None)
             return
-        if peer not in self._blank:
-            self._blank[peer] = None
+        if peer not in self._nonvoters:
+            self._nonvoters[peer] = None
             self._match[peer] = 0
-        if self._blank[peer] is None:  # a majority without it says that this is still the leader: its log is all
-            self._confirm(lambda index: self._owes(peer, index))
+        if self._nonvoters[peer] is None:  # the leader's log is only complete if a majority still follows it
+            self._confirm_leadership(lambda index: self._set_catch_up_index(peer, index))
 
-    def _owes(self, peer: str, index: int) -> None:
-        if peer in self._blank:
-            self._blank[peer] = index
+    def _set_catch_up_index(self, peer: str, index: int) -> None:
+        if peer in self._nonvoters:
+            self._nonvoters[peer] = index
 
     # The log.
 
@@ -295,25 +302,25 @@ class Raft:
 
     def _append_to(self, peer: str) -> None:
         disk, first = self.disk, self._next[peer]
-        entries = disk.log[first - 1 : first - 1 + BATCH]
+        entries = disk.log[first - 1 : first - 1 + MAX_ENTRIES_PER_MESSAGE]
         self._send(
             peer, "append", before=first - 1, before_term=self._term_at(first - 1),
-            entries=[tuple(entry) for entry in entries], commit=disk.commit, full=self._blank.get(peer),
+            entries=[tuple(entry) for entry in entries], commit=disk.commit, full=self._nonvoters.get(peer),
         )  # fmt: skip
         self._next[peer] = first + len(entries)
 
-    def _own_term(self) -> bool:
-        """Has the leader committed something of its own term, and so all that was committed before?"""
+    def _has_committed_in_term(self) -> bool:
+        """Return True once the leader has committed an entry of its term, and with it all entries before."""
         return self._term_at(self.disk.commit) == self.disk.term
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         for peer in self.peers:
             self._next[peer] = self._match[peer] + 1 if self._match[peer] < len(self.disk.log) else self._next[peer]
             self._send(peer, "beat", commit=min(self.disk.commit, self._match[peer]), read=self._read_number)
 
     def _advance(self) -> bool:
-        """Commit what a majority has, if it is of the leader's own term."""
-        voting = [0 if peer in self._blank else match for peer, match in self._match.items()]
+        """Commit up to the last index that a majority has, if its entry is of the current term; True if it moved."""
+        voting = [0 if peer in self._nonvoters else match for peer, match in self._match.items()]
         matches = sorted([len(self.disk.log), *voting])
         index = matches[(len(matches) - 1) // 2]
         if index > self.disk.commit and self._term_at(index) == self.disk.term:
@@ -328,10 +335,10 @@ class Raft:
             disk.applied += 1
             self._node.apply(disk.log[disk.applied - 1])
 
-    # What the member asks.
+    # Called by the member.
 
-    def propose(self, entry: Entry) -> bool:
-        """Put an entry into the leader's log; False if there is no leader to give it to."""
+    def propose(self, entry: RaftEntry) -> bool:
+        """Append an entry to the leader's log, or send it to the leader; False if no leader is known."""
         if self.role == LEADER:
             self.disk.log.append(entry._replace(term=self.disk.term))
             self._replicate()
@@ -343,21 +350,21 @@ class Raft:
 
     def _on_propose(self, _peer: str, message: dict[str, Any]) -> None:
         if self.role == LEADER:
-            self.propose(Entry(*message["entry"]))
+            self.propose(RaftEntry(*message["entry"]))
 
-    def read_index(self, done: Done) -> None:
-        """Call ``done`` with the index that a linearizable read must see applied. It may never be called: messages
-        are lost and leaders change."""
+    def read_index(self, done: OnIndex) -> None:
+        """Call ``done`` with the index that must be applied before a linearizable read. ``done`` may never be called,
+        because messages are lost and leaders change."""
         if self.role == LEADER:
-            self._confirm(done)
+            self._confirm_leadership(done)
         elif self.leader is not None:
             self._read_number += 1
-            self._asked[self._read_number] = done
+            self._index_requests[self._read_number] = done
             self._send(self.leader, "index?", read=self._read_number)
 
-    def _confirm(self, done: Done) -> None:
-        if not self._own_term():
-            return  # as etcd: dropped until the leader has committed in its term; who asks tries again
+    def _confirm_leadership(self, done: OnIndex) -> None:
+        if not self._has_committed_in_term():
+            return  # as etcd: dropped until the leader has committed in its term; the requester repeats it
         if not self.peers:
             done(self.disk.commit)
             return
@@ -366,7 +373,7 @@ class Raft:
         for peer in self.peers:
             self._send(peer, "beat", commit=min(self.disk.commit, self._match[peer]), read=self._read_number)
 
-    def _on_index_asked(self, peer: str, message: dict[str, Any]) -> None:
+    def _on_index_request(self, peer: str, message: dict[str, Any]) -> None:
         number, term = message["read"], self.disk.term
 
         def confirmed(index: int) -> None:
@@ -374,15 +381,16 @@ class Raft:
                 self._send(peer, "index", read=number, index=index)
 
         if self.role == LEADER:
-            self._confirm(confirmed)
+            self._confirm_leadership(confirmed)
 
     def _on_index(self, _peer: str, message: dict[str, Any]) -> None:
-        done = self._asked.pop(message["read"], None)
+        done = self._index_requests.pop(message["read"], None)
         if done is not None:
             done(message["index"])
 
 
 _HANDLERS: Final = {
-    "vote?": "vote_asked", "vote": "vote", "append": "append", "appended": "appended", "beat": "beat",
-    "beaten": "beaten", "newer": "newer", "propose": "propose", "index?": "index_asked", "index": "index",
+    "vote?": "vote_request", "vote": "vote", "append": "append", "appended": "appended", "beat": "heartbeat",
+    "beaten": "heartbeat_reply", "newer": "newer_term", "propose": "propose", "index?": "index_request",
+    "index": "index",
 }  # fmt: skip

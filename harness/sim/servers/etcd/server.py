@@ -1,9 +1,9 @@
-"""A simulated etcd server: the gRPC services of etcd 3.4.23 on one member of a cluster.
+"""A simulated etcd server: the gRPC services of etcd 3.4.23 and its v2 HTTP API on one member of a cluster.
 
-KV, Watch, Lease, Lock, and as much of Maintenance and Cluster as clients ask for before they do anything; beside them
-the v2 API (:mod:`.v2`). What is
-abstracted is said where it is: the wire (:mod:`harness.sim.grpc_wire`), consensus (:mod:`.etcd_raft`), the streams
-between members (:mod:`.etcd_peers`). There is no authentication, no disk that could be slow or full.
+The services are KV, Watch, Lease, Lock, and the calls of Maintenance and Cluster that clients make when they connect.
+Abstractions are described in the module concerned: the wire (:mod:`harness.sim.grpc_wire`), consensus (:mod:`.raft`),
+the streams between members (:mod:`.peers`), HTTP (:mod:`.v2`). There is no authentication, and disks are never slow or
+full.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from etcd3 import etcdrpc
+from harness.sim import grpc_wire
+from harness.sim.grpc_wire import MethodHandler, ServerCall, StatusError
+from harness.sim.kernel import MILLISECOND
+from harness.sim.service import Conn, ServiceHost
 
-from harness.sim.servers.etcd import checks
-
-from ... import grpc_wire
-from ...grpc_wire import Call, Failed, Methods
-from ...kernel import MILLISECOND
-from ...service import Conn, ServiceHost
+from . import checks, messages
 from .apply import is_readonly, is_serializable, range_response
-from .leases import KeepAlive, Leases
-from .lock import MESSAGES, LockService
+from .leases import KeepAlive, LeaseForwarder
+from .lock import LockService
 from .member import Answer, Member, id_of
 from .peers import PEER_PORT, Peers
 from .store import KeyValue
@@ -33,49 +31,49 @@ CLIENT_PORT: Final = 2379
 VERSION: Final = "3.4.23"
 HEARTBEAT_MS: Final = 100
 ELECTION_MS: Final = 1000
-_BYTES_A_KEY: Final = 256
-Handle = Callable[[Call, Any], None]
+_BYTES_PER_CHANGE: Final = 256
+HandleRequest = Callable[[ServerCall, Any], None]
 OnCommand = Callable[[str, str], None]
 
 
 class _Unary:
-    """Calls with one request (:class:`~harness.sim.grpc_wire.Methods`)."""
+    """A method whose calls have one request each (:class:`~harness.sim.grpc_wire.MethodHandler`)."""
 
-    def __init__(self, parse: Any, handle: Handle, dropped: Callable[[Call], None] | None = None) -> None:
+    def __init__(self, parse: Any, handle: HandleRequest, dropped: Callable[[ServerCall], None] | None = None) -> None:
         self._parse = parse
         self._handle = handle
         self._dropped = dropped
 
-    def message(self, call: Call, data: bytes) -> None:
+    def message(self, call: ServerCall, data: bytes) -> None:
         try:
             self._handle(call, self._parse.FromString(data))
-        except Failed as failure:
+        except StatusError as failure:
             call.end(failure.code, failure.details)
 
-    def ended(self, call: Call) -> None: ...
+    def ended(self, call: ServerCall) -> None: ...
 
-    def dropped(self, call: Call) -> None:
+    def dropped(self, call: ServerCall) -> None:
         if self._dropped is not None:
             self._dropped(call)
 
 
-def command(path: str) -> str:
-    """The name by which events know a method: ``/etcdserverpb.KV/Put`` is PUT."""
+def event_name(path: str) -> str:
+    """Return the name of a method in events and triggers: ``/etcdserverpb.KV/Put`` is PUT."""
     return path.rpartition("/")[2].upper()
 
 
 def commands(data: bytes) -> list[str]:
-    """The names of the methods that a client calls in one piece of data."""
+    """Return the event names of the requests in one piece of data from a client."""
     if is_http(data):
         return v2_commands(data)
-    return [command(path) for path in grpc_wire.requests(data)]
+    return [event_name(path) for path in grpc_wire.requests(data)]
 
 
 class EtcdServer:
-    """One member (a :class:`~harness.sim.service.Service`); ``peers`` is the second service of its host.
+    """One member (a :class:`~harness.sim.service.Service`); its ``peers`` is the second service of the host.
 
-    ``names`` are the hosts of all members. ``first``: this one stands for the first election of a new cluster, at once.
-    ``on_command`` is told of each request that has been done, and whose, before its answer leaves.
+    ``names`` are the hosts of all members. ``first``: this member starts the first election of a new cluster, at once.
+    ``on_command`` is called with (client host, event name) for each executed request, before its answer is sent.
     """
 
     def __init__(
@@ -91,7 +89,7 @@ class EtcdServer:
         self.port = port
         self.on_command: OnCommand | None = None
         self.granted: dict[int, str] = {}
-        """Lease to the host of the client that asked for it here: for observers."""
+        """Host of the client that requested each lease from this member, by lease id; for observers."""
         self._names = names
         self._ids = 0
         self.member = member = Member(
@@ -102,30 +100,30 @@ class EtcdServer:
             first=first,
         )
         self.peers: Peers = member.peers
-        self._watches = WatchService(lambda: member.store, member.header, self._told, lambda: member.host)
+        self._watches = WatchService(lambda: member.store, member.header, self._report, lambda: member.host)
         member.on_changes = self._changed
         self._locks = locks = LockService(member, self._new_lease, self._answer)
-        self._leases = Leases(member)
-        self._keep_alive = KeepAlive(member, self._leases, self._tell)
-        self._methods: dict[str, Methods] = {
-            "/etcdserverpb.KV/Range": _Unary(etcdrpc.RangeRequest, self._range),
-            "/etcdserverpb.KV/Put": _Unary(etcdrpc.PutRequest, self._put),
-            "/etcdserverpb.KV/DeleteRange": _Unary(etcdrpc.DeleteRangeRequest, self._delete),
-            "/etcdserverpb.KV/Txn": _Unary(etcdrpc.TxnRequest, self._txn),
-            "/etcdserverpb.KV/Compact": _Unary(etcdrpc.CompactionRequest, self._compact),
+        self._leases = LeaseForwarder(member)
+        self._keep_alive = KeepAlive(member, self._leases, self._send_response)
+        self._methods: dict[str, MethodHandler] = {
+            "/etcdserverpb.KV/Range": _Unary(messages.RangeRequest, self._range),
+            "/etcdserverpb.KV/Put": _Unary(messages.PutRequest, self._put),
+            "/etcdserverpb.KV/DeleteRange": _Unary(messages.DeleteRangeRequest, self._delete),
+            "/etcdserverpb.KV/Txn": _Unary(messages.TxnRequest, self._txn),
+            "/etcdserverpb.KV/Compact": _Unary(messages.CompactionRequest, self._compact),
             "/etcdserverpb.Watch/Watch": self._watches,
-            "/etcdserverpb.Lease/LeaseGrant": _Unary(etcdrpc.LeaseGrantRequest, self._grant),
-            "/etcdserverpb.Lease/LeaseRevoke": _Unary(etcdrpc.LeaseRevokeRequest, self._revoke),
+            "/etcdserverpb.Lease/LeaseGrant": _Unary(messages.LeaseGrantRequest, self._grant),
+            "/etcdserverpb.Lease/LeaseRevoke": _Unary(messages.LeaseRevokeRequest, self._revoke),
             "/etcdserverpb.Lease/LeaseKeepAlive": self._keep_alive,
-            "/etcdserverpb.Lease/LeaseTimeToLive": _Unary(etcdrpc.LeaseTimeToLiveRequest, self._time_to_live),
-            "/etcdserverpb.Lease/LeaseLeases": _Unary(etcdrpc.LeaseLeasesRequest, self._list_leases),
-            "/v3lockpb.Lock/Lock": _Unary(MESSAGES["LockRequest"], locks.lock, locks.dropped),
-            "/v3lockpb.Lock/Unlock": _Unary(MESSAGES["UnlockRequest"], locks.unlock),
-            "/etcdserverpb.Maintenance/Status": _Unary(etcdrpc.StatusRequest, self._status),
-            "/etcdserverpb.Cluster/MemberList": _Unary(etcdrpc.MemberListRequest, self._members),
+            "/etcdserverpb.Lease/LeaseTimeToLive": _Unary(messages.LeaseTimeToLiveRequest, self._time_to_live),
+            "/etcdserverpb.Lease/LeaseLeases": _Unary(messages.LeaseLeasesRequest, self._list_leases),
+            "/v3lockpb.Lock/Lock": _Unary(messages.LockRequest, locks.lock, locks.dropped),
+            "/v3lockpb.Lock/Unlock": _Unary(messages.UnlockRequest, locks.unlock),
+            "/etcdserverpb.Maintenance/Status": _Unary(messages.StatusRequest, self._status),
+            "/etcdserverpb.Cluster/MemberList": _Unary(messages.MemberListRequest, self._members),
         }
-        self._server = grpc_wire.Server(self._methods.get)
-        self._v2 = V2Service(member, [f"http://{other}:{port}" for other in names], self._done)
+        self._server = grpc_wire.GrpcServer(self._methods.get)
+        self._v2 = V2Service(member, [f"http://{other}:{port}" for other in names], self._report_done)
 
     # The service.
 
@@ -144,18 +142,18 @@ class EtcdServer:
         self._server.opened(conn)
 
     def received(self, conn: Conn, data: bytes) -> None:
-        if self._v2.mine(conn) or is_http(data):
+        if self._v2.owns(conn) or is_http(data):
             self._v2.received(conn, data)
         else:
             self._server.received(conn, data)
 
     def closed(self, conn: Conn) -> None:
-        if not self._v2.mine(conn):
+        if not self._v2.owns(conn):
             self._server.closed(conn)
 
     @property
     def leads(self) -> bool:
-        """Does this member hold itself to be the leader?"""
+        """True if this member believes that it is the leader."""
         return self.member.leads
 
     @property
@@ -163,7 +161,7 @@ class EtcdServer:
         return self.member.raft.disk.term
 
     def size(self) -> int:
-        """How many keys this member holds, those of the v2 API too."""
+        """Return the number of keys on this member, including those of the v2 API."""
         return self.member.store.size() + len(self.member.v2.nodes)
 
     def _changed(self, changes: list[KeyValue]) -> None:
@@ -172,42 +170,42 @@ class EtcdServer:
 
     # Answers.
 
-    def _told(self, call: Call) -> None:
-        self._done(call.peer, command(call.path))
+    def _report(self, call: ServerCall) -> None:
+        self._report_done(call.peer, event_name(call.path))
 
-    def _done(self, peer: str, what: str) -> None:
+    def _report_done(self, peer: str, what: str) -> None:
         if self.on_command is not None:
             self.on_command(peer, what)
 
-    def _tell(self, call: Call, response: Any) -> None:
-        """One of several responses of a call."""
-        self._told(call)
+    def _send_response(self, call: ServerCall, response: Any) -> None:
+        """Send one of several responses to a call."""
+        self._report(call)
         call.send(response.SerializeToString())
 
-    def _answer(self, call: Call, result: Any) -> None:
-        self._told(call)
-        if isinstance(result, Failed):
+    def _answer(self, call: ServerCall, result: Any) -> None:
+        self._report(call)
+        if isinstance(result, StatusError):
             call.end(result.code, result.details)
         else:
             self.member.header(result.header)
             call.answer(result.SerializeToString())
 
-    def _answer_later(self, call: Call, result: Any) -> None:
-        """In a turn of its own, as all answers: a fault that waits for one may kill the host."""
+    def _answer_later(self, call: ServerCall, result: Any) -> None:
+        """Answer in an event of its own: a fault that is triggered by the answer may kill the host."""
         self.member.host.call_later(0, self._answer, call, result)
 
-    def _propose(self, method: str, call: Call, request: Any) -> None:
+    def _propose(self, method: str, call: ServerCall, request: Any) -> None:
         self.member.propose(method, request, lambda result: self._answer(call, result))
 
-    def _look(self, call: Call, read: Callable[[], Any], *, stale: bool) -> None:
-        """Answer with what ``read`` finds, once it is linearizable or, if it may be stale, at once."""
+    def _answer_read(self, call: ServerCall, read: Callable[[], Any], *, stale: bool) -> None:
+        """Answer with the result of ``read``, once it is linearizable, or at once if it may be stale."""
 
-        def answer(failure: Failed | None) -> None:
+        def answer(failure: StatusError | None) -> None:
             result: Any = failure
             if failure is None:
                 try:
                     result = read()
-                except Failed as refused:
+                except StatusError as refused:
                     result = refused
             self._answer(call, result)
 
@@ -218,31 +216,31 @@ class EtcdServer:
 
     # KV.
 
-    def _range(self, call: Call, request: Any) -> None:
+    def _range(self, call: ServerCall, request: Any) -> None:
         checks.check_key(request)
-        self._look(call, lambda: range_response(self.member.store, request), stale=request.serializable)
+        self._answer_read(call, lambda: range_response(self.member.store, request), stale=request.serializable)
 
-    def _put(self, call: Call, request: Any) -> None:
+    def _put(self, call: ServerCall, request: Any) -> None:
         checks.check_put(request)
         self._propose("put", call, request)
 
-    def _delete(self, call: Call, request: Any) -> None:
+    def _delete(self, call: ServerCall, request: Any) -> None:
         checks.check_key(request)
         self._propose("delete", call, request)
 
-    def _txn(self, call: Call, request: Any) -> None:
+    def _txn(self, call: ServerCall, request: Any) -> None:
         checks.check_txn(request)
         if is_readonly(request):
-            self._look(call, lambda: self.member.applier.read(request), stale=is_serializable(request))
+            self._answer_read(call, lambda: self.member.applier.read(request), stale=is_serializable(request))
         else:
             self._propose("txn", call, request)
 
-    def _compact(self, call: Call, request: Any) -> None:
+    def _compact(self, call: ServerCall, request: Any) -> None:
         self._propose("compact", call, request)
 
     # Leases.
 
-    def _grant(self, call: Call, request: Any) -> None:
+    def _grant(self, call: ServerCall, request: Any) -> None:
         self._new_lease(request, lambda result: self._answer(call, result))
         self.granted[request.ID] = call.peer
 
@@ -252,35 +250,35 @@ class EtcdServer:
             request.ID = self._ids & (1 << 63) - 1
         self.member.propose("grant", request, answer)
 
-    def _revoke(self, call: Call, request: Any) -> None:
+    def _revoke(self, call: ServerCall, request: Any) -> None:
         self._propose("revoke", call, request)
 
-    def _time_to_live(self, call: Call, request: Any) -> None:
-        def told(found: Any) -> None:
-            if isinstance(found, Failed):
-                self._answer_later(call, found)
+    def _time_to_live(self, call: ServerCall, request: Any) -> None:
+        def answered(answer: Any) -> None:
+            if isinstance(answer, StatusError):
+                self._answer_later(call, answer)
                 return
-            response = etcdrpc.LeaseTimeToLiveResponse(ID=request.ID, TTL=-1)
-            if found is not None:
-                response.TTL, response.grantedTTL, keys = found
+            response = messages.LeaseTimeToLiveResponse(ID=request.ID, TTL=-1)
+            if answer is not None:
+                response.TTL, response.grantedTTL, keys = answer
                 if request.keys:
                     response.keys.extend(keys)
             self._answer_later(call, response)
 
-        self._leases.ask("ttl", request.ID, told)
+        self._leases.ask("ttl", request.ID, answered)
 
-    def _list_leases(self, call: Call, _request: Any) -> None:
+    def _list_leases(self, call: ServerCall, _request: Any) -> None:
         leases = sorted(self.member.lessor.leases.values(), key=lambda lease: (lease.expiry or 0, lease.id))
-        response = etcdrpc.LeaseLeasesResponse(leases=[etcdrpc.LeaseStatus(ID=lease.id) for lease in leases])
+        response = messages.LeaseLeasesResponse(leases=[messages.LeaseStatus(ID=lease.id) for lease in leases])
         self._answer_later(call, response)
 
-    # What clients ask for by the way.
+    # Maintenance and Cluster.
 
-    def _status(self, call: Call, _request: Any) -> None:
+    def _status(self, call: ServerCall, _request: Any) -> None:
         member = self.member
-        response = etcdrpc.StatusResponse(
+        response = messages.StatusResponse(
             version=VERSION,
-            dbSize=_BYTES_A_KEY * len(member.store.history),
+            dbSize=_BYTES_PER_CHANGE * len(member.store.history),
             leader=self._id_of(member.leader),
             raftIndex=member.raft.disk.applied,
             raftTerm=member.raft.disk.term,
@@ -290,8 +288,8 @@ class EtcdServer:
     def _id_of(self, name: str | None) -> int:
         return 0 if name is None else id_of(name)
 
-    def _members(self, call: Call, _request: Any) -> None:
-        response = etcdrpc.MemberListResponse()
+    def _members(self, call: ServerCall, _request: Any) -> None:
+        response = messages.MemberListResponse()
         for name in self._names:
             response.members.add(
                 ID=self._id_of(name),

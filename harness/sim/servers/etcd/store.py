@@ -1,6 +1,7 @@
-"""The store of a simulated etcd: keys with all their revisions (https://etcd.io/docs/v3.4/learning/data_model/).
+"""Multi-version key-value store of a simulated etcd member (https://etcd.io/docs/v3.4/learning/data_model/).
 
-Abstracted: it lives in memory and is as durable as the host's disk; the sizes that etcd reports are estimates.
+Each key keeps all its revisions until they are compacted. Abstracted: the store is an object in memory that survives
+restarts of the host as a disk does.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...grpc_wire import Failed
+from harness.sim.grpc_wire import StatusError
 
 OUT_OF_RANGE: Final = 11
-EVERYTHING_FROM: Final = b"\0"
-"""As the end of a range: no end."""
+NO_END: Final = b"\0"
+"""End of a range that has no upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key at one revision; ``version`` 0 means that it was deleted then."""
+    """A key as of revision ``mod``; ``version`` 0 means that this revision deleted it."""
 
     key: bytes
     mod: int
@@ -29,32 +30,34 @@ class KeyValue:
     lease: int = 0
 
 
-def compacted() -> Failed:
-    return Failed(OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+def compacted() -> StatusError:
+    return StatusError(OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
 
 
-def future() -> Failed:
-    return Failed(OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision")
+def future_revision() -> StatusError:
+    return StatusError(OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision")
 
 
 def covers(start: bytes, end: bytes, key: bytes) -> bool:
-    """Is ``key`` in the range? Without an end that is one key; :data:`EVERYTHING_FROM` means no end."""
+    """Return whether ``key`` is in the range. An empty ``end`` means the single key ``start``."""
     if not end:
         return key == start
-    return start <= key and (end == EVERYTHING_FROM or key < end)
+    return start <= key and (end == NO_END or key < end)
 
 
 @dataclass(slots=True)
-class Store:
-    """All members' stores are the same function of the log. ``revision`` is that of the last transaction that changed
-    something; the first is 2, as in etcd, where 1 is the empty store."""
+class EtcdStore:
+    """The keys of one member, a deterministic function of the applied log.
+
+    ``revision`` is that of the last transaction with a change. Revision 1 is the empty store, as in etcd.
+    """
 
     revision: int = 1
     compact_revision: int = -1
     history: list[KeyValue] = field(default_factory=list)
-    """Every change since the compaction, in order."""
+    """Every change since the last compaction, in order."""
     leases: dict[int, set[bytes]] = field(default_factory=dict)
-    """Lease to the keys that are attached to it now."""
+    """Keys now attached to each lease, by lease id."""
     _keys: list[bytes] = field(default_factory=list)
     _versions: dict[bytes, list[KeyValue]] = field(default_factory=dict)
     _changes: list[KeyValue] = field(default_factory=list)
@@ -62,7 +65,7 @@ class Store:
     # Reading.
 
     def at(self, key: bytes, revision: int) -> KeyValue | None:
-        """What the key was right after a revision."""
+        """Return the key as it was right after ``revision``, None if it did not exist."""
         versions = self._versions.get(key)
         if not versions:
             return None
@@ -76,10 +79,11 @@ class Store:
         return found if found.version else None
 
     def range(self, start: bytes, end: bytes, revision: int = 0) -> list[KeyValue]:
-        """The keys in a range, in order, at a revision (0: now, with what the running transaction has changed)."""
+        """Return the keys in a range at ``revision``, in key order. Revision 0 is the present, including changes of
+        the running transaction. Raises StatusError for a compacted or future revision."""
         now = self.revision + bool(self._changes)
         if revision > now:
-            raise future()
+            raise future_revision()
         if 0 < revision < self.compact_revision:
             raise compacted()
         revision = revision if revision > 0 else now
@@ -87,23 +91,23 @@ class Store:
             found = self.at(start, revision)
             return [] if found is None else [found]
         first = bisect_left(self._keys, start)
-        last = len(self._keys) if end == EVERYTHING_FROM else bisect_left(self._keys, end)
+        last = len(self._keys) if end == NO_END else bisect_left(self._keys, end)
         return [kv for key in self._keys[first:last] if (kv := self.at(key, revision)) is not None]
 
     def since(self, revision: int) -> list[KeyValue]:
-        """The changes of a revision and all after it."""
+        """Return the changes of ``revision`` and of all later ones."""
         return self.history[bisect_left(self.history, revision, key=lambda change: change.mod) :]
 
     def size(self) -> int:
-        """How many keys there are."""
+        """Return the number of existing keys."""
         return sum(1 for versions in self._versions.values() if versions[-1].version)
 
     @property
-    def seen(self) -> int:
-        """The revision that a read in the running transaction is at."""
+    def read_revision(self) -> int:
+        """The revision that a read sees: the next one if the running transaction has changed something."""
         return self.revision + bool(self._changes)
 
-    # Writing: changes of one transaction share the next revision.
+    # Writing: all changes of one transaction get the next revision.
 
     def put(self, key: bytes, value: bytes, lease: int) -> None:
         mod = self.revision + 1
@@ -135,7 +139,7 @@ class Store:
         self._changes.append(change)
 
     def commit(self) -> list[KeyValue]:
-        """End the transaction; what it has changed."""
+        """End the transaction and return its changes."""
         changes, self._changes = self._changes, []
         if changes:
             self.revision += 1
@@ -143,11 +147,12 @@ class Store:
         return changes
 
     def compact(self, revision: int) -> None:
-        """Forget what was overwritten before a revision."""
+        """Drop versions that were overwritten before ``revision``. Raises StatusError if it is compacted or in the
+        future."""
         if revision <= self.compact_revision:
             raise compacted()
         if revision > self.revision:
-            raise future()
+            raise future_revision()
         self.compact_revision = revision
         self.history = self.since(revision)
         for key, versions in list(self._versions.items()):

@@ -1,8 +1,8 @@
-"""Watches of one member: server/mvcc/watchable_store.go and api/v3rpc/watch.go.
+"""The Watch gRPC service of a simulated etcd member (server/mvcc/watchable_store.go, api/v3rpc/watch.go).
 
-A watch that asks for revisions of the past is "unsynced": every 100 ms the member sends such watches what they lack,
-and they join the others, which are told of each transaction when the member applies it, all its events in one response.
-Abstracted: fragments, victims (watchers too slow to be told), the progress that is told unasked every ten minutes.
+A "synced" watch is sent the events of each transaction when the member applies it, all in one response. A watch that
+starts at a past revision is "unsynced": every 100 ms the member sends such watches all that they have missed, and they
+become synced. Abstracted: fragments, victims (watchers that are too slow), the progress notification every ten minutes.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from etcd3 import etcdrpc
-from etcd3.etcdrpc import kv_pb2
+from harness.sim.grpc_wire import ServerCall
+from harness.sim.kernel import MILLISECOND
+from harness.sim.service import ServiceHost
 
-from ...grpc_wire import Call
-from ...kernel import MILLISECOND
-from ...service import ServiceHost
+from . import messages
 from .apply import message_of
-from .store import EVERYTHING_FROM, KeyValue, Store, covers
+from .store import NO_END, EtcdStore, KeyValue, covers
 
-SYNC: Final = 100 * MILLISECOND
-Header = Callable[[Any, int], None]
-"""Fills a response's header, given a revision (0: the present one)."""
+SYNC_INTERVAL_NS: Final = 100 * MILLISECOND
+FillHeader = Callable[[Any, int], None]
+"""Fills in a response's header, given (header, revision); revision 0 means the present one."""
 
 
 @dataclass(slots=True, eq=False)
-class Watch:
-    call: Call
+class RangeWatch:
+    """One watch of a key or a range of keys."""
+
+    call: ServerCall
     id: int
     key: bytes
     end: bytes
     next_revision: int
-    """The first that it has not been told of."""
+    """The first revision that has not been sent yet."""
     no_puts: bool
     no_deletes: bool
     prev_kv: bool
@@ -45,33 +46,33 @@ class Watch:
         )
 
 
-class _Stream:
-    """The watches of one call, by number."""
+class _WatchStream:
+    """The watches of one call, by watch id."""
 
     __slots__ = ("next_id", "watches")
 
     def __init__(self) -> None:
-        self.watches: dict[int, Watch] = {}
+        self.watches: dict[int, RangeWatch] = {}
         self.next_id = 0
 
 
 class WatchService:
-    """Watch calls (:class:`~harness.sim.grpc_wire.Methods`)."""
+    """The calls of Watch (:class:`~harness.sim.grpc_wire.MethodHandler`). ``on_message`` is called for each request."""
 
     def __init__(
         self,
-        store: Callable[[], Store],
-        header: Header,
-        on_message: Callable[[Call], None],
+        store: Callable[[], EtcdStore],
+        header: FillHeader,
+        on_message: Callable[[ServerCall], None],
         host: Callable[[], ServiceHost],
     ) -> None:
         self._store = store
         self._header = header
         self._on_message = on_message
         self._host = host
-        self._streams: dict[Call, _Stream] = {}
-        self._synced: dict[Watch, None] = {}
-        self._unsynced: dict[Watch, None] = {}
+        self._streams: dict[ServerCall, _WatchStream] = {}
+        self._synced: dict[RangeWatch, None] = {}
+        self._unsynced: dict[RangeWatch, None] = {}
         self._syncing = False
 
     def stop(self) -> None:
@@ -80,9 +81,9 @@ class WatchService:
         self._unsynced.clear()
         self._syncing = False
 
-    def message(self, call: Call, data: bytes) -> None:
-        stream = self._streams.setdefault(call, _Stream())
-        request = etcdrpc.WatchRequest.FromString(data)
+    def message(self, call: ServerCall, data: bytes) -> None:
+        stream = self._streams.setdefault(call, _WatchStream())
+        request = messages.WatchRequest.FromString(data)
         kind = request.WhichOneof("request_union")
         if kind == "create_request":
             self._create(call, stream, request.create_request)
@@ -90,30 +91,30 @@ class WatchService:
             self._cancel(call, stream, request.cancel_request.watch_id)
         self._on_message(call)
 
-    def ended(self, call: Call) -> None:
-        """The client asks no more, and is told on: the real one (3.4.23) ends no watch at the end of its requests."""
+    def ended(self, call: ServerCall) -> None:
+        """The client has ended its requests. As in 3.4.23, its watches stay open and events are still sent."""
 
-    def dropped(self, call: Call) -> None:
+    def dropped(self, call: ServerCall) -> None:
         stream = self._streams.pop(call, None)
         if stream is not None:
             for watch in stream.watches.values():
-                self._forget(watch)
+                self._remove(watch)
 
-    def _forget(self, watch: Watch) -> None:
+    def _remove(self, watch: RangeWatch) -> None:
         self._synced.pop(watch, None)
         self._unsynced.pop(watch, None)
 
-    def _create(self, call: Call, stream: _Stream, request: Any) -> None:
+    def _create(self, call: ServerCall, stream: _WatchStream, request: Any) -> None:
         key, end = request.key or b"\0", request.range_end
-        if end and end != EVERYTHING_FROM and key >= end:
+        if end and end != NO_END and key >= end:
             self._send(call, -1, 0, created=True, canceled=True, cancel_reason="mvcc: watcher range is empty")
             return
         number, stream.next_id = stream.next_id, stream.next_id + 1
         now = self._store().revision
-        watch = stream.watches[number] = Watch(
+        watch = stream.watches[number] = RangeWatch(
             call, number, key, end, request.start_revision or now + 1,
-            etcdrpc.WatchCreateRequest.NOPUT in request.filters,
-            etcdrpc.WatchCreateRequest.NODELETE in request.filters, request.prev_kv,
+            messages.WatchCreateRequest.NOPUT in request.filters,
+            messages.WatchCreateRequest.NODELETE in request.filters, request.prev_kv,
         )  # fmt: skip
         self._send(call, number, now, created=True)
         if watch.next_revision > now:
@@ -122,33 +123,35 @@ class WatchService:
             self._unsynced[watch] = None
             self._sync_later()
 
-    def _cancel(self, call: Call, stream: _Stream, number: int) -> None:
+    def _cancel(self, call: ServerCall, stream: _WatchStream, number: int) -> None:
         watch = stream.watches.pop(number, None)
         if watch is not None:
-            self._forget(watch)
+            self._remove(watch)
             self._send(call, number, 0, canceled=True)
 
-    def _send(self, call: Call, number: int, revision: int, **fields: Any) -> None:
-        response = etcdrpc.WatchResponse(watch_id=number, **fields)
+    def _send(self, call: ServerCall, number: int, revision: int, **fields: Any) -> None:
+        response = messages.WatchResponse(watch_id=number, **fields)
         self._header(response.header, revision)
         call.send(response.SerializeToString())
 
     # Events.
 
     def changed(self, changes: list[KeyValue]) -> None:
-        """A transaction has been applied."""
+        """Send the changes of an applied transaction to all synced watches."""
         for watch in list(self._synced):
-            self._tell(watch, changes)
+            self._send_events(watch, changes)
 
-    def _tell(self, watch: Watch, changes: list[KeyValue]) -> None:
+    def _send_events(self, watch: RangeWatch, changes: list[KeyValue]) -> None:
         events = [self._event(watch, change) for change in changes if watch.wants(change)]
         if changes:
             watch.next_revision = max(watch.next_revision, changes[-1].mod + 1)
         if events:
             self._send(watch.call, watch.id, self._store().revision, events=events)
 
-    def _event(self, watch: Watch, change: KeyValue) -> Any:
-        event = kv_pb2.Event(type=kv_pb2.Event.PUT if change.version else kv_pb2.Event.DELETE, kv=message_of(change))
+    def _event(self, watch: RangeWatch, change: KeyValue) -> Any:
+        event = messages.Event(
+            type=messages.Event.PUT if change.version else messages.Event.DELETE, kv=message_of(change)
+        )
         created = change.version == 1
         if watch.prev_kv and not created and change.mod - 1 >= self._store().compact_revision:
             before = self._store().at(change.key, change.mod - 1)
@@ -160,7 +163,7 @@ class WatchService:
         if not self._syncing:
             self._syncing = True
             host = self._host()
-            host.call_later(SYNC - host.monotonic_ns() % SYNC, self._sync)
+            host.call_later(SYNC_INTERVAL_NS - host.monotonic_ns() % SYNC_INTERVAL_NS, self._sync)
 
     def _sync(self) -> None:
         self._syncing = False
@@ -169,5 +172,5 @@ class WatchService:
             if watch.next_revision < self._store().compact_revision:
                 self._send(watch.call, watch.id, 0, canceled=True, compact_revision=self._store().compact_revision)
             else:
-                self._tell(watch, self._store().since(watch.next_revision))
+                self._send_events(watch, self._store().since(watch.next_revision))
                 self._synced[watch] = None

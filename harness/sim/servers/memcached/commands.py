@@ -1,9 +1,9 @@
-"""memcached's text protocol: one command line (and the block of data after it) in, the answer out.
+"""Executes commands of memcached's text protocol on an item store and returns the answers.
 
-Source: protocol.txt of memcached 1.6, and the behaviour of 1.6.18, against which ``tests/sim/
-test_memcached_differential.py`` holds it. Abstracted: the binary protocol, the meta commands (``mg`` and so on answer
-``ERROR`` here; pymemcache does not use them), ``lru``, ``slabs``, ``watch`` and other administration; ``stats`` has
-what is asked of it: general figures, ``items``, ``slabs`` and ``reset``.
+Source: protocol.txt of memcached 1.6, and 1.6.18 itself: ``tests/sim/test_memcached_differential.py`` compares their
+behaviour. Not simulated: the binary protocol, the meta commands (``mg`` and so on answer ``ERROR``; pymemcache does not
+use them), ``lru``, ``slabs``, ``watch`` and other administration. ``stats`` has general figures, ``items``, ``slabs``
+and ``reset``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from harness.sim.servers.memcached.store import EXPIRED, MB, TOO_LARGE, Store, size_of
+from .store import EXPIRED_SECOND, MAX_ITEM_SIZE, MB, ItemStore, size_of
 
 VERSION: Final = "1.6.18"
-LONGEST_KEY: Final = 250
+MAX_KEY_LENGTH: Final = 250
 END: Final = b"END\r\n"
 ERROR: Final = b"ERROR\r\n"
 BAD_LINE: Final = b"CLIENT_ERROR bad command line format\r\n"
@@ -34,16 +34,18 @@ STORING: Final = frozenset({b"set", b"add", b"replace", b"append", b"prepend", b
 _SIGNED: Final = re.compile(rb"[ \t]*[+-]?[0-9]+")
 _UNSIGNED: Final = re.compile(rb"[ \t]*\+?[0-9]+")
 _VALUE: Final = re.compile(rb"\s*(\+?[0-9]+)(?:[\s\0]|\Z)")
-"""What strtoull makes a number of: the rest of the value is not looked at."""
+"""The prefix of a value that strtoull converts; the rest is ignored."""
 _MAX: Final = 1 << 64
 
 Words = list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A storing command that waits for its ``length`` bytes of data (and CR LF). ``refusal`` is the answer whatever
-    they are: the data are read and dropped."""
+class DataBlock:
+    """A storage command that waits for its ``length`` bytes of data and CR LF.
+
+    If ``refusal`` is not empty, it is the answer, and the data are read and dropped. ``quiet``: no answer is sent.
+    """
 
     command: bytes
     key: bytes
@@ -56,7 +58,7 @@ class Block:
 
 
 def _signed(word: bytes) -> int | None:
-    """As strtol reads it, put into a C int: what does not fit is cut."""
+    """Parse a number as strtol does, and wrap it to a C int; None if it is malformed or does not fit a long."""
     if not _SIGNED.fullmatch(word):
         return None
     number = int(word)
@@ -70,10 +72,10 @@ def _unsigned(word: bytes) -> int | None:
     return number if number < _MAX else None
 
 
-class Commands:
-    """The commands on one store."""
+class CommandHandler:
+    """Executes commands on one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ItemStore) -> None:
         self.store = store
         self.gets = self.sets = 0
         self._table: dict[bytes, Callable[[Words], bytes]] = {
@@ -82,8 +84,8 @@ class Commands:
             b"gat": lambda words: self._fetch_and_touch(words, cas=False),
             b"gats": lambda words: self._fetch_and_touch(words, cas=True),
             b"delete": self._delete,
-            b"incr": lambda words: self._count(words, 1),
-            b"decr": lambda words: self._count(words, -1),
+            b"incr": lambda words: self._count_command(words, 1),
+            b"decr": lambda words: self._count_command(words, -1),
             b"touch": self._touch,
             b"flush_all": self._flush,
             b"stats": self._stats,
@@ -92,45 +94,45 @@ class Commands:
             b"shutdown": lambda _: b"ERROR: shutdown not enabled\r\n",
         }
 
-    def line(self, words: Words) -> bytes | Block:
-        """The answer to a command line, or the block that is to come before there is one."""
+    def execute(self, words: Words) -> bytes | DataBlock:
+        """Execute a command line, given as words, and return the answer; or the data block that it needs first."""
         if not words:
             return ERROR
         if words[0] in STORING:
-            return self._begin(words)
+            return self._expect_block(words)
         command = self._table.get(words[0])
         return ERROR if command is None else command(words)
 
     # Storing
 
-    def _begin(self, words: Words) -> bytes | Block:
+    def _expect_block(self, words: Words) -> bytes | DataBlock:
         wanted = 6 if words[0] == b"cas" else 5
         if not wanted <= len(words) <= wanted + 1:
             return ERROR
         quiet = words[-1] == b"noreply"
         flags, exptime, length = _unsigned(words[2]), _signed(words[3]), _signed(words[4])
         cas = _unsigned(words[5]) if words[0] == b"cas" else 0
-        if len(words[1]) > LONGEST_KEY or flags is None or exptime is None or length is None or cas is None:
+        if len(words[1]) > MAX_KEY_LENGTH or flags is None or exptime is None or length is None or cas is None:
             return b"" if quiet else BAD_LINE
         if not 0 <= length <= (1 << 31) - 3:
             return b"" if quiet else BAD_LINE
-        refusal = TOO_LARGE_ANSWER if size_of(words[1], length, flags) > TOO_LARGE else b""
+        refusal = TOO_LARGE_ANSWER if size_of(words[1], length, flags) > MAX_ITEM_SIZE else b""
         if refusal and words[0] == b"set":
-            self.store.remove(words[1])  # rather nothing than what is out of date
-        return Block(words[0], words[1], flags, exptime, length, cas, quiet, refusal)
+            self.store.remove(words[1])  # as memcached: a failed set must not leave the old value
+        return DataBlock(words[0], words[1], flags, exptime, length, cas, quiet, refusal)
 
-    def store_block(self, block: Block, data: bytes) -> bytes:
-        """``data`` are the block's bytes with the two after them."""
-        answer = block.refusal or self._stored(block, data)
+    def store_block(self, block: DataBlock, data: bytes) -> bytes:
+        """Execute a storage command and return the answer; ``data`` are its bytes with the two that end them."""
+        answer = block.refusal or self._store(block, data)
         return b"" if block.quiet else answer
 
-    def _stored(self, block: Block, data: bytes) -> bytes:
+    def _store(self, block: DataBlock, data: bytes) -> bytes:
         if not data.endswith(b"\r\n"):
             return BAD_CHUNK
         self.sets += 1
         store, key, value = self.store, block.key, data[:-2]
-        old = store.find(key)
-        exptime = store.when(block.exptime)
+        old = store.find_live(key)
+        exptime = store.expiry_second(block.exptime)
         if block.command == b"set":
             store.put(key, value, block.flags, exptime)
         elif block.command == b"add":
@@ -159,15 +161,15 @@ class Commands:
             return ERROR if exptime is None else END
         found: list[bytes] = []
         for key in keys:
-            if len(key) > LONGEST_KEY:
+            if len(key) > MAX_KEY_LENGTH:
                 return BAD_LINE
             self.gets += 1
-            item = self.store.find(key)
+            item = self.store.find_live(key)
             if item is None:
                 continue
             item.fetches += 1
             if exptime is not None:
-                item.exptime = self.store.when(exptime)
+                item.exptime = self.store.expiry_second(exptime)
             number = b" %d" % item.cas if cas else b""
             found.append(b"VALUE %b %d %d%b\r\n%b\r\n" % (key, item.flags, len(item.value), number, item.value))
         return b"".join(found) + END
@@ -186,24 +188,24 @@ class Commands:
         quiet = words[-1] == b"noreply" and len(words) > 2
         if words[2:] not in ([], [b"0"], [b"noreply"], [b"0", b"noreply"]):
             return b"" if quiet else BAD_DELETE
-        answer = BAD_LINE if len(words[1]) > LONGEST_KEY else NOT_FOUND
-        if self.store.find(words[1]) is not None:
+        answer = BAD_LINE if len(words[1]) > MAX_KEY_LENGTH else NOT_FOUND
+        if self.store.find_live(words[1]) is not None:
             self.store.remove(words[1])
             answer = b"DELETED\r\n"
         return b"" if quiet else answer
 
-    def _count(self, words: Words, sign: int) -> bytes:
+    def _count_command(self, words: Words, sign: int) -> bytes:
         if not 3 <= len(words) <= 4:
             return ERROR
-        answer = self._counted(words[1], _unsigned(words[2]), sign)
+        answer = self._add_delta(words[1], _unsigned(words[2]), sign)
         return b"" if words[-1] == b"noreply" else answer
 
-    def _counted(self, key: bytes, delta: int | None, sign: int) -> bytes:
-        if len(key) > LONGEST_KEY:
+    def _add_delta(self, key: bytes, delta: int | None, sign: int) -> bytes:
+        if len(key) > MAX_KEY_LENGTH:
             return BAD_LINE
         if delta is None:
             return BAD_DELTA
-        item = self.store.find(key)
+        item = self.store.find_live(key)
         if item is None:
             return NOT_FOUND
         digits = _VALUE.match(item.value)
@@ -214,7 +216,7 @@ class Commands:
         text = str(number).encode()
         if len(text) > len(item.value):
             self.store.put(key, text, item.flags, item.exptime)
-        else:  # in its place, which does not shrink
+        else:  # in place: the value keeps its length
             item.value, item.cas = text.ljust(len(item.value)), self.store.next_cas()
         return text + b"\r\n"
 
@@ -223,14 +225,14 @@ class Commands:
             return ERROR
         quiet = words[-1] == b"noreply"
         exptime = _signed(words[2])
-        if len(words[1]) > LONGEST_KEY:
+        if len(words[1]) > MAX_KEY_LENGTH:
             answer = BAD_LINE
         elif exptime is None:
             answer = BAD_EXPTIME
-        elif (item := self.store.find(words[1])) is None:
+        elif (item := self.store.find_live(words[1])) is None:
             answer = NOT_FOUND
         else:
-            item.exptime = self.store.when(exptime)
+            item.exptime = self.store.expiry_second(exptime)
             answer = b"TOUCHED\r\n"
         return b"" if quiet else answer
 
@@ -265,25 +267,25 @@ class Commands:
             return b"RESET\r\n"
         figures: dict[str, object] = {}
         if about == b"items":
-            for number, slab in store.used():
-                if slab.order:
+            for number, slab in store.used_slabs():
+                if slab.keys:
                     prefix = f"items:{number}"
-                    figures[f"{prefix}:number"] = len(slab.order)
+                    figures[f"{prefix}:number"] = len(slab.keys)
                     figures[f"{prefix}:evicted"] = slab.evicted
                     figures[f"{prefix}:reclaimed"] = slab.reclaimed
         elif about == b"slabs":
-            for number, slab in store.used():
+            for number, slab in store.used_slabs():
                 figures[f"{number}:chunk_size"] = slab.chunk_size
-                figures[f"{number}:chunks_per_page"] = slab.per_page
+                figures[f"{number}:chunks_per_page"] = slab.chunks_per_page
                 figures[f"{number}:total_pages"] = slab.pages
-                figures[f"{number}:used_chunks"] = len(slab.order)
-                figures[f"{number}:free_chunks"] = slab.free
+                figures[f"{number}:used_chunks"] = len(slab.keys)
+                figures[f"{number}:free_chunks"] = slab.free_chunks
         elif about:
             return ERROR
         else:
             figures = {
                 "pid": 1,
-                "uptime": store.now - EXPIRED - 1,
+                "uptime": store.now - EXPIRED_SECOND - 1,
                 "time": store.started + store.now,
                 "version": VERSION,
                 "cmd_get": self.gets,

@@ -1,6 +1,6 @@
-"""Errors of the simulated MySQL: numbers, SQLSTATEs and texts as MariaDB 10.11 gives them.
+"""SQL errors of the simulated MySQL: the numbers, SQLSTATEs and texts of MariaDB 10.11.
 
-Source: https://mariadb.com/kb/en/mariadb-error-code-reference/. Abstracted: warnings are not kept.
+Source: https://mariadb.com/kb/en/mariadb-error-code-reference/. Abstracted: warnings.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ _TEXTS: Final[dict[int, tuple[str, str]]] = {
 
 
 class SqlError(Exception):
-    """A statement's failure: ``number``, ``state`` (five characters) and text."""
+    """The failure of a statement: error ``number``, SQLSTATE ``state`` (five characters) and ``text``.
+
+    ``parts`` are filled into the error's text.
+    """
 
     def __init__(self, number: int, *parts: object) -> None:
         self.number = number

@@ -1,28 +1,29 @@
-"""Expressions of SQL as Python functions: sqlglot's tree is walked once, and the function called for each row.
+"""Compiles SQL expressions, given as sqlglot trees, to Python functions that are called for each row.
 
-Source: https://mariadb.com/kb/en/operators/ (three-valued logic, conversions). Abstracted: subqueries, windows, GROUP
-BY, bits, CASE. What is not known fails with error 1235 or 1305.
+Source: https://mariadb.com/kb/en/operators/ (three-valued logic, conversions). Not supported: subqueries, windows,
+GROUP BY, bit operators, CASE. Unsupported operators fail with error 1235, unknown functions with 1305.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final, Protocol
 
 from sqlglot import expressions as exp
 
-from harness.sim.servers.mysql.errors import SqlError
-from harness.sim.servers.mysql.values import Column, Value, as_text, compare, is_true, to_moment, to_number
+from .errors import SqlError
+from .operators import BINARY, minus, plus, shift_datetime
+from .values import ColumnDefinition, Value, as_text, compare, is_true, to_datetime, to_number
 
 PARAMETER: Final = "\x01"
-"""A string that begins so stands for a text of the statement, by its number: see mysql_sql."""
-_LOW, _HIGH = -(1 << 63), (1 << 63) - 1
+"""First character of a string literal that stands for a text of the statement, followed by its number: see
+:mod:`.sql`."""
 
 
-class Surroundings(Protocol):
-    """What a function may ask of the session it runs in."""
+class SessionContext(Protocol):
+    """The session, as SQL functions see it."""
 
     number: int
     last_insert_id: int
@@ -34,35 +35,44 @@ class Surroundings(Protocol):
     def variable(self, name: str, scope: str) -> Value: ...
 
     def named(self, function: str, args: Sequence[Value]) -> Value:
-        """GET_LOCK's siblings, which do not wait."""
+        """Call a function of named locks that does not wait, such as RELEASE_LOCK."""
 
 
 class Context:
-    """What an expression is worked out over. ``new`` is the row that was to be inserted (for VALUES()), ``rows`` all
-    rows (for COUNT and its like), ``waited`` what the functions that wait have returned."""
+    """The input of an expression's evaluation.
 
-    __slots__ = ("env", "moment_ns", "new", "row", "rows", "texts", "waited")
+    ``texts`` are the string literals of the statement, ``row`` is the present row, ``new`` the row that was to be
+    inserted (for VALUES()), ``rows`` are all rows (for aggregates such as COUNT), ``waiting_results`` the results of
+    the functions that wait, in the order of the calls.
+    """
 
-    def __init__(self, env: Surroundings, texts: Sequence[str]) -> None:
+    __slots__ = ("env", "moment_ns", "new", "row", "rows", "texts", "waiting_results")
+
+    def __init__(self, env: SessionContext, texts: Sequence[str]) -> None:
         self.env = env
         self.texts = texts
         self.moment_ns = env.wall_ns()
         self.row: Sequence[Value] = ()
         self.new: Sequence[Value] = ()
         self.rows: list[Sequence[Value]] = []
-        self.waited: list[Value] = []
+        self.waiting_results: list[Value] = []
 
 
 Fn = Callable[[Context], Value]
+"""A compiled expression."""
 Function = Callable[..., Value]
 """Called with the context and the arguments' values."""
 
 
 class Compiler:
-    """Makes functions of the expressions of one statement over one table."""
+    """Compiles the expressions of one statement over one table.
+
+    ``names`` are the qualifiers that its columns may have; ``functions`` gives for each SQL function its implementation
+    and the least and greatest number of arguments. All methods raise SqlError for what is unknown or unsupported.
+    """
 
     def __init__(
-        self, columns: Sequence[Column], names: Sequence[str], functions: dict[str, tuple[Function, int, int]]
+        self, columns: Sequence[ColumnDefinition], names: Sequence[str], functions: dict[str, tuple[Function, int, int]]
     ) -> None:
         self.columns = columns
         self._names = {name.lower() for name in names}
@@ -70,11 +80,11 @@ class Compiler:
         self._functions = functions
         self.clause = "field list"
         self.aggregated = False
-        self.waiting: list[tuple[str, list[Fn]]] = []
-        """The functions that wait, in order: name and arguments."""
+        self.waiting_calls: list[tuple[str, list[Fn]]] = []
+        """Calls of functions that wait, in order: name and arguments."""
 
     def column(self, node: exp.Expression) -> int:
-        """The number of the column that a node names."""
+        """Return the index of the column that a node names."""
         table = node.args.get("table")
         name = node.name
         found = self._index.get(name.lower())
@@ -83,22 +93,24 @@ class Compiler:
         return found
 
     def compile(self, node: Any) -> Fn:
+        """Compile one expression."""
         kind = type(node).__name__
         method = getattr(self, f"_{kind.lower()}", None)
         if method is not None:
             made: Fn = method(node)
             return made
-        if kind in _BINARY:
-            return self._binary(_BINARY[kind], node)
+        if kind in BINARY:
+            return self._binary(BINARY[kind], node)
         if isinstance(node, exp.Func):
             args = [node.args.get("this"), node.args.get("expression"), *node.expressions]
             return self._call(_RENAMED.get(kind, kind.upper()), args)
         raise SqlError(1235, node.sql("mysql") if isinstance(node, exp.Expression) else str(node))
 
     def many(self, nodes: Sequence[Any]) -> list[Fn]:
+        """Compile several expressions."""
         return [self.compile(node) for node in nodes]
 
-    # Leaves.
+    # Columns, literals and variables.
 
     def _column(self, node: exp.Column) -> Fn:
         if isinstance(node.this, exp.Star):
@@ -155,7 +167,7 @@ class Compiler:
             return self._shift(node.this, right.this, right.args.get("unit"), sign)
         if isinstance(node.this, exp.Interval):
             return self._shift(right, node.this.this, node.this.args.get("unit"), sign)
-        return self._binary(_plus if sign > 0 else _minus, node)
+        return self._binary(plus if sign > 0 else minus, node)
 
     def _dateadd(self, node: exp.Expression) -> Fn:
         return self._shift(node.this, node.args["expression"], node.args.get("unit"), 1)
@@ -170,11 +182,11 @@ class Compiler:
         if scale is None:
             raise SqlError(1235, f"INTERVAL {unit}")
         base, size = self.compile(moment), self.compile(amount)
-        return lambda c: _moved(base(c), size(c), scale * sign)
+        return lambda c: shift_datetime(base(c), size(c), scale * sign)
 
     def _neg(self, node: exp.Neg) -> Fn:
         inner = self.compile(node.this)
-        return lambda c: _minus(0, value) if (value := inner(c)) is not None else None
+        return lambda c: minus(0, value) if (value := inner(c)) is not None else None
 
     def _not(self, node: exp.Not) -> Fn:
         inner = self.compile(node.this)
@@ -261,7 +273,7 @@ class Compiler:
         if kind in ("CHAR", "VARCHAR", "TEXT"):
             return lambda c: None if (value := inner(c)) is None else as_text(value)
         if kind in ("DATETIME", "TIMESTAMP"):
-            return lambda c: to_moment(inner(c))
+            return lambda c: to_datetime(inner(c))
         raise SqlError(1235, node.sql("mysql"))
 
     def _timestampdiff(self, node: exp.TimestampDiff) -> Fn:
@@ -271,7 +283,7 @@ class Compiler:
         later, earlier = self.compile(node.this), self.compile(node.expression)
 
         def between(c: Context) -> Value:
-            a, b = to_moment(later(c)), to_moment(earlier(c))
+            a, b = to_datetime(later(c)), to_datetime(earlier(c))
             if a is None or b is None:
                 return None
             micros = (a - b) // timedelta(microseconds=1)
@@ -279,7 +291,7 @@ class Compiler:
 
         return between
 
-    # Functions of all rows.
+    # Aggregate functions.
 
     def _over_rows(self, node: exp.Expression) -> Fn:
         inner = self.compile(node.this)
@@ -344,12 +356,12 @@ class Compiler:
 
     def _call(self, name: str, nodes: Sequence[Any]) -> Fn:
         args = self.many([node for node in nodes if node is not None])
-        if name in WAITING:
-            if len(args) != WAITING[name]:
+        if name in WAITING_FUNCTIONS:
+            if len(args) != WAITING_FUNCTIONS[name]:
                 raise SqlError(1582, name)
-            self.waiting.append((name, args))
-            at = len(self.waiting) - 1
-            return lambda c: c.waited[at]
+            self.waiting_calls.append((name, args))
+            at = len(self.waiting_calls) - 1
+            return lambda c: c.waiting_results[at]
         if name not in self._functions:
             raise SqlError(1305, name)
         function, least, most = self._functions[name]
@@ -358,7 +370,7 @@ class Compiler:
         return lambda c: function(c, *[arg(c) for arg in args])
 
 
-WAITING: Final = {"GET_LOCK": 2, "SLEEP": 1}
+WAITING_FUNCTIONS: Final = {"GET_LOCK": 2, "SLEEP": 1}
 _UNITS: Final = {
     "MICROSECOND": 1, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6, "DAY": 86400 * 10**6,
     "WEEK": 7 * 86400 * 10**6,
@@ -373,76 +385,4 @@ _RENAMED: Final = {
     "CurrentDatabase": "DATABASE",
     "CurrentUser": "USER",
     "SessionUser": "USER",
-}
-
-
-def _moved(base: Value, amount: Value, micros: int) -> Value:
-    moment = to_moment(base)
-    if moment is None or amount is None:
-        return None
-    shifted = moment + timedelta(microseconds=int(Decimal(str(to_number(amount))) * micros))
-    return shifted if isinstance(base, datetime) else as_text(shifted)
-
-
-def _checked(value: int | Decimal | float, sign: str) -> Value:
-    if isinstance(value, int) and not _LOW <= value <= _HIGH:
-        raise SqlError(1690, "BIGINT", sign)
-    return value
-
-
-def _arithmetic(sign: str, of: Callable[[Any, Any], Any]) -> Callable[[Value, Value], Value]:
-    def operator(left: Value, right: Value) -> Value:
-        if left is None or right is None:
-            return None
-        a, b = to_number(left), to_number(right)
-        if isinstance(a, float) or isinstance(b, float):
-            a, b = float(a), float(b)
-        return _checked(of(a, b), sign)
-
-    return operator
-
-
-def _divided(a: Any, b: Any) -> Any:
-    if not b:
-        return None
-    if isinstance(a, float):
-        return a / b
-    exponent = Decimal(a).as_tuple().exponent
-    assert isinstance(exponent, int)
-    return (Decimal(a) / Decimal(b)).quantize(Decimal(1).scaleb(min(exponent, 0) - 4))
-
-
-def _remainder(a: Any, b: Any) -> Any:
-    if not b:
-        return None
-    rest = abs(a) % abs(b)
-    return -rest if a < 0 else rest
-
-
-def _whole(a: Any, b: Any) -> Any:
-    if not b:
-        return None
-    quotient = abs(Decimal(str(a))) // abs(Decimal(str(b)))
-    return int(quotient if (a < 0) == (b < 0) else -quotient)
-
-
-_plus = _arithmetic("+", lambda a, b: a + b)
-_minus = _arithmetic("-", lambda a, b: a - b)
-
-
-def _comparison(test: Callable[[int], bool]) -> Callable[[Value, Value], Value]:
-    return lambda left, right: None if (order := compare(left, right)) is None else int(test(order))
-
-
-_BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
-    "Mul": _arithmetic("*", lambda a, b: a * b),
-    "Div": _arithmetic("/", _divided),
-    "Mod": _arithmetic("%", _remainder),
-    "IntDiv": _arithmetic("DIV", _whole),
-    "EQ": _comparison(lambda order: order == 0),
-    "NEQ": _comparison(lambda order: order != 0),
-    "LT": _comparison(lambda order: order < 0),
-    "LTE": _comparison(lambda order: order <= 0),
-    "GT": _comparison(lambda order: order > 0),
-    "GTE": _comparison(lambda order: order >= 0),
 }

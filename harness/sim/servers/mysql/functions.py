@@ -1,7 +1,7 @@
-"""Functions of SQL that do not wait: the clock, the session, texts and numbers.
+"""SQL functions that do not wait: dates and times, session information, strings, numbers, named locks.
 
-Source: https://mariadb.com/kb/en/built-in-functions/. NOW() and its like read the host's wall clock once a statement,
-SYSDATE() at each call.
+Source: https://mariadb.com/kb/en/built-in-functions/. NOW() and its synonyms read the host's wall clock once per
+statement, SYSDATE() at each call.
 """
 
 from __future__ import annotations
@@ -11,32 +11,23 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from harness.sim.servers.mysql.expressions import Context, Function
-from harness.sim.servers.mysql.protocol import ACCOUNT, VERSION
-from harness.sim.servers.mysql.values import (
-    Value,
-    as_text,
-    compare,
-    from_epoch,
-    now,
-    to_moment,
-    to_ns,
-    to_number,
-)
+from .expressions import Context, Function
+from .protocol import ACCOUNT, VERSION
+from .values import Value, as_text, compare, datetime_of, from_epoch, to_datetime, to_ns, to_number
 
 _TIME: Final = re.compile(r"\s*(-?)(?:(\d+):(\d{1,2}):)?(\d+)(?:\.(\d{1,6})\d*)?\s*")
 
 
 def _now(c: Context, digits: Value = 0) -> Value:
-    return now(c.moment_ns, int(to_number(digits)))
+    return datetime_of(c.moment_ns, int(to_number(digits)))
 
 
 def _sysdate(c: Context, digits: Value = 0) -> Value:
-    return now(c.env.wall_ns(), int(to_number(digits)))
+    return datetime_of(c.env.wall_ns(), int(to_number(digits)))
 
 
 def _span(value: Value) -> timedelta | None:
-    """A length of time such as '-00:02:00' or '1.5' (seconds, or hhmmss without colons)."""
+    """Parse a time span such as '-00:02:00', '1.5' (seconds) or '000200' (hhmmss); None if it is malformed."""
     found = _TIME.fullmatch(as_text(value))
     if value is None or found is None:
         return None
@@ -58,7 +49,7 @@ def _subtime(_c: Context, base: Value, span: Value) -> Value:
 
 
 def _added(base: Value, span: Value, sign: int) -> Value:
-    moment, length = to_moment(base), _span(span)
+    moment, length = to_datetime(base), _span(span)
     if moment is None or length is None:
         return None
     moved = moment + sign * length
@@ -68,7 +59,7 @@ def _added(base: Value, span: Value, sign: int) -> Value:
 def _unix_timestamp(c: Context, *moment: Value) -> Value:
     if not moment:
         return c.moment_ns // 10**9
-    when = to_moment(moment[0])
+    when = to_datetime(moment[0])
     if when is None:
         return None
     micros = to_ns(when) // 1000

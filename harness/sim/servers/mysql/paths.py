@@ -1,7 +1,7 @@
-"""How a statement finds its rows: a unique key, a part of an index, a range, or every row.
+"""Chooses how a statement finds its rows: by a unique key, a prefix of an index, a range of an index, or a full scan.
 
-InnoDB locks what it reads, so this decides what is locked. Abstracted: the optimizer's statistics; an index that can be
-used is used (MariaDB may read a whole small table instead).
+InnoDB locks the records that it reads, so this choice decides what is locked. Abstracted: the optimizer's statistics.
+A usable index is always used; MariaDB may scan a small table instead.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from sqlglot import expressions as exp
 
-from harness.sim.servers.mysql.expressions import Compiler, Context, Fn
-from harness.sim.servers.mysql.storage import Index, Key, Table
-from harness.sim.servers.mysql.values import Column, Value, sort_key, to_moment, to_number
+from .expressions import Compiler, Context, Fn
+from .storage import Key, SqlTable, TableIndex
+from .values import ColumnDefinition, Value, sort_key, to_datetime, to_number
 
 _MIRRORED: Final = {"EQ": "EQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE": "LTE"}
 _UNUSABLE: Final = object()
@@ -24,7 +24,7 @@ _UNUSABLE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A column compared to what does not depend on the row: EQ, LT, LTE, GT, GTE, IN or BETWEEN."""
+    """A comparison of a column with values that do not depend on the row: EQ, LT, LTE, GT, GTE, IN or BETWEEN."""
 
     column: int
     operator: str
@@ -32,11 +32,15 @@ class Condition:
 
 
 @dataclass(slots=True)
-class Path:
-    """``points``: prefixes of keys that are looked up (whole keys of a unique index if ``unique``); else all keys
-    between ``low`` and ``high`` (prefixes too; None: no bound), with or without the bounds themselves."""
+class AccessPath:
+    """A way to find rows through an index.
 
-    index: Index
+    With ``points``, these prefixes of keys are looked up (complete keys of a unique index if ``unique``). Otherwise all
+    keys from ``low`` to ``high`` are read; both are prefixes, or None for no bound, and excluded if ``low_open`` or
+    ``high_open``.
+    """
+
+    index: TableIndex
     points: list[Key] | None = None
     unique: bool = False
     low: Key | None = None
@@ -45,14 +49,14 @@ class Path:
     high_open: bool = False
 
     def inside(self, key: Key) -> bool:
-        """Is a key not past the upper bound?"""
+        """Return whether a key is within the upper bound."""
         if self.high is None:
             return True
         part = key[: len(self.high)]
         return part < self.high or (part == self.high and not self.high_open)
 
     def begins(self, key: Key) -> bool:
-        """Is a key not before the lower bound?"""
+        """Return whether a key is within the lower bound."""
         if self.low is None:
             return True
         part = key[: len(self.low)]
@@ -60,51 +64,55 @@ class Path:
 
 
 @dataclass(slots=True)
-class Search:
-    """A WHERE: its conditions that an index may serve, and the whole as a test."""
+class WhereClause:
+    """A compiled WHERE clause: the complete test, and the conditions for which an index may be used.
 
-    table: Table
+    ``constant``: the clause names no column.
+    """
+
+    table: SqlTable
     test: Fn | None
     conditions: list[Condition] = field(default_factory=list)
     constant: bool = False
 
     def matches(self, c: Context) -> bool:
+        """Return whether the present row of ``c`` satisfies the clause."""
         value = None if self.test is None else self.test(c)
         return self.test is None or (value is not None and to_number(value) != 0)
 
-    def path(self, c: Context) -> Path | None:
-        """The way to the rows; None: there can be none."""
+    def path(self, c: Context) -> AccessPath | None:
+        """Choose the access path; None if no row can match."""
         equal: dict[int, list[Key]] = {}
         low: dict[int, tuple[Any, bool]] = {}
         high: dict[int, tuple[Any, bool]] = {}
         for condition in self.conditions:
-            values = [_usable(self.table.columns[condition.column], value(c)) for value in condition.values]
+            values = [_index_value(self.table.columns[condition.column], value(c)) for value in condition.values]
             if _UNUSABLE in values:
                 continue
             if None in values and condition.operator != "IN":
                 return None
             keys = [sort_key(value) for value in values if value is not None]
-            _note(condition, keys, equal, low, high)
-        return self._by_points(equal) or self._by_range(low, high) or Path(self.table.clustered)
+            _add_bounds(condition, keys, equal, low, high)
+        return self._by_points(equal) or self._by_range(low, high) or AccessPath(self.table.clustered)
 
-    def _by_points(self, equal: dict[int, list[Key]]) -> Path | None:
-        best: Path | None = None
+    def _by_points(self, equal: dict[int, list[Key]]) -> AccessPath | None:
+        best: AccessPath | None = None
         for index in self.table.indexes:
             bound = [equal[at] for at in index.columns if at in equal]
             if index.unique and index.columns and len(bound) == len(index.columns):
-                return Path(index, _product(bound), unique=True)
+                return AccessPath(index, _product(bound), unique=True)
             used = 0
             while used < len(index.columns) and index.columns[used] in equal:
                 used += 1
             if used and (best is None or best.points is None or used > len(best.points[0])):
-                best = Path(index, _product([equal[at] for at in index.columns[:used]]))
+                best = AccessPath(index, _product([equal[at] for at in index.columns[:used]]))
         return best
 
-    def _by_range(self, low: dict[int, tuple[Any, bool]], high: dict[int, tuple[Any, bool]]) -> Path | None:
+    def _by_range(self, low: dict[int, tuple[Any, bool]], high: dict[int, tuple[Any, bool]]) -> AccessPath | None:
         for index in self.table.indexes:
             first = index.columns[0] if index.columns else -1
             if first in low or first in high:
-                path = Path(index)
+                path = AccessPath(index)
                 if first in low:
                     path.low, path.low_open = (low[first][0],), low[first][1]
                 else:  # NULL is never in a range
@@ -122,7 +130,7 @@ def _product(parts: list[list[Key]]) -> list[Key]:
     return found
 
 
-def _note(
+def _add_bounds(
     condition: Condition,
     keys: list[Key],
     equal: dict[int, list[Key]],
@@ -141,14 +149,14 @@ def _note(
         high[column] = (keys[0], operator == "LT")
 
 
-def _usable(column: Column, value: Value) -> Any:
-    """A value as the column's index has it, or ``_UNUSABLE``."""
+def _index_value(column: ColumnDefinition, value: Value) -> Any:
+    """Convert a value to the type of the column's index, or return ``_UNUSABLE`` if that is not possible exactly."""
     if value is None:
         return None
     if column.kind == "text":
         return value if isinstance(value, str) else _UNUSABLE
     if column.kind in ("datetime", "timestamp"):
-        moment = to_moment(value)
+        moment = to_datetime(value)
         return _UNUSABLE if moment is None else moment
     if isinstance(value, datetime):
         return _UNUSABLE
@@ -160,12 +168,12 @@ def _usable(column: Column, value: Value) -> Any:
     return int(number) if number == int(number) else _UNUSABLE
 
 
-def search(compiler: Compiler, table: Table, where: Any) -> Search:
-    """Compile a WHERE clause (None: there is none)."""
+def compile_where(compiler: Compiler, table: SqlTable, where: Any) -> WhereClause:
+    """Compile a WHERE clause; ``where`` is None if the statement has none. Raises SqlError."""
     if where is None:
-        return Search(table, None)
+        return WhereClause(table, None)
     compiler.clause = "where clause"
-    found = Search(table, compiler.compile(where.this))
+    found = WhereClause(table, compiler.compile(where.this))
     found.constant = where.find(exp.Column) is None
     _collect(compiler, where.this, found.conditions)
     return found
@@ -187,18 +195,20 @@ def _condition(compiler: Compiler, node: Any) -> Condition | None:
     name = type(node).__name__
     if name in _MIRRORED:
         left, right = node.this, node.expression
-        if isinstance(left, exp.Column) and _fixed([right]):
+        if isinstance(left, exp.Column) and _are_constant([right]):
             return Condition(compiler.column(left), name, compiler.many([right]))
-        if isinstance(right, exp.Column) and _fixed([left]):
+        if isinstance(right, exp.Column) and _are_constant([left]):
             return Condition(compiler.column(right), _MIRRORED[name], compiler.many([left]))
-    elif name == "In" and isinstance(node.this, exp.Column) and _fixed(node.expressions):
+    elif name == "In" and isinstance(node.this, exp.Column) and _are_constant(node.expressions):
         return Condition(compiler.column(node.this), "IN", compiler.many(node.expressions))
-    elif name == "Between" and isinstance(node.this, exp.Column) and _fixed([node.args["low"], node.args["high"]]):
+    elif (
+        name == "Between" and isinstance(node.this, exp.Column) and _are_constant([node.args["low"], node.args["high"]])
+    ):
         bounds = compiler.many([node.args["low"], node.args["high"]])
         return Condition(compiler.column(node.this), "BETWEEN", bounds)
     return None
 
 
-def _fixed(nodes: Sequence[Any]) -> bool:
-    """Do these depend on no row?"""
+def _are_constant(nodes: Sequence[Any]) -> bool:
+    """Return whether the expressions name no column."""
     return all(node.find(exp.Column) is None for node in nodes)

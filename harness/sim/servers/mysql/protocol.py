@@ -1,7 +1,7 @@
-"""Packets of the MySQL client/server protocol, text results only.
+"""Encodes and decodes packets of the MySQL client/server protocol, with text results only.
 
 Source: https://mariadb.com/kb/en/clientserver-protocol/. Abstracted: TLS, compression, prepared statements, multiple
-statements in one query, connection attributes. One account: user, password and database are all ``harness``.
+statements in one query, connection attributes. There is one account; its user, password and database are ``harness``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from harness.sim.servers.mysql.errors import SqlError
+from .errors import SqlError
 
 VERSION: Final = "10.11.6-MariaDB"
 ACCOUNT: Final = "harness"
@@ -37,7 +37,7 @@ _MOST: Final = 0xFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a result, as its description tells it."""
+    """The description of a column of a result."""
 
     name: str
     type: int
@@ -47,7 +47,7 @@ class Field:
 
 
 def frame(payload: bytes, sequence: int) -> bytes:
-    """A payload as packets, from this sequence number on."""
+    """Encode a payload as one or more packets, starting with this sequence number."""
     out = []
     while True:
         piece, payload = payload[:_MOST], payload[_MOST:]
@@ -58,12 +58,12 @@ def frame(payload: bytes, sequence: int) -> bytes:
 
 
 def frames(payloads: list[bytes], sequence: int) -> bytes:
-    """Several short payloads, one packet each."""
+    """Encode several short payloads as one packet each."""
     return b"".join([frame(payload, sequence + at) for at, payload in enumerate(payloads)])
 
 
 def split(data: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
-    """(sequence number, payload) of each whole packet, and what is left over."""
+    """Split ``data`` into (sequence number, payload) of its complete packets and the remaining bytes."""
     found = []
     at = 0
     while len(data) - at >= 4:
@@ -76,7 +76,7 @@ def split(data: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
 
 
 def integer(value: int) -> bytes:
-    """A length-encoded integer."""
+    """Encode a length-encoded integer."""
     if value < 0xFB:
         return bytes([value])
     if value < 1 << 16:
@@ -91,7 +91,7 @@ def string(value: bytes) -> bytes:
 
 
 def greeting(number: int, salt: bytes, status: int) -> bytes:
-    """The first packet of a connection: handshake version 10."""
+    """Return the payload of a connection's first packet: handshake version 10."""
     return (
         b"\x0a5.5.5-" + VERSION.encode() + b"\0" + struct.pack("<I", number) + salt[:8] + b"\0"
         + struct.pack("<HBHHB", _CAPABILITIES & 0xFFFF, UTF8MB4, status, _CAPABILITIES >> 16, 21)
@@ -101,7 +101,7 @@ def greeting(number: int, salt: bytes, status: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a client answers to the greeting."""
+    """A client's answer to the greeting."""
 
     user: str
     answer: bytes
@@ -110,6 +110,7 @@ class Login:
 
 
 def login(payload: bytes) -> Login:
+    """Decode a client's answer to the greeting."""
     flags = struct.unpack_from("<I", payload)[0]
     end = payload.index(b"\0", 32)
     user, at = payload[32:end], end + 1
@@ -122,17 +123,19 @@ def login(payload: bytes) -> Login:
 
 
 def proves(answer: bytes, salt: bytes) -> bool:
-    """Does the answer show knowledge of the password? (mysql_native_password)"""
+    """Return whether the answer proves knowledge of the password (mysql_native_password)."""
     stage = hashlib.sha1(ACCOUNT.encode()).digest()
     proof = hashlib.sha1(salt + hashlib.sha1(stage).digest()).digest()
     return answer == bytes(left ^ right for left, right in zip(stage, proof, strict=True))
 
 
 def ok(affected: int, insert_id: int, status: int) -> bytes:
+    """Return the payload of an OK packet."""
     return b"\0" + integer(affected) + integer(insert_id) + struct.pack("<HH", status, 0)
 
 
 def error(failure: SqlError) -> bytes:
+    """Return the payload of an ERR packet."""
     text = failure.text.encode()[:511]
     return b"\xff" + struct.pack("<H", failure.number) + b"#" + failure.state.encode() + text
 
@@ -142,7 +145,7 @@ def _eof(status: int) -> bytes:
 
 
 def result(fields: list[Field], rows: list[list[bytes | None]], status: int) -> list[bytes]:
-    """The payloads of a result: how many columns, what they are, the rows."""
+    """Return the payloads of a result set: number of columns, their descriptions, the rows."""
     packets = [integer(len(fields)), *map(_description, fields), _eof(status)]
     packets += [b"".join([b"\xfb" if cell is None else string(cell) for cell in row]) for row in rows]
     return [*packets, _eof(status)]

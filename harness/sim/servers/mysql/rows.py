@@ -1,27 +1,27 @@
-"""Changing rows: what is locked and checked, index by index, when a row comes, changes or goes.
+"""Inserts, updates and deletes single rows with the locks and uniqueness checks that InnoDB makes in each index.
 
 Source: https://dev.mysql.com/doc/refman/8.0/en/innodb-locks-set.html. An INSERT goes into the clustered index first and
-then into the others in the order of their declaration; a duplicate in one of them takes back the whole row.
+then into the others in the order of their declaration; a duplicate in one of them undoes the whole row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from harness.sim.servers.mysql import locks
-from harness.sim.servers.mysql.errors import DUPLICATE, SqlError
-from harness.sim.servers.mysql.locks import Mode, Wait
-from harness.sim.servers.mysql.storage import Entry, Index, Key, Record, Row, Table, Version
-from harness.sim.servers.mysql.transactions import Transaction, Transactions, put
-from harness.sim.servers.mysql.values import as_text
+from . import locks
+from .errors import DUPLICATE, SqlError
+from .locks import Mode, Wait
+from .storage import IndexEntry, Key, Row, RowRecord, SqlTable, TableIndex, Version
+from .transactions import Transaction, Transactions, add_version
+from .values import as_text
 
 Step = Generator[Wait, None, None]
 
 
 class Duplicate(Exception):
-    """A row is there already that has the same key in a unique index."""
+    """Another row has the same key in a unique index; ``record`` is that row."""
 
-    def __init__(self, index: Index, record: Record, row: Row) -> None:
+    def __init__(self, index: TableIndex, record: RowRecord, row: Row) -> None:
         self.index = index
         self.record = record
         columns = index.columns
@@ -29,22 +29,23 @@ class Duplicate(Exception):
         super().__init__(self.values)
 
     def error(self) -> SqlError:
+        """Return the error that a client gets."""
         return SqlError(DUPLICATE, self.values, self.index.name)
 
 
-class Rows:
-    """Changes rows in the name of one transaction; each method may wait for locks."""
+class RowWriter:
+    """Changes rows in one transaction. Each method may wait for locks, and raise SqlError."""
 
     def __init__(self, all_trx: Transactions, trx: Transaction) -> None:
         self._all = all_trx
         self.trx = trx
 
-    def insert(self, table: Table, row: Row, check: Mode) -> Step:
-        """Add a row, or raise Duplicate with the other one locked in mode ``check``."""
+    def insert(self, table: SqlTable, row: Row, check: Mode) -> Step:
+        """Insert a row, or raise Duplicate after locking the existing row in mode ``check``."""
         self._all.use(self.trx, table)
         mark, log_mark = len(self.trx.undo), len(self.trx.log)
         try:
-            record: Record = yield from self._insert_record(table, row, check)
+            record: RowRecord = yield from self._insert_record(table, row, check)
             for index in table.indexes[1:]:
                 yield from self._insert_entry(index, row, record, check)
         except (Duplicate, SqlError):
@@ -52,15 +53,15 @@ class Rows:
             raise
         self.trx.log.append([table.name, "insert", record.key, row])
 
-    def _insert_record(self, table: Table, row: Row, check: Mode) -> Generator[Wait, None, Record]:
+    def _insert_record(self, table: SqlTable, row: Row, check: Mode) -> Generator[Wait, None, RowRecord]:
         index, trx = table.clustered, self.trx
         key = table.new_key(row)
         while True:
-            record: Record | None = index.entries.get(key)
+            record: RowRecord | None = index.entries.get(key)
             if record is None:
-                if (yield from trx.acquire(index, index.after(key), "X", locks.INTENT)):
+                if (yield from trx.acquire(index, index.after(key), "X", locks.INSERT_INTENTION)):
                     continue
-                record = Record(key, [])
+                record = RowRecord(key, [])
                 self._place(index, key, record)
                 record.versions.insert(0, Version(trx.number, row))
                 trx.undo.append(("record", table, index, record))
@@ -71,25 +72,25 @@ class Rows:
                 raise Duplicate(index, record, row)
             if (yield from trx.acquire(index, key, "X", locks.REC)):
                 continue
-            put(trx, self._all, table, record, row)
+            add_version(trx, self._all, table, record, row)
             return record
 
-    def _place(self, index: Index, key: Key, entry: Record | Entry) -> None:
+    def _place(self, index: TableIndex, key: Key, entry: RowRecord | IndexEntry) -> None:
         index.add(key, entry)
         locks.inherit_on_insert(index, key)
         locks.request(self.trx, index, key, "X", locks.REC, implicit=True)
 
-    def _insert_entry(self, index: Index, row: Row, record: Record, check: Mode) -> Step:
+    def _insert_entry(self, index: TableIndex, row: Row, record: RowRecord, check: Mode) -> Step:
         trx = self.trx
         key = index.key(row, record.key)
         while True:
             if index.unique and (yield from self._check_unique(index, row, check)):
                 continue
-            entry: Entry | None = index.entries.get(key)
+            entry: IndexEntry | None = index.entries.get(key)
             if entry is None:
-                if (yield from trx.acquire(index, index.after(key), "X", locks.INTENT)):
+                if (yield from trx.acquire(index, index.after(key), "X", locks.INSERT_INTENTION)):
                     continue
-                self._place(index, key, Entry(record, trx.number))
+                self._place(index, key, IndexEntry(record, trx.number))
             else:
                 if (yield from trx.acquire(index, key, "X", locks.REC, implicit=True)):
                     continue
@@ -97,17 +98,17 @@ class Rows:
             trx.undo.append(("entry", index.table, index, (key, entry is not None)))
             return
 
-    def _check_unique(self, index: Index, row: Row, check: Mode) -> Generator[Wait, None, bool]:
-        """Look for another row with this key; True if that took a wait and has to be done again.
+    def _check_unique(self, index: TableIndex, row: Row, check: Mode) -> Generator[Wait, None, bool]:
+        """Raise Duplicate if another row has this key; return True if that took a wait, so that it must be repeated.
 
-        Gaps are locked at READ COMMITTED too: of two transactions that insert the same key, one has to see the other.
+        Gaps are locked at READ COMMITTED, too: of two transactions that insert the same key, one must see the other.
         """
         prefix = index.prefix(row)
         key = index.at_least(prefix)
         if (0,) in prefix or key[: len(prefix)] != prefix:
             return False
         while True:
-            if (yield from self.trx.acquire(index, key, check, locks.NEXT)):
+            if (yield from self.trx.acquire(index, key, check, locks.NEXT_KEY)):
                 return True
             if key[: len(prefix)] != prefix:
                 return False
@@ -116,30 +117,30 @@ class Rows:
                 raise Duplicate(index, entry.record, row)
             key = index.after(key)
 
-    def lock(self, table: Table, record: Record) -> Step:
-        """Lock a row whose entry in another index is locked."""
+    def lock(self, table: SqlTable, record: RowRecord) -> Step:
+        """Lock the clustered record of a row whose entry in another index is locked."""
         yield from self.trx.acquire(table.clustered, record.key, "X", locks.REC)
 
-    def delete(self, table: Table, record: Record) -> Step:
-        """Mark a row deleted, which the transaction has locked."""
+    def delete(self, table: SqlTable, record: RowRecord) -> Step:
+        """Mark a row as deleted; the transaction must have locked it."""
         self._all.use(self.trx, table)
         row = record.versions[0].row
         assert row is not None
-        put(self.trx, self._all, table, record, None)
+        add_version(self.trx, self._all, table, record, None)
         for index in table.indexes[1:]:
             yield from self._mark(index, index.key(row, record.key))
         self.trx.log.append([table.name, "delete", record.key, None])
 
-    def _mark(self, index: Index, key: Key) -> Step:
+    def _mark(self, index: TableIndex, key: Key) -> Step:
         while (yield from self.trx.acquire(index, key, "X", locks.REC, implicit=True)):
-            """Look again."""
-        entry: Entry = index.entries[key]
+            """A wait may have changed the entry: try again."""
+        entry: IndexEntry = index.entries[key]
         entry.deleted, entry.writer = True, self.trx.number
         self.trx.undo.append(("mark", index.table, index, key))
-        self._all.ghost(index, key)
+        self._all.note_deleted(index, key)
 
-    def update(self, table: Table, record: Record, row: Row) -> Step:
-        """Give a row, which the transaction has locked, other values; may raise Duplicate."""
+    def update(self, table: SqlTable, record: RowRecord, row: Row) -> Step:
+        """Replace the values of a row; the transaction must have locked it. Raises Duplicate."""
         self._all.use(self.trx, table)
         mark, log_mark = len(self.trx.undo), len(self.trx.log)
         old = record.versions[0].row
@@ -149,7 +150,7 @@ class Rows:
                 yield from self.delete(table, record)
                 yield from self.insert(table, row, "S")
                 return
-            put(self.trx, self._all, table, record, row)
+            add_version(self.trx, self._all, table, record, row)
             for index in table.indexes[1:]:
                 if any(old[at] != row[at] for at in index.columns):
                     yield from self._mark(index, index.key(old, record.key))

@@ -1,7 +1,7 @@
-"""CREATE TABLE: columns and indexes from sqlglot's tree.
+"""Builds an empty table with its columns and indexes from the sqlglot tree of a CREATE TABLE statement.
 
 Source: https://mariadb.com/kb/en/create-table/. Abstracted: foreign keys, checks, generated columns, character sets,
-storage engines (all tables are InnoDB's); descending indexes and prefixes of columns.
+storage engines (all tables are InnoDB tables), descending indexes and column prefixes.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from typing import Any, Final
 
 from sqlglot import expressions as exp
 
-from harness.sim.servers.mysql.errors import SqlError
-from harness.sim.servers.mysql.expressions import Compiler
-from harness.sim.servers.mysql.functions import FUNCTIONS
-from harness.sim.servers.mysql.storage import Index, Table
-from harness.sim.servers.mysql.values import Column, Kind
+from .errors import SqlError
+from .expressions import Compiler
+from .functions import FUNCTIONS
+from .storage import SqlTable, TableIndex
+from .values import ColumnDefinition, ColumnKind
 
 _INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "BIGINT": 64}
 _UNSIGNED: Final = {"UTINYINT": 8, "USMALLINT": 16, "UMEDIUMINT": 24, "UINT": 32, "UBIGINT": 64}
 _TEXTS: Final = {"VARCHAR": 255, "CHAR": 1, "TEXT": 65535, "LONGTEXT": 1 << 30, "MEDIUMTEXT": 1 << 24}
-_OTHERS: Final[dict[str, Kind]] = {
+_OTHERS: Final[dict[str, ColumnKind]] = {
     "DOUBLE": "double", "FLOAT": "double", "DECIMAL": "decimal", "DATETIME": "datetime", "TIMESTAMP": "timestamp",
     "TIMESTAMPTZ": "timestamp",
 }  # fmt: skip
 
 
-def create(tree: exp.Create) -> Table:
-    """The table that a CREATE TABLE describes, empty."""
+def create(tree: exp.Create) -> SqlTable:
+    """Return the empty table that a CREATE TABLE statement describes. Raises SqlError."""
     schema = tree.this
     if tree.args.get("kind") != "TABLE" or not isinstance(schema, exp.Schema):
         raise SqlError(1235, tree.sql("mysql")[:60])
@@ -35,12 +35,12 @@ def create(tree: exp.Create) -> Table:
     for name in names:
         if names.count(name) > 1:
             raise SqlError(1060, name)
-    table = Table(schema.this.name, columns)
+    table = SqlTable(schema.this.name, columns)
     _Indexes(table, names).read(schema)
     return table
 
 
-def _column(node: exp.ColumnDef) -> Column:
+def _column(node: exp.ColumnDef) -> ColumnDefinition:
     column = _typed(node.name, node.args["kind"])
     for constraint in node.args.get("constraints") or []:
         kind = constraint.kind
@@ -59,35 +59,35 @@ def _column(node: exp.ColumnDef) -> Column:
     return column
 
 
-def _typed(name: str, kind: exp.DataType) -> Column:
+def _typed(name: str, kind: exp.DataType) -> ColumnDefinition:
     word = kind.this.name
     sizes = [int(param.name) for param in kind.expressions]
     if word in _INTEGERS:
         half = 1 << (_INTEGERS[word] - 1)
-        return Column(name, "int", bounds=(-half, half - 1))
+        return ColumnDefinition(name, "int", bounds=(-half, half - 1))
     if word in _UNSIGNED:
-        return Column(name, "int", bounds=(0, (1 << _UNSIGNED[word]) - 1))
+        return ColumnDefinition(name, "int", bounds=(0, (1 << _UNSIGNED[word]) - 1))
     if word == "BOOLEAN":
-        return Column(name, "int", bounds=(-128, 127))
+        return ColumnDefinition(name, "int", bounds=(-128, 127))
     if word in _TEXTS:
-        return Column(name, "text", sizes[0] if sizes else _TEXTS[word])
+        return ColumnDefinition(name, "text", sizes[0] if sizes else _TEXTS[word])
     if word not in _OTHERS:
         raise SqlError(1235, word)
     found = _OTHERS[word]
     if found == "decimal":
-        return Column(name, found, sizes[1] if len(sizes) > 1 else 0)
-    return Column(name, found, sizes[0] if sizes and found != "double" else 0)
+        return ColumnDefinition(name, found, sizes[1] if len(sizes) > 1 else 0)
+    return ColumnDefinition(name, found, sizes[0] if sizes and found != "double" else 0)
 
 
 class _Indexes:
-    """Collects the indexes of a table, which are made when all are known: the clustered one comes first."""
+    """Collects the indexes of a table, then chooses the clustered index and sets their order."""
 
-    def __init__(self, table: Table, names: list[str]) -> None:
+    def __init__(self, table: SqlTable, names: list[str]) -> None:
         self._table = table
         self._names = names
         self._primary: list[int] | None = None
-        self._unique: list[Index] = []
-        self._plain: list[Index] = []
+        self._unique: list[TableIndex] = []
+        self._plain: list[TableIndex] = []
 
     def read(self, schema: exp.Schema) -> None:
         for node in schema.expressions:
@@ -148,19 +148,19 @@ class _Indexes:
             while name.lower() in taken:
                 number += 1
                 name = f"{first}_{number}"
-        (self._unique if unique else self._plain).append(Index(self._table, name, columns, unique))
+        (self._unique if unique else self._plain).append(TableIndex(self._table, name, columns, unique))
 
     def _finish(self) -> None:
         table = self._table
         solid = [i for i in self._unique if not any(table.columns[at].nullable for at in i.columns)]
         if self._primary is not None:
-            clustered = Index(table, "PRIMARY", self._primary, unique=True, clustered=True)
+            clustered = TableIndex(table, "PRIMARY", self._primary, unique=True, clustered=True)
         elif solid:
-            clustered = Index(table, solid[0].name, solid[0].columns, unique=True, clustered=True)
+            clustered = TableIndex(table, solid[0].name, solid[0].columns, unique=True, clustered=True)
             self._unique.remove(solid[0])
         else:
-            clustered = Index(table, "GEN_CLUST_INDEX", [], unique=False, clustered=True)
-        # MariaDB keeps unique indexes without NULLs first
+            clustered = TableIndex(table, "GEN_CLUST_INDEX", [], unique=False, clustered=True)
+        # MariaDB puts unique indexes over columns without NULLs first
         self._unique.sort(key=lambda index: any(table.columns[at].nullable for at in index.columns))
         table.indexes = [clustered, *self._unique, *self._plain]
         autos = [at for at, column in enumerate(table.columns) if column.auto_increment]

@@ -1,4 +1,4 @@
-"""SELECT, compiled: of one table or none."""
+"""Compiles and executes SELECT statements over one table or none, as consistent or as locking reads."""
 
 from __future__ import annotations
 
@@ -9,38 +9,40 @@ from typing import Any, Literal
 
 from sqlglot import expressions as exp
 
-from harness.sim.servers.mysql import sql
-from harness.sim.servers.mysql.errors import SqlError
-from harness.sim.servers.mysql.expressions import Compiler, Context, Fn
-from harness.sim.servers.mysql.functions import FUNCTIONS
-from harness.sim.servers.mysql.locks import Mode, Wait
-from harness.sim.servers.mysql.paths import Path, Search, search
-from harness.sim.servers.mysql.protocol import Field
-from harness.sim.servers.mysql.scan import LockingRead, seen
-from harness.sim.servers.mysql.storage import Record, Row, Table
-from harness.sim.servers.mysql.transactions import Transaction
-from harness.sim.servers.mysql.values import Column, Value, as_text, compare, wire_type
+from . import sql
+from .errors import SqlError
+from .expressions import Compiler, Context, Fn
+from .functions import FUNCTIONS
+from .locks import Mode, Wait
+from .paths import AccessPath, WhereClause, compile_where
+from .protocol import Field
+from .scan import LockingRead, consistent_read
+from .storage import Row, RowRecord, SqlTable
+from .transactions import Transaction
+from .values import ColumnDefinition, Value, as_text, compare, wire_type
 
 
 @dataclass(slots=True)
-class Rows:
-    """A result: columns and rows of values."""
+class ResultSet:
+    """The result of a SELECT: column descriptions and rows of encoded values (None for NULL)."""
 
     fields: list[Field]
     rows: list[list[bytes | None]]
 
 
 @dataclass(slots=True)
-class Item:
-    """A column of the result; ``column`` if it is one of the table's, unchanged."""
+class SelectItem:
+    """A column of the result; ``column`` is set if it is an unchanged column of the table."""
 
     name: str
     value: Fn
-    column: Column | None = None
+    column: ColumnDefinition | None = None
 
 
 @dataclass(slots=True)
-class Order:
+class OrderBy:
+    """One expression of an ORDER BY; ``column`` is the number of the column if it is one."""
+
     value: Fn
     column: int | None
     descending: bool
@@ -48,22 +50,26 @@ class Order:
 
 @dataclass(slots=True)
 class Select:
-    """A SELECT over a table (``None``: one row of nothing)."""
+    """A compiled SELECT over a table; without a table it has one row without columns.
 
-    table: Table | None
-    items: list[Item]
-    search: Search | None = None
-    order: list[Order] = field(default_factory=list)
+    ``lock`` is the mode of a locking read, None for a consistent read. ``policy`` is what to do about locked rows.
+    ``waiting_calls`` are the calls of GET_LOCK and SLEEP, which are executed before the rest.
+    """
+
+    table: SqlTable | None
+    items: list[SelectItem]
+    where: WhereClause | None = None
+    order: list[OrderBy] = field(default_factory=list)
     limit: int | None = None
     offset: int = 0
     aggregated: bool = False
     lock: Mode | None = None
     policy: Literal["wait", "nowait", "skip"] = "wait"
     lock_wait_s: int | None = None
-    waiting: list[tuple[str, list[Fn]]] = field(default_factory=list)
+    waiting_calls: list[tuple[str, list[Fn]]] = field(default_factory=list)
 
-    def sorted_by(self, path: Path) -> bool:
-        """Does the path itself bring rows in the wanted order?"""
+    def sorted_by(self, path: AccessPath) -> bool:
+        """Return whether the path yields rows in the order of the ORDER BY."""
         wanted = [order.column for order in self.order]
         if any(order.descending for order in self.order):
             return False
@@ -72,12 +78,12 @@ class Select:
         return (path.unique and fixed > 0) or wanted in (given[: len(wanted)], given[fixed : fixed + len(wanted)])
 
     def read(self, c: Context, trx: Transaction) -> Generator[Wait, None, list[Row]]:
-        """The rows of a locking read, locked, as far as they are wanted."""
-        search_, table = self.search, self.table
-        assert search_ is not None
+        """Lock and return the matching rows; stop at the limit if the path yields them in the wanted order."""
+        clause, table = self.where, self.table
+        assert clause is not None
         assert table is not None
         assert self.lock is not None
-        path = None if search_.constant and not search_.matches(c) else search_.path(c)
+        path = None if clause.constant and not clause.matches(c) else clause.path(c)
         found: list[Row] = []
         if path is None or self.limit == 0:
             return found
@@ -85,33 +91,33 @@ class Select:
 
         def test(row: Row) -> bool:
             c.row = row
-            return search_.matches(c)
+            return clause.matches(c)
 
-        def visit(record: Record) -> Generator[Wait, None, bool]:
+        def visit(record: RowRecord) -> Generator[Wait, None, bool]:
             yield from ()
             row = record.versions[0].row
             assert row is not None
             found.append(row)
             return len(found) == most
 
-        keeps = path.unique and path.points is not None and len(path.points) == 1
-        yield from LockingRead(trx, table, self.lock, test, visit, keeps=keeps).run(path)
+        keeps_locks = path.unique and path.points is not None and len(path.points) == 1
+        yield from LockingRead(trx, table, self.lock, test, visit, keeps_locks=keeps_locks).run(path)
         return found
 
     def snapshot(self, c: Context, view: Any) -> list[Row]:
-        """The rows of a consistent read."""
-        search_ = self.search
-        assert search_ is not None
-        path = search_.path(c)
+        """Return the matching rows of a consistent read."""
+        clause = self.where
+        assert clause is not None
+        path = clause.path(c)
         found: list[Row] = []
-        for row in () if path is None else seen(path, view):
+        for row in () if path is None else consistent_read(path, view):
             c.row = row
-            if search_.matches(c):
+            if clause.matches(c):
                 found.append(row)
         return found
 
-    def result(self, c: Context, rows: list[Row]) -> Rows:
-        """What the client gets of the rows that were found."""
+    def result(self, c: Context, rows: list[Row]) -> ResultSet:
+        """Return the result set for the rows that were found: sorted, limited, and with the items evaluated."""
         if self.aggregated:
             c.rows, c.row = list(rows), rows[0] if rows else [None] * len(self.table.columns if self.table else [])
             values = [[item.value(c) for item in self.items]]
@@ -126,7 +132,9 @@ class Select:
             values = values[self.offset :]
         fields = [self._field(item, at, values, c.texts) for at, item in enumerate(self.items)]
         digits = [item.column.size if item.column is not None else None for item in self.items]
-        return Rows(fields, [[_cell(value, size) for value, size in zip(row, digits, strict=True)] for row in values])
+        return ResultSet(
+            fields, [[_cell(value, size) for value, size in zip(row, digits, strict=True)] for row in values]
+        )
 
     def _sorted(self, c: Context, rows: list[Row]) -> list[Row]:
         if not self.order:
@@ -145,8 +153,8 @@ class Select:
 
         return [row for _, row in sorted(keyed, key=cmp_to_key(compared))]
 
-    def _field(self, item: Item, at: int, values: list[list[Value]], texts: Any) -> Field:
-        name = sql.filled(item.name, texts)
+    def _field(self, item: SelectItem, at: int, values: list[list[Value]], texts: Any) -> Field:
+        name = sql.fill_in(item.name, texts)
         name = name[1:-1] if name.startswith("'") and name.endswith("'") else name
         if item.column is not None and self.table is not None:
             return Field(name, item.column.wire, self.table.name, 0 if item.column.nullable else 1)
@@ -159,12 +167,12 @@ def _cell(value: Value, digits: int | None) -> bytes | None:
 
 
 def names_of(node: Any) -> list[str]:
-    """What columns of a table may be qualified with."""
+    """Return the names that may qualify the columns of a table: its alias, otherwise its name."""
     return [node.name] if node is None or not node.alias else [node.alias]
 
 
-def compile_select(tree: exp.Select, text: str, table: Table | None) -> Select:
-    """Raises SqlError for what is not known or not supported."""
+def compile_select(tree: exp.Select, text: str, table: SqlTable | None) -> Select:
+    """Compile a SELECT. Raises SqlError for what is unknown or unsupported."""
     source = tree.args.get("from_")
     for part in ("group", "having", "joins", "distinct", "with_", "windows"):
         if tree.args.get(part):
@@ -172,16 +180,16 @@ def compile_select(tree: exp.Select, text: str, table: Table | None) -> Select:
     compiler = Compiler(table.columns if table else [], names_of(source.this) if source else [], FUNCTIONS)
     items = _items(compiler, tree, text, table)
     made = Select(table, items, aggregated=compiler.aggregated)
-    made.waiting = compiler.waiting
+    made.waiting_calls = compiler.waiting_calls
     if table is not None:
-        made.search = search(compiler, table, tree.args.get("where"))
-        if compiler.waiting:
+        made.where = compile_where(compiler, table, tree.args.get("where"))
+        if compiler.waiting_calls:
             raise SqlError(1235, "functions that wait, for each row of a table")
     made.order = [_order(compiler, node, tree, items) for node in _expressions(tree.args.get("order"))]
     if tree.args.get("limit") is not None:
-        made.limit = sql.number(tree.args["limit"])
+        made.limit = sql.limit_number(tree.args["limit"])
     if tree.args.get("offset") is not None:
-        made.offset = sql.number(tree.args["offset"])
+        made.offset = sql.limit_number(tree.args["offset"])
     for lock in tree.args.get("locks") or []:
         made.lock = "X" if lock.args.get("update") else "S"
         wait = lock.args.get("wait")
@@ -190,7 +198,7 @@ def compile_select(tree: exp.Select, text: str, table: Table | None) -> Select:
         elif wait is False:
             made.policy = "skip"
         elif wait is not None:
-            made.lock_wait_s = sql.number(wait)
+            made.lock_wait_s = sql.limit_number(wait)
     return made
 
 
@@ -198,18 +206,18 @@ def _expressions(node: Any) -> list[Any]:
     return [] if node is None else list(node.expressions)
 
 
-def _items(compiler: Compiler, tree: exp.Select, text: str, table: Table | None) -> list[Item]:
+def _items(compiler: Compiler, tree: exp.Select, text: str, table: SqlTable | None) -> list[SelectItem]:
     names, found = sql.item_names(text), []
     for node, name in zip(tree.expressions, names, strict=True):
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
             if table is None:
                 raise SqlError(1064, "*")
-            found += [Item(column.name, _cell_of(at), column) for at, column in enumerate(table.columns)]
+            found += [SelectItem(column.name, _cell_of(at), column) for at, column in enumerate(table.columns)]
             continue
         inner = node.this if isinstance(node, exp.Alias) else node
         column = table.columns[compiler.column(inner)] if isinstance(inner, exp.Column) and table else None
         called = node.alias if isinstance(node, exp.Alias) else inner.name if column else name
-        found.append(Item(called, compiler.compile(inner), column))
+        found.append(SelectItem(called, compiler.compile(inner), column))
     return found
 
 
@@ -217,14 +225,14 @@ def _cell_of(at: int) -> Fn:
     return lambda c: c.row[at]
 
 
-def _order(compiler: Compiler, node: exp.Ordered, tree: exp.Select, items: list[Item]) -> Order:
+def _order(compiler: Compiler, node: exp.Ordered, tree: exp.Select, items: list[SelectItem]) -> OrderBy:
     compiler.clause = "order clause"
     inner, descending = node.this, bool(node.args.get("desc"))
     if isinstance(inner, exp.Literal) and not inner.is_string and 1 <= int(inner.this) <= len(items):
-        return Order(items[int(inner.this) - 1].value, None, descending)
+        return OrderBy(items[int(inner.this) - 1].value, None, descending)
     if isinstance(inner, exp.Column):
         for item, expression in zip(items, tree.expressions, strict=False):
             if isinstance(expression, exp.Alias) and item.name.lower() == inner.name.lower():
-                return Order(item.value, None, descending)
-        return Order(compiler.compile(inner), compiler.column(inner), descending)
-    return Order(compiler.compile(inner), None, descending)
+                return OrderBy(item.value, None, descending)
+        return OrderBy(compiler.compile(inner), compiler.column(inner), descending)
+    return OrderBy(compiler.compile(inner), None, descending)

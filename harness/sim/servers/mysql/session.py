@@ -1,34 +1,35 @@
-"""A connection to the simulated MySQL: its variables, its transaction, and one statement at a time.
+"""One client's session on the simulated MySQL server: login, variables, transaction, one statement at a time.
 
-A statement runs as a generator that yields what it waits for; the session goes on with it when that has ended. Like the
-real server, a session that waits for a row notices that its client has gone only when the wait is over and the answer
-cannot be sent.
+A statement runs as a generator that yields its waits; the session resumes it when the wait has ended. As on the real
+server, a session that waits for a row lock notices that its client has disconnected only after the wait, when the
+answer cannot be sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from harness.sim.servers.mysql import protocol, variables
-from harness.sim.servers.mysql.errors import DEADLOCK, KILLED, SqlError
-from harness.sim.servers.mysql.locks import Outcome, Wait
-from harness.sim.servers.mysql.named_locks import NS_PER_S
-from harness.sim.servers.mysql.parts import Server
-from harness.sim.servers.mysql.select import Rows
-from harness.sim.servers.mysql.sql import first_word
-from harness.sim.servers.mysql.transactions import Level, Transaction
-from harness.sim.servers.mysql.values import Value, as_text, to_number
-from harness.sim.servers.mysql.write import Done
 from harness.sim.service import Conn, Timer
 
-Answer = Done | Rows
+from . import protocol, variables
+from .errors import DEADLOCK, KILLED, SqlError
+from .interface import ServerInterface
+from .locks import Wait, WaitOutcome
+from .named_locks import NS_PER_S
+from .select import ResultSet
+from .sql import first_word
+from .transactions import Level, Transaction
+from .values import Value, as_text, to_number
+from .write import WriteResult
+
+Answer = WriteResult | ResultSet
 Statement = Generator[Wait, None, Answer]
 
 
-class Session:
-    """One client's connection."""
+class SqlSession:
+    """The session of one client's connection; ``number`` is its connection id."""
 
-    def __init__(self, server: Server, conn: Conn, number: int) -> None:
+    def __init__(self, server: ServerInterface, conn: Conn, number: int) -> None:
         self.server = server
         self.conn = conn
         self.number = number
@@ -38,14 +39,14 @@ class Session:
         self.variables = dict(server.variables)
         self.trx: Transaction | None = None
         self.explicit = False
-        """Inside BEGIN ... COMMIT."""
-        self.given_id: int | None = None
-        """What LAST_INSERT_ID(expression) was given in this statement."""
+        """True if the session is inside BEGIN ... COMMIT."""
+        self.explicit_insert_id: int | None = None
+        """Value of LAST_INSERT_ID(expression) in this statement."""
         self.next_level: Level | None = None
-        """SET TRANSACTION without SESSION: of the next transaction only."""
-        self.gone = False
+        """Isolation level of the next transaction only, from SET TRANSACTION without SESSION."""
+        self.client_gone = False
         self.closing = False
-        """Killed: it ends with the statement."""
+        """True if the session was killed, so that it ends with the present statement."""
         self._last_insert_id = 0
         self._found_rows = False
         self._salt = b""
@@ -56,10 +57,10 @@ class Session:
         self._command = ""
         self._wait: Wait | None = None
         self._sequence = 1
-        self._idle: Timer | None = None
-        self._limit: Timer | None = None
+        self._idle_timer: Timer | None = None
+        self._wait_timer: Timer | None = None
 
-    # What functions ask.
+    # For SQL functions (SessionContext).
 
     @property
     def last_insert_id(self) -> int:
@@ -67,7 +68,7 @@ class Session:
 
     @last_insert_id.setter
     def last_insert_id(self, value: int) -> None:
-        self._last_insert_id = self.given_id = value
+        self._last_insert_id = self.explicit_insert_id = value
 
     def wall_ns(self) -> int:
         return self.server.host.wall_ns()
@@ -92,7 +93,7 @@ class Session:
 
     # Packets.
 
-    def greet(self) -> None:
+    def send_greeting(self) -> None:
         rng = self.server.host.rng
         self._salt = bytes(rng.randrange(33, 127) for _ in range(20))
         self.conn.send(protocol.frame(protocol.greeting(self.number, self._salt, self.status), 0))
@@ -103,12 +104,12 @@ class Session:
         self._serve()
 
     def _serve(self) -> None:
-        while self._packets and self._running is None and not self.gone:
+        while self._packets and self._running is None and not self.client_gone:
             sequence, payload = self._packets.pop(0)
             self._sequence = sequence + 1
-            if self._idle is not None:
-                self._idle.cancel()
-                self._idle = None
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+                self._idle_timer = None
             if not self._logged_in:
                 self._login(payload)
             else:
@@ -125,11 +126,11 @@ class Session:
             self._logged_in = True
             self._found_rows = answer.found_rows
             self.database = answer.database or None
-            self._answer(Done())
+            self._answer(WriteResult())
 
     def _refuse(self, failure: SqlError) -> None:
         self._send([protocol.error(failure)])
-        self.server.leave(self)
+        self.server.remove_session(self)
         self.conn.close()
 
     def _handle(self, payload: bytes) -> None:
@@ -137,31 +138,31 @@ class Session:
         if command == protocol.COM_QUERY:
             self._command = first_word(rest)
             self._running = self.server.execute(self, rest.decode("utf8", errors="replace"))
-            self.go_on()
+            self.resume()
         elif command == protocol.COM_PING:
-            self._answer(Done())
+            self._answer(WriteResult())
         elif command == protocol.COM_INIT_DB:
             name = rest.decode(errors="replace")
-            self._answer(Done() if name == protocol.ACCOUNT else SqlError(1049, name))
+            self._answer(WriteResult() if name == protocol.ACCOUNT else SqlError(1049, name))
         elif command == protocol.COM_QUIT:
-            self.server.leave(self)
+            self.server.remove_session(self)
             self.conn.close()
         elif command == protocol.COM_RESET_CONNECTION:
             self.reset()
-            self._answer(Done())
+            self._answer(WriteResult())
         else:
             self._answer(SqlError(1047))
 
     # Statements.
 
-    def go_on(self) -> None:
-        """Run the statement until it waits or is done."""
+    def resume(self) -> None:
+        """Run the statement until its next wait or its end."""
         running = self._running
         if running is None:
             return
-        if self._limit is not None:
-            self._limit.cancel()
-        self._wait = self._limit = None
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
+        self._wait = self._wait_timer = None
         answer: Answer | SqlError
         try:
             wait = next(running)
@@ -177,25 +178,27 @@ class Session:
 
     def _await(self, wait: Wait) -> None:
         self._wait = wait
-        wait.on_end = lambda: self.server.wake(self)
+        wait.on_end = lambda: self.server.schedule(self)
         if wait.ended is not None:
-            self.server.wake(self)
+            self.server.schedule(self)
         elif wait.limit_ns is not None:
-            self._limit = self.server.host.call_later(wait.limit_ns, self.server.enter, wait.end, Outcome.TIMEOUT)
+            self._wait_timer = self.server.host.call_later(
+                wait.limit_ns, self.server.run_event, wait.end, WaitOutcome.TIMEOUT
+            )
 
     def _finish(self, answer: Answer | SqlError) -> None:
-        if isinstance(answer, Rows):
+        if isinstance(answer, ResultSet):
             self.row_count = -1
         else:
-            self.row_count = answer.affected if isinstance(answer, Done) else -1
+            self.row_count = answer.affected if isinstance(answer, WriteResult) else -1
         if self.server.on_command is not None:
             self.server.on_command(self.conn.peer, self._command)
-            if not self.server.has(self):  # whoever was told has ended this server
+            if not self.server.is_open(self):  # the callback has killed this server
                 return
-        if not self.closing or (isinstance(answer, SqlError) and answer.number == KILLED):  # its own doing is told
+        if not self.closing or (isinstance(answer, SqlError) and answer.number == KILLED):
             self._answer(answer)
-        if self.closing or self.gone:
-            self.server.leave(self)
+        if self.closing or self.client_gone:
+            self.server.remove_session(self)
             self.conn.close()
         else:
             self._serve()
@@ -213,14 +216,16 @@ class Session:
     def _answer(self, answer: Answer | SqlError) -> None:
         if isinstance(answer, SqlError):
             self._send([protocol.error(answer)])
-        elif isinstance(answer, Rows):
+        elif isinstance(answer, ResultSet):
             self._send(protocol.result(answer.fields, answer.rows, self.status))
         else:
             affected = answer.found if self._found_rows and answer.found > answer.affected else answer.affected
             self._send([protocol.ok(affected, answer.insert_id, self.status)])
         timeout_s = to_number(self.variables["wait_timeout"])
         if not self._packets:
-            self._idle = self.server.host.call_later(round(timeout_s * NS_PER_S), self.server.enter, self._expire)
+            self._idle_timer = self.server.host.call_later(
+                round(timeout_s * NS_PER_S), self.server.run_event, self._expire
+            )
 
     def _send(self, payloads: list[bytes]) -> None:
         self.conn.send(protocol.frames(payloads, self._sequence))
@@ -228,8 +233,8 @@ class Session:
     # Transactions.
 
     @property
-    def lasting(self) -> bool:
-        """Does a transaction outlive the statement?"""
+    def outlives_statement(self) -> bool:
+        """True if a transaction outlives the statement."""
         return self.explicit or not self.variables["autocommit"]
 
     def level(self) -> Level:
@@ -237,7 +242,7 @@ class Session:
         return self.next_level or name  # type: ignore[return-value]
 
     def transaction(self) -> Transaction:
-        """The present transaction, begun now if there was none."""
+        """Return the present transaction; begin one if there is none."""
         if self.trx is None:
             timeout_s = to_number(self.variables["innodb_lock_wait_timeout"])
             self.trx = self.server.transactions.begin(self.level(), round(timeout_s * NS_PER_S))
@@ -257,53 +262,56 @@ class Session:
         self.next_level = None
         if self.trx is not None:
             trx, self.trx = self.trx, None
-            self.server.ended(trx, commit=False)
+            self.server.end_transaction(trx, commit=False)
 
     def failed(self, failure: SqlError, mark: tuple[int, int]) -> None:
-        """A statement failed: it is taken back, and with some errors the whole transaction."""
+        """Undo a failed statement back to ``mark``, or the whole transaction after a deadlock or in autocommit."""
         trx = self.trx
         if trx is None:
             return
-        if failure.number == DEADLOCK or not self.lasting:
+        if failure.number == DEADLOCK or not self.outlives_statement:
             self.rollback()
         else:
             self.server.transactions.rollback_to(trx, *mark)
 
-    # The end.
+    # End of the session.
 
     def kill(self, *, query_only: bool) -> None:
+        """Interrupt the statement, and end the session unless ``query_only``."""
         if not query_only:
             self.closing = True
         if self._wait is not None:
-            self._wait.end(Outcome.KILLED)
+            self._wait.end(WaitOutcome.KILLED)
         elif self._running is None and not query_only:
             self._expire()
 
     def _expire(self) -> None:
-        """Close an idle connection."""
+        """Close the connection if it is idle."""
         if self._running is None:
-            self.server.leave(self)
+            self.server.remove_session(self)
             self.conn.close()
 
     def reset(self) -> None:
-        """As a connection that has just been opened."""
+        """Restore the state of a new connection (COM_RESET_CONNECTION)."""
         self.rollback()
         self.server.named.release_all(self)
         self.variables = dict(self.server.variables)
         self._last_insert_id = 0
 
     def closed(self) -> None:
-        """The client has gone: at once if the session is idle, else when its statement is done (one that waits for a
-        named lock or sleeps is given up after a second)."""
-        self.gone = True
+        """End the session because the client has disconnected: at once if it is idle, otherwise after its statement.
+        A wait for a named lock or in SLEEP is interrupted after a second."""
+        self.client_gone = True
         if self._running is None:
-            self.server.leave(self)
-        elif self._wait is not None and self._wait.watches:
-            self._limit = self.server.host.call_later(NS_PER_S, self.server.enter, self._wait.end, Outcome.KILLED)
+            self.server.remove_session(self)
+        elif self._wait is not None and self._wait.checks_client:
+            self._wait_timer = self.server.host.call_later(
+                NS_PER_S, self.server.run_event, self._wait.end, WaitOutcome.KILLED
+            )
 
     def drop(self) -> None:
-        """Free what the session holds; its timers are stopped."""
-        for timer in (self._idle, self._limit):
+        """Release everything that the session holds and stop its timers."""
+        for timer in (self._idle_timer, self._wait_timer):
             if timer is not None:
                 timer.cancel()
         if self._running is not None:

@@ -1,7 +1,7 @@
-"""Statements as trees: sqlglot parses, once for each statement that differs in more than its texts.
+"""Parses SQL statements with sqlglot, once for all statements that differ only in their string literals.
 
-Client libraries write the values into the statement, so texts (``'like this'``) are taken out first and put back as
-parameters: a lock's many INSERTs of different tokens are one statement to the parser.
+Client libraries write values into the statement. String literals are therefore replaced by numbered parameters before
+parsing, so that a lock's INSERTs with different tokens are parsed once.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
-from harness.sim.servers.mysql.errors import SqlError
-from harness.sim.servers.mysql.expressions import PARAMETER
+from .errors import SqlError
+from .expressions import PARAMETER
 
 _TEXT: Final = re.compile(
     r"(`[^`]*`|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)|/\*.*?\*/)"
@@ -29,13 +29,13 @@ _FIRST: Final = re.compile(rb"\s*(?:/\*.*?\*/\s*)*([A-Za-z]+)", re.DOTALL)
 
 
 def first_word(statement: bytes) -> str:
-    """The statement's first keyword, in capitals."""
+    """Return the statement's first keyword, in upper case."""
     found = _FIRST.match(statement)
     return found[1].decode().upper() if found else ""
 
 
 def template(sql: str) -> tuple[str, list[str]]:
-    """The statement with a mark in place of each text, and the texts."""
+    """Return the statement with a numbered mark in place of each string literal, and the literals' values."""
     texts: list[str] = []
 
     def take(found: re.Match[str]) -> str:
@@ -56,14 +56,14 @@ def _unescaped(part: re.Match[str], quote: str) -> str:
     return _ESCAPED.get(char, "\\" + char if char in "%_" else char)
 
 
-def filled(text: str, texts: list[str]) -> str:
-    """A piece of a template with its texts put back, as a result's column is named."""
+def fill_in(text: str, texts: list[str]) -> str:
+    """Put the string literals back into a part of a template."""
     return _MARK.sub(lambda found: f"'{texts[int(found[1])]}'", text)
 
 
 @lru_cache(maxsize=4096)
 def parse(sql: str) -> exp.Expression:
-    """The tree of a template; raises SqlError 1064."""
+    """Parse a template. Raises SqlError 1064 for wrong syntax, 1235 for unsupported statements."""
     try:
         found = sqlglot.parse_one(sql, read="mysql")
     except SqlglotError as error:
@@ -74,7 +74,7 @@ def parse(sql: str) -> exp.Expression:
 
 
 def item_names(sql: str) -> list[str]:
-    """What a SELECT's columns are called if they have no alias: their own text."""
+    """Return the text of each item of a SELECT, which names a result column without an alias."""
     depth, names, tokens = 0, [], list[Any](sqlglot.tokenize(sql, read="mysql"))
     start = tokens[1].start
     for token in tokens[1:]:
@@ -91,8 +91,8 @@ def item_names(sql: str) -> list[str]:
 _AFTER_ITEMS: Final = ("FROM", "LIMIT", "WHERE", "ORDER", "FOR", "LOCK")
 
 
-def number(node: Any) -> int:
-    """A LIMIT's number."""
+def limit_number(node: Any) -> int:
+    """Return the number of a LIMIT, OFFSET or WAIT clause. Raises SqlError if it is not a plain integer."""
     found = node.expression if isinstance(node, exp.Limit | exp.Offset) else node
     if not isinstance(found, exp.Literal) or not str(found.this).isdigit():
         raise SqlError(1064, found.sql("mysql"))

@@ -1,7 +1,6 @@
-"""What each statement does, for a session: the table it is about is found, the compiled statement run, the transaction
-ended where the statement ends it.
+"""Executes the SQL statements of a session: finds the table, compiles and runs the statement, ends the transaction.
 
-Statements that change tables' definitions commit first, and wait for transactions that have used the table.
+Statements that change the definition of tables commit first, and wait for transactions that have used the table.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from typing import Any, Final
 
 from sqlglot import expressions as exp
 
-from harness.sim.servers.mysql import schema, sql, variables
-from harness.sim.servers.mysql.errors import INTERRUPTED, KILLED, SqlError
-from harness.sim.servers.mysql.expressions import Compiler, Context, Fn
-from harness.sim.servers.mysql.functions import FUNCTIONS
-from harness.sim.servers.mysql.locks import Outcome, Wait
-from harness.sim.servers.mysql.named_locks import NS_PER_S
-from harness.sim.servers.mysql.parts import Server
-from harness.sim.servers.mysql.protocol import ACCOUNT, LONG, VARSTRING, Field
-from harness.sim.servers.mysql.rows import Rows as RowChanges
-from harness.sim.servers.mysql.select import Rows, Select, compile_select
-from harness.sim.servers.mysql.session import Session, Statement
-from harness.sim.servers.mysql.storage import Table
-from harness.sim.servers.mysql.values import Value, as_text, to_number
-from harness.sim.servers.mysql.write import Change, Done, Insert, compile_change, compile_insert
+from . import schema, sql, variables
+from .errors import INTERRUPTED, KILLED, SqlError
+from .expressions import Compiler, Context, Fn
+from .functions import FUNCTIONS
+from .interface import ServerInterface
+from .locks import Wait, WaitOutcome
+from .named_locks import NS_PER_S
+from .protocol import ACCOUNT, LONG, VARSTRING, Field
+from .rows import RowWriter
+from .select import ResultSet, Select, compile_select
+from .session import SqlSession, Statement
+from .storage import SqlTable
+from .values import Value, as_text, to_number
+from .write import Insert, UpdateOrDelete, WriteResult, compile_change, compile_insert
 
 _KILL: Final = re.compile(r"\s*KILL\s+(?:(?:HARD|SOFT)\s+)?(?:(CONNECTION|QUERY)\s+)?(\d+)\s*;?\s*$", re.IGNORECASE)
 _LEVEL: Final = re.compile(
@@ -39,28 +38,28 @@ _NAMES: Final = re.compile(r"\s*SET\s+(NAMES|CHARACTER\s+SET)\b", re.IGNORECASE)
 _SNAPSHOT: Final = re.compile(r"\s*START\s+TRANSACTION\s+WITH\s+CONSISTENT\s+SNAPSHOT", re.IGNORECASE)
 
 
-def run(session: Session, text: str) -> Statement:
-    """Run one statement; raises SqlError."""
+def run(session: SqlSession, text: str) -> Statement:
+    """Run one statement of a session. Raises SqlError."""
     word = sql.first_word(text.encode())
     statement = _STATEMENTS.get(word)
     if statement is None:
         raise SqlError(1064, text[:80])
-    session.given_id = None
+    session.explicit_insert_id = None
     return (yield from statement(session, text))
 
 
-# Statements over rows.
+# SELECT, INSERT, UPDATE, DELETE.
 
 
-def _plan(session: Session, template: str) -> Select | Insert | Change:
-    """The compiled statement, from the table's own cache."""
+def _cached_plan(session: SqlSession, template: str) -> Select | Insert | UpdateOrDelete:
+    """Return the compiled statement, from the table's cache if possible."""
     tree = sql.parse(template)
     table = _table(session, tree)
     if table is None:
-        return _of_no_table(template)
+        return _compile_without_table(template)
     found = table.plans.get(template)
     if found is None:
-        found = _compiled(tree, template, table)
+        found = _compile(tree, template, table)
         if len(table.plans) > 4096:
             table.plans.clear()
         table.plans[template] = found
@@ -68,11 +67,11 @@ def _plan(session: Session, template: str) -> Select | Insert | Change:
 
 
 @lru_cache(maxsize=1024)
-def _of_no_table(template: str) -> Select | Insert | Change:
-    return _compiled(sql.parse(template), template, None)
+def _compile_without_table(template: str) -> Select | Insert | UpdateOrDelete:
+    return _compile(sql.parse(template), template, None)
 
 
-def _compiled(tree: exp.Expression, template: str, table: Table | None) -> Select | Insert | Change:
+def _compile(tree: exp.Expression, template: str, table: SqlTable | None) -> Select | Insert | UpdateOrDelete:
     if isinstance(tree, exp.Select):
         return compile_select(tree, template, table)
     if table is None:
@@ -84,17 +83,17 @@ def _compiled(tree: exp.Expression, template: str, table: Table | None) -> Selec
     raise SqlError(1235, template[:80])
 
 
-def _table(session: Session, tree: exp.Expression) -> Table | None:
+def _table(session: SqlSession, tree: exp.Expression) -> SqlTable | None:
     source: Any = tree.args.get("from_") if isinstance(tree, exp.Select) else tree
     if source is None:
         return None
     node = source.this.this if isinstance(source.this, exp.Schema) else source.this
     if not isinstance(node, exp.Table):
         raise SqlError(1235, tree.sql("mysql")[:80])
-    return None if node.name.lower() == "dual" and not node.db else _named(session, node)
+    return None if node.name.lower() == "dual" and not node.db else _find_table(session, node)
 
 
-def _named(session: Session, node: exp.Table) -> Table:
+def _find_table(session: SqlSession, node: exp.Table) -> SqlTable:
     schema_name = node.db or session.database
     if not schema_name:
         raise SqlError(1046)
@@ -104,31 +103,31 @@ def _named(session: Session, node: exp.Table) -> Table:
     return found
 
 
-def _select(session: Session, text: str) -> Statement:
+def _select(session: SqlSession, text: str) -> Statement:
     template, texts = sql.template(text)
-    plan = _plan(session, template)
+    plan = _cached_plan(session, template)
     assert isinstance(plan, Select)
     c = Context(session, texts)
-    yield from _wait_functions(session, c, plan.waiting)
+    yield from _wait_functions(session, c, plan.waiting_calls)
     if plan.table is None:
         return plan.result(c, [()])
-    if plan.lock is None and not (session.lasting and session.level() == "SERIALIZABLE"):
+    if plan.lock is None and not (session.outlives_statement and session.level() == "SERIALIZABLE"):
         return plan.result(c, _snapshot(session, plan, c))
     if plan.lock is None:
         plan = replace(plan, lock="S")
     return (yield from _locking_select(session, plan, c))
 
 
-def _snapshot(session: Session, plan: Select, c: Context) -> list[Any]:
+def _snapshot(session: SqlSession, plan: Select, c: Context) -> list[Any]:
     everyone, table = session.server.transactions, plan.table
-    if not session.lasting or table is None:
+    if not session.outlives_statement or table is None:
         return plan.snapshot(c, everyone.new_view(0))
     trx = session.transaction()
     everyone.use(trx, table)
     return plan.snapshot(c, everyone.view(trx))
 
 
-def _locking_select(session: Session, plan: Select, c: Context) -> Statement:
+def _locking_select(session: SqlSession, plan: Select, c: Context) -> Statement:
     trx = session.transaction()
     assert plan.table is not None
     session.server.transactions.use(trx, plan.table)
@@ -145,21 +144,21 @@ def _locking_select(session: Session, plan: Select, c: Context) -> Statement:
         raise
     finally:
         trx.policy, trx.lock_wait_ns = "wait", usual_ns
-    if not session.lasting:
+    if not session.outlives_statement:
         yield from session.commit()
     return answer
 
 
-def _wait_functions(session: Session, c: Context, calls: list[tuple[str, list[Fn]]]) -> Generator[Wait, None, None]:
-    """GET_LOCK and SLEEP, in the order they are written."""
+def _wait_functions(session: SqlSession, c: Context, calls: list[tuple[str, list[Fn]]]) -> Generator[Wait, None, None]:
+    """Execute the calls of GET_LOCK and SLEEP in the order in which they are written."""
     for name, args in calls:
         first, *rest = [arg(c) for arg in args]
         result: Value
         if name == "SLEEP":
             wait = Wait(round(max(float(to_number(first)), 0.0) * NS_PER_S))
-            wait.watches = True
+            wait.checks_client = True
             yield wait
-            if wait.ended is Outcome.KILLED:
+            if wait.ended is WaitOutcome.KILLED:
                 raise SqlError(INTERRUPTED)
             result = 0
         elif first is None or rest[0] is None:
@@ -169,65 +168,65 @@ def _wait_functions(session: Session, c: Context, calls: list[tuple[str, list[Fn
             result = yield from session.server.named.get(session, as_text(first), timeout_s)
         if session.closing:
             raise SqlError(INTERRUPTED)
-        c.waited.append(result)
+        c.waiting_results.append(result)
 
 
-def _do(session: Session, text: str) -> Statement:
+def _do(session: SqlSession, text: str) -> Statement:
     yield from _select(session, re.sub(r"^\s*DO\b", "SELECT", text, flags=re.IGNORECASE))
-    return Done()
+    return WriteResult()
 
 
-def _write(session: Session, text: str) -> Statement:
+def _write(session: SqlSession, text: str) -> Statement:
     template, texts = sql.template(text)
-    plan = _plan(session, template)
+    plan = _cached_plan(session, template)
     if isinstance(plan, Select):
         raise SqlError(1064, text[:80])
     session.server.refuse_if_read_only()
     trx = session.transaction()
     session.server.transactions.use(trx, plan.table)
     mark = len(trx.undo), len(trx.log)
-    done = Done()
+    done = WriteResult()
     try:
-        yield from plan.run(Context(session, texts), RowChanges(session.server.transactions, trx), done)
+        yield from plan.run(Context(session, texts), RowWriter(session.server.transactions, trx), done)
     except SqlError as failure:
         session.failed(failure, mark)
         raise
     finally:
         if done.generated is not None:
             session.last_insert_id = done.generated
-    if session.given_id is not None:
-        done.insert_id = session.given_id
-    if not session.lasting:
+    if session.explicit_insert_id is not None:
+        done.insert_id = session.explicit_insert_id
+    if not session.outlives_statement:
         yield from session.commit()
     return done
 
 
-# Transactions and the session.
+# Transactions and sessions.
 
 
-def _begin(session: Session, text: str) -> Statement:
+def _begin(session: SqlSession, text: str) -> Statement:
     yield from session.commit()
     session.explicit = True
-    session.next_level = session.level()  # what SET SESSION says from now on is for the next one
+    session.next_level = session.level()  # a later SET SESSION must not affect this transaction
     if _SNAPSHOT.match(text):
         session.server.transactions.view(session.transaction())
-    return Done()
+    return WriteResult()
 
 
-def _commit(session: Session, text: str) -> Statement:  # noqa: ARG001
+def _commit(session: SqlSession, text: str) -> Statement:  # noqa: ARG001
     yield from session.commit()
-    return Done()
+    return WriteResult()
 
 
-def _rollback(session: Session, text: str) -> Statement:
+def _rollback(session: SqlSession, text: str) -> Statement:
     if re.search(r"\bTO\b", text, re.IGNORECASE):
         raise SqlError(1235, "SAVEPOINT")
     session.rollback()
     yield from ()
-    return Done()
+    return WriteResult()
 
 
-def _kill(session: Session, text: str) -> Statement:
+def _kill(session: SqlSession, text: str) -> Statement:
     yield from ()
     found = _KILL.match(text)
     if found is None:
@@ -240,34 +239,34 @@ def _kill(session: Session, text: str) -> Statement:
         session.closing = not query_only
         raise SqlError(INTERRUPTED if query_only else KILLED)
     target.kill(query_only=query_only)
-    return Done()
+    return WriteResult()
 
 
-def _use(session: Session, text: str) -> Statement:
+def _use(session: SqlSession, text: str) -> Statement:
     yield from ()
     name = text.split(None, 1)[1].strip(" ;`\n") if len(text.split(None, 1)) > 1 else ""
     if name != ACCOUNT:
         raise SqlError(1049, name)
     session.database = name
-    return Done()
+    return WriteResult()
 
 
-def _set(session: Session, text: str) -> Statement:
+def _set(session: SqlSession, text: str) -> Statement:
     level = _LEVEL.match(text)
     if level is not None:
         _set_level(session, level)
-        return Done()
+        return WriteResult()
     if _NAMES.match(text):
-        return Done()
+        return WriteResult()
     template, texts = sql.template(text)
     tree = sql.parse(template)
     c = Context(session, texts)
     for item in tree.expressions:
         yield from _assign(session, c, item)
-    return Done()
+    return WriteResult()
 
 
-def _set_level(session: Session, found: re.Match[str]) -> None:
+def _set_level(session: SqlSession, found: re.Match[str]) -> None:
     words = " ".join(found[2].upper().split())
     scope = (found[1] or "").upper()
     if scope == "GLOBAL":
@@ -278,7 +277,7 @@ def _set_level(session: Session, found: re.Match[str]) -> None:
         session.next_level = words  # type: ignore[assignment]
 
 
-def _assign(session: Session, c: Context, item: exp.SetItem) -> Generator[Wait, None, None]:
+def _assign(session: SqlSession, c: Context, item: exp.SetItem) -> Generator[Wait, None, None]:
     node = item.this
     if not isinstance(node, exp.EQ):
         raise SqlError(1064, item.sql("mysql"))
@@ -300,43 +299,43 @@ def _assign(session: Session, c: Context, item: exp.SetItem) -> Generator[Wait, 
         yield from session.commit()
 
 
-def _setting(session: Session, c: Context, name: str, node: Any) -> Value:
+def _setting(session: SqlSession, c: Context, name: str, node: Any) -> Value:
     word = node.name if isinstance(node, exp.Column | exp.Var) else ""
     if word.upper() == "DEFAULT":
         return session.server.variables[name]
     return word if word else Compiler([], [], FUNCTIONS).compile(node)(c)
 
 
-def _show(session: Session, text: str) -> Statement:  # noqa: ARG001
+def _show(session: SqlSession, text: str) -> Statement:  # noqa: ARG001
     yield from ()
     words = text.upper().split()
     if words[1].rstrip(";") in ("WARNINGS", "ERRORS"):
-        return Rows([Field("Level", VARSTRING), Field("Code", LONG), Field("Message", VARSTRING)], [])
+        return ResultSet([Field("Level", VARSTRING), Field("Code", LONG), Field("Message", VARSTRING)], [])
     raise SqlError(1235, text[:80])
 
 
-# Definitions.
+# Definition of tables.
 
 
-def _create(session: Session, text: str) -> Statement:
+def _create(session: SqlSession, text: str) -> Statement:
     template, texts = sql.template(text)
-    tree = sql.parse(sql.filled(template, [value.replace("'", "''") for value in texts]))
+    tree = sql.parse(sql.fill_in(template, [value.replace("'", "''") for value in texts]))
     assert isinstance(tree, exp.Create)
     if tree.args.get("kind") in ("DATABASE", "SCHEMA") and tree.args.get("exists"):
-        return Done()
+        return WriteResult()
     yield from session.commit()
     session.server.refuse_if_read_only()
     table = schema.create(tree)
     if table.name in session.server.tables:
         if tree.args.get("exists"):
-            return Done()
+            return WriteResult()
         raise SqlError(1050, table.name)
     session.server.tables[table.name] = table
-    yield from session.server.define(text)
-    return Done()
+    yield from session.server.replicate_definition(text)
+    return WriteResult()
 
 
-def _drop(session: Session, text: str) -> Statement:
+def _drop(session: SqlSession, text: str) -> Statement:
     tree = sql.parse(text)
     assert isinstance(tree, exp.Drop)
     nodes = [tree.this] if tree.args.get("tables") is None else tree.args["tables"]
@@ -348,31 +347,31 @@ def _drop(session: Session, text: str) -> Statement:
         if table is None:
             missing.append(f"{ACCOUNT}.{node.name}")
             continue
-        yield from session.server.exclusive(table)
+        yield from session.server.wait_until_unused(table)
         session.server.tables.pop(node.name, None)
-    yield from session.server.define(text)
+    yield from session.server.replicate_definition(text)
     if missing and not tree.args.get("exists"):
         raise SqlError(1051, ",".join(missing))
-    return Done()
+    return WriteResult()
 
 
-def _truncate(session: Session, text: str) -> Statement:
+def _truncate(session: SqlSession, text: str) -> Statement:
     tree = sql.parse(text)
     assert isinstance(tree, exp.TruncateTable)
     yield from session.commit()
     session.server.refuse_if_read_only()
     for node in tree.expressions:
-        table = _named(session, node)
-        yield from session.server.exclusive(table)
+        table = _find_table(session, node)
+        yield from session.server.wait_until_unused(table)
         table.clear()
-    yield from session.server.define(text)
-    return Done()
+    yield from session.server.replicate_definition(text)
+    return WriteResult()
 
 
-def redefine(server: Server, text: str) -> None:
-    """Do to a replica's tables what a statement did to the primary's."""
+def apply_definition(server: ServerInterface, text: str) -> None:
+    """Apply the primary's CREATE, DROP or TRUNCATE statement to a replica's tables."""
     template, texts = sql.template(text)
-    tree: Any = sql.parse(sql.filled(template, [value.replace("'", "''") for value in texts]))
+    tree: Any = sql.parse(sql.fill_in(template, [value.replace("'", "''") for value in texts]))
     if isinstance(tree, exp.Create):
         table = schema.create(tree)
         server.tables.setdefault(table.name, table)
@@ -385,7 +384,7 @@ def redefine(server: Server, text: str) -> None:
                 server.tables[node.name].clear()
 
 
-_STATEMENTS: Final[dict[str, Callable[[Session, str], Statement]]] = {
+_STATEMENTS: Final[dict[str, Callable[[SqlSession, str], Statement]]] = {
     "SELECT": _select,
     "DO": _do,
     "INSERT": _write,

@@ -1,7 +1,7 @@
-"""Tables of the simulated MySQL as InnoDB keeps them: ordered indexes, versions of rows, read views, purge.
+"""Tables of the simulated MySQL, stored as InnoDB does: ordered indexes, row versions, read views.
 
-Source: https://dev.mysql.com/doc/refman/8.0/en/innodb-multi-versioning.html. A deleted row stays, marked, until nobody
-can see it any more; then it is purged. Abstracted: pages, the log, the buffer pool; purge does not lag.
+Source: https://dev.mysql.com/doc/refman/8.0/en/innodb-multi-versioning.html. A deleted row is only marked, and purged
+when no transaction can see it any more. Abstracted: pages, the log, the buffer pool; purge does not lag.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.sim.servers.mysql.values import Column, Value, sort_key
+from .values import ColumnDefinition, Value, sort_key
 
 Key = tuple[Any, ...]
 Row = tuple[Value, ...]
 SUPREMUM: Final[Key] = ((9,),)
-"""Comes after all keys; a lock on it is a lock on the gap at the end."""
+"""Greater than all keys; a lock on it is a lock on the gap after the last record."""
 
 
 @dataclass(slots=True)
 class Version:
-    """What a transaction made of a row; None: it deleted it."""
+    """A row as transaction ``trx`` left it; ``row`` is None if it deleted the row."""
 
     trx: int
     row: Row | None
 
 
 @dataclass(slots=True, eq=False)
-class Record:
-    """A row with its versions, the newest first."""
+class RowRecord:
+    """A row of the clustered index with its versions, newest first."""
 
     key: Key
     versions: list[Version]
@@ -39,7 +39,7 @@ class Record:
         return self.versions[0].row is None
 
     @property
-    def record(self) -> Record:
+    def record(self) -> RowRecord:
         return self
 
     @property
@@ -48,20 +48,20 @@ class Record:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """A row's place in a secondary index; ``writer`` is the transaction that put it there or marked it deleted."""
+class IndexEntry:
+    """A row's entry in a secondary index. ``writer`` is the transaction that added it or marked it as deleted."""
 
-    record: Record
+    record: RowRecord
     writer: int
     deleted: bool = False
 
 
 @dataclass(eq=False)
-class Index:
-    """An ordered index. The clustered one holds the records, the others point to them (their keys end with the
-    clustered one's, so they are unique)."""
+class TableIndex:
+    """An ordered index. The clustered index holds the records; the others hold entries that refer to them. Their keys
+    end with the clustered key, so they are unique."""
 
-    table: Table
+    table: SqlTable
     name: str
     columns: list[int]
     unique: bool
@@ -72,27 +72,30 @@ class Index:
     """Queues of :class:`harness.sim.servers.mysql.locks.Lock`."""
 
     def prefix(self, row: Sequence[Value]) -> Key:
-        """The part of a row's key that the index was declared over."""
+        """Return the part of a row's key that consists of the declared columns."""
         return tuple([sort_key(row[at]) for at in self.columns])
 
     def key(self, row: Sequence[Value], clustered: Key) -> Key:
+        """Return a row's complete key, given its clustered key."""
         return clustered if self.clustered else self.prefix(row) + clustered
 
     def at_least(self, key: Key) -> Key:
-        """The first key that is not less."""
+        """Return the first key that is not less than ``key``, or SUPREMUM."""
         at = bisect_left(self.keys, key)
         return self.keys[at] if at < len(self.keys) else SUPREMUM
 
     def after(self, key: Key) -> Key:
+        """Return the first key that is greater than ``key``, or SUPREMUM."""
         at = bisect_right(self.keys, key)
         return self.keys[at] if at < len(self.keys) else SUPREMUM
 
     def before(self, key: Key) -> Key | None:
+        """Return the last key that is less than ``key``, None if there is none."""
         at = bisect_left(self.keys, key)
         return self.keys[at - 1] if at else None
 
     def with_prefix(self, prefix: Key) -> list[Key]:
-        """All keys that begin so, in order."""
+        """Return all keys with that prefix, in order."""
         found = []
         for at in range(bisect_left(self.keys, prefix), len(self.keys)):
             if self.keys[at][: len(prefix)] != prefix:
@@ -109,35 +112,36 @@ class Index:
         del self.entries[key]
 
 
-class Table:
+class SqlTable:
     """A table's definition and rows."""
 
-    def __init__(self, name: str, columns: list[Column]) -> None:
+    def __init__(self, name: str, columns: list[ColumnDefinition]) -> None:
         self.name = name
         self.columns = columns
-        self.indexes: list[Index] = []
-        """The clustered index first."""
+        self.indexes: list[TableIndex] = []
+        """All indexes, the clustered one first."""
         self.next_auto = 1
         self.next_row = 1
-        """The hidden row number, where no index identifies rows."""
+        """The next hidden row number, for a table without a primary or unique key."""
         self.plans: dict[str, Any] = {}
-        """Statements over this table, compiled."""
+        """Compiled statements over this table, by template."""
         self.users: dict[int, None] = {}
-        """Transactions that have used the table: it is not dropped under them."""
+        """Numbers of the open transactions that have used the table, and prevent it from being dropped."""
         self.auto_column = next((at for at, column in enumerate(columns) if column.auto_increment), None)
 
     @property
-    def clustered(self) -> Index:
+    def clustered(self) -> TableIndex:
         return self.indexes[0]
 
     def new_key(self, row: Row) -> Key:
-        """The clustered key of a new row."""
+        """Return the clustered key for a new row."""
         if self.clustered.columns:
             return self.clustered.prefix(row)
         self.next_row += 1
         return ((1, self.next_row),)
 
     def clear(self) -> None:
+        """Remove all rows and reset the AUTO_INCREMENT counter."""
         self.next_auto = 1
         for index in self.indexes:
             index.keys.clear()
@@ -146,15 +150,20 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """Which transactions a consistent read sees: those that had committed when it was opened, and its own."""
+class ReadView:
+    """The transactions that a consistent read sees: its own, and those that had committed when the view was opened.
+
+    ``limit`` is the first transaction number that was not assigned then, ``active`` are those open then.
+    """
 
     own: int
     limit: int
     active: frozenset[int]
 
     def sees(self, trx: int) -> bool:
+        """Return whether the changes of a transaction are visible."""
         return trx == self.own or (trx < self.limit and trx not in self.active)
 
-    def row(self, record: Record) -> Row | None:
+    def row(self, record: RowRecord) -> Row | None:
+        """Return the visible version of a row, None if there is none."""
         return next((version.row for version in record.versions if self.sees(version.trx)), None)

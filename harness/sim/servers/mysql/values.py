@@ -1,8 +1,8 @@
-"""Values of the simulated MySQL: columns and what they hold, conversion in strict mode, comparison, text.
+"""SQL values of the simulated MySQL: column definitions, conversion in strict mode, comparison, conversion to text.
 
-A value is None, int, Decimal, float, str or datetime (in UTC, as the whole server). Source:
-https://mariadb.com/kb/en/data-types/. Abstracted: one collation, utf8mb4_general_ci (neither case nor accents nor
-trailing spaces matter); no dates alone, times alone, or bytes.
+A value is None, int, Decimal, float, str or datetime (naive, in UTC like the whole server). Source:
+https://mariadb.com/kb/en/data-types/. Abstracted: there is one collation, utf8mb4_general_ci (case, accents and
+trailing spaces are ignored); there are no types for dates, times or bytes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from harness.sim.servers.mysql import protocol
-from harness.sim.servers.mysql.errors import SqlError
+from . import protocol
+from .errors import SqlError
 
 Value = None | int | Decimal | float | str | datetime
-Kind = Literal["int", "decimal", "double", "text", "datetime", "timestamp"]
+ColumnKind = Literal["int", "decimal", "double", "text", "datetime", "timestamp"]
 _NUMBER: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 _MOMENT: Final = re.compile(
     r"\s*(\d{4})-(\d{1,2})-(\d{1,2})(?:[T ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,6})\d*)?)?)?\s*"
@@ -37,12 +37,15 @@ _WIRE: Final = {
 
 
 @dataclass(slots=True)
-class Column:
-    """A column's definition. ``size``: characters, digits of the fraction of a second, or digits after the point.
-    ``default`` is called with a moment, or None: there is none."""
+class ColumnDefinition:
+    """A column's definition.
+
+    ``size`` is in characters for text, in digits of the fraction for datetimes and decimals. ``bounds`` are the least
+    and greatest integer. ``default`` is the compiled default, None if there is none.
+    """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     size: int = 0
     bounds: tuple[int, int] = (0, 0)
     nullable: bool = True
@@ -57,7 +60,7 @@ class Column:
 
 @lru_cache(maxsize=4096)
 def collate(text: str) -> str:
-    """What decides whether two strings are equal, and which comes first."""
+    """Return the collation key of a string: strings are equal and ordered as their keys are."""
     text = text.rstrip(" ")
     if text.isascii():
         return text.upper()
@@ -65,8 +68,8 @@ def collate(text: str) -> str:
     return "".join(char for char in plain if not unicodedata.combining(char)).upper()
 
 
-def now(wall_ns: int, digits: int) -> datetime:
-    """A moment with that many digits of the fraction of a second, the rest cut off."""
+def datetime_of(wall_ns: int, digits: int) -> datetime:
+    """Return the datetime of a wall-clock time in ns, truncated to that many digits of the fraction of a second."""
     micros = wall_ns // 1000
     return _EPOCH + timedelta(microseconds=micros - micros % 10 ** (6 - digits))
 
@@ -75,12 +78,12 @@ def to_ns(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def cut(moment: datetime, digits: int) -> datetime:
+def truncate_fraction(moment: datetime, digits: int) -> datetime:
     return moment.replace(microsecond=moment.microsecond - moment.microsecond % 10 ** (6 - digits))
 
 
-def to_moment(value: Value) -> datetime | None:
-    """A moment that a value spells, or None."""
+def to_datetime(value: Value) -> datetime | None:
+    """Convert a value to a datetime; None if it is not one."""
     if isinstance(value, datetime) or value is None:
         return value
     text = str(value)
@@ -100,7 +103,7 @@ def to_moment(value: Value) -> datetime | None:
 
 
 def to_number(value: Value) -> int | Decimal | float:
-    """A value as a number: strings by what they begin with, moments as YYYYMMDDhhmmss."""
+    """Convert a value to a number: strings by their numeric prefix, datetimes as YYYYMMDDhhmmss, NULL as 0."""
     if isinstance(value, str):
         found = _NUMBER.match(value)
         return float(found[1]) if found else 0.0
@@ -111,7 +114,7 @@ def to_number(value: Value) -> int | Decimal | float:
 
 
 def compare(left: Value, right: Value) -> int | None:
-    """Negative, 0 or positive; None if either is NULL."""
+    """Return a negative number, 0 or a positive number as in MariaDB's comparison; None if either is NULL."""
     if left is None or right is None:
         return None
     a: Any = left
@@ -132,7 +135,7 @@ def compare(left: Value, right: Value) -> int | None:
 def _as_moments(a: Value, b: Value) -> tuple[Any, Any]:
     if isinstance(a, int | float | Decimal) or isinstance(b, int | float | Decimal):
         return to_number(a), to_number(b)
-    return to_moment(a), to_moment(b)
+    return to_datetime(a), to_datetime(b)
 
 
 def is_true(value: Value) -> bool | None:
@@ -140,27 +143,27 @@ def is_true(value: Value) -> bool | None:
 
 
 def sort_key(value: Value) -> tuple[Any, ...]:
-    """Orders values of one column: NULL comes first."""
+    """Return the key by which values of one column are ordered; NULL comes first."""
     if value is None:
         return (0,)
     return (1, collate(value) if isinstance(value, str) else value)
 
 
-def convert(column: Column, value: Value, table: str, row: int) -> Value:
-    """A value as a column keeps it, or the error of strict mode."""
+def convert(column: ColumnDefinition, value: Value, table: str, row: int) -> Value:
+    """Convert a value for storage in a column. Raises SqlError as strict mode does; ``row`` is the row's number."""
     if value is None:
         return None
     if column.kind == "text":
         return _text(column, value, row)
     if column.kind in ("datetime", "timestamp"):
-        moment = to_moment(value)
+        moment = to_datetime(value)
         if moment is None:
             raise SqlError(1292, value, protocol.ACCOUNT, table, column.name, row)
-        return cut(moment, column.size)
+        return truncate_fraction(moment, column.size)
     return _number(column, value, table, row)
 
 
-def _text(column: Column, value: Value, row: int) -> str:
+def _text(column: ColumnDefinition, value: Value, row: int) -> str:
     text = as_text(value)
     if len(text) > column.size:
         if text[column.size :].strip(" "):
@@ -169,7 +172,7 @@ def _text(column: Column, value: Value, row: int) -> str:
     return text
 
 
-def _number(column: Column, value: Value, table: str, row: int) -> Value:
+def _number(column: ColumnDefinition, value: Value, table: str, row: int) -> Value:
     if isinstance(value, str) and not re.fullmatch(_NUMBER.pattern + r"\s*", value):
         kind = {"int": "integer"}.get(column.kind, column.kind)
         raise SqlError(1366, kind, value, protocol.ACCOUNT, table, column.name, row)
@@ -187,7 +190,7 @@ def _number(column: Column, value: Value, table: str, row: int) -> Value:
 
 
 def as_text(value: Value, digits: int | None = None) -> str:
-    """A value as results show it; ``digits`` of the fraction of a second if it is a moment."""
+    """Convert a value to text as results show it; ``digits`` is the number of digits of a datetime's fraction."""
     if isinstance(value, datetime):
         if digits is None:
             digits = 6 if value.microsecond else 0
@@ -201,7 +204,7 @@ def as_text(value: Value, digits: int | None = None) -> str:
 
 
 def wire_type(value: Value) -> int:
-    """How a result describes a column that is computed."""
+    """Return the protocol type of a computed result column."""
     if value is None:
         return protocol.NULL
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""System variables: those that clients read and set, with MariaDB 10.11's defaults.
+"""System variables of the simulated MySQL that clients read and set, with the defaults of MariaDB 10.11.
 
 Source: https://mariadb.com/kb/en/server-system-variables/. Only ``autocommit``, the time-outs, ``read_only`` and the
 isolation level have an effect.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from harness.sim.servers.mysql.errors import SqlError
-from harness.sim.servers.mysql.protocol import VERSION
-from harness.sim.servers.mysql.values import Value, to_number
+from .errors import SqlError
+from .protocol import VERSION
+from .values import Value, to_number
 
 DEFAULTS: Final[dict[str, Value]] = {
     "autocommit": 1,
@@ -51,7 +51,7 @@ _LEVELS: Final = ("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERI
 
 
 def known(name: str) -> str:
-    """The name under which a variable is kept; raises SqlError 1193."""
+    """Return the name under which a variable is stored. Raises SqlError 1193 if it is unknown."""
     found = _ALIASES.get(name.lower(), name.lower())
     if found not in DEFAULTS:
         raise SqlError(1193, name)
@@ -63,7 +63,7 @@ def is_global(name: str) -> bool:
 
 
 def checked(name: str, value: Any) -> Value:
-    """A value that a variable may take; raises SqlError 1231 or 1232."""
+    """Validate and convert a value for a variable. Raises SqlError 1231 or 1232."""
     if value is None:
         raise SqlError(1232 if isinstance(DEFAULTS[name], int) and name not in _SWITCHES else 1231, name, "NULL")
     if name in _SWITCHES:

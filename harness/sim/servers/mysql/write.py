@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE, compiled: of one table."""
+"""Compiles and executes INSERT, UPDATE and DELETE statements over one table."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from typing import Any
 
 from sqlglot import expressions as exp
 
-from harness.sim.servers.mysql import sql
-from harness.sim.servers.mysql.errors import SqlError
-from harness.sim.servers.mysql.expressions import Compiler, Context, Fn
-from harness.sim.servers.mysql.functions import FUNCTIONS
-from harness.sim.servers.mysql.locks import Wait
-from harness.sim.servers.mysql.paths import Path, Search, search
-from harness.sim.servers.mysql.rows import Duplicate, Rows
-from harness.sim.servers.mysql.scan import LockingRead
-from harness.sim.servers.mysql.select import Order, names_of
-from harness.sim.servers.mysql.storage import Record, Row, Table
-from harness.sim.servers.mysql.values import Column, Value, convert, now, sort_key
+from . import sql
+from .errors import SqlError
+from .expressions import Compiler, Context, Fn
+from .functions import FUNCTIONS
+from .locks import Wait
+from .paths import AccessPath, WhereClause, compile_where
+from .rows import Duplicate, RowWriter
+from .scan import LockingRead
+from .select import OrderBy, names_of
+from .storage import Row, RowRecord, SqlTable
+from .values import ColumnDefinition, Value, convert, datetime_of, sort_key
 
 
 @dataclass(slots=True)
-class Done:
-    """What a change answers: rows affected (and rows found, for clients that want these), an id for the client, and
-    the id for LAST_INSERT_ID() if the statement made one (though it then failed at a later row)."""
+class WriteResult:
+    """The result of a statement that changes rows.
+
+    ``affected`` and ``found`` are numbers of rows; clients choose which they get. ``insert_id`` is the id sent to the
+    client. ``generated`` is the id for LAST_INSERT_ID(), set even if the statement fails at a later row.
+    """
 
     affected: int = 0
     found: int = 0
@@ -37,16 +40,19 @@ DEFAULT = object()
 
 @dataclass(slots=True)
 class Insert:
-    """INSERT ... VALUES; each row has a function (or ``DEFAULT``) for each of ``targets``."""
+    """A compiled INSERT ... VALUES. Each row has an expression or ``DEFAULT`` for each of the columns ``targets``.
 
-    table: Table
+    ``assignments`` are those of ON DUPLICATE KEY UPDATE.
+    """
+
+    table: SqlTable
     targets: list[int]
     rows: list[list[Any]]
     ignore: bool = False
     assignments: list[tuple[int, Fn]] | None = None
 
-    def run(self, c: Context, rows: Rows, done: Done) -> Generator[Wait, None, None]:
-        reserved = _Numbers(self.table, len(self.rows))
+    def run(self, c: Context, rows: RowWriter, done: WriteResult) -> Generator[Wait, None, None]:
+        reserved = _AutoIncrement(self.table, len(self.rows))
         for number, cells in enumerate(self.rows, 1):
             row, automatic = self._row(c, cells, number, reserved)
             check = "S" if self.assignments is None else "X"
@@ -54,17 +60,17 @@ class Insert:
                 yield from rows.insert(self.table, row, check)  # type: ignore[arg-type]
             except Duplicate as duplicate:
                 if self.assignments is not None:
-                    self._count_explicit(row, automatic, reserved)
-                    yield from self._instead(c, rows, row, duplicate, number, done)
+                    self._skip_explicit(row, automatic, reserved)
+                    yield from self._update_duplicate(c, rows, row, duplicate, number, done)
                 elif not self.ignore:
                     raise duplicate.error() from duplicate
                 continue
             done.affected += 1
             done.found += 1
-            self._count_explicit(row, automatic, reserved)
-            self._note(done, row, automatic)
+            self._skip_explicit(row, automatic, reserved)
+            self._set_insert_id(done, row, automatic)
 
-    def _row(self, c: Context, cells: list[Any], number: int, reserved: _Numbers) -> tuple[Row, bool]:
+    def _row(self, c: Context, cells: list[Any], number: int, reserved: _AutoIncrement) -> tuple[Row, bool]:
         table = self.table
         given: dict[int, Value] = {}
         made: list[Value] = [None] * len(table.columns)
@@ -76,7 +82,7 @@ class Insert:
         for at, column in enumerate(table.columns):
             value = given.get(at)
             if column.auto_increment and (value is None or value == 0):
-                made[at], automatic = reserved.take(), True
+                made[at], automatic = reserved.next_value(), True
             elif at not in given:
                 made[at] = _default(column, c, table, number)
             elif value is None and not column.nullable:
@@ -85,14 +91,14 @@ class Insert:
                 made[at] = "" if column.kind == "text" else 0
         return tuple(made), automatic
 
-    def _count_explicit(self, row: Row, automatic: bool, reserved: _Numbers) -> None:
+    def _skip_explicit(self, row: Row, automatic: bool, reserved: _AutoIncrement) -> None:
         at = self.table.auto_column
         if at is not None and not automatic:
             value = row[at]
             if isinstance(value, int):
-                reserved.pass_by(value)
+                reserved.skip_past(value)
 
-    def _note(self, done: Done, row: Row, automatic: bool) -> None:
+    def _set_insert_id(self, done: WriteResult, row: Row, automatic: bool) -> None:
         at = self.table.auto_column
         if at is None:
             return
@@ -103,15 +109,15 @@ class Insert:
         elif done.generated is None:
             done.insert_id = value
 
-    def _instead(
-        self, c: Context, rows: Rows, row: Row, duplicate: Duplicate, number: int, done: Done
+    def _update_duplicate(
+        self, c: Context, rows: RowWriter, row: Row, duplicate: Duplicate, number: int, done: WriteResult
     ) -> Generator[Wait, None, None]:
         assert self.assignments is not None
         yield from rows.lock(self.table, duplicate.record)
         old = duplicate.record.versions[0].row
         assert old is not None
         c.new = row
-        changed = _assigned(self.table, c, old, self.assignments, number)
+        changed = _assign(self.table, c, old, self.assignments, number)
         done.found += 1
         if changed == old:
             return
@@ -127,17 +133,16 @@ class Insert:
             done.insert_id = value if isinstance(value, int) else 0
 
 
-class _Numbers:
-    """Values of an AUTO_INCREMENT column: a statement takes as many at once as it has rows, and never gives one
-    back."""
+class _AutoIncrement:
+    """AUTO_INCREMENT values for one statement: it reserves as many as it has rows, and never returns one."""
 
-    def __init__(self, table: Table, rows: int) -> None:
+    def __init__(self, table: SqlTable, rows: int) -> None:
         self._table = table
         self._left = 0
         self._next = 0
         self._size = rows
 
-    def take(self) -> int:
+    def next_value(self) -> int:
         if not self._left:
             self._next, self._left = self._table.next_auto, self._size
             self._table.next_auto += self._size
@@ -145,21 +150,21 @@ class _Numbers:
         self._next += 1
         return self._next - 1
 
-    def pass_by(self, value: int) -> None:
-        """A row has brought a value of its own: numbers go on after it."""
+    def skip_past(self, value: int) -> None:
+        """Continue after ``value``, which a row has given explicitly."""
         self._table.next_auto = max(self._table.next_auto, value + 1)
         if value >= self._next:
             self._left = 0
 
 
-def _default(column: Column, c: Context, table: Table, number: int) -> Value:
+def _default(column: ColumnDefinition, c: Context, table: SqlTable, number: int) -> Value:
     if column.default is None:
         raise SqlError(1364, column.name)
     return convert(column, column.default(c), table.name, number)
 
 
-def _assigned(table: Table, c: Context, old: Row, assignments: list[tuple[int, Fn]], number: int) -> Row:
-    """A row with values assigned, left to right: later ones see earlier ones."""
+def _assign(table: SqlTable, c: Context, old: Row, assignments: list[tuple[int, Fn]], number: int) -> Row:
+    """Return a row after assignments from left to right; later assignments see earlier ones."""
     made = list(old)
     c.row = made
     for at, value in assignments:
@@ -171,32 +176,32 @@ def _assigned(table: Table, c: Context, old: Row, assignments: list[tuple[int, F
     if made != list(old):
         for at, column in enumerate(table.columns):
             if column.on_update and at not in assigned:
-                made[at] = now(c.moment_ns, column.size)
+                made[at] = datetime_of(c.moment_ns, column.size)
     return tuple(made)
 
 
 @dataclass(slots=True)
-class Change:
-    """UPDATE, or DELETE if there are no ``assignments``."""
+class UpdateOrDelete:
+    """A compiled UPDATE, or DELETE if ``assignments`` is None."""
 
-    table: Table
-    search: Search
+    table: SqlTable
+    where: WhereClause
     assignments: list[tuple[int, Fn]] | None
-    order: list[Order] = field(default_factory=list)
+    order: list[OrderBy] = field(default_factory=list)
     limit: int | None = None
 
-    def run(self, c: Context, rows: Rows, done: Done) -> Generator[Wait, None, None]:
-        path = None if self.search.constant and not self.search.matches(c) else self.search.path(c)
+    def run(self, c: Context, rows: RowWriter, done: WriteResult) -> Generator[Wait, None, None]:
+        path = None if self.where.constant and not self.where.matches(c) else self.where.path(c)
         if path is None or self.limit == 0:
             return
-        at_once = not self.order and not self._moves_along(path)
-        later: list[Record] = []
+        at_once = not self.order and not self._may_move_along(path)
+        later: list[RowRecord] = []
 
         def test(row: Row) -> bool:
             c.row = row
-            return self.search.matches(c)
+            return self.where.matches(c)
 
-        def visit(record: Record) -> Generator[Wait, None, bool]:
+        def visit(record: RowRecord) -> Generator[Wait, None, bool]:
             if at_once:
                 yield from self._change(c, rows, record, done)
                 return done.found == self.limit
@@ -204,28 +209,28 @@ class Change:
             return not self.order and len(later) == self.limit
 
         read = LockingRead(
-            rows.trx, self.table, "X", test, visit, semi=self.assignments is not None and not path.unique
+            rows.trx, self.table, "X", test, visit, semi_consistent=self.assignments is not None and not path.unique
         )
         yield from read.run(path)
         for record in self._sorted(c, later):
             yield from self._change(c, rows, record, done)
 
-    def _moves_along(self, path: Path) -> bool:
-        """Might a change put a row further down the path, to be met again?"""
+    def _may_move_along(self, path: AccessPath) -> bool:
+        """Return whether an update could move a row along the path, so that the read would meet it again."""
         changed = {at for at, _ in self.assignments or ()}
         return bool(changed.intersection([*path.index.columns, *self.table.clustered.columns]))
 
-    def _sorted(self, c: Context, records: list[Record]) -> list[Record]:
+    def _sorted(self, c: Context, records: list[RowRecord]) -> list[RowRecord]:
         for order in reversed(self.order):
 
-            def key(record: Record, order: Order = order) -> Any:
+            def key(record: RowRecord, order: OrderBy = order) -> Any:
                 c.row = record.versions[0].row or ()
                 return sort_key(order.value(c))
 
             records = sorted(records, key=key, reverse=order.descending)
         return records[: self.limit]
 
-    def _change(self, c: Context, rows: Rows, record: Record, done: Done) -> Generator[Wait, None, None]:
+    def _change(self, c: Context, rows: RowWriter, record: RowRecord, done: WriteResult) -> Generator[Wait, None, None]:
         done.found += 1
         if self.assignments is None:
             yield from rows.delete(self.table, record)
@@ -233,7 +238,7 @@ class Change:
             return
         old = record.versions[0].row
         assert old is not None
-        changed = _assigned(self.table, c, old, self.assignments, done.found)
+        changed = _assign(self.table, c, old, self.assignments, done.found)
         if changed == old:
             return
         try:
@@ -243,7 +248,7 @@ class Change:
         done.affected += 1
 
 
-def compile_insert(tree: exp.Insert, table: Table) -> Insert:
+def compile_insert(tree: exp.Insert, table: SqlTable) -> Insert:
     target = tree.this
     compiler = Compiler(table.columns, [table.name], FUNCTIONS)
     named = target.expressions if isinstance(target, exp.Schema) else []
@@ -266,7 +271,7 @@ def compile_insert(tree: exp.Insert, table: Table) -> Insert:
     conflict = tree.args.get("conflict")
     if conflict is not None:
         made.assignments = _assignments(compiler, table, conflict.expressions)
-    if compiler.waiting:
+    if compiler.waiting_calls:
         raise SqlError(1235, "functions that wait, in an INSERT")
     return made
 
@@ -275,7 +280,7 @@ def _is_default(node: Any) -> bool:
     return isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"
 
 
-def _assignments(compiler: Compiler, table: Table, nodes: list[Any]) -> list[tuple[int, Fn]]:
+def _assignments(compiler: Compiler, table: SqlTable, nodes: list[Any]) -> list[tuple[int, Fn]]:
     compiler.clause = "field list"
     found: list[tuple[int, Fn]] = []
     for node in nodes:
@@ -288,17 +293,17 @@ def _assignments(compiler: Compiler, table: Table, nodes: list[Any]) -> list[tup
     return found
 
 
-def compile_change(tree: exp.Update | exp.Delete, table: Table) -> Change:
+def compile_change(tree: exp.Update | exp.Delete, table: SqlTable) -> UpdateOrDelete:
     target = tree.this
     compiler = Compiler(table.columns, names_of(target), FUNCTIONS)
     assignments = _assignments(compiler, table, tree.expressions) if isinstance(tree, exp.Update) else None
-    made = Change(table, search(compiler, table, tree.args.get("where")), assignments)
+    made = UpdateOrDelete(table, compile_where(compiler, table, tree.args.get("where")), assignments)
     compiler.clause = "order clause"
     order = tree.args.get("order")
     for node in order.expressions if order is not None else []:
-        made.order.append(Order(compiler.compile(node.this), None, bool(node.args.get("desc"))))
+        made.order.append(OrderBy(compiler.compile(node.this), None, bool(node.args.get("desc"))))
     if tree.args.get("limit") is not None:
-        made.limit = sql.number(tree.args["limit"])
-    if compiler.waiting:
+        made.limit = sql.limit_number(tree.args["limit"])
+    if compiler.waiting_calls:
         raise SqlError(1235, "functions that wait, for each row of a table")
     return made

@@ -1,77 +1,68 @@
-"""CONFIG, COMMAND, saving, and INFO (https://redis.io/docs/latest/commands/info/).
+"""Redis commands for administration: CONFIG, COMMAND, INFO, and those that save data.
 
-INFO has the fields that clients and people read. Saving always succeeds at once: what "always" persistence keeps is
-kept by the server object itself.
+Source: https://redis.io/docs/latest/commands/info/. INFO has the fields that clients and people read. Saving succeeds
+at once and does nothing, because the server object itself stores all persistent data.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.connection import VERSION
-from harness.sim.servers.redis.memory import BASE_BYTES, total_bytes
-from harness.sim.servers.redis.protocol import OK, SYNTAX, Failure, FlatMap, Reply, Status, Verbatim
-from harness.sim.servers.redis.state import (
-    DENY_OOM,
-    MAY_BLOCK,
-    NO_SCRIPT,
-    NS_PER_MS,
-    WRITE,
-    Client,
-    Command,
-    container,
-)
+from .connection import VERSION
+from .memory import BASE_BYTES, total_bytes
+from .protocol import OK, SYNTAX, ErrorReply, FlatMap, Reply, StatusReply, Verbatim
+from .state import DENY_OOM, MAY_BLOCK, NO_SCRIPT, NS_PER_MS, WRITE, ClientState, RedisCommand, container
 
 Fields = dict[str, object]
 
 
-def config_get(client: Client, args: list[bytes]) -> Reply:
+def config_get(client: ClientState, args: list[bytes]) -> Reply:
     found = client.engine.config.matching(args[2:])
     return FlatMap([text.encode() for pair in found.items() for text in pair])
 
 
-def config_set(client: Client, args: list[bytes]) -> Reply:
+def config_set(client: ClientState, args: list[bytes]) -> Reply:
     if len(args) & 1:
-        raise Failure(SYNTAX)
+        raise ErrorReply(SYNTAX)
     client.engine.config.assign(list(zip(args[2::2], args[3::2], strict=True)))
     client.engine.refresh_guards()
     return OK
 
 
-def config_resetstat(client: Client, _args: list[bytes]) -> Reply:
+def config_resetstat(client: ClientState, _args: list[bytes]) -> Reply:
     client.engine.stats.clear()
     client.engine.commands_run = 0
     return OK
 
 
-def _command_flags(command: Command) -> list[Reply]:
+def _command_flags(command: RedisCommand) -> list[Reply]:
     named = {WRITE: b"write", DENY_OOM: b"denyoom", NO_SCRIPT: b"noscript", MAY_BLOCK: b"blocking"}
     words = [word for flag, word in named.items() if command.flags & flag]
-    return [Status(word) for word in (words if command.flags & WRITE else [b"readonly", *words])]
+    return [StatusReply(word) for word in (words if command.flags & WRITE else [b"readonly", *words])]
 
 
-def command_entry(command: Command) -> Reply:
+def command_entry(command: RedisCommand) -> Reply:
     first, last, step = command.keys
     return [command.name, command.arity, _command_flags(command), first, last, step, [], [], [], []]
 
 
-def _by_name(client: Client) -> dict[bytes, Command]:
+def _by_name(client: ClientState) -> dict[bytes, RedisCommand]:
     return {command.name: command for command in client.engine.commands.values()}
 
 
-def command(client: Client, _args: list[bytes]) -> Reply:
+def command(client: ClientState, _args: list[bytes]) -> Reply:
     return [command_entry(found) for found in _by_name(client).values()]
 
 
-def command_count(client: Client, _args: list[bytes]) -> Reply:
+def command_count(client: ClientState, _args: list[bytes]) -> Reply:
     return len(_by_name(client))
 
 
-def command_info(client: Client, args: list[bytes]) -> Reply:
+def command_info(client: ClientState, args: list[bytes]) -> Reply:
     known = _by_name(client)
     names = [name.lower() for name in args[2:]] or list(known)
     return [command_entry(known[name]) if name in known else None for name in names]
 
 
-def command_docs(client: Client, args: list[bytes]) -> Reply:
+def command_docs(client: ClientState, args: list[bytes]) -> Reply:
     known = _by_name(client)
     docs: list[Reply] = []
     for name in [name.lower() for name in args[2:]] or list(known):
@@ -80,30 +71,30 @@ def command_docs(client: Client, args: list[bytes]) -> Reply:
     return FlatMap(docs)
 
 
-def command_list(client: Client, _args: list[bytes]) -> Reply:
+def command_list(client: ClientState, _args: list[bytes]) -> Reply:
     return list(_by_name(client))
 
 
-def lastsave(client: Client, _args: list[bytes]) -> Reply:
+def lastsave(client: ClientState, _args: list[bytes]) -> Reply:
     return client.engine.now_ms() // 1000
 
 
-def save(_client: Client, _args: list[bytes]) -> Reply:
+def save(_client: ClientState, _args: list[bytes]) -> Reply:
     return OK
 
 
-def bgsave(_client: Client, _args: list[bytes]) -> Reply:
-    return Status(b"Background saving started")
+def bgsave(_client: ClientState, _args: list[bytes]) -> Reply:
+    return StatusReply(b"Background saving started")
 
 
-def bgrewriteaof(_client: Client, _args: list[bytes]) -> Reply:
-    return Status(b"Background append only file rewriting started")
+def bgrewriteaof(_client: ClientState, _args: list[bytes]) -> Reply:
+    return StatusReply(b"Background append only file rewriting started")
 
 
 # INFO
 
 
-def server_section(client: Client) -> Fields:
+def server_section(client: ClientState) -> Fields:
     engine = client.engine
     up = (engine.host.monotonic_ns() - engine.start_ns) // (1000 * NS_PER_MS)
     return {
@@ -123,7 +114,7 @@ def server_section(client: Client) -> Fields:
     }
 
 
-def _clients(client: Client) -> Fields:
+def _clients(client: ClientState) -> Fields:
     engine = client.engine
     normal = sum(other.replica is None for other in engine.clients.values())
     return {
@@ -134,7 +125,7 @@ def _clients(client: Client) -> Fields:
     }
 
 
-def _memory(client: Client) -> Fields:
+def _memory(client: ClientState) -> Fields:
     engine = client.engine
     used = engine.memory.used if engine.memory is not None else total_bytes(engine.databases)
     limit = engine.config.number("maxmemory")
@@ -149,7 +140,7 @@ def _memory(client: Client) -> Fields:
     }
 
 
-def _persistence(client: Client) -> Fields:
+def _persistence(client: ClientState) -> Fields:
     return {
         "loading": 0,
         "async_loading": 0,
@@ -163,7 +154,7 @@ def _persistence(client: Client) -> Fields:
     }
 
 
-def _stats(client: Client) -> Fields:
+def _stats(client: ClientState) -> Fields:
     engine = client.engine
     counted = ["total_connections_received", "sync_full", "expired_keys", "evicted_keys", "total_error_replies"]
     return {
@@ -174,11 +165,11 @@ def _stats(client: Client) -> Fields:
     }
 
 
-def _replication(client: Client) -> Fields:
+def _replication(client: ClientState) -> Fields:
     return client.engine.replication_info()
 
 
-def _keyspace(client: Client) -> Fields:
+def _keyspace(client: ClientState) -> Fields:
     return {
         f"db{db.index}": f"keys={len(db.data)},expires={len(db.expires)},avg_ttl=0"
         for db in client.engine.databases
@@ -205,38 +196,38 @@ def format_sections(sections: dict[str, Fields]) -> Reply:
     return Verbatim("\r\n".join(texts).encode())
 
 
-def info(client: Client, args: list[bytes]) -> Reply:
-    asked = [arg.decode(errors="replace").lower() for arg in args[1:]] or ["default"]
-    everything = any(word in ("default", "all", "everything") for word in asked)
-    chosen = {name: fill(client) for name, fill in _SECTIONS.items() if everything or name in asked}
+def info(client: ClientState, args: list[bytes]) -> Reply:
+    wanted = [arg.decode(errors="replace").lower() for arg in args[1:]] or ["default"]
+    show_all = any(word in ("default", "all", "everything") for word in wanted)
+    chosen = {name: fill(client) for name, fill in _SECTIONS.items() if show_all or name in wanted}
     return format_sections(chosen)
 
 
 COMMANDS = [
-    Command(b"info", info, -1),
-    Command(b"lastsave", lastsave, 1),
-    Command(b"save", save, 1, NO_SCRIPT),
-    Command(b"bgsave", bgsave, -1, NO_SCRIPT),
-    Command(b"bgrewriteaof", bgrewriteaof, 1, NO_SCRIPT),
+    RedisCommand(b"info", info, -1),
+    RedisCommand(b"lastsave", lastsave, 1),
+    RedisCommand(b"save", save, 1, NO_SCRIPT),
+    RedisCommand(b"bgsave", bgsave, -1, NO_SCRIPT),
+    RedisCommand(b"bgrewriteaof", bgrewriteaof, 1, NO_SCRIPT),
     container(
         b"config",
         [
-            Command(b"get", config_get, -3, NO_SCRIPT),
-            Command(b"set", config_set, -4, NO_SCRIPT),
-            Command(b"resetstat", config_resetstat, 2, NO_SCRIPT),
+            RedisCommand(b"get", config_get, -3, NO_SCRIPT),
+            RedisCommand(b"set", config_set, -4, NO_SCRIPT),
+            RedisCommand(b"resetstat", config_resetstat, 2, NO_SCRIPT),
         ],
     ),
-    Command(
+    RedisCommand(
         b"command",
         command,
         -1,
         subcommands={
             sub.name: sub
             for sub in [
-                Command(b"count", command_count, 2),
-                Command(b"info", command_info, -2),
-                Command(b"docs", command_docs, -2),
-                Command(b"list", command_list, -2),
+                RedisCommand(b"count", command_count, 2),
+                RedisCommand(b"info", command_info, -2),
+                RedisCommand(b"docs", command_docs, -2),
+                RedisCommand(b"list", command_list, -2),
             ]
         },
     ),

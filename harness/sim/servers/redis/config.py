@@ -1,14 +1,14 @@
-"""The configuration that CONFIG GET and SET know
-(https://redis.io/docs/latest/operate/oss_and_stack/management/config/).
+"""Redis' configuration parameters, as CONFIG GET and CONFIG SET show and change them.
 
-Only what something here or a client reads. Replication values are those of the project's real clusters
-(repl-timeout 5, repl-ping-replica-period 1, no diskless delay), not Redis' own defaults of 60, 10 and 5.
+Source: https://redis.io/docs/latest/operate/oss_and_stack/management/config/. It has only the parameters that the
+simulator or a client reads. Replication parameters have the values of the project's real clusters (repl-timeout 5,
+repl-ping-replica-period 1, no diskless delay), not Redis' defaults of 60, 10 and 5.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.protocol import Failure
-from harness.sim.servers.redis.values import glob, to_integer
+from .protocol import ErrorReply
+from .values import glob, to_integer
 
 POLICIES = ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"]
 POLICIES += ["allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]
@@ -58,12 +58,15 @@ _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 1 << 20, "g": 
 
 
 def memory_size(text: str) -> int | None:
+    """Parse a size such as ``100mb`` to bytes. Return None if it is malformed."""
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = _UNITS.get(text[len(digits) :].lower())
     return int(digits) * unit if unit and digits.isdigit() else None
 
 
 class Config:
+    """Values of all parameters as text."""
+
     def __init__(self, **given: object) -> None:
         self._values = dict(_DEFAULTS)
         for name, value in given.items():
@@ -82,7 +85,7 @@ class Config:
         return Config(**self._values)
 
     def matching(self, patterns: list[bytes]) -> dict[str, str]:
-        """What CONFIG GET shows; an old name is shown when asked for by that name."""
+        """Return the parameters that match one of the patterns, as CONFIG GET does. Old names match too."""
         known = {**self._values, **{old: self._values[new] for old, new in _ALIASES.items()}}
         shown = {}
         for pattern in patterns:
@@ -92,46 +95,46 @@ class Config:
         return shown
 
     def assign(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        """CONFIG SET: all or nothing."""
+        """Set all parameters or none, as CONFIG SET does. Raises ErrorReply."""
         checked: dict[str, str] = {}
         for raw_name, raw_value in pairs:
-            asked = raw_name.decode(errors="replace").lower()
-            name = _ALIASES.get(asked, asked)
+            given_name = raw_name.decode(errors="replace").lower()
+            name = _ALIASES.get(given_name, given_name)
             if name not in self._values:
-                raise Failure(b"ERR Unknown option or number of arguments for CONFIG SET - '%b'" % raw_name)
+                raise ErrorReply(b"ERR Unknown option or number of arguments for CONFIG SET - '%b'" % raw_name)
             if name in checked:
-                raise _refused(asked, "duplicate parameter")
-            checked[name] = _checked(asked, name, raw_value)
+                raise _refused(given_name, "duplicate parameter")
+            checked[name] = _checked(given_name, name, raw_value)
         self._values.update(checked)
         self._numbers.clear()
 
 
-def _refused(name: str, why: str) -> Failure:
-    return Failure(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}".encode())
+def _refused(name: str, why: str) -> ErrorReply:
+    return ErrorReply(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}".encode())
 
 
-def _checked(asked: str, name: str, raw: bytes) -> str:
+def _checked(given_name: str, name: str, raw: bytes) -> str:
     text = raw.decode(errors="replace")
     if name in _IMMUTABLE:
-        raise _refused(asked, "can't set immutable config")
+        raise _refused(given_name, "can't set immutable config")
     if name == "maxmemory":
         size = memory_size(text)
         if size is None:
-            raise _refused(asked, "argument must be a memory value")
+            raise _refused(given_name, "argument must be a memory value")
         return str(size)
     if name in _CHOICES:
-        return _choice(asked, _CHOICES[name], text.lower())
+        return _choice(given_name, _CHOICES[name], text.lower())
     if name in _TEXTS:
         return text
     try:
         return str(to_integer(raw))
-    except Failure:
-        raise _refused(asked, "argument couldn't be parsed into an integer") from None
+    except ErrorReply:
+        raise _refused(given_name, "argument couldn't be parsed into an integer") from None
 
 
-def _choice(asked: str, choices: list[str], text: str) -> str:
+def _choice(given_name: str, choices: list[str], text: str) -> str:
     if text in choices:
         return text
     if choices == ["yes", "no"]:
-        raise _refused(asked, "argument must be 'yes' or 'no'")
-    raise _refused(asked, "argument(s) must be one of the following: " + ", ".join(choices))
+        raise _refused(given_name, "argument must be 'yes' or 'no'")
+    raise _refused(given_name, "argument(s) must be one of the following: " + ", ".join(choices))

@@ -1,77 +1,59 @@
-"""Commands about the connection (https://redis.io/docs/latest/commands/?group=connection). There are no users or
-passwords.
+"""Redis commands about the connection, such as PING, HELLO, AUTH and CLIENT.
 
-CLIENT TRACKING is refused, though 7.0 has it: client-side caching is not simulated.
+Source: https://redis.io/docs/latest/commands/?group=connection. There are no users or passwords. CLIENT TRACKING is
+refused, although Redis 7.0 has it, because client-side caching is not simulated.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.protocol import (
-    NOTHING,
-    OK,
-    PONG,
-    SYNTAX,
-    Failure,
-    FlatMap,
-    Reply,
-    Status,
-    Verbatim,
-)
-from harness.sim.servers.redis.pubsub import leave_all
-from harness.sim.servers.redis.state import (
-    IN_PUBSUB,
-    NO_SCRIPT,
-    NS_PER_MS,
-    UNQUEUED,
-    Client,
-    Command,
-    container,
-)
-from harness.sim.servers.redis.values import to_integer
+from .protocol import NO_REPLY, OK, PONG, SYNTAX, ErrorReply, FlatMap, Reply, StatusReply, Verbatim
+from .pubsub import leave_all
+from .state import IN_PUBSUB, NO_SCRIPT, NS_PER_MS, UNQUEUED, ClientState, RedisCommand, container
+from .values import to_integer
 
 VERSION = b"7.0.15"
 _WRONGPASS = b"WRONGPASS invalid username-password pair or user is disabled."
 
 
-def ping(client: Client, args: list[bytes]) -> Reply:
+def ping(client: ClientState, args: list[bytes]) -> Reply:
     if len(args) > 2:
-        raise Failure(b"ERR wrong number of arguments for 'ping' command")
+        raise ErrorReply(b"ERR wrong number of arguments for 'ping' command")
     if (client.channels or client.patterns) and not client.resp3:
         return [b"pong", args[1] if len(args) == 2 else b""]
     return args[1] if len(args) == 2 else PONG
 
 
-def echo(_client: Client, args: list[bytes]) -> Reply:
+def echo(_client: ClientState, args: list[bytes]) -> Reply:
     return args[1]
 
 
-def select(client: Client, args: list[bytes]) -> Reply:
+def select(client: ClientState, args: list[bytes]) -> Reply:
     index = to_integer(args[1])
     if not 0 <= index < len(client.engine.databases):
-        raise Failure(b"ERR DB index is out of range")
+        raise ErrorReply(b"ERR DB index is out of range")
     client.db = client.engine.databases[index]
     return OK
 
 
-def quit_command(client: Client, _args: list[bytes]) -> Reply:
+def quit_command(client: ClientState, _args: list[bytes]) -> Reply:
     client.closing = True
     return OK
 
 
-def reset(client: Client, _args: list[bytes]) -> Reply:
+def reset(client: ClientState, _args: list[bytes]) -> Reply:
     client.engine.end_transaction(client)
     leave_all(client)
     client.db = client.engine.databases[0]
     client.resp3 = client.muted = False
     client.name = b""
-    return Status(b"RESET")
+    return StatusReply(b"RESET")
 
 
-def auth(_client: Client, args: list[bytes]) -> Reply:
+def auth(_client: ClientState, args: list[bytes]) -> Reply:
     if len(args) > 3:
-        raise Failure(SYNTAX)
+        raise ErrorReply(SYNTAX)
     if len(args) == 2:
-        raise Failure(
+        raise ErrorReply(
             b"ERR AUTH <password> called without any password configured for the default user."
             b" Are you sure your configuration is correct?"
         )
@@ -80,28 +62,28 @@ def auth(_client: Client, args: list[bytes]) -> Reply:
 
 def _login(user: bytes) -> Reply:
     if user != b"default":
-        raise Failure(_WRONGPASS)
+        raise ErrorReply(_WRONGPASS)
     return OK
 
 
 def _check_name(name: bytes) -> None:
     if any(char < 0x21 or char > 0x7E for char in name):
-        raise Failure(b"ERR Client names cannot contain spaces, newlines or special characters.")
+        raise ErrorReply(b"ERR Client names cannot contain spaces, newlines or special characters.")
 
 
-def hello(client: Client, args: list[bytes]) -> Reply:
+def hello(client: ClientState, args: list[bytes]) -> Reply:
     resp3 = client.resp3
     if len(args) > 1:
         version = to_integer(args[1], b"ERR Protocol version is not an integer or out of range")
         if version not in (2, 3):
-            raise Failure(b"NOPROTO unsupported protocol version")
+            raise ErrorReply(b"NOPROTO unsupported protocol version")
         resp3 = version == 3
         _hello_options(client, args)
     client.resp3 = resp3
     return hello_reply(client, b"standalone", b"replica" if client.engine.is_replica else b"master")
 
 
-def hello_reply(client: Client, mode: bytes, role: bytes | None) -> Reply:
+def hello_reply(client: ClientState, mode: bytes, role: bytes | None) -> Reply:
     fields: list[Reply] = [b"server", b"redis", b"version", VERSION, b"proto", 3 if client.resp3 else 2]
     fields += [b"id", client.number, b"mode", mode]
     if role is not None:
@@ -109,7 +91,7 @@ def hello_reply(client: Client, mode: bytes, role: bytes | None) -> Reply:
     return FlatMap([*fields, b"modules", []])
 
 
-def _hello_options(client: Client, args: list[bytes]) -> None:
+def _hello_options(client: ClientState, args: list[bytes]) -> None:
     at, name = 2, None
     while at < len(args):
         word = args[at].upper()
@@ -121,7 +103,7 @@ def _hello_options(client: Client, args: list[bytes]) -> None:
             _check_name(name)
             at += 2
         else:
-            raise Failure(b"ERR Syntax error in HELLO option '%b'" % args[at])
+            raise ErrorReply(b"ERR Syntax error in HELLO option '%b'" % args[at])
     if name is not None:
         client.name = name
 
@@ -129,33 +111,33 @@ def _hello_options(client: Client, args: list[bytes]) -> None:
 # CLIENT
 
 
-def client_id(client: Client, _args: list[bytes]) -> Reply:
+def client_id(client: ClientState, _args: list[bytes]) -> Reply:
     return client.number
 
 
-def setname(client: Client, args: list[bytes]) -> Reply:
+def setname(client: ClientState, args: list[bytes]) -> Reply:
     _check_name(args[2])
     client.name = args[2]
     return OK
 
 
-def getname(client: Client, _args: list[bytes]) -> Reply:
+def getname(client: ClientState, _args: list[bytes]) -> Reply:
     return client.name or None
 
 
 def _on_off(args: list[bytes]) -> bool:
     word = args[2].lower()
     if word not in (b"on", b"off"):
-        raise Failure(SYNTAX)
+        raise ErrorReply(SYNTAX)
     return word == b"on"
 
 
-def no_evict(_client: Client, args: list[bytes]) -> Reply:
+def no_evict(_client: ClientState, args: list[bytes]) -> Reply:
     _on_off(args)
     return OK
 
 
-def client_reply(client: Client, args: list[bytes]) -> Reply:
+def client_reply(client: ClientState, args: list[bytes]) -> Reply:
     word = args[2].lower()
     if word == b"on":
         client.muted = False
@@ -165,23 +147,23 @@ def client_reply(client: Client, args: list[bytes]) -> Reply:
     elif word == b"skip":
         client.skip_replies = 0 if client.muted else 2
     else:
-        raise Failure(SYNTAX)
-    return NOTHING
+        raise ErrorReply(SYNTAX)
+    return NO_REPLY
 
 
-def tracking(_client: Client, args: list[bytes]) -> Reply:
+def tracking(_client: ClientState, args: list[bytes]) -> Reply:
     if _on_off(args):
-        raise Failure(b"ERR Client tracking is not available in the simulator")
+        raise ErrorReply(b"ERR Client tracking is not available in the simulator")
     return OK
 
 
-def address(client: Client) -> bytes:
-    """Host name and a made-up port, unique to the connection."""
+def address(client: ClientState) -> bytes:
+    """Return the client's host and a made-up port that is unique to the connection."""
     peer = client.conn.peer.encode() if client.conn is not None else b"?"
     return b"%b:%d" % (peer, 30000 + client.number)
 
 
-def _line(client: Client) -> bytes:
+def _line(client: ClientState) -> bytes:
     engine = client.engine
     flags = {b"replica": b"S", b"pubsub": b"P"}.get(client.kind, b"")
     flags += (b"x" if client.queued is not None else b"") + (b"b" if client.blocked is not None else b"")
@@ -206,12 +188,12 @@ def _line(client: Client) -> bytes:
     return b" ".join([b"%b=%b" % (k, v if isinstance(v, bytes) else b"%d" % v) for k, v in fields.items()])
 
 
-def client_info(client: Client, _args: list[bytes]) -> Reply:
+def client_info(client: ClientState, _args: list[bytes]) -> Reply:
     client.last_command = b"client|info"
     return Verbatim(_line(client) + b"\n")
 
 
-def client_list(client: Client, args: list[bytes]) -> Reply:
+def client_list(client: ClientState, args: list[bytes]) -> Reply:
     client.last_command = b"client|list"
     chosen = list(client.engine.clients.values())
     if len(args) > 3 and args[2].upper() == b"TYPE":
@@ -220,14 +202,14 @@ def client_list(client: Client, args: list[bytes]) -> Reply:
         numbers = [to_integer(text, b"ERR Invalid client ID") for text in args[3:]]
         chosen = [other for other in chosen if other.number in numbers]
     elif len(args) > 2:
-        raise Failure(SYNTAX)
+        raise ErrorReply(SYNTAX)
     return Verbatim(b"".join([_line(other) + b"\n" for other in chosen]))
 
 
 def _kind(word: bytes) -> bytes:
     kind = {b"slave": b"replica"}.get(word.lower(), word.lower())
     if kind not in (b"normal", b"replica", b"pubsub", b"master"):
-        raise Failure(b"ERR Unknown client type '%b'" % word)
+        raise ErrorReply(b"ERR Unknown client type '%b'" % word)
     return kind
 
 
@@ -240,12 +222,12 @@ def _kill_filters(args: list[bytes]) -> tuple[dict[bytes, bytes], bool]:
             elif word.upper() in (b"ID", b"ADDR", b"LADDR", b"TYPE", b"USER"):
                 filters[word.upper()] = value
             else:
-                raise Failure(SYNTAX)
+                raise ErrorReply(SYNTAX)
         return filters, skip_me
-    raise Failure(SYNTAX)
+    raise ErrorReply(SYNTAX)
 
 
-def _matches(client: Client, filters: dict[bytes, bytes]) -> bool:
+def _matches(client: ClientState, filters: dict[bytes, bytes]) -> bool:
     for word, value in filters.items():
         if word == b"ID" and to_integer(value, b"ERR client-id should be greater than 0") != client.number:
             return False
@@ -256,56 +238,56 @@ def _matches(client: Client, filters: dict[bytes, bytes]) -> bool:
     return True
 
 
-def client_kill(client: Client, args: list[bytes]) -> Reply:
+def client_kill(client: ClientState, args: list[bytes]) -> Reply:
     engine = client.engine
-    everybody = list(engine.clients.values())
+    all_clients = list(engine.clients.values())
     if len(args) == 3:
-        found = [other for other in everybody if address(other) == args[2]]
+        found = [other for other in all_clients if address(other) == args[2]]
         if not found:
-            raise Failure(b"ERR No such client")
+            raise ErrorReply(b"ERR No such client")
         _kill(client, found)
         return OK
     filters, skip_me = _kill_filters(args)
-    doomed = [other for other in everybody if _matches(other, filters) and not (skip_me and other is client)]
-    _kill(client, doomed)
-    return len(doomed)
+    targets = [other for other in all_clients if _matches(other, filters) and not (skip_me and other is client)]
+    _kill(client, targets)
+    return len(targets)
 
 
-def _kill(client: Client, doomed: list[Client]) -> None:
-    for other in doomed:
+def _kill(client: ClientState, targets: list[ClientState]) -> None:
+    for other in targets:
         if other is client:
             client.closing = True
         else:
             client.engine.close_client(other)
 
 
-def time(client: Client, _args: list[bytes]) -> Reply:
+def time(client: ClientState, _args: list[bytes]) -> Reply:
     frozen = client.engine.frozen_ms
     micros = client.engine.host.wall_ns() // 1000 if frozen is None else frozen * (NS_PER_MS // 1000)
     return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
 
 
 COMMANDS = [
-    Command(b"ping", ping, -1, IN_PUBSUB),
-    Command(b"echo", echo, 2),
-    Command(b"select", select, 2),
-    Command(b"quit", quit_command, -1, NO_SCRIPT | IN_PUBSUB | UNQUEUED),
-    Command(b"reset", reset, 1, NO_SCRIPT | IN_PUBSUB | UNQUEUED),
-    Command(b"auth", auth, -2, NO_SCRIPT),
-    Command(b"hello", hello, -1, NO_SCRIPT),
-    Command(b"time", time, 1),
+    RedisCommand(b"ping", ping, -1, IN_PUBSUB),
+    RedisCommand(b"echo", echo, 2),
+    RedisCommand(b"select", select, 2),
+    RedisCommand(b"quit", quit_command, -1, NO_SCRIPT | IN_PUBSUB | UNQUEUED),
+    RedisCommand(b"reset", reset, 1, NO_SCRIPT | IN_PUBSUB | UNQUEUED),
+    RedisCommand(b"auth", auth, -2, NO_SCRIPT),
+    RedisCommand(b"hello", hello, -1, NO_SCRIPT),
+    RedisCommand(b"time", time, 1),
     container(
         b"client",
         [
-            Command(b"id", client_id, 2, NO_SCRIPT),
-            Command(b"setname", setname, 3, NO_SCRIPT),
-            Command(b"getname", getname, 2, NO_SCRIPT),
-            Command(b"no-evict", no_evict, 3, NO_SCRIPT),
-            Command(b"reply", client_reply, 3, NO_SCRIPT),
-            Command(b"tracking", tracking, -3, NO_SCRIPT),
-            Command(b"info", client_info, 2, NO_SCRIPT),
-            Command(b"list", client_list, -2, NO_SCRIPT),
-            Command(b"kill", client_kill, -3, NO_SCRIPT),
+            RedisCommand(b"id", client_id, 2, NO_SCRIPT),
+            RedisCommand(b"setname", setname, 3, NO_SCRIPT),
+            RedisCommand(b"getname", getname, 2, NO_SCRIPT),
+            RedisCommand(b"no-evict", no_evict, 3, NO_SCRIPT),
+            RedisCommand(b"reply", client_reply, 3, NO_SCRIPT),
+            RedisCommand(b"tracking", tracking, -3, NO_SCRIPT),
+            RedisCommand(b"info", client_info, 2, NO_SCRIPT),
+            RedisCommand(b"list", client_list, -2, NO_SCRIPT),
+            RedisCommand(b"kill", client_kill, -3, NO_SCRIPT),
         ],
     ),
 ]

@@ -1,41 +1,33 @@
-"""The command loop of a Redis: who may run what, and what is evicted to make room.
+"""Command dispatch of the simulated Redis: look a command up, check that it may run, evict keys, run it.
 
-Stands for processCommand in server.c of Redis 7.0, and for evict.c. It knows no command by itself:
-families of commands are tables of :class:`Command`, and :mod:`harness.sim.servers.redis.server` puts them together.
+Corresponds to processCommand in server.c and to evict.c of Redis 7.0. No command is defined here: each family of
+commands is a table of :class:`RedisCommand`, and :mod:`harness.sim.servers.redis.server` merges these tables.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.memory import Memory
-from harness.sim.servers.redis.protocol import (
+from .memory import Memory
+from .protocol import (
     NOREPLICAS,
     OOM,
     QUEUED,
     READONLY,
-    Failure,
+    ErrorReply,
     Reply,
     unknown_command,
     unknown_subcommand,
     wrong_arity,
 )
-from harness.sim.servers.redis.state import (
-    DENY_OOM,
-    IN_PUBSUB,
-    UNQUEUED,
-    WRITE,
-    Client,
-    Command,
-    Server,
-)
+from .state import DENY_OOM, IN_PUBSUB, UNQUEUED, WRITE, ClientState, RedisCommand, ServerState
 
 
-class Engine(Server):
-    """The rules."""
+class Engine(ServerState):
+    """Runs commands after checking arity, subscriptions, transactions, roles and memory."""
 
     # Running commands
 
-    def lookup(self, args: list[bytes]) -> Command:
-        """The command, or its subcommand, checked for the number of arguments."""
+    def lookup(self, args: list[bytes]) -> RedisCommand:
+        """Return the command or subcommand. Raises ErrorReply if it is unknown or has a wrong number of arguments."""
         command = self.commands.get(args[0]) or self.commands.get(args[0].lower())
         if command is None:
             raise unknown_command(args)
@@ -49,8 +41,8 @@ class Engine(Server):
             raise wrong_arity(name)
         return command
 
-    def execute(self, client: Client, args: list[bytes]) -> Reply:
-        """One command of a client, to its reply."""
+    def execute(self, client: ClientState, args: list[bytes]) -> Reply:
+        """Run one command of a client and return its reply. Errors are returned as :class:`ErrorReply`."""
         self.commands_run += 1
         try:
             command = self.commands.get(args[0])
@@ -61,12 +53,12 @@ class Engine(Server):
             if client.queued is not None or (client.channels or client.patterns):
                 return self._restricted(client, command, args)
             return self.call(client, command, args)
-        except Failure as failure:
+        except ErrorReply as failure:
             return self._rejected(client, args, failure)
 
-    def _restricted(self, client: Client, command: Command, args: list[bytes]) -> Reply:
+    def _restricted(self, client: ClientState, command: RedisCommand, args: list[bytes]) -> Reply:
         if (client.channels or client.patterns) and not client.resp3 and not command.flags & IN_PUBSUB:
-            raise Failure(
+            raise ErrorReply(
                 b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET"
                 b" are allowed in this context" % command.name
             )
@@ -75,31 +67,32 @@ class Engine(Server):
             return QUEUED
         return self.call(client, command, args)
 
-    def _rejected(self, client: Client, args: list[bytes], failure: Failure) -> Failure:
+    def _rejected(self, client: ClientState, args: list[bytes], failure: ErrorReply) -> ErrorReply:
         self.count("total_error_replies")
         name = args[0].lower()
         if name == b"exec" and (client.queued is not None or len(args) > 1):
             self.end_transaction(client)
-            return Failure(b"EXECABORT Transaction discarded because of: " + failure.text.removeprefix(b"ERR "))
+            return ErrorReply(b"EXECABORT Transaction discarded because of: " + failure.text.removeprefix(b"ERR "))
         if client.queued is None:
             return failure
         if name not in (b"multi", b"watch"):
             client.queue_broken = True
         return failure
 
-    # Guards
+    # Checks before a command runs
 
     def refresh_guards(self) -> None:
-        """Recompute which commands need a second look; zero in the usual case."""
+        """Recompute which command flags need a check by :meth:`guard`; 0 in the usual case."""
         limited = int(self.config.number("maxmemory") > 0)
-        wary = self.is_replica or self.config.number("min-replicas-to-write") > 0
-        self.guarded = (DENY_OOM if limited else 0) | (WRITE if wary else 0)
+        restricted = self.is_replica or self.config.number("min-replicas-to-write") > 0
+        self.guarded = (DENY_OOM if limited else 0) | (WRITE if restricted else 0)
         if limited and self.memory is None:
             self.memory = Memory(self.databases, self.now_ms)
         elif not limited:
             self.memory = None
 
-    def guard(self, client: Client, command: Command) -> None:
+    def guard(self, client: ClientState, command: RedisCommand) -> None:
+        """Raise ErrorReply if memory, the role or missing replicas forbid the command."""
         if self.applying:
             return
         flags = command.flags
@@ -111,19 +104,22 @@ class Engine(Server):
             in_multi = client.queued is not None and not command.flags & UNQUEUED
             if self.out_of_memory and (flags & DENY_OOM or in_multi):
                 self.log_refusal()
-                raise Failure(OOM)
+                raise ErrorReply(OOM)
         if flags & WRITE:
             self.guard_write()
 
     def guard_write(self) -> None:
         if self.is_replica:
             if not self.applying and self.config["replica-read-only"] == "yes":
-                raise Failure(READONLY)
+                raise ErrorReply(READONLY)
         elif 0 < self.config.number("min-replicas-to-write") > self.good_replicas():
-            raise Failure(NOREPLICAS)
+            raise ErrorReply(NOREPLICAS)
 
     def make_room(self) -> bool:
-        """Evict until the data fits; False if it cannot. A replica leaves eviction to its primary."""
+        """Evict keys until the data fits into maxmemory. Return False if it cannot fit.
+
+        A replica does not evict; its primary does.
+        """
         assert self.memory is not None
         limit = self.config.number("maxmemory")
         while self.memory.used > limit and not self.is_replica:

@@ -1,20 +1,21 @@
-"""What Redis does by itself ten times a second: delete expired keys (expire.c) and end waits that timed out.
+"""Redis' periodic work, ten times a second: delete expired keys (expire.c) and unblock clients after their time-out.
 
-The cycle looks at 20 random keys with an expiry in each database and goes on while more than a tenth of them had
-expired. It only runs while there is something to do.
+The expire cycle checks 20 random keys with an expiry in each database, and repeats while more than a tenth of them had
+expired. It runs only while there is something to do.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.keyspace import Database
-from harness.sim.servers.redis.state import NS_PER_MS, Server
+from .keyspace import Database
+from .state import NS_PER_MS, ServerState
 
 PERIOD_NS = 100 * NS_PER_MS
 SAMPLE = 20
 ROUNDS = 16
 
 
-def expire_cycle(engine: Server) -> None:
+def expire_cycle(engine: ServerState) -> None:
+    """Delete expired keys of all databases; does nothing on a replica."""
     if engine.is_replica:
         return
     for db in engine.databases:
@@ -22,7 +23,7 @@ def expire_cycle(engine: Server) -> None:
             _expire_some(engine, db)
 
 
-def _expire_some(engine: Server, db: Database) -> None:
+def _expire_some(engine: ServerState, db: Database) -> None:
     for _ in range(ROUNDS):
         keys = list(db.expires)
         if len(keys) > SAMPLE:
@@ -32,8 +33,8 @@ def _expire_some(engine: Server, db: Database) -> None:
             return
 
 
-def timed_out(engine: Server) -> None:
-    """Answer those whose time is up; by the wall clock, as Redis counts it."""
+def end_timed_out_waits(engine: ServerState) -> None:
+    """Unblock the clients whose time-out has passed on the wall clock, which Redis uses here."""
     now = engine.now_ms()
     for client in list(engine.blocked):
         blocked = client.blocked
@@ -41,7 +42,8 @@ def timed_out(engine: Server) -> None:
             engine.unblock(client, blocked.on_timeout())
 
 
-def has_work(engine: Server) -> bool:
+def has_work(engine: ServerState) -> bool:
+    """Return True while the periodic work has anything to do."""
     if any(client.blocked and client.blocked.deadline_ms is not None for client in engine.blocked):
         return True
     return not engine.is_replica and any(db.expires for db in engine.databases)

@@ -1,54 +1,49 @@
-"""Commands on keys of any type and their expiry (https://redis.io/docs/latest/commands/?group=generic).
+"""Redis commands on keys of any type: deleting, renaming, scanning, expiry and OBJECT.
 
-SCAN walks the keys in order of insertion; its cursor is a position, so a key that is deleted meanwhile can hide
-another.
+Source: https://redis.io/docs/latest/commands/?group=generic. SCAN visits the keys in the order of insertion, and its
+cursor is a position. So if a key is deleted between two calls, another key can be missed.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.protocol import INTEGER_RANGE, NO_KEY, OK, SYNTAX, Failure, Reply, Status, encode_command
-from harness.sim.servers.redis.state import (
-    WRITE,
-    Client,
-    Command,
-    container,
-)
-from harness.sim.servers.redis.values import TYPE_NAMES, Members, SortedSet, Value, glob, to_integer
+from .protocol import INTEGER_RANGE, NO_KEY, OK, SYNTAX, ErrorReply, Reply, StatusReply, encode_command
+from .state import WRITE, ClientState, RedisCommand, container
+from .values import TYPE_NAMES, SetMembers, SortedSet, Value, glob, to_integer
 
-_TYPES = {kind: Status(name) for kind, name in TYPE_NAMES.items()}
-_NONE = Status(b"none")
+_TYPES = {kind: StatusReply(name) for kind, name in TYPE_NAMES.items()}
+_NONE = StatusReply(b"none")
 
 
-def delete(client: Client, args: list[bytes]) -> Reply:
+def delete(client: ClientState, args: list[bytes]) -> Reply:
     if len(args) == 2:
         return int(client.db.remove(args[1]))
     return sum([client.db.remove(key) for key in args[1:]])
 
 
-def exists(client: Client, args: list[bytes]) -> Reply:
+def exists(client: ClientState, args: list[bytes]) -> Reply:
     return sum([client.db.find(key) is not None for key in args[1:]])
 
 
-def type_command(client: Client, args: list[bytes]) -> Reply:
+def type_command(client: ClientState, args: list[bytes]) -> Reply:
     value = client.db.find(args[1])
     return _NONE if value is None else _TYPES[type(value)]
 
 
-def keys(client: Client, args: list[bytes]) -> Reply:
+def keys(client: ClientState, args: list[bytes]) -> Reply:
     match = glob(args[1]).fullmatch
     return [key for key in client.db.visible() if match(key)]
 
 
-def dbsize(client: Client, _args: list[bytes]) -> Reply:
+def dbsize(client: ClientState, _args: list[bytes]) -> Reply:
     return len(client.db.data)
 
 
-def randomkey(client: Client, _args: list[bytes]) -> Reply:
+def randomkey(client: ClientState, _args: list[bytes]) -> Reply:
     found = client.db.visible()
     return client.engine.host.rng.choice(found) if found else None
 
 
-def scan(client: Client, args: list[bytes]) -> Reply:
+def scan(client: ClientState, args: list[bytes]) -> Reply:
     cursor = _cursor(args[1])
     pattern, kind, count = _scan_options(args, 2)
     everything = list(client.db.data)
@@ -66,7 +61,7 @@ def scan(client: Client, args: list[bytes]) -> Reply:
 
 def _cursor(text: bytes) -> int:
     if not text.isdigit() or int(text) >= 1 << 64:
-        raise Failure(b"ERR invalid cursor")
+        raise ErrorReply(b"ERR invalid cursor")
     return int(text)
 
 
@@ -75,11 +70,11 @@ def _scan_options(args: list[bytes], at: int) -> tuple[bytes | None, bytes | Non
     for word, value in zip(args[at::2], [*args[at + 1 :: 2], None], strict=False):
         option = word.upper()
         if value is None or option not in (b"COUNT", b"MATCH", b"TYPE"):
-            raise Failure(SYNTAX)
+            raise ErrorReply(SYNTAX)
         if option == b"COUNT":
             count = to_integer(value)
             if count < 1:
-                raise Failure(SYNTAX)
+                raise ErrorReply(SYNTAX)
         elif option == b"MATCH":
             pattern = value
         else:
@@ -87,7 +82,7 @@ def _scan_options(args: list[bytes], at: int) -> tuple[bytes | None, bytes | Non
     return pattern, kind, count
 
 
-def _move(client: Client, old: bytes, new: bytes) -> None:
+def _move(client: ClientState, old: bytes, new: bytes) -> None:
     db = client.db
     if old == new:
         return
@@ -97,17 +92,17 @@ def _move(client: Client, old: bytes, new: bytes) -> None:
     db.put(new, value, when)
 
 
-def rename(client: Client, args: list[bytes]) -> Reply:
+def rename(client: ClientState, args: list[bytes]) -> Reply:
     if client.db.find(args[1]) is None:
-        raise Failure(NO_KEY)
+        raise ErrorReply(NO_KEY)
     client.db.find(args[2])
     _move(client, args[1], args[2])
     return OK
 
 
-def renamenx(client: Client, args: list[bytes]) -> Reply:
+def renamenx(client: ClientState, args: list[bytes]) -> Reply:
     if client.db.find(args[1]) is None:
-        raise Failure(NO_KEY)
+        raise ErrorReply(NO_KEY)
     if client.db.find(args[2]) is not None:
         return 0
     _move(client, args[1], args[2])
@@ -116,17 +111,17 @@ def renamenx(client: Client, args: list[bytes]) -> Reply:
 
 def _flush_mode(args: list[bytes]) -> None:
     if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
-        raise Failure(SYNTAX)
+        raise ErrorReply(SYNTAX)
 
 
-def flushdb(client: Client, args: list[bytes]) -> Reply:
+def flushdb(client: ClientState, args: list[bytes]) -> Reply:
     _flush_mode(args)
     client.db.clear()
     client.engine.dirty += 1
     return OK
 
 
-def flushall(client: Client, args: list[bytes]) -> Reply:
+def flushall(client: ClientState, args: list[bytes]) -> Reply:
     _flush_mode(args)
     for db in client.engine.databases:
         db.clear()
@@ -141,13 +136,13 @@ def _conditions(args: list[bytes]) -> frozenset[bytes]:
     words = []
     for arg in args[3:]:
         if arg.upper() not in (b"NX", b"XX", b"GT", b"LT"):
-            raise Failure(b"ERR Unsupported option " + arg)
+            raise ErrorReply(b"ERR Unsupported option " + arg)
         words.append(arg.upper())
     chosen = frozenset(words)
     if b"NX" in chosen and len(chosen) > 1:
-        raise Failure(b"ERR NX and XX, GT or LT options at the same time are not compatible")
+        raise ErrorReply(b"ERR NX and XX, GT or LT options at the same time are not compatible")
     if b"GT" in chosen and b"LT" in chosen:
-        raise Failure(b"ERR GT and LT options at the same time are not compatible")
+        raise ErrorReply(b"ERR GT and LT options at the same time are not compatible")
     return chosen
 
 
@@ -161,13 +156,13 @@ def _allowed(chosen: frozenset[bytes], current: int | None, when: int) -> bool:
     return not (b"LT" in chosen and current is not None and when >= current)
 
 
-def _expire(client: Client, args: list[bytes], base: int, factor: int, name: bytes) -> Reply:
+def _expire(client: ClientState, args: list[bytes], base: int, factor: int, name: bytes) -> Reply:
     db, key, engine = client.db, args[1], client.engine
     chosen = _conditions(args) if len(args) > 3 else frozenset()
     number = to_integer(args[2])
     when = number * factor + base
     if number * factor not in INTEGER_RANGE or when not in INTEGER_RANGE:
-        raise Failure(b"ERR invalid expire time in '%b' command" % name)
+        raise ErrorReply(b"ERR invalid expire time in '%b' command" % name)
     if db.find(key) is None:
         return 0
     if chosen and not _allowed(chosen, db.expires.get(key), when):
@@ -183,23 +178,23 @@ def _expire(client: Client, args: list[bytes], base: int, factor: int, name: byt
     return 1
 
 
-def expire(client: Client, args: list[bytes]) -> Reply:
+def expire(client: ClientState, args: list[bytes]) -> Reply:
     return _expire(client, args, client.engine.now_ms(), 1000, b"expire")
 
 
-def pexpire(client: Client, args: list[bytes]) -> Reply:
+def pexpire(client: ClientState, args: list[bytes]) -> Reply:
     return _expire(client, args, client.engine.now_ms(), 1, b"pexpire")
 
 
-def expireat(client: Client, args: list[bytes]) -> Reply:
+def expireat(client: ClientState, args: list[bytes]) -> Reply:
     return _expire(client, args, 0, 1000, b"expireat")
 
 
-def pexpireat(client: Client, args: list[bytes]) -> Reply:
+def pexpireat(client: ClientState, args: list[bytes]) -> Reply:
     return _expire(client, args, 0, 1, b"pexpireat")
 
 
-def persist(client: Client, args: list[bytes]) -> Reply:
+def persist(client: ClientState, args: list[bytes]) -> Reply:
     db, key = client.db, args[1]
     if db.find(key) is None or key not in db.expires:
         return 0
@@ -208,29 +203,29 @@ def persist(client: Client, args: list[bytes]) -> Reply:
     return 1
 
 
-def _deadline(client: Client, key: bytes) -> int:
-    """-2: no such key, -1: no expiry."""
+def _deadline(client: ClientState, key: bytes) -> int:
+    """Return the expiry time in ms, -1 if the key has none, or -2 if there is no such key."""
     if client.db.find(key) is None:
         return -2
     return client.db.expires.get(key, -1)
 
 
-def ttl(client: Client, args: list[bytes]) -> Reply:
+def ttl(client: ClientState, args: list[bytes]) -> Reply:
     when = _deadline(client, args[1])
     return when if when < 0 else (max(0, when - client.engine.now_ms()) + 500) // 1000
 
 
-def pttl(client: Client, args: list[bytes]) -> Reply:
+def pttl(client: ClientState, args: list[bytes]) -> Reply:
     when = _deadline(client, args[1])
     return when if when < 0 else max(0, when - client.engine.now_ms())
 
 
-def expiretime(client: Client, args: list[bytes]) -> Reply:
+def expiretime(client: ClientState, args: list[bytes]) -> Reply:
     when = _deadline(client, args[1])
     return when if when < 0 else (when + 500) // 1000
 
 
-def pexpiretime(client: Client, args: list[bytes]) -> Reply:
+def pexpiretime(client: ClientState, args: list[bytes]) -> Reply:
     return _deadline(client, args[1])
 
 
@@ -241,13 +236,13 @@ def _encoding(value: Value) -> bytes:
     if isinstance(value, bytes):
         try:
             to_integer(value)
-        except Failure:
+        except ErrorReply:
             return b"embstr" if len(value) <= 44 else b"raw"
         return b"int"
     small = len(value) <= 128
     if isinstance(value, list):
         return b"quicklist"
-    if isinstance(value, Members):
+    if isinstance(value, SetMembers):
         integers = all(member.lstrip(b"-").isdigit() for member in value) and len(value) <= 512
         return b"intset" if integers else b"hashtable"
     if isinstance(value, SortedSet):
@@ -255,25 +250,25 @@ def _encoding(value: Value) -> bytes:
     return b"listpack" if small and all(len(k) <= 64 and len(v) <= 64 for k, v in value.items()) else b"hashtable"
 
 
-def object_encoding(client: Client, args: list[bytes]) -> Reply:
+def object_encoding(client: ClientState, args: list[bytes]) -> Reply:
     value = client.db.find(args[2])
     return None if value is None else _encoding(value)
 
 
-def object_freq(client: Client, args: list[bytes]) -> Reply:
+def object_freq(client: ClientState, args: list[bytes]) -> Reply:
     memory = client.engine.memory
     if client.db.find(args[2]) is None:
         return None
     if memory is None or not client.engine.config["maxmemory-policy"].endswith("lfu"):
-        raise Failure(
+        raise ErrorReply(
             b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when"
             b" switching between policies at runtime LRU and LFU data will take some time to adjust."
         )
     return min(255, memory.accesses.get((client.db.index, args[2]), 0))
 
 
-def object_idletime(client: Client, args: list[bytes]) -> Reply:
-    """Known only while maxmemory is set; otherwise 0."""
+def object_idletime(client: ClientState, args: list[bytes]) -> Reply:
+    """Return the idle time in seconds. It is known only while maxmemory is set; otherwise it is 0."""
     memory = client.engine.memory
     if args[2] not in client.db.data:
         return None
@@ -281,17 +276,17 @@ def object_idletime(client: Client, args: list[bytes]) -> Reply:
     return 0 if last is None else max(0, client.engine.now_ms() - last) // 1000
 
 
-def object_refcount(client: Client, args: list[bytes]) -> Reply:
+def object_refcount(client: ClientState, args: list[bytes]) -> Reply:
     return None if client.db.find(args[2]) is None else 1
 
 
 def snapshot_of(key: bytes, value: Value, when: int | None) -> bytes:
-    """The commands that make this key."""
+    """Return the encoded commands that create this key."""
     if isinstance(value, bytes):
         wire = encode_command([b"SET", key, value])
     elif isinstance(value, list):
         wire = encode_command([b"RPUSH", key, *value])
-    elif isinstance(value, Members):
+    elif isinstance(value, SetMembers):
         wire = encode_command([b"SADD", key, *value])
     elif isinstance(value, SortedSet):
         scored = [text for member, score in value.scores.items() for text in (b"%.17g" % score, member)]
@@ -305,35 +300,35 @@ _KEY = (1, 1, 1)
 _ALL = (1, -1, 1)
 
 COMMANDS = [
-    Command(b"del", delete, -2, WRITE, _ALL),
-    Command(b"unlink", delete, -2, WRITE, _ALL),
-    Command(b"exists", exists, -2, 0, _ALL),
-    Command(b"touch", exists, -2, 0, _ALL),
-    Command(b"type", type_command, 2, 0, _KEY),
-    Command(b"keys", keys, 2),
-    Command(b"dbsize", dbsize, 1),
-    Command(b"randomkey", randomkey, 1),
-    Command(b"scan", scan, -2),
-    Command(b"rename", rename, 3, WRITE, (1, 2, 1)),
-    Command(b"renamenx", renamenx, 3, WRITE, (1, 2, 1)),
-    Command(b"flushdb", flushdb, -1, WRITE),
-    Command(b"flushall", flushall, -1, WRITE),
-    Command(b"expire", expire, -3, WRITE, _KEY),
-    Command(b"pexpire", pexpire, -3, WRITE, _KEY),
-    Command(b"expireat", expireat, -3, WRITE, _KEY),
-    Command(b"pexpireat", pexpireat, -3, WRITE, _KEY),
-    Command(b"persist", persist, 2, WRITE, _KEY),
-    Command(b"ttl", ttl, 2, 0, _KEY),
-    Command(b"pttl", pttl, 2, 0, _KEY),
-    Command(b"expiretime", expiretime, 2, 0, _KEY),
-    Command(b"pexpiretime", pexpiretime, 2, 0, _KEY),
+    RedisCommand(b"del", delete, -2, WRITE, _ALL),
+    RedisCommand(b"unlink", delete, -2, WRITE, _ALL),
+    RedisCommand(b"exists", exists, -2, 0, _ALL),
+    RedisCommand(b"touch", exists, -2, 0, _ALL),
+    RedisCommand(b"type", type_command, 2, 0, _KEY),
+    RedisCommand(b"keys", keys, 2),
+    RedisCommand(b"dbsize", dbsize, 1),
+    RedisCommand(b"randomkey", randomkey, 1),
+    RedisCommand(b"scan", scan, -2),
+    RedisCommand(b"rename", rename, 3, WRITE, (1, 2, 1)),
+    RedisCommand(b"renamenx", renamenx, 3, WRITE, (1, 2, 1)),
+    RedisCommand(b"flushdb", flushdb, -1, WRITE),
+    RedisCommand(b"flushall", flushall, -1, WRITE),
+    RedisCommand(b"expire", expire, -3, WRITE, _KEY),
+    RedisCommand(b"pexpire", pexpire, -3, WRITE, _KEY),
+    RedisCommand(b"expireat", expireat, -3, WRITE, _KEY),
+    RedisCommand(b"pexpireat", pexpireat, -3, WRITE, _KEY),
+    RedisCommand(b"persist", persist, 2, WRITE, _KEY),
+    RedisCommand(b"ttl", ttl, 2, 0, _KEY),
+    RedisCommand(b"pttl", pttl, 2, 0, _KEY),
+    RedisCommand(b"expiretime", expiretime, 2, 0, _KEY),
+    RedisCommand(b"pexpiretime", pexpiretime, 2, 0, _KEY),
     container(
         b"object",
         [
-            Command(b"encoding", object_encoding, 3, 0, (2, 2, 1)),
-            Command(b"freq", object_freq, 3, 0, (2, 2, 1)),
-            Command(b"idletime", object_idletime, 3, 0, (2, 2, 1)),
-            Command(b"refcount", object_refcount, 3, 0, (2, 2, 1)),
+            RedisCommand(b"encoding", object_encoding, 3, 0, (2, 2, 1)),
+            RedisCommand(b"freq", object_freq, 3, 0, (2, 2, 1)),
+            RedisCommand(b"idletime", object_idletime, 3, 0, (2, 2, 1)),
+            RedisCommand(b"refcount", object_refcount, 3, 0, (2, 2, 1)),
         ],
     ),
 ]

@@ -1,44 +1,45 @@
-"""One of the 16 databases: keys, expiry, and who is to be told when a key changes.
+"""One of the 16 databases of a Redis server: keys, their expiry times, and clients that watch keys.
 
-Expiry times are absolute wall-clock milliseconds, as in Redis (https://redis.io/docs/latest/commands/expire/): a
-step of the clock forward expires keys, one backward prolongs them. A replica hides what has expired but leaves
-deletion to its primary.
+Expiry times are absolute wall-clock milliseconds, as in Redis (https://redis.io/docs/latest/commands/expire/). A clock
+step forward expires keys early; a step backward prolongs them. A replica hides expired keys but leaves their deletion
+to its primary.
 """
 
 from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from harness.sim.servers.redis.protocol import WRONGTYPE, Failure
-from harness.sim.servers.redis.values import Members, SortedSet, Value
+from .protocol import WRONGTYPE, ErrorReply
+from .values import SetMembers, SortedSet, Value
 
-T = TypeVar("T", bytes, dict[bytes, bytes], list[bytes], Members, SortedSet)
+T = TypeVar("T", bytes, dict[bytes, bytes], list[bytes], SetMembers, SortedSet)
 
 
 class Watcher(Protocol):
     watch_broken: bool
 
 
-class Tally(Protocol):
-    """Who keeps count of a database's memory."""
+class MemoryTally(Protocol):
+    """The estimate of used memory, as a database updates it."""
 
     def accessed(self, db: Database, key: bytes) -> None: ...
 
     def changed(self, db: Database, key: bytes) -> None: ...
 
 
-class Keeper(Protocol):
-    """What a database needs of its server."""
+class DatabaseOwner(Protocol):
+    """The server, as its databases use it."""
 
     dirty: int
 
     @property
-    def memory(self) -> Tally | None: ...
+    def memory(self) -> MemoryTally | None: ...
 
     def now_ms(self) -> int: ...
 
     def may_delete_expired(self) -> bool | None:
-        """True: delete it; False: only hide it (replica); None: it does not count as expired (the primary's stream)."""
+        """Return True to delete an expired key, False to hide it only (on a replica), or None to treat it as alive
+        (while applying the primary's stream)."""
 
     def key_expired(self, db: Database, key: bytes) -> None: ...
 
@@ -48,110 +49,119 @@ class Keeper(Protocol):
 
 
 class Database:
-    __slots__ = ("awaited", "data", "expires", "index", "keeper", "watchers")
+    """Keys, values and expiry times of one database."""
 
-    def __init__(self, keeper: Keeper, index: int) -> None:
-        self.keeper = keeper
+    __slots__ = ("awaited", "data", "expires", "index", "owner", "watchers")
+
+    def __init__(self, owner: DatabaseOwner, index: int) -> None:
+        self.owner = owner
         self.index = index
         self.data: dict[bytes, Value] = {}
         self.expires: dict[bytes, int] = {}
         self.watchers: dict[bytes, dict[Watcher, bool]] = {}
-        """Key to its watchers, each with whether the key had expired already when they began to watch."""
+        """Watchers of each key, with True for those that began to watch when the key had already expired."""
         self.awaited: dict[bytes, int] = {}
-        """Lists that blocked clients wait for, and how many wait."""
+        """Number of blocked clients for each list that they wait for."""
 
     def find(self, key: bytes) -> Value | None:
+        """Return the value of a key, or None if it does not exist or has expired."""
         if key in self.expires and self.has_expired(key):
             return None
-        if self.keeper.memory is not None:
-            self.keeper.memory.accessed(self, key)
+        if self.owner.memory is not None:
+            self.owner.memory.accessed(self, key)
         return self.data.get(key)
 
     def string(self, key: bytes) -> bytes | None:
+        """Like :meth:`find`; raises ErrorReply if the value is not a string."""
         value = self.find(key)
         if value is not None and type(value) is not bytes:
-            raise Failure(WRONGTYPE)
+            raise ErrorReply(WRONGTYPE)
         return value
 
     def typed(self, key: bytes, kind: type[T]) -> T | None:
+        """Like :meth:`find`; raises ErrorReply if the value is not of type ``kind``."""
         value = self.find(key)
         if value is None:
             return None
         if type(value) is not kind:
-            raise Failure(WRONGTYPE)
+            raise ErrorReply(WRONGTYPE)
         return value
 
     def typed_or_new(self, key: bytes, kind: type[T]) -> T:
+        """Like :meth:`typed`, but create an empty value if the key does not exist."""
         value = self.typed(key, kind)
         if value is None:
             value = kind()
             self.data[key] = value
             if kind is list:
-                self.keeper.list_filled(self, key)
+                self.owner.list_filled(self, key)
         return value
 
     def has_expired(self, key: bytes) -> bool:
-        """Whether the key is to be treated as gone; a primary deletes it on the way."""
+        """Return True if the key counts as expired. On a primary the call also deletes it."""
         when = self.expires.get(key)
-        if when is None or self.keeper.now_ms() <= when:
+        if when is None or self.owner.now_ms() <= when:
             return False
-        verdict = self.keeper.may_delete_expired()
-        if verdict is None:
+        may_delete = self.owner.may_delete_expired()
+        if may_delete is None:
             return False
-        if verdict:
+        if may_delete:
             self.forget(key)
-            self.keeper.key_expired(self, key)
+            self.owner.key_expired(self, key)
         return True
 
     def put(self, key: bytes, value: Value, expires_ms: int | None = None) -> None:
-        """Replace whatever the key held, expiry included."""
+        """Set a key's value and expiry time (ms); None removes the expiry."""
         self.data[key] = value
         if expires_ms is not None:
             self.expire_at(key, expires_ms)
         elif key in self.expires:
             del self.expires[key]
         if type(value) is list:
-            self.keeper.list_filled(self, key)
+            self.owner.list_filled(self, key)
         self.touch(key)
 
     def replace(self, key: bytes, value: Value) -> None:
-        """Put another value and leave the expiry alone."""
+        """Set a key's value and keep its expiry."""
         self.data[key] = value
         self.touch(key)
 
     def expire_at(self, key: bytes, when_ms: int) -> None:
+        """Set the expiry time of a key, absolute wall-clock ms."""
         if not self.expires:
-            self.keeper.expiry_set()
+            self.owner.expiry_set()
         self.expires[key] = when_ms
 
     def remove(self, key: bytes) -> bool:
-        """Delete a key that exists (and has not expired)."""
+        """Delete a key. Return False if it does not exist or has expired."""
         if self.find(key) is None:
             return False
         self.forget(key)
         self.touch(key)
         return True
 
-    def shrunk(self, key: bytes, value: Value) -> None:
-        """A collection lost members: an empty one is no key at all."""
+    def delete_if_empty(self, key: bytes, value: Value) -> None:
+        """Report that a collection lost members. An empty collection is deleted, as in Redis."""
         if not value:
             self.forget(key)
         self.touch(key)
 
     def forget(self, key: bytes) -> None:
+        """Remove a key without reporting a change."""
         del self.data[key]
         self.expires.pop(key, None)
 
     def touch(self, key: bytes) -> None:
-        """The key was changed by a command."""
-        self.keeper.dirty += 1
+        """Report that a command changed the key."""
+        self.owner.dirty += 1
         self.signal(key)
 
     def signal(self, key: bytes) -> None:
+        """Tell watching clients and the memory estimate that a key has changed."""
         if self.watchers:
             self._break_watches(key)
-        if self.keeper.memory is not None:
-            self.keeper.memory.changed(self, key)
+        if self.owner.memory is not None:
+            self.owner.memory.changed(self, key)
 
     def _break_watches(self, key: bytes) -> None:
         for watcher, was_expired in self.watchers.get(key, {}).items():
@@ -161,6 +171,7 @@ class Database:
                 watcher.watch_broken = True
 
     def clear(self) -> int:
+        """Delete all keys and return their number."""
         removed = list(self.data)
         self.data.clear()
         self.expires.clear()
@@ -169,7 +180,7 @@ class Database:
         return len(removed)
 
     def visible(self) -> list[bytes]:
-        """Keys that have not expired, oldest first."""
+        """Return the keys that have not expired, oldest first."""
         if not self.expires:
             return list(self.data)
         return [key for key in list(self.data) if not self.has_expired(key)]

@@ -1,29 +1,21 @@
-"""Commands on lists, blocking ones included (https://redis.io/docs/latest/commands/?group=list)."""
+"""Redis commands on lists, including the blocking ones (https://redis.io/docs/latest/commands/?group=list)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.sim.servers.redis.protocol import NOTHING, NULL_ARRAY, OK, SYNTAX, Failure, Reply, is_empty
-from harness.sim.servers.redis.state import (
-    DENY_OOM,
-    MAY_BLOCK,
-    NO_SCRIPT,
-    WRITE,
-    Blocked,
-    Client,
-    Command,
-)
-from harness.sim.servers.redis.values import range_of, to_float, to_integer
+from .protocol import NO_REPLY, NULL_ARRAY, OK, SYNTAX, ErrorReply, Reply, is_no_reply
+from .state import DENY_OOM, MAY_BLOCK, NO_SCRIPT, WRITE, Blocked, ClientState, RedisCommand
+from .values import range_of, to_float, to_integer
 
 List = list[bytes]
 
 
-def _list(client: Client, key: bytes) -> List:
+def _list(client: ClientState, key: bytes) -> List:
     return client.db.typed(key, list) or []
 
 
-def _push(client: Client, key: bytes, items: List, left: bool) -> int:
+def _push(client: ClientState, key: bytes, items: List, left: bool) -> int:
     target: List = client.db.typed_or_new(key, list)
     if left:
         target[:0] = items[::-1]
@@ -33,36 +25,36 @@ def _push(client: Client, key: bytes, items: List, left: bool) -> int:
     return len(target)
 
 
-def lpush(client: Client, args: list[bytes]) -> Reply:
+def lpush(client: ClientState, args: list[bytes]) -> Reply:
     return _push(client, args[1], args[2:], True)
 
 
-def rpush(client: Client, args: list[bytes]) -> Reply:
+def rpush(client: ClientState, args: list[bytes]) -> Reply:
     return _push(client, args[1], args[2:], False)
 
 
-def lpushx(client: Client, args: list[bytes]) -> Reply:
+def lpushx(client: ClientState, args: list[bytes]) -> Reply:
     return _push(client, args[1], args[2:], True) if _list(client, args[1]) else 0
 
 
-def rpushx(client: Client, args: list[bytes]) -> Reply:
+def rpushx(client: ClientState, args: list[bytes]) -> Reply:
     return _push(client, args[1], args[2:], False) if _list(client, args[1]) else 0
 
 
-def _take(client: Client, key: bytes, target: List, left: bool) -> bytes:
+def _take(client: ClientState, key: bytes, target: List, left: bool) -> bytes:
     item = target.pop(0 if left else -1)
-    client.db.shrunk(key, target)
+    client.db.delete_if_empty(key, target)
     return item
 
 
-def _pop(client: Client, args: list[bytes], left: bool) -> Reply:
+def _pop(client: ClientState, args: list[bytes], left: bool) -> Reply:
     if len(args) > 3:
-        raise Failure(b"ERR wrong number of arguments for '%b' command" % (b"lpop" if left else b"rpop"))
+        raise ErrorReply(b"ERR wrong number of arguments for '%b' command" % (b"lpop" if left else b"rpop"))
     count = None
     if len(args) == 3:
         count = to_integer(args[2], b"ERR value is out of range, must be positive")
         if count < 0:
-            raise Failure(b"ERR value is out of range, must be positive")
+            raise ErrorReply(b"ERR value is out of range, must be positive")
     target = _list(client, args[1])
     if not target:
         return None if count is None else NULL_ARRAY
@@ -71,26 +63,26 @@ def _pop(client: Client, args: list[bytes], left: bool) -> Reply:
     return [_take(client, args[1], target, left) for _ in range(min(count, len(target)))]
 
 
-def lpop(client: Client, args: list[bytes]) -> Reply:
+def lpop(client: ClientState, args: list[bytes]) -> Reply:
     return _pop(client, args, True)
 
 
-def rpop(client: Client, args: list[bytes]) -> Reply:
+def rpop(client: ClientState, args: list[bytes]) -> Reply:
     return _pop(client, args, False)
 
 
-def llen(client: Client, args: list[bytes]) -> Reply:
+def llen(client: ClientState, args: list[bytes]) -> Reply:
     return len(_list(client, args[1]))
 
 
-def lrange(client: Client, args: list[bytes]) -> Reply:
+def lrange(client: ClientState, args: list[bytes]) -> Reply:
     start, stop = to_integer(args[2]), to_integer(args[3])
     found = _list(client, args[1])
     chosen = range_of(len(found), start, stop)
     return found[chosen.start : chosen.stop] if chosen else []
 
 
-def lindex(client: Client, args: list[bytes]) -> Reply:
+def lindex(client: ClientState, args: list[bytes]) -> Reply:
     found = _list(client, args[1])
     if not found:
         return None
@@ -98,19 +90,19 @@ def lindex(client: Client, args: list[bytes]) -> Reply:
     return found[index] if -len(found) <= index < len(found) else None
 
 
-def lset(client: Client, args: list[bytes]) -> Reply:
+def lset(client: ClientState, args: list[bytes]) -> Reply:
     target = _list(client, args[1])
     if not target:
-        raise Failure(b"ERR no such key")
+        raise ErrorReply(b"ERR no such key")
     index = to_integer(args[2])
     if not -len(target) <= index < len(target):
-        raise Failure(b"ERR index out of range")
+        raise ErrorReply(b"ERR index out of range")
     target[index] = args[3]
     client.db.touch(args[1])
     return OK
 
 
-def lrem(client: Client, args: list[bytes]) -> Reply:
+def lrem(client: ClientState, args: list[bytes]) -> Reply:
     count = to_integer(args[2])
     target = _list(client, args[1])
     order = range(len(target)) if count >= 0 else range(len(target) - 1, -1, -1)
@@ -120,21 +112,21 @@ def lrem(client: Client, args: list[bytes]) -> Reply:
     for index in sorted(doomed, reverse=True):
         del target[index]
     if doomed:
-        client.db.shrunk(args[1], target)
+        client.db.delete_if_empty(args[1], target)
     return len(doomed)
 
 
-def ltrim(client: Client, args: list[bytes]) -> Reply:
+def ltrim(client: ClientState, args: list[bytes]) -> Reply:
     start, stop = to_integer(args[2]), to_integer(args[3])
     target = _list(client, args[1])
     if target:
-        kept = range_of(len(target), start, stop)
-        target[:] = target[kept.start : kept.stop] if kept else []
-        client.db.shrunk(args[1], target)
+        saved = range_of(len(target), start, stop)
+        target[:] = target[saved.start : saved.stop] if saved else []
+        client.db.delete_if_empty(args[1], target)
     return OK
 
 
-def _move(client: Client, source: bytes, target: bytes, from_left: bool, to_left: bool) -> bytes | None:
+def _move(client: ClientState, source: bytes, target: bytes, from_left: bool, to_left: bool) -> bytes | None:
     items = _list(client, source)
     if not items:
         return None
@@ -143,24 +135,24 @@ def _move(client: Client, source: bytes, target: bytes, from_left: bool, to_left
     if items or source == target:
         client.db.touch(source)
     else:
-        client.db.shrunk(source, items)
+        client.db.delete_if_empty(source, items)
     _push(client, target, [item], to_left)
     side = (b"RIGHT", b"LEFT")
     client.engine.replicate_as([b"LMOVE", source, target, side[from_left], side[to_left]])
     return item
 
 
-def rpoplpush(client: Client, args: list[bytes]) -> Reply:
+def rpoplpush(client: ClientState, args: list[bytes]) -> Reply:
     return _move(client, args[1], args[2], False, True)
 
 
 def _side(word: bytes) -> bool:
     if word.upper() not in (b"LEFT", b"RIGHT"):
-        raise Failure(SYNTAX)
+        raise ErrorReply(SYNTAX)
     return word.upper() == b"LEFT"
 
 
-def lmove(client: Client, args: list[bytes]) -> Reply:
+def lmove(client: ClientState, args: list[bytes]) -> Reply:
     return _move(client, args[1], args[2], _side(args[3]), _side(args[4]))
 
 
@@ -170,15 +162,17 @@ def lmove(client: Client, args: list[bytes]) -> Reply:
 def _timeout_ms(text: bytes) -> int:
     seconds = to_float(text, b"ERR timeout is not a float or out of range")
     if not 0 <= seconds * 1000 < 1 << 63:
-        raise Failure(b"ERR timeout is negative")
+        raise ErrorReply(b"ERR timeout is negative")
     return int(-(-seconds * 1000 // 1))
 
 
-def _wait(client: Client, args: list[bytes], keys: list[bytes], attempt: Callable[[], Reply], none: Reply) -> Reply:
-    """Try at once, else sleep until one of the keys is filled."""
+def _wait(
+    client: ClientState, args: list[bytes], keys: list[bytes], attempt: Callable[[], Reply], none: Reply
+) -> Reply:
+    """Try at once; otherwise block the client until one of the keys gets an item, or the time-out."""
     timeout_ms = _timeout_ms(args[-1])
     reply = attempt()
-    if not is_empty(reply):
+    if not is_no_reply(reply):
         return reply
     if client.conn is None or client.queued is not None or client.engine.frozen_ms is not None:
         return none
@@ -188,39 +182,39 @@ def _wait(client: Client, args: list[bytes], keys: list[bytes], attempt: Callabl
     return client.engine.block(client, blocked, timeout_ms)
 
 
-def _blocking_pop(client: Client, args: list[bytes], left: bool) -> Reply:
+def _blocking_pop(client: ClientState, args: list[bytes], left: bool) -> Reply:
     def attempt() -> Reply:
         for key in args[1:-1]:
             target = _list(client, key)
             if target:
                 client.engine.replicate_as([b"LPOP" if left else b"RPOP", key])
                 return [key, _take(client, key, target, left)]
-        return NOTHING
+        return NO_REPLY
 
     return _wait(client, args, args[1:-1], attempt, NULL_ARRAY)
 
 
-def blpop(client: Client, args: list[bytes]) -> Reply:
+def blpop(client: ClientState, args: list[bytes]) -> Reply:
     return _blocking_pop(client, args, True)
 
 
-def brpop(client: Client, args: list[bytes]) -> Reply:
+def brpop(client: ClientState, args: list[bytes]) -> Reply:
     return _blocking_pop(client, args, False)
 
 
-def _blocking_move(client: Client, args: list[bytes], from_left: bool, to_left: bool) -> Reply:
+def _blocking_move(client: ClientState, args: list[bytes], from_left: bool, to_left: bool) -> Reply:
     def attempt() -> Reply:
         item = _move(client, args[1], args[2], from_left, to_left)
-        return NOTHING if item is None else item
+        return NO_REPLY if item is None else item
 
     return _wait(client, args, [args[1]], attempt, None)
 
 
-def brpoplpush(client: Client, args: list[bytes]) -> Reply:
+def brpoplpush(client: ClientState, args: list[bytes]) -> Reply:
     return _blocking_move(client, args, False, True)
 
 
-def blmove(client: Client, args: list[bytes]) -> Reply:
+def blmove(client: ClientState, args: list[bytes]) -> Reply:
     return _blocking_move(client, args, _side(args[3]), _side(args[4]))
 
 
@@ -229,22 +223,22 @@ _TWO = (1, 2, 1)
 _BLOCK = WRITE | NO_SCRIPT | MAY_BLOCK
 
 COMMANDS = [
-    Command(b"lpush", lpush, -3, WRITE | DENY_OOM, _KEY),
-    Command(b"rpush", rpush, -3, WRITE | DENY_OOM, _KEY),
-    Command(b"lpushx", lpushx, -3, WRITE | DENY_OOM, _KEY),
-    Command(b"rpushx", rpushx, -3, WRITE | DENY_OOM, _KEY),
-    Command(b"lpop", lpop, -2, WRITE, _KEY),
-    Command(b"rpop", rpop, -2, WRITE, _KEY),
-    Command(b"llen", llen, 2, 0, _KEY),
-    Command(b"lrange", lrange, 4, 0, _KEY),
-    Command(b"lindex", lindex, 3, 0, _KEY),
-    Command(b"lset", lset, 4, WRITE | DENY_OOM, _KEY),
-    Command(b"lrem", lrem, 4, WRITE, _KEY),
-    Command(b"ltrim", ltrim, 4, WRITE, _KEY),
-    Command(b"rpoplpush", rpoplpush, 3, WRITE | DENY_OOM, _TWO),
-    Command(b"lmove", lmove, 5, WRITE | DENY_OOM, _TWO),
-    Command(b"blpop", blpop, -3, _BLOCK, (1, -2, 1)),
-    Command(b"brpop", brpop, -3, _BLOCK, (1, -2, 1)),
-    Command(b"brpoplpush", brpoplpush, 4, _BLOCK | DENY_OOM, _TWO),
-    Command(b"blmove", blmove, 6, _BLOCK | DENY_OOM, _TWO),
+    RedisCommand(b"lpush", lpush, -3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"rpush", rpush, -3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"lpushx", lpushx, -3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"rpushx", rpushx, -3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"lpop", lpop, -2, WRITE, _KEY),
+    RedisCommand(b"rpop", rpop, -2, WRITE, _KEY),
+    RedisCommand(b"llen", llen, 2, 0, _KEY),
+    RedisCommand(b"lrange", lrange, 4, 0, _KEY),
+    RedisCommand(b"lindex", lindex, 3, 0, _KEY),
+    RedisCommand(b"lset", lset, 4, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"lrem", lrem, 4, WRITE, _KEY),
+    RedisCommand(b"ltrim", ltrim, 4, WRITE, _KEY),
+    RedisCommand(b"rpoplpush", rpoplpush, 3, WRITE | DENY_OOM, _TWO),
+    RedisCommand(b"lmove", lmove, 5, WRITE | DENY_OOM, _TWO),
+    RedisCommand(b"blpop", blpop, -3, _BLOCK, (1, -2, 1)),
+    RedisCommand(b"brpop", brpop, -3, _BLOCK, (1, -2, 1)),
+    RedisCommand(b"brpoplpush", brpoplpush, 4, _BLOCK | DENY_OOM, _TWO),
+    RedisCommand(b"blmove", blmove, 6, _BLOCK | DENY_OOM, _TWO),
 ]

@@ -1,12 +1,12 @@
-"""The Lua 5.1 in which scripts run: globals locked as in Redis 7.0, and values carried across both ways.
+"""The Lua 5.1 interpreter for Redis scripts: read-only globals as in Redis 7.0, and conversion of values both ways.
 
 Source: https://redis.io/docs/latest/develop/interact/programmability/lua-api/. ``cjson``, ``cmsgpack``, ``struct``
-and ``bit`` are absent; ``math.random`` draws from the host's seeded generator.
+and ``bit`` are missing. ``math.random`` draws from the host's seeded generator.
 
-A script is ended after :data:`MAX_INSTRUCTIONS`. That stands for the operator who sends SCRIPT KILL to a script without
-end, and gives the error that Redis gives then; but no virtual time passes before, and a script that has written is
-ended too, where Redis would answer UNKILLABLE and wait for SHUTDOWN NOSAVE. Time spent inside one function of Lua's
-library (a huge ``string.rep``, a pattern that backtracks) is not counted.
+A script is stopped after :data:`MAX_INSTRUCTIONS` with the error that Redis gives after SCRIPT KILL, as if an operator
+had stopped an endless script. Two things differ from Redis: no virtual time passes, and a script that has written is
+stopped too, where Redis would answer UNKILLABLE and wait for SHUTDOWN NOSAVE. Work inside one library function (a huge
+``string.rep``, a backtracking pattern) is not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from lupa import lua51
 
-from harness.sim.servers.redis.protocol import Failure, FlatMap, NullArray, Reply, SetReply, Status, format_double
+from .protocol import ErrorReply, FlatMap, NullArray, Reply, SetReply, StatusReply, format_double
 
 PRELUDE = b"""
 local pycall, pysha, pylog, pyresp, pyrandom, slice, slices = ...
@@ -32,7 +32,7 @@ local function watch()
   spent = spent + 1
   if spent < slices then return end
   killed = true
-  sethook(watch, 'l') -- from now on at every line, so that pcall is no way out
+  sethook(watch, 'l') -- check at every line from now on, so that pcall cannot catch the error
   error({err = "ERR Script killed by user with SCRIPT KILL..."}, 0)
 end
 
@@ -137,7 +137,7 @@ function open.pcall(...)
 end
 function open.xpcall(body, on_error)
   return xpcall(body, function(...)
-    if killed then return ... end -- hooks do not run here, so an endless handler would never be stopped
+    if killed then return ... end -- hooks do not run here, so an endless handler could not be stopped
     return on_error(...)
   end)
 end
@@ -221,18 +221,18 @@ return compile, run, run_big
 
 MAX_INSTRUCTIONS = 5_000_000
 SLICE = 100_000
-"""The limit is looked at after so many instructions."""
+"""The limit is checked after each this many instructions."""
 
 MAX_DIRECT = 200
-"""More arguments than this are handed to Lua in tables."""
+"""More arguments than this are passed to Lua in tables."""
 
 
 class CompileError(Exception):
-    """Carries Lua's complaint."""
+    """The script does not compile. The argument is Lua's error message."""
 
 
 class Lua:
-    """One interpreter. ``call`` runs a command for the script; ``draw`` gives random numbers in [0, 1)."""
+    """One Lua interpreter. ``call`` runs a command for the script; ``draw`` returns random numbers in [0, 1)."""
 
     def __init__(
         self, call: Callable[[list[bytes]], Reply], set_resp: Callable[[int], None], draw: Callable[[], float]
@@ -248,13 +248,14 @@ class Lua:
         self._compile, self._run, self._run_big = prelude(*handlers, SLICE, MAX_INSTRUCTIONS // SLICE)
 
     def compile(self, code: bytes) -> Any:
+        """Return the compiled function. Raises CompileError."""
         made = self._compile(code)
         if type(made) is tuple:
             raise CompileError(made[1])
         return made
 
     def run(self, function: Any, keys: list[bytes], argv: list[bytes]) -> Reply:
-        """The script's result as a reply; errors are raised as they stand, without the script's name."""
+        """Run a compiled script and return its result as a reply. Raises ScriptError."""
         if len(keys) + len(argv) <= MAX_DIRECT:
             result = self._run(function, len(keys), *keys, *argv)
         else:
@@ -266,28 +267,28 @@ class Lua:
             raise ScriptError(result[0])
         return from_lua(result)
 
-    # What scripts call
+    # Functions that scripts call
 
     def _called(self, *args: Any) -> Any:
         try:
             reply = self._call(_arguments(args))
-        except Failure as failure:
+        except ErrorReply as failure:
             return failure.text, 2
         kind = type(reply)
         if kind is bytes or kind is int:
             return reply
         if reply is None:
             return False
-        if kind is Status:
+        if kind is StatusReply:
             return reply.text, 1  # type: ignore[attr-defined]
         return self._to_lua(reply)
 
     def _to_lua(self, reply: Reply) -> Any:
         if reply is None or isinstance(reply, NullArray):
             return False
-        if isinstance(reply, Status):
+        if isinstance(reply, StatusReply):
             return self._field(b"ok", reply.text)
-        if isinstance(reply, Failure):
+        if isinstance(reply, ErrorReply):
             return self._field(b"err", reply.text)
         if isinstance(reply, float):
             return format_double(reply)
@@ -311,7 +312,7 @@ class Lua:
 
 
 class ScriptError(Exception):
-    """What the script raised: the table that Redis would have."""
+    """An error that the script raised, read from its error table: text, source and line."""
 
     def __init__(self, table: Any) -> None:
         message = table[b"err"]
@@ -326,12 +327,12 @@ def _sha1hex(data: bytes) -> bytes:
 
 def _arguments(args: tuple[Any, ...]) -> list[bytes]:
     if not args:
-        raise Failure(b"ERR Please specify at least one argument for this redis lib call")
+        raise ErrorReply(b"ERR Please specify at least one argument for this redis lib call")
     made = list(args)
     for index, arg in enumerate(made):
         if type(arg) is not bytes:
             if type(arg) not in (int, float):
-                raise Failure(b"ERR Lua redis lib command arguments must be strings or integers")
+                raise ErrorReply(b"ERR Lua redis lib command arguments must be strings or integers")
             made[index] = b"%.17g" % float(arg)
     return made
 
@@ -342,7 +343,7 @@ def _to_int(number: float) -> int:
 
 
 def from_lua(value: Any) -> Reply:
-    """Redis' conversion of what a script returns."""
+    """Convert a script's result to a reply, as Redis does."""
     if value is None or value is False:
         return None
     if value is True:
@@ -357,9 +358,9 @@ def from_lua(value: Any) -> Reply:
 def _from_table(table: Any) -> Reply:
     failure, status, double = table[b"err"], table[b"ok"], table[b"double"]
     if isinstance(failure, bytes):
-        return Failure(failure.removeprefix(b"-"))
+        return ErrorReply(failure.removeprefix(b"-"))
     if isinstance(status, bytes):
-        return Status(status.replace(b"\r", b" ").replace(b"\n", b" "))
+        return StatusReply(status.replace(b"\r", b" ").replace(b"\n", b" "))
     if isinstance(double, int | float):
         return float(double)
     for field, kind in ((b"map", FlatMap), (b"set", SetReply)):

@@ -1,7 +1,8 @@
-"""RESP2 and RESP3 as Redis 7.0 reads and writes them (https://redis.io/docs/reference/protocol-spec/).
+"""Encoding and parsing of the Redis protocol, RESP2 and RESP3, as Redis 7.0 reads and writes it.
 
-Replies are plain Python values: ``bytes`` bulk, ``int`` integer, ``None`` null, ``list`` array, :class:`Status`,
-:class:`Failure`, ``float`` double, and the marked lists below for what RESP3 tells apart and RESP2 does not.
+Source: https://redis.io/docs/reference/protocol-spec/. Replies are plain Python values: ``bytes`` (bulk string),
+``int``, ``None`` (null), ``list`` (array), ``float`` (double), :class:`StatusReply` and :class:`ErrorReply`. The
+``list`` and ``bytes`` subclasses below mark types that only RESP3 distinguishes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ MAX_INLINE = 64 * 1024
 INTEGER_RANGE = range(-(1 << 63), 1 << 63)
 
 
-class Status:
+class StatusReply:
     """A simple string, such as +OK."""
 
     __slots__ = ("text", "wire")
@@ -25,8 +26,8 @@ class Status:
         self.wire = b"+%b\r\n" % text
 
 
-class Failure(Exception):
-    """An error reply; the text has its code in front, as in ``b"ERR syntax error"``."""
+class ErrorReply(Exception):
+    """An error reply. The text begins with its code, as in ``b"ERR syntax error"``."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__(text)
@@ -34,39 +35,39 @@ class Failure(Exception):
 
 
 class FlatMap(list[Reply]):
-    """Keys and values in turn: a map in RESP3, a flat array in RESP2."""
+    """Alternating keys and values: a map in RESP3, a flat array in RESP2."""
 
 
 class SetReply(list[Reply]):
-    """A set in RESP3."""
+    """A set in RESP3, an array in RESP2."""
 
 
 class Push(list[Reply]):
-    """Out-of-band data: a push in RESP3."""
+    """Out-of-band data: a push in RESP3, an array in RESP2."""
 
 
-class Many(list[Reply]):
-    """Several replies to one command, or none at all."""
+class ReplySequence(list[Reply]):
+    """Several replies to one command, or none."""
 
 
 class Verbatim(bytes):
-    """A text for humans: verbatim string in RESP3."""
+    """A text for people: a verbatim string in RESP3, a bulk string in RESP2."""
 
 
 class NullArray:
-    """The absent array of RESP2."""
+    """The null array of RESP2."""
 
 
-OK = Status(b"OK")
-QUEUED = Status(b"QUEUED")
-PONG = Status(b"PONG")
+OK = StatusReply(b"OK")
+QUEUED = StatusReply(b"QUEUED")
+PONG = StatusReply(b"PONG")
 NULL_ARRAY = NullArray()
-NOTHING = Many()
+NO_REPLY = ReplySequence()
 
 
-def is_empty(reply: Reply) -> bool:
-    """No reply (yet)."""
-    return type(reply) is Many and not reply
+def is_no_reply(reply: Reply) -> bool:
+    """Return True if there is no reply, or not yet."""
+    return type(reply) is ReplySequence and not reply
 
 
 SYNTAX = b"ERR syntax error"
@@ -80,32 +81,37 @@ NOREPLICAS = b"NOREPLICAS Not enough good replicas to write."
 NOSCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
 
 
-def wrong_arity(name: bytes) -> Failure:
-    return Failure(b"ERR wrong number of arguments for '%b' command" % name)
+def wrong_arity(name: bytes) -> ErrorReply:
+    """Return the error reply for a wrong number of arguments."""
+    return ErrorReply(b"ERR wrong number of arguments for '%b' command" % name)
 
 
-def unknown_command(args: list[bytes]) -> Failure:
+def unknown_command(args: list[bytes]) -> ErrorReply:
+    """Return the error reply for an unknown command, with at most 128 bytes of its arguments."""
     shown = b""
     for arg in args[1:]:
         if len(shown) >= 128:
             break
         shown += b"'%b' " % arg[: 128 - len(shown)]
-    return Failure(b"ERR unknown command '%b', with args beginning with: %b" % (args[0][:128], shown))
+    return ErrorReply(b"ERR unknown command '%b', with args beginning with: %b" % (args[0][:128], shown))
 
 
-def unknown_subcommand(command: bytes, sub: bytes) -> Failure:
-    return Failure(b"ERR unknown subcommand '%b'. Try %b HELP." % (sub[:128], command.upper()))
+def unknown_subcommand(command: bytes, sub: bytes) -> ErrorReply:
+    """Return the error reply for an unknown subcommand."""
+    return ErrorReply(b"ERR unknown subcommand '%b'. Try %b HELP." % (sub[:128], command.upper()))
 
 
 def format_double(value: float) -> bytes:
+    """Format a double as Redis does, with 17 significant digits."""
     return b"%.17g" % value
 
 
 def encode(reply: Reply, resp3: bool = False) -> bytes:
+    """Encode a reply in RESP2, or in RESP3."""
     kind = type(reply)
     if kind is bytes:
         return b"$%d\r\n%b\r\n" % (len(reply), reply)  # type: ignore[arg-type, str-format]
-    if kind is Status:
+    if kind is StatusReply:
         return reply.wire  # type: ignore[attr-defined, no-any-return]
     if kind is int:
         return b":%d\r\n" % reply  # type: ignore[str-format]
@@ -124,12 +130,12 @@ def _aggregate(mark2: bytes, mark3: bytes, per_entry: int = 1) -> Callable[[Repl
 
 
 def _many(reply: Reply, resp3: bool) -> bytes:
-    assert isinstance(reply, Many)
+    assert isinstance(reply, ReplySequence)
     return b"".join([encode(item, resp3) for item in reply])
 
 
 def _failure(reply: Reply, _resp3: bool) -> bytes:
-    assert isinstance(reply, Failure)
+    assert isinstance(reply, ErrorReply)
     return b"-%b\r\n" % reply.text
 
 
@@ -156,8 +162,8 @@ _ENCODERS: dict[type, Callable[[Reply, bool], bytes]] = {
     FlatMap: _aggregate(b"*", b"%", 2),
     SetReply: _aggregate(b"*", b"~"),
     Push: _aggregate(b"*", b">"),
-    Many: _many,
-    Failure: _failure,
+    ReplySequence: _many,
+    ErrorReply: _failure,
     float: _double,
     bool: _boolean,
     Verbatim: _verbatim,
@@ -166,6 +172,7 @@ _ENCODERS: dict[type, Callable[[Reply, bool], bytes]] = {
 
 
 def encode_command(args: list[bytes]) -> bytes:
+    """Encode a command as a client sends it."""
     return b"*%d\r\n" % len(args) + b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in args])
 
 
@@ -175,7 +182,10 @@ _header_of = _HEADERS.__getitem__
 
 
 def parse_one(data: bytes) -> list[bytes] | None:
-    """The arguments if ``data`` is exactly one command in its usual form, else None (which says nothing)."""
+    """Return the arguments if ``data`` is exactly one command in its usual form.
+
+    None means only that this fast path does not apply; :func:`parse_all` decides.
+    """
     parts = data.split(CRLF)
     args = parts[2::2]
     try:
@@ -193,11 +203,14 @@ def parse_one(data: bytes) -> list[bytes] | None:
 
 
 class ProtocolError(Exception):
-    """The peer does not speak RESP; it is told so and cut off."""
+    """The client does not speak RESP. The server reports the error and closes the connection."""
 
 
 def parse_all(data: bytes) -> tuple[list[list[bytes]], bytes]:
-    """Every complete command in ``data``, and what is left over. Empty commands are dropped, as Redis drops them."""
+    """Return the complete commands in ``data`` and the remaining bytes. Empty commands are dropped, as Redis does.
+
+    Raises ProtocolError.
+    """
     commands: list[list[bytes]] = []
     at = 0
     while at < len(data):
@@ -215,10 +228,10 @@ def _number(text: bytes, limit: int) -> int | None:
     return number if number is not None and number <= limit else None
 
 
-def _line(data: bytes, at: int, complaint: bytes) -> int:
+def _line(data: bytes, at: int, error_text: bytes) -> int:
     end = data.find(CRLF, at)
     if end < 0 and len(data) - at > MAX_INLINE:
-        raise ProtocolError(complaint)
+        raise ProtocolError(error_text)
     return end
 
 
@@ -263,15 +276,18 @@ def _inline(data: bytes, at: int) -> tuple[list[bytes], int] | None:
 
 
 def parse_reply(data: bytes, at: int = 0) -> tuple[Reply, int] | None:
-    """One RESP2 reply, for servers that are clients of others, and where it ends; None if it is not all there yet."""
+    """Parse one RESP2 reply; servers use it as clients of other servers.
+
+    Returns the reply and the position after it, or None if it is incomplete.
+    """
     end = data.find(CRLF, at)
     if end < 0:
         return None
     mark, line, at = data[at : at + 1], data[at + 1 : end], end + 2
     if mark == b"+":
-        return Status(line), at
+        return StatusReply(line), at
     if mark == b"-":
-        return Failure(line), at
+        return ErrorReply(line), at
     if mark == b":":
         return int(line), at
     size = int(line)

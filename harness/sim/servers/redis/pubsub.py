@@ -1,25 +1,19 @@
-"""Publish and subscribe (https://redis.io/docs/latest/develop/interact/pubsub/); shards and keyspace events are
-left out.
+"""Redis commands for publish and subscribe.
+
+Source: https://redis.io/docs/latest/develop/interact/pubsub/. Not simulated: sharded channels and keyspace events.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.protocol import Many, Push, Reply
-from harness.sim.servers.redis.state import (
-    IN_PUBSUB,
-    NO_SCRIPT,
-    Client,
-    Command,
-    Server,
-    container,
-)
-from harness.sim.servers.redis.values import glob
+from .protocol import Push, Reply, ReplySequence
+from .state import IN_PUBSUB, NO_SCRIPT, ClientState, RedisCommand, ServerState, container
+from .values import glob
 
-Register = dict[bytes, dict[Client, None]]
+Register = dict[bytes, dict[ClientState, None]]
 
 
-def deliver(engine: Server, channel: bytes, message: bytes) -> int:
-    """Hand a message to everybody on this server who wants it."""
+def deliver(engine: ServerState, channel: bytes, message: bytes) -> int:
+    """Send a message to this server's subscribers and return their number."""
     receivers = 0
     for client in engine.channels.get(channel, ()):
         client.write(Push([b"message", channel, message]))
@@ -32,18 +26,18 @@ def deliver(engine: Server, channel: bytes, message: bytes) -> int:
     return receivers
 
 
-def publish(client: Client, args: list[bytes]) -> Reply:
+def publish(client: ClientState, args: list[bytes]) -> Reply:
     receivers = deliver(client.engine, args[1], args[2])
     client.engine.propagate(client.db.index, args)
     return receivers
 
 
-def _count(client: Client) -> int:
+def _count(client: ClientState) -> int:
     return len(client.channels) + len(client.patterns)
 
 
-def _join(client: Client, names: list[bytes], verb: bytes, mine: dict[bytes, None], register: Register) -> Reply:
-    replies = Many()
+def _join(client: ClientState, names: list[bytes], verb: bytes, mine: dict[bytes, None], register: Register) -> Reply:
+    replies = ReplySequence()
     for name in names:
         mine[name] = None
         register.setdefault(name, {})[client] = None
@@ -51,8 +45,8 @@ def _join(client: Client, names: list[bytes], verb: bytes, mine: dict[bytes, Non
     return replies
 
 
-def _leave(client: Client, names: list[bytes], verb: bytes, mine: dict[bytes, None], register: Register) -> Reply:
-    replies = Many()
+def _leave(client: ClientState, names: list[bytes], verb: bytes, mine: dict[bytes, None], register: Register) -> Reply:
+    replies = ReplySequence()
     for name in names or list(mine):
         if name in mine:
             del mine[name]
@@ -60,56 +54,61 @@ def _leave(client: Client, names: list[bytes], verb: bytes, mine: dict[bytes, No
             if not register[name]:
                 del register[name]
         replies.append(Push([verb, name, _count(client)]))
-    return replies or Many([Push([verb, None, _count(client)])])
+    return replies or ReplySequence([Push([verb, None, _count(client)])])
 
 
-def subscribe(client: Client, args: list[bytes]) -> Reply:
+def subscribe(client: ClientState, args: list[bytes]) -> Reply:
     return _join(client, args[1:], b"subscribe", client.channels, client.engine.channels)
 
 
-def unsubscribe(client: Client, args: list[bytes]) -> Reply:
+def unsubscribe(client: ClientState, args: list[bytes]) -> Reply:
     return _leave(client, args[1:], b"unsubscribe", client.channels, client.engine.channels)
 
 
-def psubscribe(client: Client, args: list[bytes]) -> Reply:
+def psubscribe(client: ClientState, args: list[bytes]) -> Reply:
     return _join(client, args[1:], b"psubscribe", client.patterns, client.engine.patterns)
 
 
-def punsubscribe(client: Client, args: list[bytes]) -> Reply:
+def punsubscribe(client: ClientState, args: list[bytes]) -> Reply:
     return _leave(client, args[1:], b"punsubscribe", client.patterns, client.engine.patterns)
 
 
-def leave_all(client: Client) -> None:
-    """The connection is gone, or was RESET."""
+def leave_all(client: ClientState) -> None:
+    """Unsubscribe a client from everything, after RESET or when its connection ends."""
     _leave(client, [], b"", client.channels, client.engine.channels)
     _leave(client, [], b"", client.patterns, client.engine.patterns)
 
 
-def channels(client: Client, args: list[bytes]) -> Reply:
+def channels(client: ClientState, args: list[bytes]) -> Reply:
     wanted = glob(args[2]) if len(args) > 2 else glob(b"*")
     return [name for name in client.engine.channels if wanted.fullmatch(name)]
 
 
-def numsub(client: Client, args: list[bytes]) -> Reply:
+def numsub(client: ClientState, args: list[bytes]) -> Reply:
     counted: list[Reply] = []
     for name in args[2:]:
         counted += [name, len(client.engine.channels.get(name, ()))]
-    return counted  # an array for clients of RESP3, too
+    return counted  # a flat array in RESP3, too
 
 
-def numpat(client: Client, _args: list[bytes]) -> Reply:
+def numpat(client: ClientState, _args: list[bytes]) -> Reply:
     return len(client.engine.patterns)
 
 
 _FLAGS = NO_SCRIPT | IN_PUBSUB
 
 COMMANDS = [
-    Command(b"publish", publish, 3),
-    Command(b"subscribe", subscribe, -2, _FLAGS),
-    Command(b"unsubscribe", unsubscribe, -1, _FLAGS),
-    Command(b"psubscribe", psubscribe, -2, _FLAGS),
-    Command(b"punsubscribe", punsubscribe, -1, _FLAGS),
+    RedisCommand(b"publish", publish, 3),
+    RedisCommand(b"subscribe", subscribe, -2, _FLAGS),
+    RedisCommand(b"unsubscribe", unsubscribe, -1, _FLAGS),
+    RedisCommand(b"psubscribe", psubscribe, -2, _FLAGS),
+    RedisCommand(b"punsubscribe", punsubscribe, -1, _FLAGS),
     container(
-        b"pubsub", [Command(b"channels", channels, -2), Command(b"numsub", numsub, -2), Command(b"numpat", numpat, 2)]
+        b"pubsub",
+        [
+            RedisCommand(b"channels", channels, -2),
+            RedisCommand(b"numsub", numsub, -2),
+            RedisCommand(b"numpat", numpat, 2),
+        ],
     ),
 ]

@@ -1,29 +1,24 @@
-"""Asynchronous replication: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/.
+"""Asynchronous replication of the simulated Redis: the primary's list of replicas and a replica's link to its primary.
 
-A replica dials, says ``REPLCONF listening-port`` and ``PSYNC`` in one breath, and gets a snapshot and then every
-write as RESP. Abstracted: the snapshot is a private encoding (the commands that rebuild the data, not RDB) and is
-sent at once; a broken link always ends in a full resync, never a partial one. As in Redis, time-outs of links are
-counted on the wall clock. Of attempts to connect that fail alike one after the other, the first is logged.
+Source: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/. A replica connects, sends
+``REPLCONF listening-port`` and ``PSYNC`` in one packet, and gets a snapshot and then every write as RESP. As in Redis,
+time-outs of links use the wall clock.
+
+Simplified: the snapshot consists of commands that rebuild the data (not RDB) and is sent at once, and a broken link
+always leads to a full resync, never to a partial one. Of several equal connection failures in a row only the first is
+logged.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from harness.sim.servers.redis.engine import Engine
-from harness.sim.servers.redis.keys import snapshot_of
-from harness.sim.servers.redis.protocol import (
-    NOTHING,
-    Failure,
-    Reply,
-    encode_command,
-    parse_all,
-)
-from harness.sim.servers.redis.state import (
-    NS_PER_MS,
-    Client,
-)
 from harness.sim.service import Conn, Timer
+
+from .engine import Engine
+from .keys import snapshot_of
+from .protocol import NO_REPLY, ErrorReply, Reply, encode_command, parse_all
+from .state import NS_PER_MS, ClientState
 
 CRON_NS = 1000 * NS_PER_MS
 _GETACK = encode_command([b"REPLCONF", b"GETACK", b"*"])
@@ -36,12 +31,12 @@ _TIMEOUTS = {
 _UNBLOCKED = b"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 
 
-class Replica:
-    """What a primary knows of a replica."""
+class ReplicaState:
+    """A replica, as its primary sees it."""
 
     __slots__ = ("acked", "acked_ms", "client", "host", "name", "online", "port")
 
-    def __init__(self, client: Client, port: int) -> None:
+    def __init__(self, client: ClientState, port: int) -> None:
         self.client = client
         self.host = client.conn.peer if client.conn is not None else "?"
         self.port = port
@@ -51,10 +46,10 @@ class Replica:
         self.online = False
 
 
-class Link:
-    """The replica's connection to its primary."""
+class PrimaryLink:
+    """A replica's connection to its primary. ``state`` has the words of Redis' ROLE command."""
 
-    def __init__(self, replication: Replication, host: str, port: int) -> None:
+    def __init__(self, replication: RedisReplication, host: str, port: int) -> None:
         self.replication = replication
         self.engine = replication.engine
         self.host = host
@@ -65,29 +60,30 @@ class Link:
         self.conn: Conn | None = None
         self.input = b""
         self.payload_left: int | None = None
-        self.client = Client(self.engine, None, 0)
-        self.complaint = ""
+        self.client = ClientState(self.engine, None, 0)
+        self.last_failure = ""
 
     def log(self, line: str) -> None:
         self.engine.host.log(line)
 
-    def complain(self, line: str) -> None:
-        """Log why there is no link, unless that was the reason before."""
-        if line != self.complaint:
-            self.complaint = line
+    def log_failure(self, line: str) -> None:
+        """Log why the link failed, unless it failed for the same reason before."""
+        if line != self.last_failure:
+            self.last_failure = line
             self.log(line)
 
     def dial(self) -> None:
-        if not self.complaint:
+        """Connect to the primary and start a full resync."""
+        if not self.last_failure:
             self.log(f"Connecting to MASTER {self.host}:{self.port}")
             self.log("MASTER <-> REPLICA sync started")
         self.state, self.input, self.payload_left = b"connecting", b"", None
         self.last_io_ms = self.engine.now_ms()
-        self.client = Client(self.engine, None, 0)
+        self.client = ClientState(self.engine, None, 0)
         self.conn = self.engine.host.dial(self.host, self.port, self)
 
     def drop(self) -> None:
-        """Hang up; the next cron dials again."""
+        """Close the connection. The next periodic check reconnects."""
         conn, self.conn = self.conn, None
         if self.state == b"connected":
             self.down_since_ms = self.engine.now_ms()
@@ -107,7 +103,7 @@ class Link:
     def closed(self, conn: Conn) -> None:
         if self.conn is None or conn is self.conn:
             if self.state == b"connecting":
-                self.complain("Error condition on socket for SYNC: Connection refused")
+                self.log_failure("Error condition on socket for SYNC: Connection refused")
             self.drop()
 
     def received(self, conn: Conn, data: bytes) -> None:
@@ -120,14 +116,14 @@ class Link:
         self._apply_stream()
 
     def _synchronised(self) -> bool:
-        """Read ``+OK``, ``+FULLRESYNC id offset`` and the snapshot."""
+        """Read ``+OK``, ``+FULLRESYNC id offset`` and the snapshot. Return False while they are incomplete."""
         while self.payload_left is None:
             line, found, rest = self.input.partition(b"\r\n")
             if not found:
                 return False
             self.input = rest
             if line.startswith(b"-"):
-                self.complain("Master is currently unable to PSYNC but should be in the future: " + line.decode())
+                self.log_failure("Master is currently unable to PSYNC but should be in the future: " + line.decode())
                 self.drop()
                 return False
             if line.startswith(b"+FULLRESYNC"):
@@ -152,7 +148,7 @@ class Link:
         self._run(parse_all(payload)[0])
         engine.offset = self.replication.sync_offset
         self.state = b"connected"
-        self.complaint = ""
+        self.last_failure = ""
         self.log(f"Done loading RDB, keys loaded: {engine.size()}, keys expired: 0.")
         self.log("MASTER <-> REPLICA sync: Finished with success")
         self.acknowledge()
@@ -161,11 +157,11 @@ class Link:
         commands, rest = parse_all(self.input)
         done = self.input[: len(self.input) - len(rest)]
         self.input = rest
-        asked = [args for args in commands if args[0] == b"REPLCONF"]
+        ack_requests = [args for args in commands if args[0] == b"REPLCONF"]
         self._run([args for args in commands if args[0] != b"REPLCONF"])
         if done:
             self.engine.feed(done)
-        if asked:
+        if ack_requests:
             self.acknowledge()
 
     def _run(self, commands: list[list[bytes]]) -> None:
@@ -178,19 +174,20 @@ class Link:
         self.engine.flush_unsent()
 
     def acknowledge(self) -> None:
+        """Report the applied offset to the primary."""
         if self.conn is not None and self.state == b"connected":
             self.conn.send(encode_command([b"REPLCONF", b"ACK", b"%d" % self.engine.offset]))
 
 
-class Replication:
-    """Both sides' state of one server."""
+class RedisReplication:
+    """The replication state of one server, as a primary and as a replica."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.replid = new_id(engine)
         self.sync_offset = 0
-        self.link: Link | None = None
-        self.replicas: dict[Client, Replica] = {}
+        self.link: PrimaryLink | None = None
+        self.replicas: dict[ClientState, ReplicaState] = {}
         self.stream_db = -1
         self.timer: Timer | None = None
         self.ticks = 0
@@ -198,25 +195,27 @@ class Replication:
     # Roles
 
     def follow(self, host: str, port: int) -> None:
+        """Become a replica of this primary."""
         engine = self.engine
-        self._hang_up()
+        self._close_link()
         engine.is_replica = True
         engine.refresh_guards()
         self.disconnect_replicas()
         self._unblock_all()
-        self.link = Link(self, host, port)
+        self.link = PrimaryLink(self, host, port)
         self.link.dial()
         self._arm()
 
-    def lead(self) -> None:
-        self._hang_up()
+    def become_primary(self) -> None:
+        """Stop replicating and accept writes, under a new replication id."""
+        self._close_link()
         self.replid = new_id(self.engine)
         self.stream_db = -1
         self.engine.is_replica = False
         self.engine.refresh_guards()
         self.disconnect_replicas()
 
-    def _hang_up(self) -> None:
+    def _close_link(self) -> None:
         link, self.link = self.link, None
         if link is not None:
             link.drop()
@@ -224,14 +223,14 @@ class Replication:
     def _unblock_all(self) -> None:
         for client in list(self.engine.blocked):
             self.engine.forget_blocked(client)
-            client.write(Failure(_UNBLOCKED))
+            client.write(ErrorReply(_UNBLOCKED))
             client.closing = True
 
     def disconnect_replicas(self) -> None:
         for client in list(self.replicas):
             self.engine.close_client(client)
 
-    # Cron
+    # Periodic checks
 
     def _arm(self) -> None:
         if self.timer is None:
@@ -241,23 +240,23 @@ class Replication:
         self.timer = None
         self.ticks += 1
         if self.link is not None:
-            self._tend_link(self.link)
+            self._check_link(self.link)
         if self.replicas:
-            self._tend_replicas()
+            self._check_replicas()
         if self.link is not None or self.replicas:
             self._arm()
 
-    def _tend_link(self, link: Link) -> None:
+    def _check_link(self, link: PrimaryLink) -> None:
         silent_ms = self.engine.now_ms() - link.last_io_ms
         if link.state != b"connect" and silent_ms > 1000 * self.engine.config.number("repl-timeout"):
-            (link.log if link.state == b"connected" else link.complain)(_TIMEOUTS[link.state])
+            (link.log if link.state == b"connected" else link.log_failure)(_TIMEOUTS[link.state])
             link.drop()
         if link.state == b"connect":
             link.dial()
         else:
             link.acknowledge()
 
-    def _tend_replicas(self) -> None:
+    def _check_replicas(self) -> None:
         limit_ms = 1000 * self.engine.config.number("repl-timeout")
         for client, replica in list(self.replicas.items()):
             if replica.online and self.engine.now_ms() - replica.acked_ms > limit_ms:
@@ -269,22 +268,24 @@ class Replication:
     # The stream
 
     def feed(self, data: bytes) -> None:
+        """Append to the stream and send it to all replicas."""
         self.engine.offset += len(data)
         for client in self.replicas:
             if client.conn is not None:
                 client.conn.send(data)
 
     def select(self, index: int) -> bytes:
+        """Return a SELECT command if the stream is in another database, else nothing."""
         if index == self.stream_db:
             return b""
         self.stream_db = index
         return encode_command([b"SELECT", b"%d" % index])
 
-    def attach(self, client: Client) -> Reply:
-        """Answer PSYNC with everything there is; from here on the client gets the stream."""
+    def attach(self, client: ClientState) -> Reply:
+        """Answer PSYNC with a snapshot. From now on the client gets the replication stream."""
         engine = self.engine
         engine.count("sync_full")
-        replica: Replica = client.replica
+        replica: ReplicaState = client.replica
         engine.host.log(f"Replica {replica.name} asks for synchronization")
         replica.online = True
         replica.acked_ms = engine.now_ms()
@@ -298,7 +299,7 @@ class Replication:
         client.conn.send(header + payload)
         engine.host.log(f"Synchronization with replica {replica.name} succeeded")
         self._arm()
-        return NOTHING
+        return NO_REPLY
 
     def _snapshot(self) -> bytes:
         pieces = []
@@ -308,7 +309,8 @@ class Replication:
                 pieces += [snapshot_of(key, value, db.expires.get(key)) for key, value in db.data.items()]
         return b"".join(pieces)
 
-    def detach(self, client: Client) -> None:
+    def detach(self, client: ClientState) -> None:
+        """Remove a replica whose connection has ended."""
         replica = self.replicas.pop(client, None)
         if replica is not None:
             self.engine.host.log(f"Connection with replica {replica.name} lost.")
@@ -316,9 +318,11 @@ class Replication:
     # Acknowledgements
 
     def acked(self, offset: int) -> int:
+        """Return the number of replicas that acknowledged ``offset``."""
         return sum([replica.online and replica.acked >= offset for replica in self.replicas.values()])
 
-    def acknowledge(self, client: Client, offset: int) -> None:
+    def acknowledge(self, client: ClientState, offset: int) -> None:
+        """Store a replica's acknowledged offset and unblock clients that waited for it."""
         replica = self.replicas.get(client)
         if replica is None:
             return
@@ -331,10 +335,12 @@ class Replication:
                     self.engine.unblock(waiter, count)
 
     def good(self) -> int:
+        """Return the number of replicas that acknowledged within min-replicas-max-lag."""
         oldest = self.engine.now_ms() - 1000 * self.engine.config.number("min-replicas-max-lag")
         return sum([replica.online and replica.acked_ms >= oldest for replica in self.replicas.values()])
 
     def describe(self) -> dict[str, Any]:
+        """Return the fields of INFO replication."""
         engine = self.engine
         fields: dict[str, Any] = {"role": "slave" if engine.is_replica else "master"}
         if self.link is not None:
@@ -354,7 +360,7 @@ class Replication:
             "repl_backlog_active": int(engine.feeding),
         }
 
-    def _describe_link(self, link: Link) -> dict[str, Any]:
+    def _describe_link(self, link: PrimaryLink) -> dict[str, Any]:
         up = link.state == b"connected"
         now = self.engine.now_ms()
         fields: dict[str, Any] = {
@@ -375,4 +381,5 @@ class Replication:
 
 
 def new_id(engine: Engine) -> str:
+    """Return a random run id or replication id, 40 hexadecimal digits."""
     return f"{engine.host.rng.getrandbits(160):040x}"

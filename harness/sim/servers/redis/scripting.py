@@ -1,7 +1,8 @@
-"""EVAL, EVALSHA and SCRIPT (https://redis.io/docs/latest/develop/interact/programmability/eval-intro/).
+"""Redis commands for Lua scripts: EVAL, EVALSHA and SCRIPT.
 
-Scripts replicate their effects. Functions (FUNCTION, FCALL) and SCRIPT KILL are left out. Each script is compiled
-once a server life; scripts do not survive a restart, as in Redis 7.
+Source: https://redis.io/docs/latest/develop/interact/programmability/eval-intro/. Scripts replicate their effects. Each
+script is compiled once per start of the server, and scripts do not survive a restart, as in Redis 7. Not simulated:
+functions (FUNCTION, FCALL) and SCRIPT KILL.
 """
 
 from __future__ import annotations
@@ -10,19 +11,10 @@ import hashlib
 import re
 from typing import Any
 
-from harness.sim.servers.redis.lua import CompileError, Lua, ScriptError
-from harness.sim.servers.redis.protocol import NOSCRIPT, OK, OOM, SYNTAX, Failure, Reply
-from harness.sim.servers.redis.state import (
-    DENY_OOM,
-    NO_SCRIPT,
-    OWN_EFFECTS,
-    WRITE,
-    Client,
-    Command,
-    Server,
-    container,
-)
-from harness.sim.servers.redis.values import to_integer
+from .lua import CompileError, Lua, ScriptError
+from .protocol import NOSCRIPT, OK, OOM, SYNTAX, ErrorReply, Reply
+from .state import DENY_OOM, NO_SCRIPT, OWN_EFFECTS, WRITE, ClientState, RedisCommand, ServerState, container
+from .values import to_integer
 
 _UNKNOWN = b"ERR Unknown Redis command called from script"
 _ARITY = b"ERR Wrong number of args calling Redis command from script"
@@ -31,8 +23,12 @@ _NO_WRITES = b"ERR Write commands are not allowed from read-only scripts."
 _SHEBANG_FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 
 
-class Script:
-    """``tail_line``: where errors of the tail call ``return redis.call(...)`` are said to be, its frame being gone."""
+class LoadedScript:
+    """A compiled script.
+
+    ``tail_line`` is the line that Redis reports for errors in the tail call ``return redis.call(...)``, which has no
+    stack frame.
+    """
 
     __slots__ = ("code", "function", "read_only", "sha", "tail_line")
 
@@ -46,30 +42,31 @@ class Script:
 
 
 class Interpreter:
-    """Lua and the client in whose name scripts run commands."""
+    """The Lua interpreter of a server, and the client as which scripts run commands."""
 
-    def __init__(self, engine: Server) -> None:
+    def __init__(self, engine: ServerState) -> None:
         self.engine = engine
-        self.client = Client(engine, None, 0)
+        self.client = ClientState(engine, None, 0)
         self.read_only = False
         self.by_body: dict[bytes, bytes] = {}
         self.lua = Lua(self.call, self.set_resp, engine.host.rng.random)
 
     def set_resp(self, _version: int) -> None:
-        """Accepted; replies keep their RESP2 shape."""
+        """Accept the call and do nothing; replies keep their RESP2 form."""
 
     def call(self, args: list[bytes]) -> Reply:
+        """Run a command for a script. Raises ErrorReply if scripts may not call it."""
         engine = self.engine
         command = engine.commands.get(args[0]) or engine.commands.get(args[0].lower())
         if command is not None and command.subcommands is not None and len(args) > 1:
             command = command.subcommands.get(args[1].lower())
         if command is None:
-            raise Failure(_UNKNOWN)
+            raise ErrorReply(_UNKNOWN)
         if not command.accepts(args):
-            raise Failure(_ARITY)
+            raise ErrorReply(_ARITY)
         flags = command.flags
         if flags & NO_SCRIPT:
-            raise Failure(_FORBIDDEN)
+            raise ErrorReply(_FORBIDDEN)
         if flags & WRITE:
             self._check_write(flags)
             engine.script_wrote = True
@@ -78,14 +75,16 @@ class Interpreter:
     def _check_write(self, flags: int) -> None:
         engine = self.engine
         if self.read_only:
-            raise Failure(_NO_WRITES)
+            raise ErrorReply(_NO_WRITES)
         if engine.guarded:
             engine.guard_write()
             if engine.out_of_memory and flags & DENY_OOM and not engine.script_wrote:
                 engine.log_refusal()
-                raise Failure(OOM)
+                raise ErrorReply(OOM)
 
-    def run(self, client: Client, script: Script, keys: list[bytes], argv: list[bytes], read_only: bool) -> Reply:
+    def run(
+        self, client: ClientState, script: LoadedScript, keys: list[bytes], argv: list[bytes], read_only: bool
+    ) -> Reply:
         engine = self.engine
         self.client.db = client.db
         self.read_only = read_only or script.read_only
@@ -99,20 +98,20 @@ class Interpreter:
             engine.frozen_ms = outer
 
 
-def _described(error: ScriptError, script: Script) -> Failure:
+def _described(error: ScriptError, script: LoadedScript) -> ErrorReply:
     text = error.text.removeprefix(b"-")
     line = script.tail_line if error.line is None else error.line
-    return Failure(text + b" script: %b, on @user_script:%d." % (script.sha, line))
+    return ErrorReply(text + b" script: %b, on @user_script:%d." % (script.sha, line))
 
 
-def _interpreter(engine: Server) -> Interpreter:
+def _interpreter(engine: ServerState) -> Interpreter:
     if engine.lua is None:
         engine.lua = Interpreter(engine)
     interpreter: Interpreter = engine.lua
     return interpreter
 
 
-def _load(engine: Server, code: bytes) -> Script:
+def _load(engine: ServerState, code: bytes) -> LoadedScript:
     interpreter = _interpreter(engine)
     sha = interpreter.by_body.get(code)
     if sha is None:
@@ -121,111 +120,111 @@ def _load(engine: Server, code: bytes) -> Script:
     if script is None:
         read_only, body = _shebang(code)
         try:
-            script = Script(sha, code, interpreter.lua.compile(body), read_only)
+            script = LoadedScript(sha, code, interpreter.lua.compile(body), read_only)
         except CompileError as error:
-            raise Failure(b"ERR Error compiling script (new function): %b" % error.args[0]) from None
+            raise ErrorReply(b"ERR Error compiling script (new function): %b" % error.args[0]) from None
         engine.scripts[sha] = script
         interpreter.by_body[code] = sha
-    found: Script = script
+    found: LoadedScript = script
     return found
 
 
 def _shebang(code: bytes) -> tuple[bool, bytes]:
-    """Whether the first line forbids writes, and the code without that line."""
+    """Return whether the shebang line forbids writes, and the code without that line."""
     if not code.startswith(b"#!"):
         return False, code
     first, newline, rest = code.partition(b"\n")
     if not newline:
-        raise Failure(b"ERR Invalid script shebang")
+        raise ErrorReply(b"ERR Invalid script shebang")
     engine_name, *options = first[2:].split()
     if engine_name != b"lua":
-        raise Failure(b"ERR Unexpected engine in script shebang: " + engine_name)
+        raise ErrorReply(b"ERR Unexpected engine in script shebang: " + engine_name)
     flags: list[bytes] = []
     for option in options:
         if not option.startswith(b"flags="):
-            raise Failure(b"ERR Unknown lua shebang option: " + option)
+            raise ErrorReply(b"ERR Unknown lua shebang option: " + option)
         flags = [flag for flag in option[6:].split(b",") if flag]
     for flag in flags:
         if flag not in _SHEBANG_FLAGS:
-            raise Failure(b"ERR Unexpected flag in script shebang: " + flag)
+            raise ErrorReply(b"ERR Unexpected flag in script shebang: " + flag)
     return b"no-writes" in flags, b"\n" + rest
 
 
 def _key_count(args: list[bytes]) -> int:
     count = to_integer(args[2])
     if count > len(args) - 3:
-        raise Failure(b"ERR Number of keys can't be greater than number of args")
+        raise ErrorReply(b"ERR Number of keys can't be greater than number of args")
     if count < 0:
-        raise Failure(b"ERR Number of keys can't be negative")
+        raise ErrorReply(b"ERR Number of keys can't be negative")
     return count
 
 
-def _eval(client: Client, args: list[bytes], read_only: bool) -> Reply:
+def _eval(client: ClientState, args: list[bytes], read_only: bool) -> Reply:
     split = 3 + _key_count(args)
     script = _load(client.engine, args[1])
     return _interpreter(client.engine).run(client, script, args[3:split], args[split:], read_only)
 
 
-def _evalsha(client: Client, args: list[bytes], read_only: bool) -> Reply:
+def _evalsha(client: ClientState, args: list[bytes], read_only: bool) -> Reply:
     engine = client.engine
     split = 3 + _key_count(args)
     script = engine.scripts.get(args[1]) or engine.scripts.get(args[1].lower())
     if script is None:
-        raise Failure(NOSCRIPT)
+        raise ErrorReply(NOSCRIPT)
     reply: Reply = engine.lua.run(client, script, args[3:split], args[split:], read_only)
     return reply
 
 
-def eval_command(client: Client, args: list[bytes]) -> Reply:
+def eval_command(client: ClientState, args: list[bytes]) -> Reply:
     return _eval(client, args, False)
 
 
-def eval_ro(client: Client, args: list[bytes]) -> Reply:
+def eval_ro(client: ClientState, args: list[bytes]) -> Reply:
     return _eval(client, args, True)
 
 
-def evalsha(client: Client, args: list[bytes]) -> Reply:
+def evalsha(client: ClientState, args: list[bytes]) -> Reply:
     return _evalsha(client, args, False)
 
 
-def evalsha_ro(client: Client, args: list[bytes]) -> Reply:
+def evalsha_ro(client: ClientState, args: list[bytes]) -> Reply:
     return _evalsha(client, args, True)
 
 
-def script_load(client: Client, args: list[bytes]) -> Reply:
+def script_load(client: ClientState, args: list[bytes]) -> Reply:
     return _load(client.engine, args[2]).sha
 
 
-def script_exists(client: Client, args: list[bytes]) -> Reply:
+def script_exists(client: ClientState, args: list[bytes]) -> Reply:
     return [int(sha.lower() in client.engine.scripts) for sha in args[2:]]
 
 
-def script_flush(client: Client, args: list[bytes]) -> Reply:
+def script_flush(client: ClientState, args: list[bytes]) -> Reply:
     if len(args) > 3 or (len(args) == 3 and args[2].lower() not in (b"sync", b"async")):
-        raise Failure(b"ERR SCRIPT FLUSH only support SYNC|ASYNC option" if len(args) == 3 else SYNTAX)
+        raise ErrorReply(b"ERR SCRIPT FLUSH only support SYNC|ASYNC option" if len(args) == 3 else SYNTAX)
     client.engine.scripts.clear()
     client.engine.lua = None
     return OK
 
 
-def script_kill(_client: Client, _args: list[bytes]) -> Reply:
-    raise Failure(b"NOTBUSY No scripts in execution right now.")
+def script_kill(_client: ClientState, _args: list[bytes]) -> Reply:
+    raise ErrorReply(b"NOTBUSY No scripts in execution right now.")
 
 
 _FLAGS = NO_SCRIPT | OWN_EFFECTS
 
 COMMANDS = [
-    Command(b"eval", eval_command, -3, _FLAGS),
-    Command(b"eval_ro", eval_ro, -3, _FLAGS),
-    Command(b"evalsha", evalsha, -3, _FLAGS),
-    Command(b"evalsha_ro", evalsha_ro, -3, _FLAGS),
+    RedisCommand(b"eval", eval_command, -3, _FLAGS),
+    RedisCommand(b"eval_ro", eval_ro, -3, _FLAGS),
+    RedisCommand(b"evalsha", evalsha, -3, _FLAGS),
+    RedisCommand(b"evalsha_ro", evalsha_ro, -3, _FLAGS),
     container(
         b"script",
         [
-            Command(b"load", script_load, 3, NO_SCRIPT),
-            Command(b"exists", script_exists, -3, NO_SCRIPT),
-            Command(b"flush", script_flush, -2, NO_SCRIPT),
-            Command(b"kill", script_kill, 2, NO_SCRIPT),
+            RedisCommand(b"load", script_load, 3, NO_SCRIPT),
+            RedisCommand(b"exists", script_exists, -3, NO_SCRIPT),
+            RedisCommand(b"flush", script_flush, -2, NO_SCRIPT),
+            RedisCommand(b"kill", script_kill, 2, NO_SCRIPT),
         ],
     ),
 ]

@@ -1,33 +1,34 @@
-"""A Redis Sentinel: the commands that clients send
-(https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/).
+"""The simulated Redis Sentinel server and the SENTINEL, INFO and ROLE commands that clients send to it.
 
-What it thinks is in :mod:`redis_sentinel_monitor`, which lists what is abstracted. It watches one primary.
+Source: https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/. A sentinel watches one primary. Failure
+detection, elections and failover are in :mod:`harness.sim.servers.redis.sentinel_monitor`, which lists what is not
+simulated.
 """
 
 from __future__ import annotations
 
-from harness.sim.servers.redis import admin, connection, pubsub
-from harness.sim.servers.redis.protocol import NULL_ARRAY, OK, Failure, FlatMap, Reply, Status
-from harness.sim.servers.redis.replication import new_id
-from harness.sim.servers.redis.replication_commands import role
-from harness.sim.servers.redis.sentinel_choice import Durable
-from harness.sim.servers.redis.sentinel_link import Instance
-from harness.sim.servers.redis.sentinel_monitor import Monitor
-from harness.sim.servers.redis.server import Address, RedisServer
-from harness.sim.servers.redis.state import (
-    Client,
-    Command,
-    Table,
-    container,
-)
-from harness.sim.servers.redis.values import to_integer
 from harness.sim.service import ServiceHost
+
+from . import admin, connection, pubsub
+from .protocol import NULL_ARRAY, OK, ErrorReply, FlatMap, Reply, StatusReply
+from .replication import new_id
+from .replication_commands import role
+from .sentinel_choice import SentinelState
+from .sentinel_link import WatchedInstance
+from .sentinel_monitor import Monitor
+from .server import Address, RedisServer
+from .state import ClientState, RedisCommand, Table, container
+from .values import to_integer
 
 _NO_SUCH = b"ERR No such master with that name"
 
 
 class SentinelServer(RedisServer):
-    """``primary`` is what its configuration file names; a failover rewrites that file, and only a wipe undoes it."""
+    """A sentinel.
+
+    ``primary`` is the (host, port) in its configuration file. A failover rewrites the file, and only wiping the disk
+    restores it. ``peers`` are the other sentinels. Times are in milliseconds.
+    """
 
     def __init__(
         self,
@@ -47,28 +48,28 @@ class SentinelServer(RedisServer):
         self.down_after_ms = down_after_ms
         self.failover_timeout_ms = failover_timeout_ms
         self.commands = _COMMANDS
-        self._first_primary = primary
-        self._kept = Durable(primary)
+        self._initial_primary = primary
+        self._saved = SentinelState(primary)
         self._id = ""
         self.monitor: Monitor | None = None
 
     @property
     def primary_host(self) -> str:
-        """The host that this sentinel takes for the primary."""
-        found = self._kept.primary if self.monitor is None else self.monitor.current_primary
+        """The host that this sentinel currently considers the primary."""
+        found = self._saved.primary if self.monitor is None else self.monitor.current_primary
         return found[0]
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         super().start(host, wiped=wiped)
         if wiped:
-            self._kept = Durable(self._first_primary)
+            self._saved = SentinelState(self._initial_primary)
         if wiped or not self._id:
             self._id = new_id(self)
         host.log(f"Sentinel ID is {self._id}")
         self.monitor = Monitor(
             host,
             self._id,
-            self._kept,
+            self._saved,
             name=self.name,
             quorum=self.quorum,
             peers=self.peers,
@@ -91,20 +92,20 @@ class SentinelServer(RedisServer):
         self.flush_unsent()
 
 
-def _monitor(client: Client) -> Monitor:
+def _monitor(client: ClientState) -> Monitor:
     assert isinstance(client.engine, SentinelServer)
     assert client.engine.monitor is not None
     return client.engine.monitor
 
 
-def _named(client: Client, name: bytes) -> Monitor:
+def _named(client: ClientState, name: bytes) -> Monitor:
     monitor = _monitor(client)
     if name.decode(errors="replace") != monitor.name:
-        raise Failure(_NO_SUCH)
+        raise ErrorReply(_NO_SUCH)
     return monitor
 
 
-def _describe(found: Instance, name: str, more: dict[str, object]) -> Reply:
+def _describe(found: WatchedInstance, name: str, more: dict[str, object]) -> Reply:
     flags = [found.kind, *(["s_down"] if found.down else []), *([] if found.up else ["disconnected"])]
     now = found.now_ms()
     fields: dict[str, object] = {
@@ -131,7 +132,7 @@ def _describe_primary(monitor: Monitor) -> Reply:
         "info-refresh": max(0, found.now_ms() - found.info_ms),
         "role-reported": found.role,
         "role-reported-time": max(0, found.now_ms() - found.role_since_ms),
-        "config-epoch": monitor.kept.config_epoch,
+        "config-epoch": monitor.saved.config_epoch,
         "num-slaves": len(monitor.replicas),
         "num-other-sentinels": len(monitor.peers),
         "quorum": monitor.quorum,
@@ -141,7 +142,7 @@ def _describe_primary(monitor: Monitor) -> Reply:
     return _describe(found, monitor.name, more)
 
 
-def _describe_replica(found: Instance) -> Reply:
+def _describe_replica(found: WatchedInstance) -> Reply:
     host, port = found.follows or ("?", 0)
     more: dict[str, object] = {
         "info-refresh": max(0, found.now_ms() - found.info_ms),
@@ -158,7 +159,7 @@ def _describe_replica(found: Instance) -> Reply:
     return _describe(found, found.name, more)
 
 
-def get_master_addr(client: Client, args: list[bytes]) -> Reply:
+def get_master_addr(client: ClientState, args: list[bytes]) -> Reply:
     monitor = _monitor(client)
     if args[2].decode(errors="replace") != monitor.name:
         return NULL_ARRAY
@@ -166,50 +167,50 @@ def get_master_addr(client: Client, args: list[bytes]) -> Reply:
     return [host.encode(), b"%d" % port]
 
 
-def masters(client: Client, _args: list[bytes]) -> Reply:
+def masters(client: ClientState, _args: list[bytes]) -> Reply:
     return [_describe_primary(_monitor(client))]
 
 
-def master(client: Client, args: list[bytes]) -> Reply:
+def master(client: ClientState, args: list[bytes]) -> Reply:
     return _describe_primary(_named(client, args[2]))
 
 
-def replicas(client: Client, args: list[bytes]) -> Reply:
+def replicas(client: ClientState, args: list[bytes]) -> Reply:
     return [_describe_replica(found) for found in _named(client, args[2]).replicas.values()]
 
 
-def sentinels(client: Client, args: list[bytes]) -> Reply:
+def sentinels(client: ClientState, args: list[bytes]) -> Reply:
     monitor = _named(client, args[2])
     return [_describe(peer, peer.name, {}) for peer in monitor.peers]
 
 
-def myid(client: Client, _args: list[bytes]) -> Reply:
+def myid(client: ClientState, _args: list[bytes]) -> Reply:
     return _monitor(client).my_id.encode()
 
 
-def ckquorum(client: Client, args: list[bytes]) -> Reply:
+def ckquorum(client: ClientState, args: list[bytes]) -> Reply:
     monitor = _named(client, args[2])
     usable = 1 + sum([not peer.down for peer in monitor.peers])
     majority = (len(monitor.peers) + 1) // 2 + 1
     if usable < monitor.quorum or usable < majority:
         lacking = "quorum" if usable < monitor.quorum else "majority"
         why = "reach the specified quorum for this master" if lacking == "quorum" else "reach the majority"
-        raise Failure(f"NOQUORUM {usable} usable Sentinels. Not enough available Sentinels to {why}".encode())
+        raise ErrorReply(f"NOQUORUM {usable} usable Sentinels. Not enough available Sentinels to {why}".encode())
     text = f"OK {usable} usable Sentinels. Quorum and failover authorization can be reached"
-    return Status(text.encode())
+    return StatusReply(text.encode())
 
 
-def failover(client: Client, args: list[bytes]) -> Reply:
+def failover(client: ClientState, args: list[bytes]) -> Reply:
     monitor = _named(client, args[2])
     if monitor.state != "none":
-        raise Failure(b"INPROG Failover already in progress")
+        raise ErrorReply(b"INPROG Failover already in progress")
     if monitor.best_replica() is None:
-        raise Failure(b"NOGOODSLAVE No suitable replica to promote")
+        raise ErrorReply(b"NOGOODSLAVE No suitable replica to promote")
     monitor.start_failover(forced=True)
     return OK
 
 
-def is_down(client: Client, args: list[bytes]) -> Reply:
+def is_down(client: ClientState, args: list[bytes]) -> Reply:
     monitor = _monitor(client)
     down = monitor.is_down((args[2].decode(), to_integer(args[3])))
     leader, epoch = (None, 0)
@@ -218,10 +219,10 @@ def is_down(client: Client, args: list[bytes]) -> Reply:
     return [int(down), (leader or "*").encode(), epoch]
 
 
-def hear_hello(client: Client, args: list[bytes]) -> Reply:
-    """Between simulated sentinels only: what the real ones publish on ``__sentinel__:hello``."""
+def receive_hello(client: ClientState, args: list[bytes]) -> Reply:
+    """Handle the message that real sentinels publish on ``__sentinel__:hello``. Only simulated sentinels send it."""
     sender, run_id, epoch, _name, host, port, config_epoch = [arg.decode() for arg in args[2:9]]
-    _monitor(client).hear_hello(sender, run_id, int(epoch), (host, int(port)), int(config_epoch))
+    _monitor(client).receive_hello(sender, run_id, int(epoch), (host, int(port)), int(config_epoch))
     return OK
 
 
@@ -231,9 +232,9 @@ def _status(monitor: Monitor) -> str:
     return "sdown" if monitor.primary.down else "ok"
 
 
-def info(client: Client, args: list[bytes]) -> Reply:
+def info(client: ClientState, args: list[bytes]) -> Reply:
     monitor = _monitor(client)
-    asked = [arg.decode(errors="replace").lower() for arg in args[1:]] or ["default"]
+    sections_wanted = [arg.decode(errors="replace").lower() for arg in args[1:]] or ["default"]
     host, port = monitor.current_primary
     counts = f"slaves={len(monitor.replicas)},sentinels={len(monitor.peers) + 1}"
     sections: dict[str, admin.Fields] = {
@@ -247,16 +248,16 @@ def info(client: Client, args: list[bytes]) -> Reply:
             "master0": f"name={monitor.name},status={_status(monitor)},address={host}:{port},{counts}",
         },
     }
-    everything = any(word in ("default", "all", "everything") for word in asked)
-    return admin.format_sections({name: sections[name] for name in sections if everything or name in asked})
+    show_all = any(word in ("default", "all", "everything") for word in sections_wanted)
+    return admin.format_sections({name: sections[name] for name in sections if show_all or name in sections_wanted})
 
 
-def hello(client: Client, args: list[bytes]) -> Reply:
+def hello(client: ClientState, args: list[bytes]) -> Reply:
     connection.hello(client, args)
     return connection.hello_reply(client, b"sentinel", None)
 
 
-def role_command(client: Client, args: list[bytes]) -> Reply:
+def role_command(client: ClientState, args: list[bytes]) -> Reply:
     role(client, args)
     return [b"sentinel", [_monitor(client).name.encode()]]
 
@@ -264,17 +265,17 @@ def role_command(client: Client, args: list[bytes]) -> Reply:
 _SENTINEL = container(
     b"sentinel",
     [
-        Command(b"get-master-addr-by-name", get_master_addr, 3),
-        Command(b"masters", masters, 2),
-        Command(b"master", master, 3),
-        Command(b"replicas", replicas, 3),
-        Command(b"slaves", replicas, 3),
-        Command(b"sentinels", sentinels, 3),
-        Command(b"myid", myid, 2),
-        Command(b"ckquorum", ckquorum, 3),
-        Command(b"failover", failover, 3),
-        Command(b"is-master-down-by-addr", is_down, 6),
-        Command(b"hello", hear_hello, 9),
+        RedisCommand(b"get-master-addr-by-name", get_master_addr, 3),
+        RedisCommand(b"masters", masters, 2),
+        RedisCommand(b"master", master, 3),
+        RedisCommand(b"replicas", replicas, 3),
+        RedisCommand(b"slaves", replicas, 3),
+        RedisCommand(b"sentinels", sentinels, 3),
+        RedisCommand(b"myid", myid, 2),
+        RedisCommand(b"ckquorum", ckquorum, 3),
+        RedisCommand(b"failover", failover, 3),
+        RedisCommand(b"is-master-down-by-addr", is_down, 6),
+        RedisCommand(b"hello", receive_hello, 9),
     ],
 )
 _SHARED: tuple[bytes, ...] = (
@@ -292,7 +293,12 @@ _SHARED += (b"publish", b"pubsub", b"command")
 
 
 def _table() -> Table:
-    own = [_SENTINEL, Command(b"info", info, -1), Command(b"hello", hello, -1), Command(b"role", role_command, 1)]
+    own = [
+        _SENTINEL,
+        RedisCommand(b"info", info, -1),
+        RedisCommand(b"hello", hello, -1),
+        RedisCommand(b"role", role_command, 1),
+    ]
     families = [*connection.COMMANDS, *pubsub.COMMANDS, *admin.COMMANDS]
     chosen = [*own, *[command for command in families if command.name in _SHARED]]
     return {name: command for command in chosen for name in (command.name, command.name.upper())}

@@ -1,14 +1,14 @@
-"""The choices of a failover: whom a sentinel votes for, who has been elected, which replica is promoted."""
+"""Rules of a sentinel failover: votes, the elected leader, and the replica to promote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.sim.servers.redis.sentinel_link import INFO_MS, PING_MS, Address, Instance
+from .sentinel_link import INFO_MS, PING_MS, Address, WatchedInstance
 
 
-class Durable:
-    """What a sentinel writes to its file: it survives a kill."""
+class SentinelState:
+    """The state that a sentinel writes to its configuration file, so that it survives a kill."""
 
     def __init__(self, primary: Address) -> None:
         self.primary = primary
@@ -19,14 +19,15 @@ class Durable:
         self.leader_epoch = 0
 
     def vote(self, epoch: int, candidate: str) -> bool:
-        """Whether the candidate gets the vote just now; the first of a new epoch does."""
+        """Vote for the candidate if it is the first one of a new epoch. Return True if it gets the vote now."""
         if self.leader_epoch >= epoch or self.current_epoch > epoch:
             return False
         self.leader, self.leader_epoch = candidate, self.current_epoch
         return True
 
 
-def votes_of(peers: Iterable[Instance], epoch: int) -> dict[str, int]:
+def votes_of(peers: Iterable[WatchedInstance], epoch: int) -> dict[str, int]:
+    """Count the votes of the other sentinels in this epoch, by candidate."""
     votes: dict[str, int] = {}
     for peer in peers:
         if peer.vote is not None and peer.vote_epoch == epoch:
@@ -34,13 +35,16 @@ def votes_of(peers: Iterable[Instance], epoch: int) -> dict[str, int]:
     return votes
 
 
-def favourite(votes: dict[str, int]) -> str | None:
-    """The candidate with the most votes."""
-    return max(votes, key=lambda who: votes[who]) if votes else None
+def most_voted(votes: dict[str, int]) -> str | None:
+    """Return the candidate with the most votes."""
+    return max(votes, key=lambda candidate: votes[candidate]) if votes else None
 
 
-def best_replica(primary: Instance, replicas: Iterable[Instance]) -> Instance | None:
-    """By priority, replication offset, name; none that is silent, down, or too far behind."""
+def best_replica(primary: WatchedInstance, replicas: Iterable[WatchedInstance]) -> WatchedInstance | None:
+    """Return the replica to promote, or None: the best by priority, replication offset and address.
+
+    Replicas that are silent, down or too far behind are not considered.
+    """
     now = primary.now_ms()
     fresh_ms = 5 * PING_MS if primary.down else 3 * INFO_MS
     behind_ms = 10 * primary.down_after_ms + (now - primary.down_since_ms if primary.down else 0)

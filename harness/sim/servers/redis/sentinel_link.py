@@ -1,7 +1,7 @@
-"""What a sentinel knows of one server or fellow sentinel, and its connection to it (sentinelRedisInstance in
-sentinel.c).
+"""A sentinel's view of one watched server or other sentinel, and its connection to it.
 
-Abstracted: one connection where the real one has two (commands, and pub/sub for hellos).
+Corresponds to sentinelRedisInstance in sentinel.c. Simplified: there is one connection, where a real sentinel has two
+(one for commands, one for the pub/sub of hello messages).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from harness.sim.servers.redis.protocol import Failure, Reply, Status, encode_command, parse_reply
 from harness.sim.service import Conn, ServiceHost
+
+from .protocol import ErrorReply, Reply, StatusReply, encode_command, parse_reply
 
 PING_MS = 1000
 INFO_MS = 10_000
@@ -18,11 +19,11 @@ RECONNECT_MS = 1000
 STALE_LINK_MS = 15_000
 
 Address = tuple[str, int]
-Then = Callable[[Reply], None]
+ReplyHandler = Callable[[Reply], None]
 
 
-class Instance:
-    """All times are wall-clock milliseconds, as in the real one; 0 is never."""
+class WatchedInstance:
+    """One server or sentinel that this sentinel watches. Times are wall-clock milliseconds; 0 means never."""
 
     def __init__(
         self, host: ServiceHost, now_ms: Callable[[], int], kind: str, address: Address, down_after: int
@@ -35,17 +36,17 @@ class Instance:
         self.conn: Conn | None = None
         self.up = False
         self.input = b""
-        self.pending: deque[Then | None] = deque()
+        self.pending: deque[ReplyHandler | None] = deque()
         now = now_ms()
-        self.dialled_ms = 0
+        self.connect_started_ms = 0
         self.ping_due_since_ms = now
-        """When the oldest unanswered PING was sent (or the instance was made); 0 if all were answered."""
+        """When the oldest unanswered PING was sent, or this object was created; 0 if all were answered."""
         self.last_ping_ms = 0
         self.last_pong_ms = now
         self.last_answer_ms = now
         self.down_since_ms = 0
         self.last_down_ms = 0
-        # from INFO
+        # Fields from INFO.
         self.info_ms = 0
         self.run_id = ""
         self.role = "master" if kind == "master" else "slave"
@@ -57,29 +58,31 @@ class Instance:
         self.follows: Address | None = None
         self.follows_since_ms = now
         self.reconfigured = ""
-        # of fellow sentinels
-        self.says_down = False
-        self.said_ms = 0
+        # Fields for other sentinels.
+        self.reports_down = False
+        self.reported_ms = 0
         self.asked_ms = 0
         self.vote: str | None = None
         self.vote_epoch = 0
 
     @property
     def name(self) -> str:
-        """A fellow sentinel goes by its id, once it has told it."""
+        """The run id of another sentinel once known, else ``host:port``."""
         known = self.kind == "sentinel" and self.run_id
         return known or f"{self.address[0]}:{self.address[1]}"
 
     @property
     def down(self) -> bool:
+        """True if this sentinel considers it subjectively down."""
         return self.down_since_ms > 0
 
     # Connection
 
     def reconnect(self) -> None:
+        """Connect if there is no connection, and close one that has been silent for too long."""
         now = self.now_ms()
-        if self.conn is None and now - self.dialled_ms >= RECONNECT_MS:
-            self.dialled_ms = self.last_ping_ms = now
+        if self.conn is None and now - self.connect_started_ms >= RECONNECT_MS:
+            self.connect_started_ms = self.last_ping_ms = now
             self.ping_due_since_ms = self.ping_due_since_ms or now
             self.conn = self.host.dial(*self.address, self)
         elif self.conn is not None and self._is_stale(now):
@@ -88,7 +91,7 @@ class Instance:
     def _is_stale(self, now: int) -> bool:
         half = self.down_after_ms // 2
         silent = self.ping_due_since_ms and now - self.ping_due_since_ms > half and now - self.last_pong_ms > half
-        return bool(silent) and now - self.dialled_ms > STALE_LINK_MS
+        return bool(silent) and now - self.connect_started_ms > STALE_LINK_MS
 
     def hang_up(self) -> None:
         conn, self.conn = self.conn, None
@@ -112,18 +115,19 @@ class Instance:
         self.input += data
         while self.input and (found := parse_reply(self.input)) is not None:
             self.input = self.input[found[1] :]
-            then = self.pending.popleft() if self.pending else None
-            if then is not None:
-                then(found[0])
+            handler = self.pending.popleft() if self.pending else None
+            if handler is not None:
+                handler(found[0])
 
-    def send(self, words: list[str], then: Then | None = None) -> None:
+    def send(self, words: list[str], handler: ReplyHandler | None = None) -> None:
+        """Send a command, and call ``handler`` with its reply."""
         if self.conn is not None and self.up:
-            self.pending.append(then)
+            self.pending.append(handler)
             self.conn.send(encode_command([word.encode() for word in words]))
 
-    def point(self, at: Address | None) -> None:
-        """Have this Redis follow another, or nobody."""
-        target = ["NO", "ONE"] if at is None else [at[0], str(at[1])]
+    def send_replicaof(self, primary: Address | None) -> None:
+        """Make this Redis a replica of another one, or with None a primary."""
+        target = ["NO", "ONE"] if primary is None else [primary[0], str(primary[1])]
         for words in (
             ["MULTI"],
             ["SLAVEOF", *target],
@@ -137,6 +141,7 @@ class Instance:
     # Liveness
 
     def ping_if_due(self) -> None:
+        """Send a PING if the last one is old enough."""
         now, period = self.now_ms(), min(self.down_after_ms, PING_MS)
         if self.up and now - self.last_pong_ms > period and now - self.last_ping_ms > period // 2:
             self.ping()
@@ -148,11 +153,14 @@ class Instance:
 
     def _ponged(self, reply: Reply) -> None:
         self.last_pong_ms = self.now_ms()
-        if isinstance(reply, Status) or (isinstance(reply, Failure) and reply.text[:7] in (b"LOADING", b"MASTERD")):
+        if isinstance(reply, StatusReply) or (
+            isinstance(reply, ErrorReply) and reply.text[:7] in (b"LOADING", b"MASTERD")
+        ):
             self.last_answer_ms = self.last_pong_ms
             self.ping_due_since_ms = 0
 
     def looks_down(self) -> bool:
+        """Return True if it was silent for too long, or reports the wrong role."""
         now = self.now_ms()
         silent = 0
         if self.ping_due_since_ms:
@@ -166,7 +174,7 @@ class Instance:
     # INFO
 
     def learn(self, fields: dict[str, str]) -> bool:
-        """Take in INFO; whether the role differs from the one before."""
+        """Store the fields of an INFO reply. Return True if the role has changed."""
         now = self.now_ms()
         self.info_ms = now
         self.run_id = fields.get("run_id", self.run_id)
@@ -190,12 +198,13 @@ class Instance:
 
 
 def info_fields(reply: Reply) -> dict[str, str]:
+    """Parse an INFO reply; anything else gives no fields."""
     text = reply.decode() if isinstance(reply, bytes) else ""
     return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
 
 
 def replicas_in(fields: dict[str, str]) -> list[Address]:
-    """The addresses in the slave0, slave1 ... lines of a primary."""
+    """Return the addresses in the lines slave0, slave1 ... of a primary's INFO."""
     found = []
     for name, value in fields.items():
         if name.startswith("slave") and name[5:].isdigit():

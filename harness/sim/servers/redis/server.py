@@ -1,16 +1,18 @@
-"""A Redis 7.0.15 in the simulator: the service itself, its connections, start and stop.
+"""The simulated Redis 7.0.15 server: connections, running commands, blocked clients, start and stop.
 
-Source: https://redis.io/docs/latest/commands/ and the behaviour of redis-server 7.0.15, against which
-``tests/sim/test_redis_differential.py`` compares it. Abstracted: threads and memory allocator; AOF and RDB files
-(data that is to survive a kill stays in this object, as with ``appendfsync always``); users, cluster mode, modules,
-streams, HyperLogLog, geo.
+Source: https://redis.io/docs/latest/commands/ and the behaviour of redis-server 7.0.15, with which
+``tests/sim/test_redis_differential.py`` compares it. Not simulated: threads, the memory allocator, users, cluster mode,
+modules, streams, HyperLogLog and geo commands. AOF and RDB files are replaced by this object itself: data that survives
+a kill simply stays in it, as with ``appendfsync always``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.sim.servers.redis import (
+from harness.sim.service import Conn, ServiceHost, Timer
+
+from . import (
     admin,
     connection,
     hashes,
@@ -24,30 +26,24 @@ from harness.sim.servers.redis import (
     transactions,
     zsets,
 )
-from harness.sim.servers.redis.config import Config
-from harness.sim.servers.redis.engine import Engine
-from harness.sim.servers.redis.expiry import PERIOD_NS, expire_cycle, has_work, timed_out
-from harness.sim.servers.redis.keyspace import Database
-from harness.sim.servers.redis.protocol import (
-    NOTHING,
-    Failure,
+from .config import Config
+from .engine import Engine
+from .expiry import PERIOD_NS, end_timed_out_waits, expire_cycle, has_work
+from .keyspace import Database
+from .protocol import (
+    NO_REPLY,
+    ErrorReply,
     ProtocolError,
     Reply,
     encode,
     encode_command,
-    is_empty,
+    is_no_reply,
     parse_all,
     parse_one,
 )
-from harness.sim.servers.redis.replication import Replication, new_id
-from harness.sim.servers.redis.state import (
-    NS_PER_MS,
-    Client,
-    Command,
-    Table,
-)
-from harness.sim.servers.redis.values import Value
-from harness.sim.service import Conn, ServiceHost, Timer
+from .replication import RedisReplication, new_id
+from .state import NS_PER_MS, ClientState, RedisCommand, Table
+from .values import Value
 
 _FAMILIES = (
     strings,
@@ -65,14 +61,15 @@ _FAMILIES = (
 )
 
 Address = tuple[str, int]
-Tap = Callable[[str, list[bytes]], None]
+CommandObserver = Callable[[str, list[bytes]], None]
+"""Called with the client's host and the command's arguments."""
 
 
 def _all_commands() -> Table:
-    """Every command by its lower- and upper-case name."""
+    """Return every command by its lower-case and its upper-case name."""
     table: Table = {}
     for family in _FAMILIES:
-        commands: list[Command] = family.COMMANDS
+        commands: list[RedisCommand] = family.COMMANDS
         for command in commands:
             table[command.name] = table[command.name.upper()] = command
     config = table[b"config"].subcommands
@@ -85,8 +82,12 @@ _COMMANDS = _all_commands()
 
 
 class RedisServer(Engine):
-    """``on_command`` is called after each command that was executed, before its reply leaves. It may end this
-    server."""
+    """A Redis server, installed on a simulated host as a :class:`~harness.sim.service.Service`.
+
+    ``replica_of`` is the (host, port) of its primary. With ``persistence="no"`` the data is lost at each start.
+    ``maxmemory`` is in bytes, 0 for no limit. ``on_command`` is called after each executed command, before its reply is
+    sent; it may kill the host. Raises ValueError for any other ``persistence``.
+    """
 
     def __init__(
         self,
@@ -99,31 +100,31 @@ class RedisServer(Engine):
         replica_priority: int = 100,
     ) -> None:
         if persistence not in ("always", "no"):
-            raise ValueError(f"persistence is {persistence!r}, expected 'always' or 'no'")
+            raise ValueError(f"persistence is {persistence!r}; expected 'always' or 'no'")
         self.port = port
         self.persistence = persistence
-        self.on_command: Tap | None = None
-        self._first_config = Config(
+        self.on_command: CommandObserver | None = None
+        self._initial_config = Config(
             port=port,
             maxmemory=maxmemory,
             maxmemory_policy=maxmemory_policy,
             replica_priority=replica_priority,
             appendonly="yes" if persistence == "always" else "no",
         )
-        self._first_role = self._saved_role = replica_of
-        self._saved_config = self._first_config.copy()
+        self._initial_replica_of = self._saved_replica_of = replica_of
+        self._saved_config = self._initial_config.copy()
         self._cron: Timer | None = None
         self.life = 0
-        super().__init__(self._first_config.copy())
+        super().__init__(self._initial_config.copy())
         self.commands = _COMMANDS
 
-    # Life
+    # Start and stop
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self.host = host
         self.life += 1
         if wiped:
-            self._saved_role, self._saved_config = self._first_role, self._first_config.copy()
+            self._saved_replica_of, self._saved_config = self._initial_replica_of, self._initial_config.copy()
         if wiped or self.persistence == "no":
             for db in self.databases:
                 db.clear()
@@ -132,16 +133,16 @@ class RedisServer(Engine):
         self._cron = None
         self.start_ns = host.monotonic_ns()
         self.run_id = new_id(self)
-        self.replication = Replication(self)
+        self.replication = RedisReplication(self)
         self.refresh_guards()
         self.log_start(wiped)
         if has_work(self):
             self._arm()
-        if self._saved_role is not None:
-            self.replication.follow(*self._saved_role)
+        if self._saved_replica_of is not None:
+            self.replication.follow(*self._saved_replica_of)
 
     def log_start(self, wiped: bool) -> None:
-        """The real one's words, but for "starting empty": of that it says nothing."""
+        """Log the lines that the real server logs, and the addition "starting empty" where no data was loaded."""
         log = self.host.log
         log(f"Running mode=standalone, port={self.port}.")
         if self.persistence == "no":
@@ -163,11 +164,11 @@ class RedisServer(Engine):
         self.replication = None
 
     def rewrite_config(self) -> None:
-        self._saved_role = self.following
+        self._saved_replica_of = self.following
         self._saved_config = self.config.copy()
         self.host.log("CONFIG REWRITE executed with success.")
 
-    # For observers
+    # For cluster code that inspects the server
 
     @property
     def role(self) -> str:
@@ -175,19 +176,19 @@ class RedisServer(Engine):
 
     @property
     def following(self) -> Address | None:
-        """The primary that this replica follows."""
+        """The (host, port) of the primary that this server replicates, or None."""
         link = self.replication.link if self.replication is not None else None
         return None if link is None else (link.host, link.port)
 
     def peek(self, key: bytes, db: int = 0) -> tuple[Value | None, int | None]:
-        """What a key holds and when it expires, expired or not, disturbing nothing."""
+        """Return a key's value and expiry time (ms), without side effects, even if it has expired."""
         found: Database = self.databases[db]
         return found.data.get(key), found.expires.get(key)
 
     # Connections
 
     def opened(self, conn: Conn) -> None:
-        client = Client(self, conn, self.next_client)
+        client = ClientState(self, conn, self.next_client)
         self.next_client += 1
         self.clients[client.number] = client
         conn.session = client
@@ -195,17 +196,17 @@ class RedisServer(Engine):
 
     def closed(self, conn: Conn) -> None:
         client = conn.session
-        if isinstance(client, Client) and self.clients.pop(client.number, None) is not None:
+        if isinstance(client, ClientState) and self.clients.pop(client.number, None) is not None:
             self._forget(client)
 
-    def _forget(self, client: Client) -> None:
+    def _forget(self, client: ClientState) -> None:
         self.forget_blocked(client)
         self.end_transaction(client)
         pubsub.leave_all(client)
         self.unsent.pop(client, None)
         self.replication.detach(client)
 
-    def close_client(self, client: Client) -> None:
+    def close_client(self, client: ClientState) -> None:
         if self.clients.pop(client.number, None) is not None:
             self._forget(client)
             client.flush()
@@ -213,7 +214,7 @@ class RedisServer(Engine):
                 client.conn.close()
 
     def received(self, conn: Conn, data: bytes) -> None:
-        client: Client = conn.session
+        client: ClientState = conn.session
         if not client.input and client.blocked is None:
             args = parse_one(data)
             if args is not None:
@@ -221,14 +222,14 @@ class RedisServer(Engine):
                 return
         client.input += data
         if client.blocked is None:
-            self._drain(client)
+            self._run_input(client)
 
-    def _drain(self, client: Client) -> None:
-        """Run everything complete that the client has sent, one reply after the other in one packet."""
+    def _run_input(self, client: ClientState) -> None:
+        """Run all complete commands in the client's input and send their replies in one packet."""
         try:
             commands, rest = parse_all(client.input)
         except ProtocolError as error:
-            client.write(Failure(b"ERR Protocol error: " + error.args[0]))
+            client.write(ErrorReply(b"ERR Protocol error: " + error.args[0]))
             self.close_client(client)
             return
         client.input = b""
@@ -244,18 +245,18 @@ class RedisServer(Engine):
         if self.unsent:
             self.flush_unsent()
 
-    def _serve(self, client: Client, args: list[bytes], more: bool = False) -> None:
-        """One command: run it, tell replicas, let the observer look, answer."""
+    def _serve(self, client: ClientState, args: list[bytes], more: bool = False) -> None:
+        """Run one command, replicate its effects, call the observer, and reply."""
         life = self.life
         reply = self.execute(client, args)
         if self.effects or self.ready or self.after_commands:
-            self._settle(client)
+            self._finish_command(client)
         if self.on_command is not None and client.blocked is None and client.replica is None:
             self.on_command(client.conn.peer, args)  # type: ignore[union-attr]
             if life != self.life:
                 return
         if client.muted or client.skip_replies:
-            reply = self._withheld(client, reply)
+            reply = self._suppress_reply(client, reply)
         wire = encode(reply, client.resp3)
         if more or client.out:
             client.out.append(wire)
@@ -267,15 +268,15 @@ class RedisServer(Engine):
         if client.closing:
             self.close_client(client)
 
-    def _withheld(self, client: Client, reply: Reply) -> Reply:
-        """CLIENT REPLY OFF and SKIP."""
+    def _suppress_reply(self, client: ClientState, reply: Reply) -> Reply:
+        """Drop the reply if CLIENT REPLY OFF or SKIP says so."""
         if client.skip_replies:
             client.skip_replies -= 1
-            return reply if client.skip_replies else NOTHING
-        return NOTHING
+            return reply if client.skip_replies else NO_REPLY
+        return NO_REPLY
 
-    def _settle(self, client: Client) -> None:
-        """Send effects to the replicas, wake whoever waited for them or for a list, and do what is due after that."""
+    def _finish_command(self, client: ClientState) -> None:
+        """Replicate effects, serve clients blocked on lists that were filled, then run the deferred actions."""
         while self.effects or self.ready:
             if self.effects:
                 self.flush_effects()
@@ -288,7 +289,7 @@ class RedisServer(Engine):
             action()
 
     def _wake(self, db: Database, key: bytes) -> None:
-        """Serve the clients that wait for this list, in the order in which they came."""
+        """Serve the clients that are blocked on this list, first come, first served."""
         for client in list(self.blocked):
             blocked = client.blocked
             if blocked is None or client.db is not db or key not in blocked.keys or not db.data.get(key):
@@ -297,16 +298,16 @@ class RedisServer(Engine):
             self.effect, before = None, self.dirty
             try:
                 reply = blocked.try_again()
-            except Failure as failure:
+            except ErrorReply as failure:
                 reply = failure
-            if is_empty(reply):
+            if is_no_reply(reply):
                 continue
             if self.dirty != before:
-                for effect in self.taken_effects():
+                for effect in self.recorded_effects():
                     self.propagate(db.index, effect)
             self.unblock(client, reply)
 
-    def unblock(self, client: Client, reply: Reply) -> None:
+    def unblock(self, client: ClientState, reply: Reply) -> None:
         blocked = client.blocked
         if blocked is None:
             return
@@ -318,9 +319,9 @@ class RedisServer(Engine):
         if life == self.life and client.input:
             self.host.call_later(0, self._resume, client)
 
-    def _resume(self, client: Client) -> None:
+    def _resume(self, client: ClientState) -> None:
         if client.number in self.clients and client.blocked is None:
-            self._drain(client)
+            self._run_input(client)
 
     def flush_unsent(self) -> None:
         unsent, self.unsent = self.unsent, {}
@@ -329,13 +330,13 @@ class RedisServer(Engine):
             if client.closing:
                 self.close_client(client)
 
-    # By itself
+    # Periodic work
 
     def expiry_set(self) -> None:
         if self._cron is None and not self.is_replica:
             self._arm()
 
-    def on_blocked(self, client: Client, timeout_ms: int) -> None:
+    def on_blocked(self, client: ClientState, timeout_ms: int) -> None:
         assert client.blocked is not None
         client.blocked.timer = self.host.call_later(timeout_ms * NS_PER_MS, self._tick)
         if self._cron is None:
@@ -352,12 +353,12 @@ class RedisServer(Engine):
 
     def _tick(self) -> None:
         expire_cycle(self)
-        timed_out(self)
+        end_timed_out_waits(self)
         self.flush_effects()
         if self.unsent:
             self.flush_unsent()
 
-    # Replication hooks
+    # Hooks that replication implements
 
     def good_replicas(self) -> int:
         return int(self.replication.good())

@@ -1,7 +1,7 @@
-"""The structs of Redis' server.h: what a command is, what Redis remembers of a connection, and of itself.
+"""Data structures of the simulated Redis: commands, client connections and the server's own state.
 
-:class:`Server` also holds the bookkeeping that commands rely on: effects for the replicas, waits, watched keys. Who
-may run what is decided above it, in :mod:`redis_engine`.
+Corresponds to the structs in server.h. :class:`ServerState` also does the bookkeeping that commands need: effects to
+replicate, blocked clients and watched keys. :mod:`harness.sim.servers.redis.engine` decides which commands may run.
 """
 
 from __future__ import annotations
@@ -9,44 +9,49 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.sim.servers.redis.config import Config
-from harness.sim.servers.redis.keyspace import Database
-from harness.sim.servers.redis.memory import Memory
-from harness.sim.servers.redis.protocol import NOTHING, OOM, Reply, encode, encode_command, unknown_subcommand
 from harness.sim.service import Conn, ServiceHost, Timer
+
+from .config import Config
+from .keyspace import Database
+from .memory import Memory
+from .protocol import NO_REPLY, OOM, Reply, encode, encode_command, unknown_subcommand
 
 DATABASES = 16
 NS_PER_MS = 1_000_000
-QUIET_NS = 10_000 * NS_PER_MS
+BURST_GAP_NS = 10_000 * NS_PER_MS
+"""A burst of equal log lines ends after this time without another."""
 
 WRITE = 1
 DENY_OOM = 2
 NO_SCRIPT = 4
 IN_PUBSUB = 8
-"""Allowed to a RESP2 client that has subscribed."""
+"""A RESP2 client may run it while subscribed."""
 UNQUEUED = 16
-"""Runs at once inside MULTI."""
+"""Runs at once inside MULTI instead of being queued."""
 OWN_EFFECTS = 32
-"""Replicates what it did by itself (EXEC, scripts) instead of being replicated as it was sent."""
+"""The commands that it runs replicate themselves (EXEC, scripts), so it is not replicated as it was sent."""
 MAY_BLOCK = 64
 
-Function = Callable[["Client", list[bytes]], Reply]
+CommandFunction = Callable[["ClientState", list[bytes]], Reply]
 
 
-class Command:
-    """``arity`` counts the name; negative: at least that many. ``keys``: first, last, step, as COMMAND INFO shows
-    them."""
+class RedisCommand:
+    """One command or subcommand.
+
+    ``arity`` counts the name too; a negative one means "at least". ``keys`` holds the positions of the first and the
+    last key and the step, as COMMAND INFO shows them.
+    """
 
     __slots__ = ("arity", "flags", "fn", "keys", "name", "subcommands")
 
     def __init__(
         self,
         name: bytes,
-        fn: Function,
+        fn: CommandFunction,
         arity: int,
         flags: int = 0,
         keys: tuple[int, int, int] = (0, 0, 0),
-        subcommands: dict[bytes, Command] | None = None,
+        subcommands: dict[bytes, RedisCommand] | None = None,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -56,24 +61,25 @@ class Command:
         self.subcommands = subcommands
 
     def accepts(self, args: list[bytes]) -> bool:
+        """Return True if the number of arguments is allowed."""
         return len(args) == self.arity if self.arity > 0 else len(args) >= -self.arity
 
 
-Table = dict[bytes, Command]
+Table = dict[bytes, RedisCommand]
 
 
-def container(name: bytes, subcommands: list[Command]) -> Command:
-    """A command such as CONFIG whose second word decides."""
+def container(name: bytes, subcommands: list[RedisCommand]) -> RedisCommand:
+    """Return a command such as CONFIG, whose second word selects a subcommand."""
     table = {sub.name: sub for sub in subcommands}
-    return Command(name, _no_subcommand, -2, subcommands=table)
+    return RedisCommand(name, _no_subcommand, -2, subcommands=table)
 
 
-def _no_subcommand(_client: Client, args: list[bytes]) -> Reply:
+def _no_subcommand(_client: ClientState, args: list[bytes]) -> Reply:
     raise unknown_subcommand(args[0], args[1])
 
 
 class Blocked:
-    """What a client waits for, and how to answer it when the time is up."""
+    """The wait of a blocked client: for keys or for replicas, and its reply after a time-out."""
 
     __slots__ = ("args", "deadline_ms", "keys", "offset", "on_timeout", "replicas", "timer", "try_again")
 
@@ -88,10 +94,10 @@ class Blocked:
         self.offset = 0
 
 
-class Client:
-    """A connection and all that Redis remembers about it."""
+class ClientState:
+    """A client connection and the state that Redis keeps for it."""
 
-    def __init__(self, engine: Server, conn: Conn | None, number: int) -> None:
+    def __init__(self, engine: ServerState, conn: Conn | None, number: int) -> None:
         self.engine = engine
         self.conn = conn
         self.number = number
@@ -101,7 +107,7 @@ class Client:
         self.resp3 = False
         self.input = b""
         self.out: list[bytes] = []
-        self.queued: list[tuple[Command, list[bytes]]] | None = None
+        self.queued: list[tuple[RedisCommand, list[bytes]]] | None = None
         self.queue_broken = False
         self.watch_broken = False
         self.watching: dict[tuple[int, bytes], None] = {}
@@ -113,15 +119,16 @@ class Client:
         self.skip_replies = 0
         self.write_offset = 0
         self.replica: Any = None
-        """The record of the replica at the other end, if this is one."""
+        """The :class:`ReplicaState` if the client is a replica, else None."""
         self.last_command = b"NULL"
 
     def write(self, reply: Reply) -> None:
-        """Queue a reply outside the usual order (messages, blocked commands)."""
+        """Queue a reply that does not answer the running command: a published message, or the end of a wait."""
         self.out.append(encode(reply, self.resp3))
         self.engine.unsent[self] = None
 
     def flush(self) -> None:
+        """Send the queued replies."""
         data = b"".join(self.out)
         self.out.clear()
         if self.conn is not None and data:
@@ -129,13 +136,14 @@ class Client:
 
     @property
     def kind(self) -> bytes:
+        """The client type of CLIENT LIST: replica, pubsub or normal."""
         if self.replica is not None:
             return b"replica"
         return b"pubsub" if self.channels or self.patterns else b"normal"
 
 
-class Server:
-    """State, and what every command may ask for. The methods called hooks are given their meaning by subclasses."""
+class ServerState:
+    """State of a server, and the operations that commands use. Subclasses implement the methods marked as hooks."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -143,21 +151,21 @@ class Server:
         self.run_id = ""
         self.commands: Table = {}
         self.host: ServiceHost
-        """Set by start(), before any command."""
+        """Set by ``start`` before any command runs."""
         self.databases = [Database(self, index) for index in range(DATABASES)]
         self.reset()
 
     def reset(self) -> None:
-        """Forget what does not survive the process."""
-        self.clients: dict[int, Client] = {}
+        """Reset everything that is lost when the process ends."""
+        self.clients: dict[int, ClientState] = {}
         self.next_client = 1
-        self.channels: dict[bytes, dict[Client, None]] = {}
-        self.patterns: dict[bytes, dict[Client, None]] = {}
-        self.blocked: dict[Client, None] = {}
+        self.channels: dict[bytes, dict[ClientState, None]] = {}
+        self.patterns: dict[bytes, dict[ClientState, None]] = {}
+        self.blocked: dict[ClientState, None] = {}
         self.ready: dict[tuple[Database, bytes], None] = {}
-        self.unsent: dict[Client, None] = {}
+        self.unsent: dict[ClientState, None] = {}
         self.after_commands: list[Callable[[], None]] = []
-        """What is due once the running command and its effects are out."""
+        """Actions to run after the current command and its effects have been sent."""
         self.dirty = 0
         self.memory: Memory | None = None
         self.frozen_ms: int | None = None
@@ -180,29 +188,31 @@ class Server:
     # Time
 
     def now_ms(self) -> int:
+        """Return wall-clock ms; constant while a script or a transaction runs."""
         if self.frozen_ms is not None:
             return self.frozen_ms
         return self.host.wall_ns() // NS_PER_MS
 
     def count(self, what: str, by: int = 1) -> None:
+        """Increase a counter of INFO stats."""
         self.stats[what] = self.stats.get(what, 0) + by
 
     def size(self) -> int:
-        """Number of keys, expired ones that are still there included."""
+        """Return the number of keys, including expired ones that are not yet deleted."""
         return sum(len(db.data) for db in self.databases)
 
     def log_first(self, what: str, line: str) -> None:
-        """Log the first of a burst, which ends with ``QUIET_NS`` without another."""
+        """Log only the first line of a burst, which ends after ``BURST_GAP_NS`` without another call."""
         now = self.host.monotonic_ns()
-        if now - self.last_logged.get(what, -QUIET_NS) >= QUIET_NS:
+        if now - self.last_logged.get(what, -BURST_GAP_NS) >= BURST_GAP_NS:
             self.host.log(line)
         self.last_logged[what] = now
 
     def log_refusal(self) -> None:
-        """The real one keeps it to the client; here its words begin each burst of refusals in the log."""
+        """Log a write refused for lack of memory. The real server reports it to the client only."""
         self.log_first("oom", OOM.decode())
 
-    # What databases ask
+    # DatabaseOwner, for databases
 
     def may_delete_expired(self) -> bool | None:
         if not self.is_replica:
@@ -223,12 +233,13 @@ class Server:
 
     # Transactions
 
-    def end_transaction(self, client: Client) -> None:
+    def end_transaction(self, client: ClientState) -> None:
+        """Drop the queued commands and the watches of a client."""
         client.queued = None
         client.queue_broken = False
         self.unwatch(client)
 
-    def unwatch(self, client: Client) -> None:
+    def unwatch(self, client: ClientState) -> None:
         for index, key in client.watching:
             watchers = self.databases[index].watchers
             watchers[key].pop(client)
@@ -239,8 +250,8 @@ class Server:
 
     # Effects
 
-    def call(self, client: Client, command: Command, args: list[bytes]) -> Reply:
-        """Run it and replicate what it changed."""
+    def call(self, client: ClientState, command: RedisCommand, args: list[bytes]) -> Reply:
+        """Run a command and replicate its changes."""
         before = self.dirty
         self.effect = None
         reply = command.fn(client, args)
@@ -249,19 +260,20 @@ class Server:
                 self.propagate(client.db.index, effect)
         return reply
 
-    def taken_effects(self) -> list[list[bytes]]:
+    def recorded_effects(self) -> list[list[bytes]]:
         return self.effect or []
 
     def replicate_as(self, *effects: list[bytes]) -> None:
-        """Called by a command whose effect differs from how it was sent."""
+        """Replicate these commands instead of the running one."""
         self.effect = list(effects)
 
     def propagate(self, index: int, args: list[bytes]) -> None:
+        """Collect a command for the replicas; ``index`` is its database."""
         if self.feeding and not self.is_replica:
             self.effects.append((index, args))
 
     def flush_effects(self) -> None:
-        """Send what one command did to the replicas, as one transaction if it did more than one thing."""
+        """Send the effects of one command to the replicas, as one transaction if there are several."""
         effects, self.effects = self.effects, []
         if not effects:
             return
@@ -271,16 +283,16 @@ class Server:
         self.feed(b"".join(wire))
 
     def select_for_replicas(self, _index: int) -> bytes:
-        """Hook: a SELECT, if the stream is in another database."""
+        """Hook: return a SELECT command if the stream is in another database, else nothing."""
         return b""
 
     def feed(self, data: bytes) -> None:
-        """Hook: bytes for the replication stream."""
+        """Hook: append bytes to the replication stream."""
 
     # Blocking
 
-    def block(self, client: Client, blocked: Blocked, timeout_ms: int) -> Reply:
-        """Leave the client without an answer until something or the time-out (0: never) gives one."""
+    def block(self, client: ClientState, blocked: Blocked, timeout_ms: int) -> Reply:
+        """Block the client until an event or the time-out (ms; 0 for none) unblocks it."""
         client.blocked = blocked
         self.blocked[client] = None
         for key in blocked.keys:
@@ -288,12 +300,13 @@ class Server:
         if timeout_ms:
             blocked.deadline_ms = self.now_ms() + timeout_ms
             self.on_blocked(client, timeout_ms)
-        return NOTHING
+        return NO_REPLY
 
-    def on_blocked(self, client: Client, timeout_ms: int) -> None:
-        """Hook: start the clock."""
+    def on_blocked(self, client: ClientState, timeout_ms: int) -> None:
+        """Hook: start the timer of the time-out."""
 
-    def forget_blocked(self, client: Client) -> None:
+    def forget_blocked(self, client: ClientState) -> None:
+        """End the wait of a client without a reply."""
         blocked = client.blocked
         if blocked is None:
             return
@@ -307,32 +320,32 @@ class Server:
             if not left:
                 del client.db.awaited[key]
 
-    def unblock(self, client: Client, reply: Reply) -> None:
-        """Hook: answer a blocked client."""
+    def unblock(self, client: ClientState, reply: Reply) -> None:
+        """Hook: send the reply of a blocked client."""
 
     def flush_unsent(self) -> None:
-        """Hook: send what was written to clients."""
+        """Hook: send all queued replies."""
 
-    def close_client(self, client: Client) -> None:
-        """Hook: cut the connection."""
+    def close_client(self, client: ClientState) -> None:
+        """Hook: close the connection."""
 
     def link_is_current(self, link: object) -> bool:
         return self.replication is not None and self.replication.link is link
 
     def rewrite_config(self) -> None:
-        """Hook: make the present role survive a restart."""
+        """Hook: save the configuration and the current role, so that they survive a restart."""
 
     def replication_info(self) -> dict[str, object]:
         return dict(self.replication.describe())
 
     def refresh_guards(self) -> None:
-        """Hook: the role or the configuration changed, and with them what may run."""
+        """Hook: the role or the configuration changed; recompute which commands may run."""
 
     def guard_write(self) -> None:
-        """Hook: raise unless a write may run."""
+        """Hook: raise ErrorReply if writes are not allowed."""
 
     def good_replicas(self) -> int:
-        """Hook: replicas that acknowledged within min-replicas-max-lag."""
+        """Hook: return the number of replicas that acknowledged within min-replicas-max-lag."""
         return 0
 
 

@@ -1,48 +1,32 @@
-"""Commands on strings (https://redis.io/docs/latest/commands/?group=string), replies and errors as in 7.0.15."""
+"""Redis commands on strings, with the replies and errors of 7.0.15.
+
+Source: https://redis.io/docs/latest/commands/?group=string.
+"""
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.keyspace import Database
-from harness.sim.servers.redis.protocol import (
-    INTEGER_RANGE,
-    OK,
-    SYNTAX,
-    WRONGTYPE,
-    Failure,
-    Reply,
-    wrong_arity,
-)
-from harness.sim.servers.redis.state import (
-    DENY_OOM,
-    WRITE,
-    Client,
-    Command,
-)
-from harness.sim.servers.redis.values import (
-    format_long_double,
-    range_of,
-    round_long_double,
-    to_integer,
-    to_long_double,
-)
+from .keyspace import Database
+from .protocol import INTEGER_RANGE, OK, SYNTAX, WRONGTYPE, ErrorReply, Reply, wrong_arity
+from .state import DENY_OOM, WRITE, ClientState, RedisCommand
+from .values import format_long_double, range_of, round_long_double, to_integer, to_long_double
 
 _UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
 
 
 def expiry_of(now_ms: int, unit: bytes, text: bytes, command: bytes) -> int:
-    """Absolute milliseconds for EX, PX, EXAT or PXAT."""
+    """Return the expiry time in absolute milliseconds for EX, PX, EXAT or PXAT. Raises ErrorReply."""
     number = to_integer(text)
     factor, absolute = _UNITS[unit]
     if number <= 0 or number > ((1 << 63) - 1) // factor:
-        raise Failure(b"ERR invalid expire time in '%b' command" % command)
+        raise ErrorReply(b"ERR invalid expire time in '%b' command" % command)
     when = number * factor + (0 if absolute else now_ms)
     if when not in INTEGER_RANGE:
-        raise Failure(b"ERR invalid expire time in '%b' command" % command)
+        raise ErrorReply(b"ERR invalid expire time in '%b' command" % command)
     return when
 
 
 class _Options:
-    """Extended arguments of SET and GETEX."""
+    """Options of SET and GETEX."""
 
     __slots__ = ("condition", "get", "keep", "persist", "unit", "until")
 
@@ -66,11 +50,11 @@ class _Options:
             self.unit, self.until = word, args[at + 1]
             return 2
         else:
-            raise Failure(SYNTAX)
+            raise ErrorReply(SYNTAX)
         return 1
 
 
-def set_command(client: Client, args: list[bytes]) -> Reply:
+def set_command(client: ClientState, args: list[bytes]) -> Reply:
     db, key = client.db, args[1]
     if len(args) == 3:
         db.put(key, args[2])
@@ -88,40 +72,40 @@ def set_command(client: Client, args: list[bytes]) -> Reply:
     return previous if options.get else OK
 
 
-def setnx(client: Client, args: list[bytes]) -> Reply:
+def setnx(client: ClientState, args: list[bytes]) -> Reply:
     if client.db.find(args[1]) is not None:
         return 0
     client.db.put(args[1], args[2])
     return 1
 
 
-def _set_for(client: Client, args: list[bytes], unit: bytes, name: bytes) -> Reply:
+def _set_for(client: ClientState, args: list[bytes], unit: bytes, name: bytes) -> Reply:
     when = expiry_of(client.engine.now_ms(), unit, args[2], name)
     client.db.put(args[1], args[3], when)
     client.engine.replicate_as([b"SET", args[1], args[3], b"PXAT", b"%d" % when])
     return OK
 
 
-def setex(client: Client, args: list[bytes]) -> Reply:
+def setex(client: ClientState, args: list[bytes]) -> Reply:
     return _set_for(client, args, b"EX", b"setex")
 
 
-def psetex(client: Client, args: list[bytes]) -> Reply:
+def psetex(client: ClientState, args: list[bytes]) -> Reply:
     return _set_for(client, args, b"PX", b"psetex")
 
 
-def get(client: Client, args: list[bytes]) -> Reply:
+def get(client: ClientState, args: list[bytes]) -> Reply:
     return client.db.string(args[1])
 
 
-def getset(client: Client, args: list[bytes]) -> Reply:
+def getset(client: ClientState, args: list[bytes]) -> Reply:
     previous = client.db.string(args[1])
     client.db.put(args[1], args[2])
     client.engine.replicate_as([b"SET", args[1], args[2]])
     return previous
 
 
-def getdel(client: Client, args: list[bytes]) -> Reply:
+def getdel(client: ClientState, args: list[bytes]) -> Reply:
     value = client.db.string(args[1])
     if value is not None:
         client.db.remove(args[1])
@@ -129,7 +113,7 @@ def getdel(client: Client, args: list[bytes]) -> Reply:
     return value
 
 
-def getex(client: Client, args: list[bytes]) -> Reply:
+def getex(client: ClientState, args: list[bytes]) -> Reply:
     db, key, engine = client.db, args[1], client.engine
     options = _Options(args, 2, False)
     value = db.string(key)
@@ -150,12 +134,12 @@ def getex(client: Client, args: list[bytes]) -> Reply:
     return value
 
 
-def mget(client: Client, args: list[bytes]) -> Reply:
+def mget(client: ClientState, args: list[bytes]) -> Reply:
     found = [client.db.find(key) for key in args[1:]]
     return [value if type(value) is bytes else None for value in found]
 
 
-def mset(client: Client, args: list[bytes]) -> Reply:
+def mset(client: ClientState, args: list[bytes]) -> Reply:
     if not len(args) & 1:
         raise wrong_arity(b"mset")
     for key, value in zip(args[1::2], args[2::2], strict=True):
@@ -163,7 +147,7 @@ def mset(client: Client, args: list[bytes]) -> Reply:
     return OK
 
 
-def msetnx(client: Client, args: list[bytes]) -> Reply:
+def msetnx(client: ClientState, args: list[bytes]) -> Reply:
     if not len(args) & 1:
         raise wrong_arity(b"msetnx")
     if any(client.db.find(key) is not None for key in args[1::2]):
@@ -173,17 +157,17 @@ def msetnx(client: Client, args: list[bytes]) -> Reply:
     return 1
 
 
-def append(client: Client, args: list[bytes]) -> Reply:
+def append(client: ClientState, args: list[bytes]) -> Reply:
     value = (client.db.string(args[1]) or b"") + args[2]
     client.db.replace(args[1], value)
     return len(value)
 
 
-def strlen(client: Client, args: list[bytes]) -> Reply:
+def strlen(client: ClientState, args: list[bytes]) -> Reply:
     return len(client.db.string(args[1]) or b"")
 
 
-def getrange(client: Client, args: list[bytes]) -> Reply:
+def getrange(client: ClientState, args: list[bytes]) -> Reply:
     start, stop = to_integer(args[2]), to_integer(args[3])
     value = client.db.string(args[1]) or b""
     if start < 0 and stop < 0 and start > stop:
@@ -193,15 +177,15 @@ def getrange(client: Client, args: list[bytes]) -> Reply:
     return value[found.start : found.stop] if found else b""
 
 
-def setrange(client: Client, args: list[bytes]) -> Reply:
+def setrange(client: ClientState, args: list[bytes]) -> Reply:
     offset, patch = to_integer(args[2]), args[3]
     if offset < 0:
-        raise Failure(b"ERR offset is out of range")
+        raise ErrorReply(b"ERR offset is out of range")
     value = client.db.string(args[1]) or b""
     if not patch:
         return len(value)
     if offset + len(patch) > 512 * 1024 * 1024:
-        raise Failure(b"ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+        raise ErrorReply(b"ERR string exceeds maximum allowed size (proto-max-bulk-len)")
     value = value.ljust(offset, b"\0")
     value = value[:offset] + patch + value[offset + len(patch) :]
     client.db.replace(args[1], value)
@@ -211,39 +195,39 @@ def setrange(client: Client, args: list[bytes]) -> Reply:
 def _add(db: Database, key: bytes, step: int) -> Reply:
     value = db.find(key)
     if value is not None and type(value) is not bytes:
-        raise Failure(WRONGTYPE)
+        raise ErrorReply(WRONGTYPE)
     number = (to_integer(value) if value is not None else 0) + step
     if number not in INTEGER_RANGE:
-        raise Failure(b"ERR increment or decrement would overflow")
+        raise ErrorReply(b"ERR increment or decrement would overflow")
     db.replace(key, b"%d" % number)
     return number
 
 
-def incr(client: Client, args: list[bytes]) -> Reply:
+def incr(client: ClientState, args: list[bytes]) -> Reply:
     return _add(client.db, args[1], 1)
 
 
-def decr(client: Client, args: list[bytes]) -> Reply:
+def decr(client: ClientState, args: list[bytes]) -> Reply:
     return _add(client.db, args[1], -1)
 
 
-def incrby(client: Client, args: list[bytes]) -> Reply:
+def incrby(client: ClientState, args: list[bytes]) -> Reply:
     return _add(client.db, args[1], to_integer(args[2]))
 
 
-def decrby(client: Client, args: list[bytes]) -> Reply:
+def decrby(client: ClientState, args: list[bytes]) -> Reply:
     step = to_integer(args[2])
     if step == INTEGER_RANGE.start:
-        raise Failure(b"ERR decrement would overflow")
+        raise ErrorReply(b"ERR decrement would overflow")
     return _add(client.db, args[1], -step)
 
 
-def incrbyfloat(client: Client, args: list[bytes]) -> Reply:
+def incrbyfloat(client: ClientState, args: list[bytes]) -> Reply:
     value = client.db.string(args[1])
     start = to_long_double(value) if value is not None else round_long_double(to_long_double(b"0") or 0)  # type: ignore[arg-type]
     step = to_long_double(args[2])
     if start is None or step is None:
-        raise Failure(b"ERR increment would produce NaN or Infinity")
+        raise ErrorReply(b"ERR increment would produce NaN or Infinity")
     text = format_long_double(round_long_double(start + step))
     client.db.replace(args[1], text)
     client.engine.replicate_as([b"SET", args[1], text, b"KEEPTTL"])
@@ -253,25 +237,25 @@ def incrbyfloat(client: Client, args: list[bytes]) -> Reply:
 _KEY = (1, 1, 1)
 
 COMMANDS = [
-    Command(b"set", set_command, -3, WRITE | DENY_OOM, _KEY),
-    Command(b"setnx", setnx, 3, WRITE | DENY_OOM, _KEY),
-    Command(b"setex", setex, 4, WRITE | DENY_OOM, _KEY),
-    Command(b"psetex", psetex, 4, WRITE | DENY_OOM, _KEY),
-    Command(b"get", get, 2, 0, _KEY),
-    Command(b"getset", getset, 3, WRITE | DENY_OOM, _KEY),
-    Command(b"getdel", getdel, 2, WRITE, _KEY),
-    Command(b"getex", getex, -2, WRITE, _KEY),
-    Command(b"mget", mget, -2, 0, (1, -1, 1)),
-    Command(b"mset", mset, -3, WRITE | DENY_OOM, (1, -1, 2)),
-    Command(b"msetnx", msetnx, -3, WRITE | DENY_OOM, (1, -1, 2)),
-    Command(b"append", append, 3, WRITE | DENY_OOM, _KEY),
-    Command(b"strlen", strlen, 2, 0, _KEY),
-    Command(b"getrange", getrange, 4, 0, _KEY),
-    Command(b"substr", getrange, 4, 0, _KEY),
-    Command(b"setrange", setrange, 4, WRITE | DENY_OOM, _KEY),
-    Command(b"incr", incr, 2, WRITE | DENY_OOM, _KEY),
-    Command(b"decr", decr, 2, WRITE | DENY_OOM, _KEY),
-    Command(b"incrby", incrby, 3, WRITE | DENY_OOM, _KEY),
-    Command(b"decrby", decrby, 3, WRITE | DENY_OOM, _KEY),
-    Command(b"incrbyfloat", incrbyfloat, 3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"set", set_command, -3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"setnx", setnx, 3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"setex", setex, 4, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"psetex", psetex, 4, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"get", get, 2, 0, _KEY),
+    RedisCommand(b"getset", getset, 3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"getdel", getdel, 2, WRITE, _KEY),
+    RedisCommand(b"getex", getex, -2, WRITE, _KEY),
+    RedisCommand(b"mget", mget, -2, 0, (1, -1, 1)),
+    RedisCommand(b"mset", mset, -3, WRITE | DENY_OOM, (1, -1, 2)),
+    RedisCommand(b"msetnx", msetnx, -3, WRITE | DENY_OOM, (1, -1, 2)),
+    RedisCommand(b"append", append, 3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"strlen", strlen, 2, 0, _KEY),
+    RedisCommand(b"getrange", getrange, 4, 0, _KEY),
+    RedisCommand(b"substr", getrange, 4, 0, _KEY),
+    RedisCommand(b"setrange", setrange, 4, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"incr", incr, 2, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"decr", decr, 2, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"incrby", incrby, 3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"decrby", decrby, 3, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"incrbyfloat", incrbyfloat, 3, WRITE | DENY_OOM, _KEY),
 ]

@@ -1,8 +1,7 @@
-"""What keys hold, and how Redis reads and prints numbers and patterns.
+"""Values of Redis keys, and Redis' way of reading and printing numbers and glob patterns.
 
-A value is ``bytes`` (string), ``dict`` (hash), ``list`` (list), :class:`Members` (set) or :class:`SortedSet`. Dicts
-keep the order of insertion, so every reply is the same in every run; the real one answers in the order of a seeded
-hash.
+A value is ``bytes`` (string), ``dict`` (hash), ``list`` (list), :class:`SetMembers` (set) or :class:`SortedSet`. Dicts
+keep the order of insertion, so replies are the same in every run; the real server uses the order of a seeded hash.
 """
 
 from __future__ import annotations
@@ -12,14 +11,16 @@ from bisect import bisect_left, insort
 from fractions import Fraction
 from functools import lru_cache
 
-from harness.sim.servers.redis.protocol import INTEGER_RANGE, NOT_FLOAT, NOT_INTEGER, Failure
+from .protocol import INTEGER_RANGE, NOT_FLOAT, NOT_INTEGER, ErrorReply
 
 
-class Members(dict[bytes, None]):
-    """A set that remembers the order in which its members came."""
+class SetMembers(dict[bytes, None]):
+    """A set that keeps the order in which its members were added."""
 
 
 class SortedSet:
+    """Members with scores, ordered by score and then by name."""
+
     __slots__ = ("order", "scores")
 
     def __init__(self) -> None:
@@ -30,11 +31,13 @@ class SortedSet:
         return len(self.order)
 
     def put(self, member: bytes, score: float) -> None:
+        """Add a member or change its score."""
         self.discard(member)
         self.scores[member] = score
         insort(self.order, (score, member))
 
     def discard(self, member: bytes) -> bool:
+        """Remove a member. Return False if it was not there."""
         score = self.scores.pop(member, None)
         if score is None:
             return False
@@ -42,29 +45,30 @@ class SortedSet:
         return True
 
     def rank(self, member: bytes) -> int | None:
+        """Return the position of a member by ascending score, or None."""
         score = self.scores.get(member)
         return None if score is None else bisect_left(self.order, (score, member))
 
 
-Value = bytes | dict[bytes, bytes] | list[bytes] | Members | SortedSet
+Value = bytes | dict[bytes, bytes] | list[bytes] | SetMembers | SortedSet
 
 TYPE_NAMES: dict[type, bytes] = {
     bytes: b"string",
     dict: b"hash",
     list: b"list",
-    Members: b"set",
+    SetMembers: b"set",
     SortedSet: b"zset",
 }
 
 
-def to_integer(text: bytes, complaint: bytes = NOT_INTEGER) -> int:
-    """A 64-bit integer, spelt exactly as Redis would print it."""
+def to_integer(text: bytes, error_text: bytes = NOT_INTEGER) -> int:
+    """Parse a 64-bit integer in the exact form in which Redis prints it. Raises ErrorReply(error_text)."""
     try:
         number = int(text)
     except ValueError:
-        raise Failure(complaint) from None
+        raise ErrorReply(error_text) from None
     if b"%d" % number != text or number not in INTEGER_RANGE:
-        raise Failure(complaint)
+        raise ErrorReply(error_text)
     return number
 
 
@@ -74,17 +78,17 @@ _FLOAT = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|i
 _HEX_FLOAT = re.compile(rb"[+-]?0x([0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(p[+-]?\d+)?", re.IGNORECASE)
 
 
-def to_float(text: bytes, complaint: bytes = NOT_FLOAT) -> float:
-    """What strtod makes of the whole text; NaN is refused."""
+def to_float(text: bytes, error_text: bytes = NOT_FLOAT) -> float:
+    """Parse the whole text as strtod does, except NaN. Raises ErrorReply(error_text)."""
     if _HEX_FLOAT.fullmatch(text):
         return float.fromhex(text.decode())
     if not _FLOAT.fullmatch(text):
-        raise Failure(complaint)
+        raise ErrorReply(error_text)
     return float(text)
 
 
 def to_long_double(text: bytes) -> Fraction | None:
-    """What x87 makes of a decimal; None is an infinity."""
+    """Parse a number with the precision of x87 long double. Return None for an infinity."""
     number = to_float(text)
     if number in (float("inf"), float("-inf")) and b"inf" in text.lower():
         return None
@@ -92,7 +96,7 @@ def to_long_double(text: bytes) -> Fraction | None:
 
 
 def round_long_double(number: Fraction) -> Fraction:
-    """To 64 bits of mantissa, half to even."""
+    """Round to a mantissa of 64 bits, half to even."""
     if not number:
         return number
     shift = 64 - (abs(number.numerator).bit_length() - number.denominator.bit_length() + 1)
@@ -105,7 +109,7 @@ def round_long_double(number: Fraction) -> Fraction:
 
 
 def format_long_double(number: Fraction) -> bytes:
-    """As ``%.17Lf`` prints it, without trailing zeros."""
+    """Format as ``%.17Lf`` does, without trailing zeros."""
     digits = round(abs(number) * 10**17)
     sign = "-" if number < 0 and digits else ""
     text = f"{sign}{digits // 10**17}.{digits % 10**17:017d}".rstrip("0").rstrip(".")
@@ -114,7 +118,7 @@ def format_long_double(number: Fraction) -> bytes:
 
 @lru_cache(maxsize=512)
 def glob(pattern: bytes) -> re.Pattern[bytes]:
-    """Redis' stringmatch as a regular expression."""
+    """Translate a pattern of Redis' stringmatch to a regular expression."""
     out, at = b"", 0
     while at < len(pattern):
         char = pattern[at : at + 1]
@@ -156,14 +160,15 @@ def _char_class(pattern: bytes, at: int) -> tuple[bytes, int]:
 
 
 def range_of(length: int, start: int, stop: int) -> range:
-    """The indexes that Redis' start and stop (both included, negative from the end) mean."""
+    """Return the indexes from ``start`` to ``stop``, both included; negative ones count from the end."""
     start = max(0, start + length if start < 0 else start)
     stop = min(length - 1, stop + length if stop < 0 else stop)
     return range(start, stop + 1)
 
 
 def size_of(value: Value) -> int:
-    """Bytes of a value, near what Redis' allocator spends; big ones by a sample of five, as MEMORY USAGE does."""
+    """Estimate the bytes that Redis allocates for a value. Large values are estimated from five items, as MEMORY
+    USAGE does."""
     if isinstance(value, bytes):
         return 24 + len(value)
     if isinstance(value, list):

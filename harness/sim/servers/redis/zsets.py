@@ -1,26 +1,21 @@
-"""Commands on sorted sets (https://redis.io/docs/latest/commands/?group=sorted-set). ZRANGE knows no BYLEX."""
+"""Redis commands on sorted sets, without ZRANGE BYLEX (https://redis.io/docs/latest/commands/?group=sorted-set)."""
 
 from __future__ import annotations
 
-from harness.sim.servers.redis.protocol import SYNTAX, Failure, Reply
-from harness.sim.servers.redis.state import (
-    DENY_OOM,
-    WRITE,
-    Client,
-    Command,
-)
-from harness.sim.servers.redis.values import SortedSet, range_of, to_float, to_integer
+from .protocol import SYNTAX, ErrorReply, Reply
+from .state import DENY_OOM, WRITE, ClientState, RedisCommand
+from .values import SortedSet, range_of, to_float, to_integer
 
 _NOT_RANGE = b"ERR min or max is not a float"
 _LIMIT = b"ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
 _FLAGS = (b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR")
 
 
-def _zset(client: Client, key: bytes) -> SortedSet:
+def _zset(client: ClientState, key: bytes) -> SortedSet:
     return client.db.typed(key, SortedSet) or SortedSet()
 
 
-def zadd(client: Client, args: list[bytes]) -> Reply:
+def zadd(client: ClientState, args: list[bytes]) -> Reply:
     flags: dict[bytes, None] = {}
     at = 2
     while at < len(args) and args[at].upper() in _FLAGS:
@@ -29,22 +24,22 @@ def zadd(client: Client, args: list[bytes]) -> Reply:
     return _zadd(client, args[1], flags, args[at:])
 
 
-def zincrby(client: Client, args: list[bytes]) -> Reply:
+def zincrby(client: ClientState, args: list[bytes]) -> Reply:
     return _zadd(client, args[1], {b"INCR": None}, args[2:])
 
 
 def _check_flags(flags: dict[bytes, None], rest: list[bytes]) -> None:
     if not rest or len(rest) & 1:
-        raise Failure(SYNTAX)
+        raise ErrorReply(SYNTAX)
     if b"NX" in flags and b"XX" in flags:
-        raise Failure(b"ERR XX and NX options at the same time are not compatible")
+        raise ErrorReply(b"ERR XX and NX options at the same time are not compatible")
     if sum([flag in flags for flag in (b"GT", b"LT", b"NX")]) > 1:
-        raise Failure(b"ERR GT, LT, and/or NX options at the same time are not compatible")
+        raise ErrorReply(b"ERR GT, LT, and/or NX options at the same time are not compatible")
     if b"INCR" in flags and len(rest) > 2:
-        raise Failure(b"ERR INCR option supports a single increment-element pair")
+        raise ErrorReply(b"ERR INCR option supports a single increment-element pair")
 
 
-def _zadd(client: Client, key: bytes, flags: dict[bytes, None], rest: list[bytes]) -> Reply:
+def _zadd(client: ClientState, key: bytes, flags: dict[bytes, None], rest: list[bytes]) -> Reply:
     _check_flags(flags, rest)
     scores = [to_float(text) for text in rest[0::2]]
     target = client.db.typed(key, SortedSet)
@@ -69,7 +64,7 @@ def _zadd(client: Client, key: bytes, flags: dict[bytes, None], rest: list[bytes
 
 
 def _new_score(flags: dict[bytes, None], before: float | None, score: float) -> float | None:
-    """The score to store, or None where the flags forbid it."""
+    """Return the score to store, or None if the flags forbid the change."""
     if before is None:
         return None if b"XX" in flags else score
     if b"NX" in flags:
@@ -77,37 +72,37 @@ def _new_score(flags: dict[bytes, None], before: float | None, score: float) -> 
     if b"INCR" in flags:
         score += before
         if score != score:  # noqa: PLR0124 - NaN
-            raise Failure(b"ERR resulting score is not a number (NaN)")
+            raise ErrorReply(b"ERR resulting score is not a number (NaN)")
     if (b"GT" in flags and score <= before) or (b"LT" in flags and score >= before):
         return None
     return score
 
 
-def zrem(client: Client, args: list[bytes]) -> Reply:
+def zrem(client: ClientState, args: list[bytes]) -> Reply:
     target = _zset(client, args[1])
     return _removed(client, args[1], target, args[2:])
 
 
-def _removed(client: Client, key: bytes, target: SortedSet, members: list[bytes]) -> int:
+def _removed(client: ClientState, key: bytes, target: SortedSet, members: list[bytes]) -> int:
     removed = sum([target.discard(member) for member in members])
     if removed:
-        client.db.shrunk(key, target)
+        client.db.delete_if_empty(key, target)
     return removed
 
 
-def zscore(client: Client, args: list[bytes]) -> Reply:
+def zscore(client: ClientState, args: list[bytes]) -> Reply:
     return _zset(client, args[1]).scores.get(args[2])
 
 
-def zcard(client: Client, args: list[bytes]) -> Reply:
+def zcard(client: ClientState, args: list[bytes]) -> Reply:
     return len(_zset(client, args[1]))
 
 
-def zrank(client: Client, args: list[bytes]) -> Reply:
+def zrank(client: ClientState, args: list[bytes]) -> Reply:
     return _zset(client, args[1]).rank(args[2])
 
 
-def zrevrank(client: Client, args: list[bytes]) -> Reply:
+def zrevrank(client: ClientState, args: list[bytes]) -> Reply:
     found = _zset(client, args[1])
     rank = found.rank(args[2])
     return None if rank is None else len(found) - 1 - rank
@@ -130,7 +125,7 @@ def _between(found: SortedSet, low: bytes, high: bytes) -> list[tuple[float, byt
     ]
 
 
-def _shown(client: Client, pairs: list[tuple[float, bytes]], scores: bool) -> Reply:
+def _shown(client: ClientState, pairs: list[tuple[float, bytes]], scores: bool) -> Reply:
     if not scores:
         return [member for _, member in pairs]
     if client.resp3:
@@ -146,7 +141,7 @@ class _RangeOptions:
         while at < len(args):
             word = args[at].upper()
             if word not in allowed or (word == b"LIMIT" and at + 2 >= len(args)):
-                raise Failure(SYNTAX)
+                raise ErrorReply(SYNTAX)
             self.words[word] = None
             if word == b"LIMIT":
                 self.offset, self.limit = to_integer(args[at + 1]), to_integer(args[at + 2])
@@ -159,11 +154,11 @@ class _RangeOptions:
         return pairs[self.offset :] if self.limit < 0 else pairs[self.offset : self.offset + self.limit]
 
 
-def zrange(client: Client, args: list[bytes]) -> Reply:
+def zrange(client: ClientState, args: list[bytes]) -> Reply:
     options = _RangeOptions(args, (b"WITHSCORES", b"REV", b"BYSCORE", b"LIMIT"))
     words = options.words
     if b"LIMIT" in words and b"BYSCORE" not in words:
-        raise Failure(_LIMIT)
+        raise ErrorReply(_LIMIT)
     rev = b"REV" in words
     if b"BYSCORE" in words:
         low, high = (args[3], args[2]) if rev else (args[2], args[3])
@@ -182,33 +177,33 @@ def _by_rank(found: SortedSet, start: int, stop: int, rev: bool) -> list[tuple[f
     return order[chosen.start : chosen.stop] if chosen else []
 
 
-def zrevrange(client: Client, args: list[bytes]) -> Reply:
+def zrevrange(client: ClientState, args: list[bytes]) -> Reply:
     options = _RangeOptions(args, (b"WITHSCORES", b"LIMIT"))
     if b"LIMIT" in options.words:
-        raise Failure(_LIMIT)
+        raise ErrorReply(_LIMIT)
     start, stop = to_integer(args[2]), to_integer(args[3])
     return _shown(client, _by_rank(_zset(client, args[1]), start, stop, True), b"WITHSCORES" in options.words)
 
 
-def zrangebyscore(client: Client, args: list[bytes]) -> Reply:
+def zrangebyscore(client: ClientState, args: list[bytes]) -> Reply:
     options = _RangeOptions(args, (b"WITHSCORES", b"LIMIT"))
     _bound(args[2]), _bound(args[3])
     pairs = options.page(_between(_zset(client, args[1]), args[2], args[3]))
     return _shown(client, pairs, b"WITHSCORES" in options.words)
 
 
-def zcount(client: Client, args: list[bytes]) -> Reply:
+def zcount(client: ClientState, args: list[bytes]) -> Reply:
     _bound(args[2]), _bound(args[3])
     return len(_between(_zset(client, args[1]), args[2], args[3]))
 
 
-def zremrangebyscore(client: Client, args: list[bytes]) -> Reply:
+def zremrangebyscore(client: ClientState, args: list[bytes]) -> Reply:
     _bound(args[2]), _bound(args[3])
     target = _zset(client, args[1])
     return _removed(client, args[1], target, [member for _, member in _between(target, args[2], args[3])])
 
 
-def zremrangebyrank(client: Client, args: list[bytes]) -> Reply:
+def zremrangebyrank(client: ClientState, args: list[bytes]) -> Reply:
     start, stop = to_integer(args[2]), to_integer(args[3])
     target = _zset(client, args[1])
     return _removed(client, args[1], target, [member for _, member in _by_rank(target, start, stop, False)])
@@ -217,17 +212,17 @@ def zremrangebyrank(client: Client, args: list[bytes]) -> Reply:
 _KEY = (1, 1, 1)
 
 COMMANDS = [
-    Command(b"zadd", zadd, -4, WRITE | DENY_OOM, _KEY),
-    Command(b"zincrby", zincrby, 4, WRITE | DENY_OOM, _KEY),
-    Command(b"zrem", zrem, -3, WRITE, _KEY),
-    Command(b"zscore", zscore, 3, 0, _KEY),
-    Command(b"zcard", zcard, 2, 0, _KEY),
-    Command(b"zrank", zrank, 3, 0, _KEY),
-    Command(b"zrevrank", zrevrank, 3, 0, _KEY),
-    Command(b"zrange", zrange, -4, 0, _KEY),
-    Command(b"zrevrange", zrevrange, -4, 0, _KEY),
-    Command(b"zrangebyscore", zrangebyscore, -4, 0, _KEY),
-    Command(b"zcount", zcount, 4, 0, _KEY),
-    Command(b"zremrangebyscore", zremrangebyscore, 4, WRITE, _KEY),
-    Command(b"zremrangebyrank", zremrangebyrank, 4, WRITE, _KEY),
+    RedisCommand(b"zadd", zadd, -4, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"zincrby", zincrby, 4, WRITE | DENY_OOM, _KEY),
+    RedisCommand(b"zrem", zrem, -3, WRITE, _KEY),
+    RedisCommand(b"zscore", zscore, 3, 0, _KEY),
+    RedisCommand(b"zcard", zcard, 2, 0, _KEY),
+    RedisCommand(b"zrank", zrank, 3, 0, _KEY),
+    RedisCommand(b"zrevrank", zrevrank, 3, 0, _KEY),
+    RedisCommand(b"zrange", zrange, -4, 0, _KEY),
+    RedisCommand(b"zrevrange", zrevrange, -4, 0, _KEY),
+    RedisCommand(b"zrangebyscore", zrangebyscore, -4, 0, _KEY),
+    RedisCommand(b"zcount", zcount, 4, 0, _KEY),
+    RedisCommand(b"zremrangebyscore", zremrangebyscore, 4, WRITE, _KEY),
+    RedisCommand(b"zremrangebyrank", zremrangebyrank, 4, WRITE, _KEY),
 ]

@@ -1,7 +1,8 @@
-"""What a ZooKeeper server has on its disk: the znodes as of the last committed transaction, the log, and its epochs.
+"""Durable state of a simulated ZooKeeper server: its transaction log and its epochs.
 
-The log keeps the last committed transactions, from which a follower that was away for a short while catches up, and
-those that were proposed and not yet committed. Writing takes no time and nothing is lost, except by a wipe.
+The log keeps the last committed transactions, so that a follower that was away briefly can catch up, and the
+transactions that are proposed but not committed. Writing takes no time, and only a wipe of the disk loses data. The
+znodes are kept in :mod:`.tree`.
 """
 
 from __future__ import annotations
@@ -11,49 +12,51 @@ from typing import Final
 
 from .tree import Txn
 
-KEPT: Final = 500
-"""Committed transactions that are kept for others (``zookeeper.commitLogCount``)."""
+MAX_RECENT_TXNS: Final = 500
+"""Number of committed transactions kept for followers (``zookeeper.commitLogCount``)."""
 
 
-class Disk:
+class ZooKeeperDisk:
+    """The log and epochs of one server."""
+
     def __init__(self) -> None:
-        self.accepted = 0
-        """The highest epoch of a leader that this server has promised to follow."""
+        self.accepted_epoch = 0
+        """The highest epoch that this server has promised to a leader."""
         self.epoch = 0
-        """The epoch of the last leader whose history it has taken over."""
+        """The epoch of the last leader whose history this server has adopted."""
         self.committed = 0
         """zxid of the last committed transaction."""
-        self.recent: deque[Txn] = deque(maxlen=KEPT)
+        self.recent: deque[Txn] = deque(maxlen=MAX_RECENT_TXNS)
         self.proposed: deque[Txn] = deque()
 
     @property
-    def last(self) -> int:
+    def last_zxid(self) -> int:
         """zxid of the last transaction in the log."""
         return self.proposed[-1].zxid if self.proposed else self.committed
 
     @property
     def recency(self) -> tuple[int, int]:
-        """Of two servers the one with the greater knows all that can have been committed."""
-        return self.epoch, self.last
+        """(epoch, last zxid): the server with the greatest pair in a majority knows every committed transaction."""
+        return self.epoch, self.last_zxid
 
     def commit(self) -> Txn:
-        """The first proposed transaction is committed."""
+        """Mark the first proposed transaction as committed and return it."""
         txn = self.proposed.popleft()
         self.recent.append(txn)
         self.committed = txn.zxid
         return txn
 
-    def since(self, zxid: int) -> list[Txn] | None:
-        """All transactions after ``zxid``, or None if the log does not say which those are."""
+    def txns_after(self, zxid: int) -> list[Txn] | None:
+        """Return all transactions after ``zxid``, or None if the log does not reach back that far."""
         if zxid == self.committed:
             return list(self.proposed)
-        for at, txn in enumerate(self.recent):
+        for index, txn in enumerate(self.recent):
             if txn.zxid == zxid:
-                return [*list(self.recent)[at + 1 :], *self.proposed]
+                return [*list(self.recent)[index + 1 :], *self.proposed]
         return None
 
     def replace(self, committed: int) -> None:
-        """A snapshot of the leader's znodes has been taken over."""
+        """Clear the log, after the znodes were replaced by a leader's snapshot as of zxid ``committed``."""
         self.committed = committed
         self.recent.clear()
         self.proposed.clear()

@@ -1,7 +1,7 @@
-"""ZooKeeper's wire format: jute records in length-prefixed frames (zookeeper.jute of ZooKeeper 3.8).
+"""ZooKeeper's wire format: encode and decode jute records in length-prefixed frames (zookeeper.jute of 3.8).
 
-All numbers are big-endian; a string or buffer is its length and its bytes, -1 standing for null; a vector is its length
-and its items. Nothing here knows what a request means.
+All numbers are big-endian; a string or buffer is its length and its bytes, with length -1 for null; a vector is its
+length and its items.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 NOTIFICATION, PING, AUTH, SET_WATCHES = -1, -2, -4, -8
-"""The xids that have a meaning."""
+"""Reserved xids."""
 MAX_FRAME: Final = 0xFFFFF
 """``jute.maxbuffer``; a longer frame ends the connection."""
 
 
-class Op:
-    """Numbers of operations (ZooDefs.OpCode)."""
+class OpCode:
+    """Operation codes (ZooDefs.OpCode)."""
 
     CREATE_SESSION, CLOSE, ERROR = -10, -11, -1
     CREATE, DELETE, EXISTS, GETDATA, SETDATA, GETACL, SETACL = 1, 2, 3, 4, 5, 6, 7
@@ -26,17 +26,18 @@ class Op:
 
 
 NAMES: Final = {
-    Op.CREATE: "CREATE", Op.CREATE2: "CREATE", Op.DELETE: "DELETE", Op.EXISTS: "EXISTS", Op.GETDATA: "GETDATA",
-    Op.SETDATA: "SETDATA", Op.GETACL: "GETACL", Op.SETACL: "SETACL", Op.GETCHILDREN: "GETCHILDREN",
-    Op.GETCHILDREN2: "GETCHILDREN", Op.SYNC: "SYNC", Op.PING: "PING", Op.MULTI: "MULTI", Op.CHECK: "CHECK",
-    Op.AUTH: "AUTH", Op.SETWATCHES: "SETWATCHES", Op.SETWATCHES2: "SETWATCHES", Op.CLOSE: "CLOSE",
+    OpCode.CREATE: "CREATE", OpCode.CREATE2: "CREATE", OpCode.DELETE: "DELETE", OpCode.EXISTS: "EXISTS",
+    OpCode.GETDATA: "GETDATA", OpCode.SETDATA: "SETDATA", OpCode.GETACL: "GETACL", OpCode.SETACL: "SETACL",
+    OpCode.GETCHILDREN: "GETCHILDREN", OpCode.GETCHILDREN2: "GETCHILDREN", OpCode.SYNC: "SYNC", OpCode.PING: "PING",
+    OpCode.MULTI: "MULTI", OpCode.CHECK: "CHECK", OpCode.AUTH: "AUTH", OpCode.SETWATCHES: "SETWATCHES",
+    OpCode.SETWATCHES2: "SETWATCHES", OpCode.CLOSE: "CLOSE",
 }  # fmt: skip
-"""Operations by the names that plans use."""
+"""Names of operations in events and triggers of plans, by operation code."""
 CONNECT: Final = "CONNECT"
 
 
 class Code:
-    """Numbers of errors (KeeperException.Code)."""
+    """Error codes (KeeperException.Code)."""
 
     OK, RUNTIME_INCONSISTENCY, MARSHALLING, UNIMPLEMENTED, BAD_ARGUMENTS = 0, -2, -5, -6, -8
     NO_NODE, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS, NOT_EMPTY = -101, -103, -108, -110, -111
@@ -44,6 +45,8 @@ class Code:
 
 
 class Acl(NamedTuple):
+    """One entry of an access control list."""
+
     perms: int
     scheme: str
     id: str
@@ -56,11 +59,11 @@ _HEADER: Final = struct.Struct("!iqi")
 
 
 class Malformed(Exception):
-    """Bytes that are no record."""
+    """Bytes that cannot be decoded."""
 
 
-class Reader:
-    """Reads one frame from its beginning."""
+class JuteReader:
+    """Decodes the values of one frame in order. All methods raise Malformed if the bytes do not fit."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -92,14 +95,14 @@ class Reader:
         return self.data[self.at - size : self.at]
 
     def string(self) -> str:
-        """A null string, which is how clients write an empty one, is empty."""
+        """Read a string; null, which clients send for an empty string, is returned as an empty string."""
         try:
             return (self.buffer() or b"").decode()
         except UnicodeDecodeError as error:
             raise Malformed from error
 
     def path(self) -> str:
-        """A null path (as which kazoo sends an empty one) is an error."""
+        """Read a path. Null raises Malformed; kazoo sends it for an empty path."""
         text = self.buffer()
         if text is None:
             raise Malformed
@@ -146,7 +149,7 @@ def acls(values: list[Acl]) -> bytes:
 
 
 def stat(values: tuple[int, ...]) -> bytes:
-    """The eleven numbers of a Stat, in the order of the record."""
+    """Encode the eleven numbers of a Stat, given in the order of the record."""
     return _STAT.pack(*values)
 
 
@@ -155,17 +158,17 @@ def frame(body: bytes) -> bytes:
 
 
 def reply(xid: int, zxid: int, code: int = Code.OK, body: bytes = b"") -> bytes:
-    """A reply; one with an error has no body."""
+    """Return the frame of a reply; a reply with an error has no body."""
     return frame(_HEADER.pack(xid, zxid, code) + (body if code == Code.OK else b""))
 
 
 def event(kind: int, path: str) -> bytes:
-    """A watch event; 3.8 sends it with zxid -1, in state SyncConnected (3)."""
+    """Return the frame of a watch event; 3.8 sends it with zxid -1 and state SyncConnected (3)."""
     return frame(_HEADER.pack(NOTIFICATION, -1, Code.OK) + _INT.pack(kind) + _INT.pack(3) + string(path))
 
 
 def frames(data: bytes) -> tuple[list[bytes], bytes]:
-    """The whole frames at the beginning of ``data``, and what is left."""
+    """Split ``data`` into the bodies of its complete frames and the remaining bytes. Raises Malformed."""
     found, at = [], 0
     while at + 4 <= len(data):
         (size,) = _INT.unpack_from(data, at)
@@ -179,8 +182,10 @@ def frames(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def commands(data: bytes) -> Iterator[str]:
-    """The names of the operations in what a client sends in one piece. A connect request has no header: it begins with
-    protocol version 0, which is no xid."""
+    """Yield the names of the operations in one piece of data from a client.
+
+    A connect request has no header. It is recognised by its protocol version 0, which is not used as an xid.
+    """
     try:
         whole, _ = frames(data)
     except Malformed:

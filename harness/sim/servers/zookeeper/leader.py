@@ -1,31 +1,32 @@
-"""The leader's part: sessions, proposals, the followers that acknowledge them, and commits (Zab's discovery,
-synchronization and broadcast, in outline).
+"""The leader role of a simulated ZooKeeper server: proposals, acknowledgements, commits and session expiry.
 
-A leader is established once a majority follows it into a new epoch and has its history. A transaction is committed when
-a majority has it in its log; commits go out, and are applied, in the order of zxids. Abstracted: the leader's own disk
-takes no time, and followers that were away get either the transactions they lack or all znodes.
+Implements Zab's discovery, synchronization and broadcast in outline. A leader is established once a majority has
+accepted its epoch and has its history. A transaction is committed when a majority has it in its log; commits are sent
+and applied in the order of zxids. Abstracted: the leader's disk takes no time, and a follower that was away gets either
+the transactions that it lacks or all znodes.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from ...service import Conn, ServiceHost, Timer
-from .disk import Disk
-from .jute import Code, Op, Reader
+from harness.sim.service import Conn, ServiceHost, Timer
+
+from .disk import ZooKeeperDisk
+from .jute import Code, JuteReader, OpCode
 from .peers import send
 from .prepare import Preparer
 from .server import ZooKeeperServer
-from .sessions import Sessions
+from .sessions import SessionTracker
 from .tree import Txn
 
 MS: Final = 1_000_000
 Origin = tuple[int, int]
-"""The server that has the client who asked, and the number it gave to the request."""
+"""(number of the server that the client is connected to, that server's number for the request)."""
 
 
-class Limits:
-    """Of an ensemble, in ms; as tickTime, initLimit and syncLimit of the real server."""
+class EnsembleLimits:
+    """Time limits of an ensemble in ms: tickTime, and initLimit and syncLimit, which are given in ticks."""
 
     def __init__(self, tick_ms: int, init_limit: int, sync_limit: int) -> None:
         self.tick = tick_ms
@@ -33,92 +34,96 @@ class Limits:
         self.sync = sync_limit * tick_ms
 
 
-class Member(Protocol):
-    """What the leader's and the follower's part need of the server they are parts of."""
+class EnsembleMember(Protocol):
+    """The server that a leader or follower role belongs to."""
 
     host: ServiceHost
     server: ZooKeeperServer
-    disk: Disk
-    limits: Limits
+    disk: ZooKeeperDisk
+    limits: EnsembleLimits
     number: int
     size: int
 
-    def look(self, why: str) -> None:
-        """Give up this part, and look for a leader."""
+    def look_for_leader(self, why: str) -> None:
+        """Leave the present role and start an election; ``why`` goes to the server's log."""
 
 
-class _Follower:
-    """A server that has come to follow; ``acked`` is the last zxid known to be in its log, -1 while it has not caught
+class _FollowerState:
+    """A server that follows this leader. ``acked`` is the last zxid known to be in its log, -1 until it has caught
     up."""
 
-    __slots__ = ("acked", "conn", "heard", "number", "sent")
+    __slots__ = ("acked", "conn", "last_heard", "number", "sent")
 
-    def __init__(self, conn: Conn, number: int, heard: int) -> None:
+    def __init__(self, conn: Conn, number: int, last_heard: int) -> None:
         self.conn = conn
         self.number = number
-        self.heard = heard
+        self.last_heard = last_heard
         self.sent = False
-        """Whether it was sent the history, and so gets all that follows."""
+        """True if the history was sent, so that proposals and commits are sent from then on."""
         self.acked = -1
 
 
 class Leader:
-    def __init__(self, member: Member) -> None:
+    """A server's leadership, from the wait for followers until it gives up."""
+
+    def __init__(self, member: EnsembleMember) -> None:
         self._member = member
         self._disk = member.disk
         self._server = member.server
         self._host = member.host
-        self._followers: dict[Conn, _Follower] = {}
-        self._promises = {member.number: member.disk.accepted}
+        self._followers: dict[Conn, _FollowerState] = {}
+        self._promises = {member.number: member.disk.accepted_epoch}
         self.epoch: int | None = None
         self.established = False
-        self._began = self._now()
+        self._started_at = self._now()
         self._zxid = 0
-        self._inherited = self._disk.recency
-        self._sessions = Sessions(member.limits.tick, 0, {})
+        self._initial_recency = self._disk.recency
+        self._sessions = SessionTracker(member.limits.tick, 0, {})
         self._preparer = Preparer(self._server.tree)
         self._origins: dict[int, Origin] = {}
         self._syncs: list[tuple[int, Origin]] = []
-        self._timer: Timer = self._host.call_later(member.limits.tick // 2 * MS, self._beat)
-        self._sweeper: Timer | None = None
-        self._over = False
+        self._timer: Timer = self._host.call_later(member.limits.tick // 2 * MS, self._every_half_tick)
+        self._expiry_timer: Timer | None = None
+        self._ended = False
         if member.size == 1:  # a standalone server has no epochs
             self._establish()
 
     def _now(self) -> int:
         return self._member.host.monotonic_ns() // MS
 
-    def _majority(self, count: int) -> bool:
+    def _is_majority(self, count: int) -> bool:
         return count > self._member.size // 2
 
     def abandon(self) -> None:
-        """The host died in the middle of it."""
-        self._over = True
+        """Stop without cleaning up, because the host was killed."""
+        self._ended = True
 
     def end(self) -> None:
-        self._over = True
+        """Leave the role and close the connections to the followers."""
+        self._ended = True
         self._timer.cancel()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         for conn in list(self._followers):
             conn.close()
 
-    # From a crowd to an epoch.
+    # Discovery and synchronization.
 
     def received(self, conn: Conn, message: list[Any]) -> None:
+        """Handle a message from a follower."""
         kind, *rest = message
         if kind == "follow":
-            self._followed(conn, *rest)
+            self._on_follow(conn, *rest)
             return
         follower = self._followers.get(conn)
         if follower is None:
             return
-        follower.heard = self._now()
+        follower.last_heard = self._now()
         match kind:
             case "epoch":
                 self._send_history(follower, *rest)
             case "ack":
-                self._acked(follower, *rest)
+                self._on_ack(follower, *rest)
             case "pong":
                 for session, timeout in rest[0]:
                     self._sessions.touch(session, timeout, self._now())
@@ -132,78 +137,79 @@ class Leader:
     def closed(self, conn: Conn) -> None:
         self._followers.pop(conn, None)
 
-    def _followed(self, conn: Conn, number: int, accepted: int) -> None:
-        self._followers[conn] = _Follower(conn, number, self._now())
+    def _on_follow(self, conn: Conn, number: int, accepted: int) -> None:
+        self._followers[conn] = _FollowerState(conn, number, self._now())
         if self.epoch is not None:
             send(conn, "lead", self.epoch)
             return
         self._promises[number] = accepted
-        if self._majority(len(self._promises)):
-            self.epoch = self._disk.accepted = max(self._promises.values()) + 1
+        if self._is_majority(len(self._promises)):
+            self.epoch = self._disk.accepted_epoch = max(self._promises.values()) + 1
             for other in self._followers:
                 send(other, "lead", self.epoch)
 
-    def _send_history(self, follower: _Follower, epoch: int, last: int, committed: int) -> None:
-        if (epoch, last) > self._inherited and not self.established:
-            self._member.look(f"server {follower.number} knows more")
+    def _send_history(self, follower: _FollowerState, epoch: int, last: int, committed: int) -> None:
+        if (epoch, last) > self._initial_recency and not self.established:
+            self._member.look_for_leader(f"server {follower.number} knows more")
             return
-        txns = self._disk.since(committed)
+        txns = self._disk.txns_after(committed)
         dump = None
         if txns is None:
             dump, txns = self._server.tree.dump(), list(self._disk.proposed)
         follower.sent = True
         send(follower.conn, "history", self.epoch, dump, txns)
 
-    def _acked(self, follower: _Follower, zxid: int) -> None:
+    def _on_ack(self, follower: _FollowerState, zxid: int) -> None:
         first = follower.acked < 0
         follower.acked = zxid
         if self.established:
             if first:
                 send(follower.conn, "uptodate", self._disk.committed)
             self._advance()
-        elif self._majority(1 + sum(other.acked >= 0 for other in self._followers.values())):
+        elif self._is_majority(1 + sum(other.acked >= 0 for other in self._followers.values())):
             self._establish()
 
     def _establish(self) -> None:
-        """A majority has all that this server has: it is committed, and the epoch begins."""
+        """Commit this server's history, because a majority has it, and begin to serve in the new epoch."""
         disk, server = self._disk, self._server
         self.established = True
         if self.epoch is not None:
             disk.epoch = self.epoch
             self._zxid = self.epoch << 32
         else:
-            self._zxid = disk.last
+            self._zxid = disk.last_zxid
         while disk.proposed:
             server.committed(disk.commit(), None)
-        self._sessions = Sessions(self._member.limits.tick, self._now(), server.tree.sessions)
+        self._sessions = SessionTracker(self._member.limits.tick, self._now(), server.tree.sessions)
         self._preparer = Preparer(server.tree)
         for follower in self._followers.values():
             if follower.acked >= 0:
                 send(follower.conn, "uptodate", disk.committed)
-        server.serve(True)
-        self._sweep()
+        server.set_serving(True)
+        self._expire_sessions()
 
     # Requests.
 
     def submit(self, origin: Origin, session: int, op: int, body: bytes) -> None:
+        """Turn a client's request into a transaction and propose it; drop it if the leader is not established."""
         if not self.established:
             return
         owner, now = origin[0], self._now()
-        if op == Op.SYNC:
+        if op == OpCode.SYNC:
             self._sync(origin)
             return
         self._zxid += 1
         zxid, time = self._zxid, self._host.wall_ns() // MS
-        if op == Op.CREATE_SESSION:
-            timeout = Reader(body).integer()
+        if op == OpCode.CREATE_SESSION:
+            timeout = JuteReader(body).integer()
             self._sessions.add(session, timeout, now)
-            self._sessions.own(session, owner)
+            self._sessions.set_owner(session, owner)
             txn = Txn(zxid, time, session, op, (timeout,))
-        elif op == Op.CLOSE:
+        elif op == OpCode.CLOSE:
             self._sessions.close(session)
             txn = self._preparer.close_session(zxid, time, session)
-        elif (code := self._sessions.check(session, owner)) != Code.OK:
-            txn = Txn(zxid, time, session, Op.ERROR, (code,))
+        elif (code := self._sessions.check_write(session, owner)) != Code.OK:
+            txn = Txn(zxid, time, session, OpCode.ERROR, (code,))
         else:
             txn = self._preparer.prepare(zxid, time, session, op, body)
         self._propose(txn, origin)
@@ -218,22 +224,22 @@ class Leader:
         self._advance()
 
     def _advance(self) -> None:
-        """Commit what a majority has."""
+        """Commit the proposals that a majority has."""
         disk, server = self._disk, self._server
-        while disk.proposed and not self._over:
+        while disk.proposed and not self._ended:
             zxid = disk.proposed[0].zxid
-            if not self._majority(1 + sum(follower.acked >= zxid for follower in self._followers.values())):
+            if not self._is_majority(1 + sum(follower.acked >= zxid for follower in self._followers.values())):
                 return
             for follower in self._followers.values():
                 if follower.sent:
                     send(follower.conn, "commit", zxid)
             txn = disk.commit()
             owner, number = self._origins.pop(zxid, (0, 0))
-            if txn.op == Op.CLOSE:
+            if txn.op == OpCode.CLOSE:
                 self._sessions.remove(txn.session)
             server.committed(txn, number if owner == self._member.number else None)
             self._preparer.applied(zxid)
-            while self._syncs and self._syncs[0][0] <= zxid and not self._over:
+            while self._syncs and self._syncs[0][0] <= zxid and not self._ended:
                 self._synced(self._syncs.pop(0)[1])
 
     def _sync(self, origin: Origin) -> None:
@@ -253,45 +259,45 @@ class Leader:
     # Sessions.
 
     def revalidate(self, owner: int, session: int, timeout: int) -> bool:
-        """The session's client has come to this server."""
+        """Move a session to the server ``owner``, where its client has reconnected; False if it has ended."""
         alive = self._sessions.touch(session, timeout, self._now())
         if alive:
-            self._sessions.own(session, owner)
+            self._sessions.set_owner(session, owner)
         return alive
 
-    def left(self, session: int) -> int | None:
-        """ns until the session is over unless its client is heard of; None if there is none."""
-        ends = self._sessions.ends(session)
-        return None if ends is None else max(0, ends * MS - self._host.monotonic_ns())
+    def remaining_ns(self, session: int) -> int | None:
+        """Return the ns until the session expires unless its client is heard from; None if it does not exist."""
+        expires_at = self._sessions.expires_at(session)
+        return None if expires_at is None else max(0, expires_at * MS - self._host.monotonic_ns())
 
     def touch(self, session: int, timeout: int) -> None:
         self._sessions.touch(session, timeout, self._now())
 
-    # Every half tick.
+    # Timers.
 
-    def _beat(self) -> None:
+    def _every_half_tick(self) -> None:
         limits, now = self._member.limits, self._now()
-        self._timer = self._host.call_later(limits.tick // 2 * MS, self._beat)
+        self._timer = self._host.call_later(limits.tick // 2 * MS, self._every_half_tick)
         if not self.established:
-            if now - self._began > limits.init:
-                self._member.look("no majority followed")
+            if now - self._started_at > limits.init:
+                self._member.look_for_leader("no majority followed")
             return
         for follower in list(self._followers.values()):
-            if now - follower.heard > (limits.sync if follower.acked >= 0 else limits.init):
+            if now - follower.last_heard > (limits.sync if follower.acked >= 0 else limits.init):
                 follower.conn.close()
                 self.closed(follower.conn)
-        if not self._majority(1 + sum(follower.acked >= 0 for follower in self._followers.values())):
-            self._member.look("no majority is left")
+        if not self._is_majority(1 + sum(follower.acked >= 0 for follower in self._followers.values())):
+            self._member.look_for_leader("no majority is left")
             return
         for conn in self._followers:
             send(conn, "ping")
 
-    def _sweep(self) -> None:
-        """At every whole tick: end the sessions whose time is over."""
+    def _expire_sessions(self) -> None:
+        """At every whole tick, propose to close the sessions that have expired."""
         tick, now = self._member.limits.tick, self._now()
-        self._sweeper = self._host.call_later((tick - now % tick) * MS, self._sweep)
+        self._expiry_timer = self._host.call_later((tick - now % tick) * MS, self._expire_sessions)
         for session in self._sessions.expired(now):
-            if self._over:
+            if self._ended:
                 return
             self._host.log(f"session 0x{session:x} expired")
             self._zxid += 1

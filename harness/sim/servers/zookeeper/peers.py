@@ -1,6 +1,6 @@
-"""How simulated ZooKeeper servers talk to each other: lists in frames of our own (MessagePack with a length before it).
+"""Messages between simulated ZooKeeper servers: lists, encoded as length-prefixed MessagePack.
 
-Nobody else sees these bytes; the real servers have two protocols for it, one of which is Java's own.
+The format is our own and no client sees it. Real servers use two protocols here, one of them Java serialization.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...service import Conn
+from harness.sim.service import Conn
 
 PEER_PORT: Final = 2888
 _encode = msgspec.msgpack.Encoder().encode
@@ -18,19 +18,21 @@ _decode = msgspec.msgpack.Decoder(list).decode
 
 
 def send(conn: Conn, *message: Any) -> None:
+    """Send one message, given as its items."""
     body = _encode(message)
     conn.send(len(body).to_bytes(4, "big") + body)
 
 
-class Inbox:
-    """Bytes in, messages out."""
+class FrameDecoder:
+    """Reassembles messages from the bytes of a connection."""
 
     __slots__ = ("_rest",)
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def take(self, data: bytes) -> Iterator[list[Any]]:
+    def feed(self, data: bytes) -> Iterator[list[Any]]:
+        """Yield the messages that ``data`` completes."""
         self._rest += data
         while len(self._rest) >= 4:
             end = 4 + int.from_bytes(self._rest[:4], "big")

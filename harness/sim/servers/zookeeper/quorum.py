@@ -1,32 +1,33 @@
-"""One server's place in a ZooKeeper ensemble: it looks for a leader, leads, or follows.
+"""The role of one server in a simulated ZooKeeper ensemble: looking for a leader, leading or following.
 
-Election is abstracted: servers that look tell each other how recent their log is, and once those a server hears of are
-a majority and nothing has changed for 200 ms (FastLeaderElection's finalizeWait), the one with the most recent log, and
-of equal ones the highest number, leads. The real one passes votes on and counts them; what is kept is that nobody leads
-without a majority, that a new leader has all that was committed, and how long it takes. A follower promises each epoch
-to one leader only, so a leader of the past cannot commit anything.
+The election is simplified. Servers without a leader tell each other how recent their logs are. Once a server has heard
+from a majority and nothing has changed for 200 ms (FastLeaderElection's finalizeWait), the server with the most recent
+log leads; of equal logs, the one with the highest number. Real servers relay and count votes instead. Kept are the
+guarantees and the duration: no leader without a majority, and a new leader has everything that was committed. A
+follower promises each epoch to one leader only, so a deposed leader cannot commit anything.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ...service import Conn, ServiceHost, Timer
-from .disk import Disk
+from harness.sim.service import Conn, ServiceHost, Timer
+
+from .disk import ZooKeeperDisk
 from .follower import Follower
-from .leader import MS, Leader, Limits
-from .peers import PEER_PORT, Inbox, send
+from .leader import MS, EnsembleLimits, Leader
+from .peers import PEER_PORT, FrameDecoder, send
 from .server import ZooKeeperServer
 
 LOOKING, FOLLOWING, LEADING = "looking", "following", "leading"
-FINALIZE_MS: Final = 200
+FINALIZE_WAIT_MS: Final = 200
 POLL_MS: Final = 50
 REDIAL_MS: Final = 500
-FRESH_MS: Final = 300
+VOTE_VALID_MS: Final = 300
 
 
 class _Vote:
-    """What another server last said of itself, and when."""
+    """The last message of another server about itself; ``at`` is when it arrived, in ms."""
 
     def __init__(self, at: int, role: str, log: tuple[int, int, int], leader: int) -> None:
         self.at = at
@@ -35,16 +36,16 @@ class _Vote:
         self.leader = leader
 
 
-class _Ballot:
-    """The search for a leader; a handler of the connections to the others."""
+class _Election:
+    """One search for a leader; the handler of the connections that it opens to the other servers."""
 
-    def __init__(self, quorum: Quorum, wait_ms: int) -> None:
+    def __init__(self, quorum: QuorumPeer, wait_ms: int) -> None:
         self._quorum = quorum
         self._host = quorum.host
-        self._heard: dict[int, _Vote] = {}
-        self._links: dict[int, tuple[Conn, int]] = {}
-        self._best: tuple[tuple[int, int, int], ...] = ()
-        self._since = 0
+        self._votes: dict[int, _Vote] = {}
+        self._conns: dict[int, tuple[Conn, int]] = {}
+        self._last_logs: tuple[tuple[int, int, int], ...] = ()
+        self._unchanged_since = 0
         self._timer: Timer = self._host.call_later(wait_ms * MS, self._poll)
 
     def _now(self) -> int:
@@ -52,21 +53,21 @@ class _Ballot:
 
     def end(self) -> None:
         self._timer.cancel()
-        for conn, _ in self._links.values():
+        for conn, _ in self._conns.values():
             conn.close()
 
     def _poll(self) -> None:
         self._timer = self._host.call_later(POLL_MS * MS, self._poll)
         now = self._now()
         for number, host in self._quorum.others.items():
-            conn, since = self._links.get(number, (None, 0))
-            vote = self._heard.get(number)
+            conn, since = self._conns.get(number, (None, 0))
+            vote = self._votes.get(number)
             if conn is None or now - max(since, vote.at if vote else 0) > REDIAL_MS:
                 if conn is not None:
                     conn.close()
                 conn = self._host.dial(host, PEER_PORT, self)
-                conn.session = Inbox()
-                self._links[number] = (conn, now)
+                conn.session = FrameDecoder()
+                self._conns[number] = (conn, now)
             else:
                 send(conn, *self._quorum.vote())
         self._decide()
@@ -75,21 +76,22 @@ class _Ballot:
         send(conn, *self._quorum.vote())
 
     def closed(self, conn: Conn) -> None:
-        """Dial again when :data:`REDIAL_MS` are over."""
+        """Do nothing: :meth:`_poll` dials again after :data:`REDIAL_MS`."""
 
     def received(self, conn: Conn, data: bytes) -> None:
-        for message in conn.session.take(data):
-            self.heard(message)
+        for message in conn.session.feed(data):
+            self.on_vote(message)
 
-    def heard(self, message: list[Any]) -> None:
+    def on_vote(self, message: list[Any]) -> None:
+        """Record another server's vote, and choose a leader if that decides the election."""
         _, number, role, epoch, last, leader = message
-        self._heard[number] = _Vote(self._now(), role, (epoch, last, number), leader)
-        if self._quorum.ballot is self:
+        self._votes[number] = _Vote(self._now(), role, (epoch, last, number), leader)
+        if self._quorum.election is self:
             self._decide()
 
     def _decide(self) -> None:
         quorum, now = self._quorum, self._now()
-        fresh = {number: vote for number, vote in self._heard.items() if now - vote.at <= FRESH_MS}
+        fresh = {number: vote for number, vote in self._votes.items() if now - vote.at <= VOTE_VALID_MS}
         for number, vote in fresh.items():
             if vote.role == LEADING:
                 quorum.follow(number)
@@ -97,9 +99,9 @@ class _Ballot:
         logs = [vote.log for vote in fresh.values() if vote.role == LOOKING]
         logs.append((*quorum.disk.recency, quorum.number))
         best = tuple(sorted(logs))
-        if best != self._best:
-            self._best, self._since = best, now
-        if len(logs) > quorum.size // 2 and now - self._since >= FINALIZE_MS:
+        if best != self._last_logs:
+            self._last_logs, self._unchanged_since = best, now
+        if len(logs) > quorum.size // 2 and now - self._unchanged_since >= FINALIZE_WAIT_MS:
             chosen = best[-1][2]
             if chosen == quorum.number:
                 quorum.lead()
@@ -107,75 +109,80 @@ class _Ballot:
                 quorum.follow(chosen)
 
 
-class Quorum:
-    """A service (:class:`harness.sim.service.Service`) for the other servers. ``others`` are their hosts by number."""
+class QuorumPeer:
+    """One server's membership in the ensemble, and the :class:`harness.sim.service.Service` for the other servers.
+
+    ``others`` are the hosts of the other servers, by number. Without others this is a standalone server.
+    """
 
     port = PEER_PORT
 
-    def __init__(self, server: ZooKeeperServer, others: dict[int, str], limits: Limits) -> None:
+    def __init__(self, server: ZooKeeperServer, others: dict[int, str], limits: EnsembleLimits) -> None:
         self.server = server
         self.number = server.number
         self.others = others
         self.size = 1 + len(others)
         self.limits = limits
-        self.disk = Disk()
+        self.disk = ZooKeeperDisk()
         self.host: ServiceHost
-        self.part: Leader | Follower | None = None
-        self.ballot: _Ballot | None = None
-        self._looked = -FINALIZE_MS
+        self.role: Leader | Follower | None = None
+        self.election: _Election | None = None
+        self._election_started = -FINALIZE_WAIT_MS
         server.ensemble = self
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self.host = host
         if wiped:
-            self.disk = Disk()
+            self.disk = ZooKeeperDisk()
         if self.others:
-            self.look("started")
+            self.look_for_leader("started")
         else:
-            self.part = Leader(self)
+            self.role = Leader(self)
 
     def stop(self) -> None:
-        if self.part is not None:
-            self.part.abandon()
-        self.part = self.ballot = None
+        if self.role is not None:
+            self.role.abandon()
+        self.role = self.election = None
 
     @property
     def leading(self) -> bool:
-        return isinstance(self.part, Leader) and self.part.established
+        return isinstance(self.role, Leader) and self.role.established
 
-    def left(self, session: int) -> int | None:
-        """ns that a session has left, for observers; None where nobody counts: only who leads does."""
-        return self.part.left(session) if isinstance(self.part, Leader) and self.part.established else None
+    def remaining_ns(self, session: int) -> int | None:
+        """Return the ns until a session expires, for observers; None unless this server is the established leader."""
+        return self.role.remaining_ns(session) if isinstance(self.role, Leader) and self.role.established else None
 
-    # What part to play.
+    # Roles.
 
-    def look(self, why: str) -> None:
+    def look_for_leader(self, why: str) -> None:
+        """Leave the present role and start an election; ``why`` goes to the server's log."""
         self.host.log(f"LOOKING: {why}")
-        self._leave()
-        self.server.serve(False)
+        self._leave_role()
+        self.server.set_serving(False)
         now = self.host.monotonic_ns() // MS
-        again = now - self._looked < FINALIZE_MS  # whom it found it could not follow
-        self._looked = now
-        self.ballot = _Ballot(self, FINALIZE_MS if again else 0)
+        again = now - self._election_started < FINALIZE_WAIT_MS  # the chosen leader could not be followed
+        self._election_started = now
+        self.election = _Election(self, FINALIZE_WAIT_MS if again else 0)
 
     def lead(self) -> None:
         self.host.log("LEADING")
-        self._leave()
-        self.part = Leader(self)
+        self._leave_role()
+        self.role = Leader(self)
 
     def follow(self, number: int) -> None:
         self.host.log(f"FOLLOWING server {number}")
-        self._leave()
-        self.part = Follower(self, number, self.others[number])
+        self._leave_role()
+        self.role = Follower(self, number, self.others[number])
 
-    def _leave(self) -> None:
-        for part in (self.part, self.ballot):
-            if part is not None:
-                part.end()
-        self.part = self.ballot = None
+    def _leave_role(self) -> None:
+        for role in (self.role, self.election):
+            if role is not None:
+                role.end()
+        self.role = self.election = None
 
     def vote(self) -> tuple[Any, ...]:
-        match self.part:
+        """Return the message with this server's role, the recency of its log and its leader."""
+        match self.role:
             case Leader():
                 role, leader = LEADING, self.number
             case Follower(leader=leader):
@@ -184,43 +191,43 @@ class Quorum:
                 role, leader = LOOKING, 0
         return "vote", self.number, role, *self.disk.recency, leader
 
-    # The others come here.
+    # Connections from the other servers.
 
     def opened(self, conn: Conn) -> None:
-        conn.session = Inbox()
+        conn.session = FrameDecoder()
 
     def received(self, conn: Conn, data: bytes) -> None:
-        for message in conn.session.take(data):
+        for message in conn.session.feed(data):
             if message[0] == "vote":
-                if self.ballot is not None:
-                    self.ballot.heard(message)
+                if self.election is not None:
+                    self.election.on_vote(message)
                 send(conn, *self.vote())
-            elif isinstance(self.part, Leader):
-                self.part.received(conn, message)
+            elif isinstance(self.role, Leader):
+                self.role.received(conn, message)
             else:
                 conn.close()
                 return
 
     def closed(self, conn: Conn) -> None:
-        if isinstance(self.part, Leader):
-            self.part.closed(conn)
+        if isinstance(self.role, Leader):
+            self.role.closed(conn)
 
-    # For the server's own clients (:class:`harness.sim.servers.zookeeper.server.Ensemble`).
+    # Requests of this server's clients (:class:`harness.sim.servers.zookeeper.server.Ensemble`).
 
     def submit(self, number: int, session: int, op: int, body: bytes) -> None:
-        match self.part:
+        match self.role:
             case Leader():
-                self.part.submit((self.number, number), session, op, body)
+                self.role.submit((self.number, number), session, op, body)
             case Follower():
-                self.part.submit(number, session, op, body)
+                self.role.submit(number, session, op, body)
 
     def revalidate(self, number: int, session: int, timeout: int) -> None:
-        match self.part:
+        match self.role:
             case Leader():
-                self.server.revalidated(number, self.part.revalidate(self.number, session, timeout))
+                self.server.revalidated(number, self.role.revalidate(self.number, session, timeout))
             case Follower():
-                self.part.revalidate(number, session, timeout)
+                self.role.revalidate(number, session, timeout)
 
     def touch(self, session: int, timeout: int) -> None:
-        if self.part is not None:
-            self.part.touch(session, timeout)
+        if self.role is not None:
+            self.role.touch(session, timeout)

@@ -1,10 +1,10 @@
-"""A simulated ZooKeeper 3.8 server: sessions, requests, replies and watch events of its clients.
+"""A simulated ZooKeeper 3.8 server: connections, requests, replies and watch events of its clients.
 
-Reads are answered here from this server's own znodes, which may lag behind; writes go to the leader and are answered
-once they have been committed and applied here (:mod:`harness.sim.servers.zookeeper.quorum`). What one client asks is
-answered in the order asked. Not there: authentication (refused), access control beyond the open list, containers and
-times to live, persistent watches, observers, reconfiguration, read-only mode, four-letter words, and the disk's time:
-a transaction is on disk at once.
+Reads are answered from this server's own znodes, which may lag behind the leader's. Writes go to the leader and are
+answered once they are committed and applied here (:mod:`harness.sim.servers.zookeeper.quorum`). Requests of one client
+are answered in order. Not simulated: authentication (refused), access control lists other than the open one, containers
+and times to live, persistent watches, observers, reconfiguration, read-only mode, four-letter words, and slow disks: a
+transaction is on disk at once.
 """
 
 from __future__ import annotations
@@ -14,61 +14,71 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from harness.sim.servers.zookeeper import jute
+from harness.sim.service import Conn, ServiceHost
 
-from ...service import Conn, ServiceHost
-from .jute import NAMES, Code, Malformed, Op, Reader
-from .tree import CHANGED, CHILDREN, CREATED, DELETED, SYSTEM, Result, Tree, Txn
-from .watches import Watches
+from . import jute
+from .jute import NAMES, Code, JuteReader, Malformed, OpCode
+from .tree import CHANGED, CHILDREN, CREATED, DELETED, SYSTEM, Tree, Txn, TxnResult
+from .watches import WatchManager
 
 CLIENT_PORT: Final = 2181
-_WRITES: Final = {Op.CREATE, Op.CREATE2, Op.DELETE, Op.SETDATA, Op.SETACL, Op.MULTI, Op.SYNC, Op.CLOSE}
+_WRITES: Final = {
+    OpCode.CREATE,
+    OpCode.CREATE2,
+    OpCode.DELETE,
+    OpCode.SETDATA,
+    OpCode.SETACL,
+    OpCode.MULTI,
+    OpCode.SYNC,
+    OpCode.CLOSE,
+}
 
 
-class Asked:
-    """A request that waits for its turn or for its transaction."""
+class QueuedRequest:
+    """A client's request that waits for the requests before it, or for its transaction to be applied."""
 
     __slots__ = ("body", "client", "done", "op", "result", "xid")
 
-    def __init__(self, client: Client, xid: int, op: int, body: bytes) -> None:
+    def __init__(self, client: ClientConnection, xid: int, op: int, body: bytes) -> None:
         self.client = client
         self.xid = xid
         self.op = op
         self.body = body
         self.done = op not in _WRITES
-        self.result = Result()
+        self.result = TxnResult()
 
 
-class Client:
-    """One connection. ``session`` is 0 until the server has answered its connect request."""
+class ClientConnection:
+    """One client's connection. ``session`` is 0 before the connect request arrives."""
 
-    __slots__ = ("asked", "conn", "greeted", "open", "rest", "session", "timeout")
+    __slots__ = ("conn", "open", "requests", "rest", "session", "session_ready", "timeout")
 
     def __init__(self, conn: Conn) -> None:
         self.conn = conn
         self.rest = b""
-        self.greeted = False
+        self.session_ready = False
         self.session = 0
         self.timeout = 0
-        self.asked: deque[Asked] = deque()
+        self.requests: deque[QueuedRequest] = deque()
         self.open = True
 
 
 class Ensemble(Protocol):
-    """What a server asks of the servers together. Answers come through the methods of :class:`ZooKeeperServer`."""
+    """Interface of a server to its ensemble. Results arrive as calls of methods of :class:`ZooKeeperServer`."""
 
     def submit(self, number: int, session: int, op: int, body: bytes) -> None:
-        """Make this a transaction; :meth:`ZooKeeperServer.committed` is called with the number."""
+        """Propose a request; :meth:`ZooKeeperServer.committed` is called with ``number`` when it is committed."""
 
     def revalidate(self, number: int, session: int, timeout: int) -> None:
-        """Is this session alive? The client has come to this server;  :meth:`ZooKeeperServer.revalidated` is called."""
+        """Check a session whose client has reconnected to this server; :meth:`ZooKeeperServer.revalidated` is called
+        with the answer. ``timeout`` is in ms."""
 
     def touch(self, session: int, timeout: int) -> None:
-        """Its client was heard of."""
+        """Restart the session's time-out, because its client was heard from."""
 
 
 class ZooKeeperServer:
-    """A service (:class:`harness.sim.service.Service`) for clients; ``number`` is its id in the ensemble, from 1."""
+    """The :class:`harness.sim.service.Service` for clients; ``number`` is the server's id in the ensemble, from 1."""
 
     port = CLIENT_PORT
 
@@ -78,46 +88,46 @@ class ZooKeeperServer:
         self.ensemble: Ensemble
         self.tree = Tree()
         self.on_command: Callable[[str, str], None] | None = None
-        """Told (client's host, name of the operation) when one has been executed, before its answer leaves."""
-        self.hosts: dict[int, str] = {}
-        """Session to the host of its client, of those that have come here: for observers."""
+        """Called with (client host, operation name) for each executed operation, before its answer is sent."""
+        self.client_hosts: dict[int, str] = {}
+        """Host of the client of each session created on this server, by session id; for observers."""
         self._host: ServiceHost
-        self._life = 0
+        self._generation = 0
         self._reset()
 
     def _reset(self) -> None:
         self.serving = False
-        self._clients: dict[Client, None] = {}
-        self._waiting: dict[int, Asked | Client] = {}
-        self._watches = Watches(self._notify)
-        self._numbers = 0
+        self._clients: dict[ClientConnection, None] = {}
+        self._waiting: dict[int, QueuedRequest | ClientConnection] = {}
+        self._watches = WatchManager(self._notify)
+        self._last_number = 0
         self._next_session = 0
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self._host = host
         if wiped:
             self.tree = Tree()
-        self.use(self.tree)
+        self.use_tree(self.tree)
         elapsed = host.monotonic_ns() // 1_000_000
         self._next_session = self.number << 56 | elapsed << 24 >> 8 & (1 << 56) - 1
 
     def stop(self) -> None:
-        self._life += 1
+        self._generation += 1
         self._reset()
 
     def size(self) -> int:
-        """How many znodes there are, beside the server's own."""
+        """Return the number of znodes, without the server's own."""
         return len(self.tree.nodes) - len(SYSTEM)
 
-    def use(self, tree: Tree) -> None:
-        """Serve from these znodes."""
+    def use_tree(self, tree: Tree) -> None:
+        """Serve clients from these znodes."""
         self.tree = tree
         tree.trigger = self._trigger
 
-    def serve(self, yes: bool) -> None:
-        """Begin to serve, or stop: all connections are closed, as there is no majority behind this server."""
-        self.serving = yes
-        if not yes:
+    def set_serving(self, serving: bool) -> None:
+        """Begin or cease to serve clients; ceasing closes all connections, because no majority backs this server."""
+        self.serving = serving
+        if not serving:
             for client in list(self._clients):
                 self._drop(client)
             self._waiting.clear()
@@ -126,88 +136,89 @@ class ZooKeeperServer:
 
     def opened(self, conn: Conn) -> None:
         if self.serving:
-            conn.session = client = Client(conn)
+            conn.session = client = ClientConnection(conn)
             self._clients[client] = None
         else:
             conn.close()
 
     def closed(self, conn: Conn) -> None:
         if conn.session is not None:
-            self._forget(conn.session)
+            self._remove(conn.session)
 
-    def _drop(self, client: Client) -> None:
-        self._forget(client)
+    def _drop(self, client: ClientConnection) -> None:
+        self._remove(client)
         client.conn.close()
 
-    def _forget(self, client: Client) -> None:
+    def _remove(self, client: ClientConnection) -> None:
         client.open = False
         if client in self._clients:
             del self._clients[client]
-            self._watches.forget(client)
-            client.asked.clear()
+            self._watches.remove_client(client)
+            client.requests.clear()
 
     def received(self, conn: Conn, data: bytes) -> None:
-        client: Client = conn.session
+        client: ClientConnection = conn.session
         if client is None or not client.open:
             return
-        life = self._life
+        generation = self._generation
         try:
             whole, client.rest = jute.frames(client.rest + data)
             for body in whole:
-                if not client.open or life != self._life:
+                if not client.open or generation != self._generation:
                     return
-                if client.greeted:
+                if client.session_ready:
                     self._request(client, body)
                 else:
-                    self._connect(client, Reader(body))
+                    self._connect(client, JuteReader(body))
         except Malformed:
             self._drop(client)
 
-    def _wait_for(self, what: Asked | Client) -> int:
-        self._numbers += 1
-        self._waiting[self._numbers] = what
-        return self._numbers
+    def _register(self, what: QueuedRequest | ClientConnection) -> int:
+        self._last_number += 1
+        self._waiting[self._last_number] = what
+        return self._last_number
 
     # Sessions.
 
     def _password(self, session: int) -> bytes:
         return hashlib.blake2s(session.to_bytes(8, "big", signed=True), digest_size=16).digest()
 
-    def _connect(self, client: Client, reader: Reader) -> None:
+    def _connect(self, client: ClientConnection, reader: JuteReader) -> None:
         reader.integer()
         seen, timeout, session, password = reader.long(), reader.integer(), reader.long(), reader.buffer()
-        if self.behind(seen):
+        if self.is_behind(seen):
             self._drop(client)
             return
-        client.greeted = True
+        client.session_ready = True
         low, high = self._timeouts
         client.timeout = min(max(timeout, low), high)
         if not session:
             self._next_session += 1
             client.session = self._next_session
-            self.hosts[client.session] = client.conn.peer
-            number = self._wait_for(client)
-            self.ensemble.submit(number, client.session, Op.CREATE_SESSION, jute.integer(client.timeout))
+            self.client_hosts[client.session] = client.conn.peer
+            number = self._register(client)
+            self.ensemble.submit(number, client.session, OpCode.CREATE_SESSION, jute.integer(client.timeout))
             return
         for other in [other for other in self._clients if other.session == session]:
             self._drop(other)
         client.session = session
         if password == self._password(session):
-            self.ensemble.revalidate(self._wait_for(client), session, client.timeout)
+            self.ensemble.revalidate(self._register(client), session, client.timeout)
         else:
-            self._greet(client, valid=False)
+            self._send_connect_response(client, valid=False)
 
-    def behind(self, zxid: int) -> bool:
-        """Whether a client that has seen this must find another server: it would see time go backwards."""
+    def is_behind(self, zxid: int) -> bool:
+        """Return whether this server lags behind ``zxid``; it then refuses a client that has seen ``zxid``."""
         return zxid > self.tree.zxid
 
     def revalidated(self, number: int, valid: bool) -> None:
+        """Answer a reconnected client: the ensemble says whether its session is alive."""
         client = self._waiting.pop(number, None)
-        if isinstance(client, Client) and client.open:
-            self._greet(client, valid)
+        if isinstance(client, ClientConnection) and client.open:
+            self._send_connect_response(client, valid)
 
-    def _greet(self, client: Client, valid: bool) -> None:
-        if not self._executed(client, jute.CONNECT):
+    def _send_connect_response(self, client: ClientConnection, valid: bool) -> None:
+        if not self._report(client, jute.CONNECT):
             return
         timeout, session = (client.timeout, client.session) if valid else (0, 0)
         password = self._password(session) if valid else bytes(16)
@@ -218,119 +229,119 @@ class ZooKeeperServer:
 
     # Requests.
 
-    def _request(self, client: Client, body: bytes) -> None:
-        reader = Reader(body)
+    def _request(self, client: ClientConnection, body: bytes) -> None:
+        reader = JuteReader(body)
         xid, op = reader.integer(), reader.integer()
         self.ensemble.touch(client.session, client.timeout)
-        asked = Asked(client, xid, op, body[8:])
-        client.asked.append(asked)
-        if not asked.done:
-            self.ensemble.submit(self._wait_for(asked), client.session, op, asked.body)
-        elif len(client.asked) == 1:
+        request = QueuedRequest(client, xid, op, body[8:])
+        client.requests.append(request)
+        if not request.done:
+            self.ensemble.submit(self._register(request), client.session, op, request.body)
+        elif len(client.requests) == 1:
             self._answer(client)
 
     def committed(self, txn: Txn, number: int | None) -> None:
-        """The next transaction in order; ``number`` is that of this server's own request, if it was one."""
-        life = self._life
+        """Apply the next committed transaction, and answer request ``number`` if it came from this server."""
+        generation = self._generation
         result = self.tree.apply(txn)
         waiting = None if number is None else self._waiting.pop(number, None)
-        if isinstance(waiting, Client):
+        if isinstance(waiting, ClientConnection):
             if waiting.open:
-                self._greet(waiting, valid=True)
+                self._send_connect_response(waiting, valid=True)
         elif waiting is not None:
             waiting.done, waiting.result = True, result
             self._answer(waiting.client)
-        if txn.op == Op.CLOSE and life == self._life:  # closed from elsewhere, or over
+        if txn.op == OpCode.CLOSE and generation == self._generation:  # closed through another server, or expired
             for client in [client for client in self._clients if client.session == txn.session]:
                 self._drop(client)
 
     def synced(self, number: int) -> None:
-        """All that the leader had committed when it was asked has been applied here."""
+        """Answer a sync request: all that the leader had committed when it received it is applied here."""
         waiting = self._waiting.pop(number, None)
-        if isinstance(waiting, Asked):
+        if isinstance(waiting, QueuedRequest):
             waiting.done = True
             self._answer(waiting.client)
 
-    def _answer(self, client: Client) -> None:
-        """Answer what is due, in order."""
-        while client.asked and client.asked[0].done and client.open:
-            asked = client.asked.popleft()
-            if asked.result.code == Code.SESSION_MOVED:
+    def _answer(self, client: ClientConnection) -> None:
+        """Answer completed requests, in the order of arrival."""
+        while client.requests and client.requests[0].done and client.open:
+            request = client.requests.popleft()
+            if request.result.code == Code.SESSION_MOVED:
                 self._drop(client)
                 return
-            code, body = asked.result.code, b""
+            code, body = request.result.code, b""
             if code == Code.OK:
                 try:
-                    code, body = self._execute(asked)
+                    code, body = self._execute(request)
                 except Malformed:
                     code = Code.MARSHALLING
-            if not self._executed(client, NAMES.get(asked.op, "")):
+            if not self._report(client, NAMES.get(request.op, "")):
                 return
-            client.conn.send(jute.reply(asked.xid, 0 if asked.op == Op.AUTH else self.tree.zxid, code, body))
-            if asked.op in (Op.CLOSE, Op.AUTH) or asked.op not in NAMES:
+            client.conn.send(jute.reply(request.xid, 0 if request.op == OpCode.AUTH else self.tree.zxid, code, body))
+            if request.op in (OpCode.CLOSE, OpCode.AUTH) or request.op not in NAMES:
                 self._drop(client)
 
-    def _executed(self, client: Client, name: str) -> bool:
-        """Let the observer look; False if the server or the connection has not survived it."""
+    def _report(self, client: ClientConnection, name: str) -> bool:
+        """Call ``on_command``; False if that ended the server or the connection."""
         if self.on_command is not None and name:
-            life = self._life
+            generation = self._generation
             self.on_command(client.conn.peer, name)
-            return life == self._life and client.open
+            return generation == self._generation and client.open
         return True
 
-    def _execute(self, asked: Asked) -> tuple[int, bytes]:
-        """The code and the body of the reply to a request whose turn has come."""
-        reader, result = Reader(asked.body), asked.result
-        match asked.op:
-            case Op.PING | Op.CLOSE | Op.DELETE:
+    def _execute(self, request: QueuedRequest) -> tuple[int, bytes]:
+        """Return the error code and the body of the reply to a request."""
+        reader, result = JuteReader(request.body), request.result
+        match request.op:
+            case OpCode.PING | OpCode.CLOSE | OpCode.DELETE:
                 return Code.OK, b""
-            case Op.CREATE | Op.CREATE2 | Op.SETDATA | Op.SETACL:
-                return Code.OK, _written(asked.op, result)
-            case Op.MULTI:
-                return Code.OK, _multi(result)
-            case Op.SYNC:
+            case OpCode.CREATE | OpCode.CREATE2 | OpCode.SETDATA | OpCode.SETACL:
+                return Code.OK, _write_result(request.op, result)
+            case OpCode.MULTI:
+                return Code.OK, _multi_result(result)
+            case OpCode.SYNC:
                 return Code.OK, jute.buffer(reader.buffer())
-            case Op.EXISTS | Op.GETDATA | Op.GETACL | Op.GETCHILDREN | Op.GETCHILDREN2:
+            case OpCode.EXISTS | OpCode.GETDATA | OpCode.GETACL | OpCode.GETCHILDREN | OpCode.GETCHILDREN2:
                 path = reader.path()
-                return self._read(asked, path, watch=asked.op != Op.GETACL and reader.boolean())
-            case Op.SETWATCHES | Op.SETWATCHES2:
-                return self._set_watches(asked.client, reader, recursive=asked.op == Op.SETWATCHES2)
-            case Op.AUTH:
+                return self._read(request, path, watch=request.op != OpCode.GETACL and reader.boolean())
+            case OpCode.SETWATCHES | OpCode.SETWATCHES2:
+                return self._set_watches(request.client, reader, recursive=request.op == OpCode.SETWATCHES2)
+            case OpCode.AUTH:
                 return Code.AUTH_FAILED, b""
         return Code.UNIMPLEMENTED, b""
 
-    def _read(self, asked: Asked, path: str, watch: bool) -> tuple[int, bytes]:
-        if asked.op == Op.EXISTS and "\0" in path:
+    def _read(self, request: QueuedRequest, path: str, watch: bool) -> tuple[int, bytes]:
+        if request.op == OpCode.EXISTS and "\0" in path:
             return Code.BAD_ARGUMENTS, b""
         node = self.tree.get(path)
-        if watch and asked.op == Op.EXISTS:  # also for what does not exist yet
-            self._watches.watch_data(path, asked.client)
+        if watch and request.op == OpCode.EXISTS:  # an exists watch is set even if the node does not exist
+            self._watches.watch_data(path, request.client)
         if node is None:
             return Code.NO_NODE, b""
         stat = jute.stat(node.stat())
-        match asked.op:
-            case Op.EXISTS:
+        match request.op:
+            case OpCode.EXISTS:
                 return Code.OK, stat
-            case Op.GETACL:
+            case OpCode.GETACL:
                 return Code.OK, jute.acls(node.acl) + stat
-            case Op.GETDATA:
+            case OpCode.GETDATA:
                 if watch:
-                    self._watches.watch_data(path, asked.client)
+                    self._watches.watch_data(path, request.client)
                 return Code.OK, jute.buffer(node.data) + stat
         if watch:
-            self._watches.watch_children(path, asked.client)
-        return Code.OK, jute.strings(node.names()) + (stat if asked.op == Op.GETCHILDREN2 else b"")
+            self._watches.watch_children(path, request.client)
+        return Code.OK, jute.strings(node.child_names()) + (stat if request.op == OpCode.GETCHILDREN2 else b"")
 
     # Watches.
 
     def _trigger(self, kind: int, path: str) -> None:
         self._watches.trigger(kind, path)
 
-    def _notify(self, client: Client, kind: int, path: str) -> None:
+    def _notify(self, client: ClientConnection, kind: int, path: str) -> None:
         client.conn.send(jute.event(kind, path))
 
-    def _set_watches(self, client: Client, reader: Reader, recursive: bool) -> tuple[int, bytes]:
-        """Watches that a client had on its last connection; it is told at once what it has missed."""
+    def _set_watches(self, client: ClientConnection, reader: JuteReader, recursive: bool) -> tuple[int, bytes]:
+        """Set the watches of the client's previous connection again; changes that it missed are sent at once."""
         seen = reader.long()
         data, exist, child = reader.strings(), reader.strings(), reader.strings()
         if recursive and (reader.strings() or reader.strings()):
@@ -359,22 +370,22 @@ class ZooKeeperServer:
         return Code.OK, b""
 
 
-def _written(op: int, result: Result) -> bytes:
+def _write_result(op: int, result: TxnResult) -> bytes:
     match op:
-        case Op.CREATE:
+        case OpCode.CREATE:
             return jute.string(result.path)
-        case Op.CREATE2:
+        case OpCode.CREATE2:
             return jute.string(result.path) + jute.stat(result.stat)
-        case Op.SETDATA | Op.SETACL:
+        case OpCode.SETDATA | OpCode.SETACL:
             return jute.stat(result.stat)
     return b""
 
 
-def _multi(result: Result) -> bytes:
-    """A failed transaction is a reply without error whose parts are errors."""
+def _multi_result(result: TxnResult) -> bytes:
+    """Encode the result of a multi. A failed multi is a successful reply whose parts are errors."""
     parts = []
     for number, part in result.parts:
-        op = Op.CREATE if number == Op.CREATE2 else number  # the real server does not tell them apart here
-        body = jute.integer(part.code) if op == Op.ERROR else _written(op, part)
+        op = OpCode.CREATE if number == OpCode.CREATE2 else number  # the real server returns CREATE for both
+        body = jute.integer(part.code) if op == OpCode.ERROR else _write_result(op, part)
         parts.append(jute.integer(op) + jute.boolean(False) + jute.integer(part.code) + body)
     return b"".join(parts) + jute.integer(-1) + jute.boolean(True) + jute.integer(-1)

@@ -1,7 +1,7 @@
-"""The leader's view of sessions: when each is over, and which server has its client (SessionTrackerImpl, ExpiryQueue).
+"""The leader's record of sessions: when each expires and which server its client is connected to.
 
-Times are the leader's monotonic clock, ms, in steps of one tick: a session is over at the first whole tick after its
-time-out has passed, so up to a tick late. A new leader starts with a fresh time-out for every session.
+Follows SessionTrackerImpl and ExpiryQueue. Times are in ms of the leader's monotonic clock. A session expires at the
+first whole tick after its time-out, so up to a tick late. A new leader restarts the time-out of every session.
 """
 
 from __future__ import annotations
@@ -9,31 +9,33 @@ from __future__ import annotations
 from .jute import Code
 
 
-class Session:
+class TrackedSession:
     __slots__ = ("closing", "expires", "owner", "timeout")
 
     def __init__(self, timeout: int) -> None:
         self.timeout = timeout
         self.expires = 0
         self.owner: int | None = None
-        """The server that has the client, as far as known."""
+        """Number of the server that the client is connected to, None if not known."""
         self.closing = False
 
 
-class Sessions:
+class SessionTracker:
+    """All open sessions. ``tick`` is in ms, ``timeouts`` are the time-outs of the existing sessions in ms, by id."""
+
     def __init__(self, tick: int, now: int, timeouts: dict[int, int]) -> None:
         self._tick = tick
-        self._all: dict[int, Session] = {}
+        self._all: dict[int, TrackedSession] = {}
         for number, timeout in timeouts.items():
             self.add(number, timeout, now)
 
     def add(self, number: int, timeout: int, now: int) -> None:
         if number not in self._all:
-            self._all[number] = Session(timeout)
+            self._all[number] = TrackedSession(timeout)
         self.touch(number, timeout, now)
 
     def touch(self, number: int, timeout: int, now: int) -> bool:
-        """The client was heard of; False if it has no session any more."""
+        """Restart the session's time-out, because its client was heard from; False if the session has ended."""
         session = self._all.get(number)
         if session is None or session.closing:
             return False
@@ -42,17 +44,17 @@ class Sessions:
         session.timeout = timeout
         return True
 
-    def ends(self, number: int) -> int | None:
-        """When the session is over unless its client is heard of, ms; None if there is none."""
+    def expires_at(self, number: int) -> int | None:
+        """Return when the session expires unless its client is heard from, in ms; None if it does not exist."""
         session = self._all.get(number)
         return None if session is None else session.expires
 
-    def own(self, number: int, owner: int) -> None:
+    def set_owner(self, number: int, owner: int) -> None:
         if number in self._all:
             self._all[number].owner = owner
 
-    def check(self, number: int, owner: int) -> int:
-        """Whether a write of this session may come from this server: a code."""
+    def check_write(self, number: int, owner: int) -> int:
+        """Return the error code for a write in this session through the server ``owner``: OK if it is allowed."""
         session = self._all.get(number)
         if session is None or session.closing:
             return Code.SESSION_EXPIRED
@@ -61,7 +63,7 @@ class Sessions:
         return Code.OK if session.owner == owner else Code.SESSION_MOVED
 
     def close(self, number: int) -> None:
-        """It is being closed: nothing more may be written in it."""
+        """Mark the session as closing: no further writes are allowed in it."""
         if number in self._all:
             self._all[number].closing = True
 
@@ -69,8 +71,8 @@ class Sessions:
         self._all.pop(number, None)
 
     def expired(self, now: int) -> list[int]:
-        """Sessions whose time is over, now marked as closing."""
-        over = [number for number, session in self._all.items() if not session.closing and session.expires <= now]
-        for number in over:
+        """Return the sessions that have expired by ``now``, and mark them as closing."""
+        expired = [number for number, session in self._all.items() if not session.closing and session.expires <= now]
+        for number in expired:
             self.close(number)
-        return over
+        return expired

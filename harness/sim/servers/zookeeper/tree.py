@@ -1,7 +1,8 @@
-"""The znodes of a ZooKeeper server: what transactions do to them, and which watches that sets off.
+"""The znodes of one ZooKeeper server: applies committed transactions and triggers watches.
 
-Transactions arrive checked and in order (:mod:`harness.sim.servers.zookeeper.prepare`), so applying one cannot fail.
-Not there: containers, nodes with a time to live, quotas, and the enforcement of access control lists.
+Transactions were validated by the leader (:mod:`harness.sim.servers.zookeeper.prepare`) and arrive in order, so
+applying one cannot fail. Not simulated: containers, nodes with a time to live, quotas, enforcement of access control
+lists.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from .jute import OPEN_ACL, Acl, Code, Op
+from .jute import OPEN_ACL, Acl, Code, OpCode
 
 CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
 """Kinds of watch events."""
 SYSTEM: Final = ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")
-"""Nodes that are always there and cannot be deleted."""
+"""Nodes that always exist and cannot be deleted."""
 MAX_INT: Final = 2**31 - 1
 
 
@@ -28,19 +29,23 @@ class Txn(NamedTuple):
     body: Any
 
 
-class Result(NamedTuple):
-    """What a transaction came to, for the reply to whoever asked."""
+class TxnResult(NamedTuple):
+    """The result of a transaction, for the reply to its client."""
 
     code: int = Code.OK
     path: str = ""
     stat: tuple[int, ...] = ()
-    parts: tuple[tuple[int, Result], ...] = ()
-    """Of a multi: (operation, result) each."""
+    parts: tuple[tuple[int, TxnResult], ...] = ()
+    """(operation code, result) of each part of a multi."""
 
 
-class Node:
-    """A znode. ``creates`` is what the server counts: the children ever created, from which names of sequential nodes
-    and the visible cversion (creates and deletes) are made."""
+class Znode:
+    """A znode.
+
+    ``creates`` counts the children ever created: it gives names of sequential nodes, and together with the number of
+    children the visible cversion, which counts creations and deletions. ``capacity`` is the size that Java's HashSet of
+    children has grown to. ``owner`` is the session of an ephemeral node, otherwise 0.
+    """
 
     __slots__ = (
         "acl", "aversion", "capacity", "children", "creates", "ctime", "czxid", "data", "mtime", "mzxid", "owner",
@@ -65,12 +70,12 @@ class Node:
             self.owner, len(self.data or b""), count, self.pzxid,
         )  # fmt: skip
 
-    def add(self, name: str) -> None:
+    def add_child(self, name: str) -> None:
         self.children[name] = None
         while len(self.children) > self.capacity * 3 // 4:
             self.capacity *= 2
 
-    def names(self) -> list[str]:
+    def child_names(self) -> list[str]:
         return java_order(self.children, self.capacity)
 
 
@@ -83,13 +88,15 @@ def _java_hash(text: str) -> int:
 
 
 def java_order(names: Iterable[str], capacity: int) -> list[str]:
-    """The order in which the real server's ``java.util.HashSet`` of this capacity lists the names: clients that take
-    the first child without sorting get to see it."""
+    """Return the names in the iteration order of a ``java.util.HashSet`` with this capacity, as the real server does.
+
+    Clients that take the first child without sorting depend on that order.
+    """
     return sorted(names, key=lambda name: _java_hash(name) & (capacity - 1))
 
 
 def split(path: str) -> tuple[str, str]:
-    """The path of the parent, and the name in it."""
+    """Split a path into the parent's path and the name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
 
@@ -98,64 +105,67 @@ Trigger = Callable[[int, str], None]
 
 
 class Tree:
-    """All znodes, sessions and their ephemeral nodes as of the transaction ``zxid``."""
+    """All znodes, sessions and ephemeral nodes as of transaction ``zxid``. ``trigger`` is called with each event."""
 
     def __init__(self) -> None:
         self.zxid = 0
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Znode] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.sessions: dict[int, int] = {}
-        """Time-outs of all open sessions, ms."""
+        """Time-outs of all open sessions in ms, by session id."""
         self.trigger: Trigger = lambda kind, path: None  # noqa: ARG005
         for path in SYSTEM:
-            self.nodes[path] = Node(b"", [OPEN_ACL], 0, 0, 0)
+            self.nodes[path] = Znode(b"", [OPEN_ACL], 0, 0, 0)
         for path in SYSTEM[1:]:
             parent, name = split(path)
             self.nodes[parent].children[name] = None
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> Znode | None:
         return self.nodes.get(path or "/")
 
-    def apply(self, txn: Txn) -> Result:
+    def apply(self, txn: Txn) -> TxnResult:
+        """Apply the next committed transaction."""
         self.zxid = txn.zxid
-        return self._do(txn, txn.op, txn.body)
+        return self._execute(txn, txn.op, txn.body)
 
-    def _do(self, txn: Txn, op: int, body: Any) -> Result:
+    def _execute(self, txn: Txn, op: int, body: Any) -> TxnResult:
         match op:
-            case Op.CREATE | Op.CREATE2:
+            case OpCode.CREATE | OpCode.CREATE2:
                 return self._create(txn, *body)
-            case Op.DELETE:
+            case OpCode.DELETE:
                 self._delete(body[0], txn.zxid)
-                return Result(path=body[0])
-            case Op.SETDATA:
+                return TxnResult(path=body[0])
+            case OpCode.SETDATA:
                 return self._set_data(txn, *body)
-            case Op.SETACL:
+            case OpCode.SETACL:
                 node = self.nodes[body[0]]
                 node.acl, node.aversion = [Acl(*acl) for acl in body[1]], body[2]
-                return Result(stat=node.stat())
-            case Op.MULTI:
-                return Result(parts=tuple([(part, self._do(txn, part, rest)) for part, rest in body]))
-            case Op.CREATE_SESSION:
+                return TxnResult(stat=node.stat())
+            case OpCode.MULTI:
+                return TxnResult(parts=tuple([(part, self._execute(txn, part, rest)) for part, rest in body]))
+            case OpCode.CREATE_SESSION:
                 self.sessions[txn.session] = body[0]
-            case Op.CLOSE:
+            case OpCode.CLOSE:
                 self._close(txn, body)
-            case Op.ERROR:
-                return Result(body[0])
-        return Result()
+            case OpCode.ERROR:
+                return TxnResult(body[0])
+        return TxnResult()
 
-    def _create(self, txn: Txn, path: str, data: bytes | None, acl: list[Acl], ephemeral: bool, creates: int) -> Result:
+    def _create(
+        self, txn: Txn, path: str, data: bytes | None, acl: list[Acl], ephemeral: bool, creates: int
+    ) -> TxnResult:
         parent_path, name = split(path)
         parent = self.nodes[parent_path]
-        parent.add(name)
+        parent.add_child(name)
         if creates > parent.creates:
             parent.creates, parent.pzxid = creates, txn.zxid
         owner = txn.session if ephemeral else 0
-        node = self.nodes[path] = Node(data, [Acl(*each) for each in acl], owner, txn.zxid, txn.time)
+        node = self.nodes[path] = Znode(data, [Acl(*each) for each in acl], owner, txn.zxid, txn.time)
         if ephemeral:
             self.ephemerals.setdefault(owner, {})[path] = None
         self.trigger(CREATED, path)
         self.trigger(CHILDREN, parent_path)
-        return Result(path=path, stat=node.stat())
+        return TxnResult(path=path, stat=node.stat())
 
     def _delete(self, path: str, zxid: int) -> None:
         parent_path, name = split(path)
@@ -168,12 +178,12 @@ class Tree:
         self.trigger(DELETED, path)
         self.trigger(CHILDREN, parent_path)
 
-    def _set_data(self, txn: Txn, path: str, data: bytes | None, version: int) -> Result:
+    def _set_data(self, txn: Txn, path: str, data: bytes | None, version: int) -> TxnResult:
         node = self.nodes[path]
         node.data, node.version = data, version
         node.mzxid, node.mtime = txn.zxid, txn.time
         self.trigger(CHANGED, path)
-        return Result(stat=node.stat())
+        return TxnResult(stat=node.stat())
 
     def _close(self, txn: Txn, paths: list[str]) -> None:
         for path in paths:
@@ -185,20 +195,21 @@ class Tree:
     # Snapshots.
 
     def dump(self) -> tuple[Any, ...]:
-        """All of it, in plain values."""
+        """Return a snapshot of everything, as plain values."""
         nodes = [
-            (path, *[getattr(node, field) for field in Node.__slots__ if field != "children"], list(node.children))
+            (path, *[getattr(node, field) for field in Znode.__slots__ if field != "children"], list(node.children))
             for path, node in self.nodes.items()
         ]
         return self.zxid, nodes, list(self.sessions.items())
 
     def load(self, dumped: Any) -> None:
+        """Replace everything by a snapshot from :meth:`dump`."""
         self.zxid, nodes, sessions = dumped
         self.sessions = dict(sessions)
         self.nodes, self.ephemerals = {}, {}
         for path, *values, children in nodes:
-            node = self.nodes[path] = Node.__new__(Node)
-            for field, value in zip([field for field in Node.__slots__ if field != "children"], values, strict=True):
+            node = self.nodes[path] = Znode.__new__(Znode)
+            for field, value in zip([field for field in Znode.__slots__ if field != "children"], values, strict=True):
                 setattr(node, field, value)
             node.acl = [Acl(*acl) for acl in node.acl]
             node.children = dict.fromkeys(children)

@@ -1,7 +1,7 @@
-"""Watches: who is told once when a znode or the list of its children changes (ZooKeeper's WatchManager).
+"""Watches of one ZooKeeper server: one-time notifications of changes to a znode or to its children (WatchManager).
 
-A data watch and an exists watch are the same thing; both kinds live in one server's memory, by connection. Persistent
-and recursive watches (``addWatch``) are not there.
+Data and exists watches are the same. Watches are kept in the memory of the server that the client is connected to, by
+connection. Persistent and recursive watches (``addWatch``) are not simulated.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from .tree import CHILDREN, DELETED
 
-Send = Callable[[Any, int, str], None]
+SendEvent = Callable[[Any, int, str], None]
 
 
-class Watches:
-    """``send(client, kind of event, path)`` is called for each event."""
+class WatchManager:
+    """Watches by path and client. ``send(client, kind of event, path)`` is called for each event."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: SendEvent) -> None:
         self._send = send
         self._data: dict[str, dict[Any, None]] = {}
         self._child: dict[str, dict[Any, None]] = {}
@@ -29,20 +29,20 @@ class Watches:
         self._child.setdefault(path, {})[client] = None
 
     def trigger(self, kind: int, path: str) -> None:
-        """Something happened to ``path``: tell whoever watched for that, and forget them."""
+        """Send an event to the clients that watch ``path`` for it, and remove their watches."""
         if kind == CHILDREN:
-            told = self._child.pop(path, {})
+            watchers = self._child.pop(path, {})
         else:
-            told = self._data.pop(path, {})
-            if kind == DELETED:  # a client that watches both hears of it once
-                told = told | (self._child.pop(path, {}))
-        for client in told:
+            watchers = self._data.pop(path, {})
+            if kind == DELETED:  # a client with both kinds of watch gets one event
+                watchers = watchers | (self._child.pop(path, {}))
+        for client in watchers:
             self._send(client, kind, path)
 
-    def forget(self, client: Any) -> None:
-        """The connection is gone."""
-        for table in (self._data, self._child):
-            for path in [path for path, clients in table.items() if client in clients]:
-                del table[path][client]
-                if not table[path]:
-                    del table[path]
+    def remove_client(self, client: Any) -> None:
+        """Remove the watches of a closed connection."""
+        for watches in (self._data, self._child):
+            for path in [path for path, clients in watches.items() if client in clients]:
+                del watches[path][client]
+                if not watches[path]:
+                    del watches[path]

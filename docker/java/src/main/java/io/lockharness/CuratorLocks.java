@@ -14,18 +14,18 @@ import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * Curator's InterProcessMutex. The fence is the czxid of the node that it made, which this reads (one request more
- * than the lock makes). Whether it is still held is what users are told to watch: a ConnectionStateListener, of which
- * SUSPENDED is "cannot be certain", and LOST is "certain that you no longer hold the lock".
+ * Curator's InterProcessMutex. The fence is the czxid of the mutex's node, which this class reads (one request more
+ * than the lock makes). A ConnectionStateListener tells whether the lock is still held, as Curator's documentation
+ * recommends: SUSPENDED means "cannot be certain", and LOST means "certain that you no longer hold the lock".
  *
- * <p>Curator would wait 15 s for a connection, and for a session 60 s. Here it is 1 s, the ttl, and two more tries.
+ * <p>By default Curator waits 15 s for a connection and 60 s for a session; here 1 s and the ttl, with two more tries.
  */
 final class CuratorLocks implements Locks {
     private static final int CONNECT_MS = 1000;
     private static final int BACKOFF_MS = 100;
     private static final int TRIES = 2;
 
-    /** The lock itself, whose path only a subclass can read. */
+    /** The lock; only a subclass can read its path. */
     private static final class Mutex extends InterProcessMutex {
         Mutex(CuratorFramework client, String path) {
             super(client, path);
@@ -68,7 +68,7 @@ final class CuratorLocks implements Locks {
 
     private void heard(ConnectionState state) {
         if (state == ConnectionState.LOST) {
-            losses++; // all of one thread: Curator's
+            losses++; // only Curator's one thread writes it
         }
         connected = state.isConnected();
     }
@@ -90,7 +90,7 @@ final class CuratorLocks implements Locks {
         return new Grant(fence(key, mutex));
     }
 
-    /** A lock whose fence cannot be read is given back. */
+    /** Reads the fence; if that fails, releases the lock. */
     private long fence(String key, Mutex mutex) throws Refused, Unknown {
         Stat node = null;
         String why = "its node is gone with its session";
@@ -131,7 +131,7 @@ final class CuratorLocks implements Locks {
         return mutexes.computeIfAbsent(key, name -> new Mutex(client, path(name)));
     }
 
-    /** As the locks in Python name it: all but ':' is quoted that has a meaning in a path. */
+    /** Names the node as the locks in Python do: characters with a meaning in a path are quoted, except ':'. */
     private static String path(String key) {
         String name = URLEncoder.encode(key, StandardCharsets.UTF_8).replace("%3A", ":").replace("+", "%20");
         return "/locks/" + (name.matches("[.]{0,2}") ? "%" + name.replace(".", "2E") : name);

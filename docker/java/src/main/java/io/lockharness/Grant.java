@@ -1,9 +1,9 @@
 package io.lockharness;
 
 /**
- * What an acquire got.
+ * The result of a successful acquire.
  *
- * @param fence a number that grows with each grant of the key, null where the lock has none
+ * @param fence a number that grows with each grant of the key, null if the lock has none
  */
 record Grant(Long fence) {
     static final Grant PLAIN = new Grant(null);

@@ -10,10 +10,11 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * Speaks the client protocol (docs/client-protocol.md): a JSON object a line, answered in the order of the requests.
+ * The lock program for Java libraries. It speaks the client protocol (docs/client-protocol.md): one JSON object per
+ * line, answered in the order of the requests.
  */
 public final class LockProgram {
-    /** How a lock is opened. */
+    /** Opens the locks of one kind. */
     private interface Opening {
         Locks open(Servers servers) throws Refused;
     }
@@ -32,7 +33,7 @@ public final class LockProgram {
 
     public static void main(String[] arguments) throws IOException {
         PrintStream answers = System.out;
-        System.setOut(System.err); // whatever a library prints is no answer
+        System.setOut(System.err); // so that a library's output is not taken for an answer
         LockProgram program = new LockProgram();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         boolean goesOn = true;
@@ -45,7 +46,7 @@ public final class LockProgram {
             answers.flush();
             goesOn = !"close".equals(request.get("op"));
         }
-        Runtime.getRuntime().halt(0); // the libraries' threads would keep it alive
+        Runtime.getRuntime().halt(0); // otherwise the libraries' threads keep the process alive
     }
 
     private static Map<String, Object> parsed(String line) {

@@ -11,9 +11,9 @@ import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
 /**
- * Clients for the two ways in which servers are reached. Where Redisson's own defaults would have a caller wait for
- * many seconds (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them), these are shorter: 1 s, 1 s, 1
- * more try, 0.2 s. Its pools and threads are small, as one thread is all that asks. All else is as it comes.
+ * Opens Redisson clients: of one server, through sentinels, or of one of several servers. Redisson's default times are
+ * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 1 s, 1 more try, 0.2 s.
+ * Pools and threads are small, because only one thread makes requests. All other settings are the defaults.
  */
 final class RedissonClients {
     static final int ANSWER_MS = 1000;
@@ -24,7 +24,7 @@ final class RedissonClients {
 
     private RedissonClients() {}
 
-    /** A client of one server, or of the primary that sentinels name; connected. */
+    /** Connects a client to one server, or to the primary that the sentinels name. */
     static RedissonClient connect(Servers servers) throws Refused {
         Config config = config(servers.ttlMs());
         if (servers.kind().equals("redis-sentinel")) {
@@ -34,14 +34,14 @@ final class RedissonClients {
         }
         try {
             return Redisson.create(config);
-        } catch (RedisException error) { // no lock was asked for yet
+        } catch (RedisException error) { // no lock was requested yet
             throw new Refused(error);
         }
     }
 
     /**
-     * A client of one server of several, which waits {@code answerMs} for it and does not ask twice; it connects when
-     * it is first used, since any of them may be down.
+     * Opens a client of one of several servers, which waits {@code answerMs} for an answer and repeats no request.
+     * It connects on first use, because any of the servers may be down.
      */
     static RedissonClient oneOf(String address, int ttlMs, int answerMs) {
         Config config = config(ttlMs).setLazyInitialization(true);

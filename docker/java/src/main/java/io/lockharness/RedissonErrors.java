@@ -10,12 +10,12 @@ import org.redisson.client.RedisOutOfMemoryException;
 import org.redisson.client.RedisReadonlyException;
 import org.redisson.client.RedisRetryException;
 
-/** What Redisson's errors say of a request. */
+/** Classifies Redisson's errors by whether the request may have been executed. */
 final class RedissonErrors {
     /**
-     * The server's refusals, which come before a script begins (OOM, READONLY, LOADING, BUSY, ...), and what is said
-     * while there is no connection to send a request on. WriteRedisConnectionException derives from the last: there
-     * was a connection, and it is not known how much left on it. Time-outs are unknown.
+     * Errors after which the request was certainly not executed: a server's refusals before a script begins (OOM,
+     * READONLY, LOADING, BUSY, ...), and errors for lack of a connection. WriteRedisConnectionException, a subclass of
+     * the latter, is not among them: there was a connection, and it is unknown how much was sent. Nor are time-outs.
      */
     private static final List<Class<? extends RedisException>> NOT_DONE = List.of(
             RedisRetryException.class,
@@ -29,7 +29,7 @@ final class RedissonErrors {
 
     private RedissonErrors() {}
 
-    /** Throws what {@code error} means for the request that it came of. */
+    /** Throws Refused or Unknown, depending on what {@code error} means for its request. */
     static void judge(RedisException error) throws Refused, Unknown {
         if (notDone(error)) {
             throw new Refused(error);
@@ -37,7 +37,7 @@ final class RedissonErrors {
         throw new Unknown(error);
     }
 
-    /** Does the error, or the one it is wrapped around, say that its request was not and will not be carried out? */
+    /** Tells whether the error, or its cause, means that the request was not and will not be executed. */
     static boolean notDone(Throwable error) {
         Throwable said = error;
         while (WRAPPERS.contains(said.getClass()) && said.getCause() != null) {

@@ -4,7 +4,7 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RedissonClient;
 
-/** Redisson's RFencedLock, renewed by the watchdog; the fence is what {@code tryLockAndGetToken} gives. */
+/** Redisson's RFencedLock, renewed by the watchdog; the fence is the result of {@code tryLockAndGetToken}. */
 final class RedissonFencedLocks extends RedissonLocks {
     private RedissonFencedLocks(RedissonClient client) {
         super(client);

@@ -7,7 +7,7 @@ import org.redisson.client.RedisException;
 
 /** Redisson's RLock, without a lease time, so that its watchdog renews it. */
 class RedissonLocks implements Locks {
-    /** By how much a wait may seem shorter than it was: Redisson measures it in whole milliseconds. */
+    /** How much shorter than requested a wait may be: Redisson measures it in whole milliseconds. */
     private static final long ROUNDED_MS = 5;
 
     final RedissonClient client;
@@ -31,9 +31,10 @@ class RedissonLocks implements Locks {
     }
 
     /**
-     * {@code tryLock} says false for "somebody else has it", and for a second or later request of the same call that
-     * was not answered, of which it only logs (RedissonLock.tryLock, catch of RedisResponseTimeoutException). The
-     * second comes before the wait is over, or an answer's time-out after it: then nobody knows.
+     * {@code tryLock} returns false if another client has the lock. It also returns false if the second or a later
+     * request of the call was not answered, which it only logs (RedissonLock.tryLock, catch of
+     * RedisResponseTimeoutException). In that case it returns before the wait is over, or an answer's time-out after
+     * it, and the outcome is unknown.
      */
     Grant take(String key, long waitMs) throws Unknown, InterruptedException {
         long began = System.nanoTime();

@@ -12,12 +12,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Redisson's RedissonRedLock (deprecated since 3.12.5) over an RLock of each of several servers, each with a client
- * of its own, whose watchdog renews it. A server is given a tenth of the ttl to answer: "small compared to the
- * auto-release time", says the algorithm, and RedissonRedLock asks one after the other.
+ * Redisson's RedissonRedLock (deprecated since 3.12.5) over one RLock per server, each with its own client, whose
+ * watchdog renews it. A server has a tenth of the ttl to answer: the algorithm asks for a time that is "small compared
+ * to the auto-release time", and RedissonRedLock asks one server after the other.
  *
- * <p>Its {@code unlock} says nothing of what it could not release, and its {@code tryLock} nothing of servers that did
- * not answer, so that both are watched here, and whose it is is counted.
+ * <p>Its {@code unlock} does not report what it could not release, and its {@code tryLock} does not report servers that
+ * did not answer. So this class observes both, and counts how often each key is held.
  */
 final class RedissonRedLocks implements Locks {
     private static final Logger LOG = LoggerFactory.getLogger(RedissonRedLocks.class);
@@ -41,8 +41,7 @@ final class RedissonRedLocks implements Locks {
     }
 
     /**
-     * Ask anything, so that the first acquire does not wait for connections; one that is away is none of its
-     * business.
+     * Sends any request, so that the first acquire does not wait for connections. An unreachable server is ignored.
      */
     private static void connect(RedissonClient client) {
         try {
@@ -58,7 +57,7 @@ final class RedissonRedLocks implements Locks {
         if (!lock(servers).tryLock(waitMs, TimeUnit.MILLISECONDS)) {
             long left = servers.stream().filter(WatchedLock::mayStay).count();
             long asked = servers.stream().filter(WatchedLock::asked).count();
-            if (left >= majority() || left > 0 && left == asked) { // none answered: this takes no chances
+            if (left >= majority() || left > 0 && left == asked) { // none answered: assume the worst
                 throw new Unknown("false, and the key may be on " + left + " of " + servers.size() + " servers");
             }
             return null;

@@ -1,6 +1,6 @@
 package io.lockharness;
 
-/** It is known not to have happened: the answer is {@code fail}. */
+/** The operation is known not to have happened: the answer is {@code fail}. */
 final class Refused extends Exception {
     private static final long serialVersionUID = 1;
 

@@ -5,11 +5,11 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Where the servers are, and for how long a lock is to last.
+ * Addresses of the servers, and the lease time of locks.
  *
- * @param kind the cluster's, such as {@code redis-single}
+ * @param kind kind of cluster, such as {@code redis-single}
  * @param addresses {@code host:port}; with {@code redis-sentinel} they are the sentinels
- * @param service what sentinels call the primary
+ * @param service the sentinels' name of the primary
  * @param ttlMs the lease, or the session's time-out
  */
 record Servers(String kind, List<String> addresses, String service, int ttlMs) {

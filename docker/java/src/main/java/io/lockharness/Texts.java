@@ -1,6 +1,6 @@
 package io.lockharness;
 
-/** One line for an error and what it came of, as long as a reader wants it. */
+/** Formats an error and its cause as one short line. */
 final class Texts {
     private static final int LENGTH = 200;
 

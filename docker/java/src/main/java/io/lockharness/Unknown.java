@@ -1,6 +1,6 @@
 package io.lockharness;
 
-/** Nobody knows whether it happened: the answer is {@code info}. */
+/** It is unknown whether the operation happened: the answer is {@code info}. */
 final class Unknown extends Exception {
     private static final long serialVersionUID = 1;
 

@@ -9,9 +9,9 @@ import java.util.concurrent.CompletionStage;
 import org.redisson.api.RLock;
 import org.redisson.misc.CompletableFutureWrapper;
 
-/** Passes all calls on to an RLock of one server, and remembers what came of them: RedissonRedLock tells nobody. */
+/** Forwards all calls to an RLock of one server and remembers their outcomes, which RedissonRedLock does not report. */
 final class WatchedLock implements InvocationHandler {
-    /** What a server said; UNKNOWN is an answer that did not come. */
+    /** A server's answer; UNKNOWN means that none arrived. */
     enum Said {
         NOTHING,
         YES,
@@ -35,12 +35,12 @@ final class WatchedLock implements InvocationHandler {
         return taken != Said.NOTHING;
     }
 
-    /** Of the last release. */
+    /** The server's answer to the last release. */
     Said given() {
         return given;
     }
 
-    /** May the last tryLock have left a key? What was asked for and not heard of may come after its release. */
+    /** Tells whether the last tryLock may have left a key: an unanswered request may be executed after its release. */
     boolean mayStay() {
         return given != Said.YES && (taken == Said.UNKNOWN || taken == Said.YES && given != Said.NO);
     }
@@ -74,7 +74,7 @@ final class WatchedLock implements InvocationHandler {
         }
     }
 
-    /** Whoever waits for the result waits for what is remembered of it. */
+    /** Returns a future that completes only after the outcome has been remembered. */
     private Object unlockAsync(CompletionStage<?> result) {
         return new CompletableFutureWrapper<>(
                 result.whenComplete((nothing, error) -> given = error == null ? Said.YES : said(error)));

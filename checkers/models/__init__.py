@@ -1,0 +1,63 @@
+"""Models: sequential specifications of locks and registers, against which a history is checked.
+
+A model gives the state that follows from a state and an operation. It is pure: states are hashable and never changed,
+and the same arguments give the same result, so results are cached. A user's model is any class with ``initial`` and
+``step``; a subclass of :class:`Model` inherits the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import locks, registers
+from .base import Either, Inconsistent, Model, Operation
+from .locks import (
+    ACQUIRE,
+    LOCKING,
+    RELEASE,
+    FencedMutex,
+    FifoLock,
+    LeaseMutex,
+    Mutex,
+    OwnerMutex,
+    ReadWriteLock,
+    ReentrantFencedMutex,
+    ReentrantMutex,
+    Semaphore,
+    shared,
+)
+from .registers import CasRegister, Register, frozen, worded
+
+MODELS: Final[dict[str, type[Model]]] = {
+    kind.name: kind
+    for module in (locks, registers)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Model)
+    if kind.name
+}
+"""All models of these modules, by the name that users type."""
+
+__all__ = [
+    "ACQUIRE",
+    "LOCKING",
+    "MODELS",
+    "RELEASE",
+    "CasRegister",
+    "Either",
+    "FencedMutex",
+    "FifoLock",
+    "Inconsistent",
+    "LeaseMutex",
+    "Model",
+    "Mutex",
+    "Operation",
+    "OwnerMutex",
+    "ReadWriteLock",
+    "ReentrantFencedMutex",
+    "ReentrantMutex",
+    "Register",
+    "Semaphore",
+    "frozen",
+    "shared",
+    "worded",
+]

@@ -1,0 +1,112 @@
+"""Models of registers, after those of Knossos (https://github.com/jepsen-io/knossos, ``knossos.model``)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
+from harness.history.values import Items
+
+from .base import Inconsistent, Model, Operation
+
+NIL_READS: Final = ("initial", "any")
+
+
+class Register(Model):
+    """A register with one value. A read with an unknown outcome is consistent with any value.
+
+    A read that returned nil (null) is a read of nil; with ``nil_reads = "any"`` it may be a read of any value, as in
+    Knossos, whose histories also contain nil if the value is unknown. Values are those of the calls; in
+    histories of ours, what is under ``value`` in them.
+    """
+
+    name = "register"
+    fs = frozenset({"read", "write"})
+    refuses = frozenset({"cas", "take", "mark"})
+    clients = False
+
+    def __init__(self, initial: Any = None, nil_reads: str = "initial") -> None:
+        if nil_reads not in NIL_READS:
+            raise ValueError(f"nil_reads must be one of {', '.join(NIL_READS)}, got {nil_reads!r}")
+        self._initial = frozen(initial)
+        self._nil_says = nil_reads == "initial"
+
+    @property
+    def initial(self) -> Hashable:
+        return self._initial
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
+        if operation.f == "write":
+            return _plain(operation.argument)
+        if not operation.known:
+            return state
+        seen = _plain(operation.result)
+        if seen == state or (seen is None and not self._nil_says):
+            return state
+        return Inconsistent(f"the value is {worded(state)}")
+
+    def describe(self, state: Hashable) -> str:
+        return worded(state)
+
+
+class CasRegister(Register):
+    """A register with compare-and-set: ``[old, new]`` writes ``new`` if the value is ``old``.
+
+    A compare-and-set that found another value failed, and is left out."""
+
+    name = "cas-register"
+    fs = Register.fs | {"cas"}
+    refuses = frozenset({"take", "mark"})
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
+        if operation.f != "cas":
+            return super().step(state, operation)
+        pair = frozen(operation.argument)
+        if pair is None and not operation.known:
+            return Inconsistent("nobody knows what it would have written")
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ValueError(f"the value of a cas is [old, new], got {operation.argument!r}")
+        old, new = pair
+        return new if old == state else Inconsistent(f"the value is {worded(state)}")
+
+
+def _plain(value: Any) -> Hashable:
+    """Return the value that a call wrote or read: its value, or the entry ``value`` of a mapping."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[no-any-return]
+    return frozen(value["value"] if isinstance(value, Mapping) and "value" in value else value)
+
+
+_PLAIN: Final = frozenset({int, str, type(None), bool, float})
+
+
+def frozen(value: Any) -> Hashable:
+    """Return ``value`` in a form that can be a state: lists become tuples, mappings :class:`Items`."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, list | tuple):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, Mapping):
+        return Items((frozen(key), frozen(item)) for key, item in value.items())
+    if isinstance(value, Items):
+        return Items((frozen(key), frozen(item)) for key, item in value)
+    if isinstance(value, set | frozenset):
+        return frozenset(frozen(item) for item in value)
+    hash(value)
+    return value  # type: ignore[no-any-return]
+
+
+def worded(value: Any) -> str:
+    """Return a value as text, the same for equal values: ``nil``, ``[1 2]``, ``{a 1}``, ``#{1 2}``."""
+    if value is None:
+        return "nil"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return f"[{' '.join(map(worded, value))}]"
+    if isinstance(value, Mapping | Items):
+        items = value.items() if isinstance(value, Mapping) else value
+        return f"{{{', '.join(sorted(f'{worded(key)} {worded(item)}' for key, item in items))}}}"
+    if isinstance(value, set | frozenset):
+        return f"#{{{' '.join(sorted(map(worded, value)))}}}"
+    return str(value)

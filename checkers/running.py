@@ -1,0 +1,27 @@
+"""Run checkers over a history, so that the failure of one does not hide the verdicts of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.history import History
+
+from .base import Checker, Verdict
+from .malformed import flaw
+
+
+def run_all(history: History, checkers: Iterable[Checker]) -> dict[str, Verdict]:
+    """Return the verdict of each checker by name.
+
+    A checker that raises, or returns a malformed verdict, is unknown; its explanation says what is wrong.
+    """
+    return {checker.name: _run(history, checker) for checker in checkers}
+
+
+def _run(history: History, checker: Checker) -> Verdict:
+    try:
+        verdict = checker.check(history)
+        found = flaw(verdict)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it must not hide what the others found
+        return Verdict(None, f"the checker failed: {type(error).__name__}: {error}")
+    return Verdict(None, f"the checker failed: its verdict is malformed: {found}") if found else verdict

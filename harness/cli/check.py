@@ -1,0 +1,134 @@
+"""``harness check``: check any history for linearizability, ours or one of Jepsen or Knossos."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import msgspec
+import typer
+
+from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
+from harness.files import cannot_write, require_place
+from harness.wording import counted
+
+from .options import duration, named_options, printed, progress_on_stderr, single_command
+from .verdicts import print_verdict, print_word
+
+if TYPE_CHECKING:
+    from harness.run.checking import Report
+
+UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def check_command(
+    history: Annotated[Path, typer.Argument(help="A .jsonl or .edn file, also with .gz, or a run's folder.")],
+    model: Annotated[str, typer.Option(help="A name from 'harness list models', or package.module:Class.")],
+    model_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the model, such as permits=3; repeatable."),
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Check this key only.")] = None,
+    keyed: Annotated[
+        str, typer.Option(help="Whether values of an .edn are [key value] pairs: auto, yes or no.")
+    ] = "auto",
+    budget: Annotated[
+        str, typer.Option(metavar="DURATION", help="Longest search; after it the verdict is unknown.")
+    ] = "60s",
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory that the search may use, such as 512M or 2G.")
+    ] = "1G",
+    workers: Annotated[int, typer.Option(help="Keys searched in parallel; 0: one for each processor.")] = 0,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a picture of the longest valid order.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+) -> None:
+    """Say whether a history is linearizable: whether one order of its calls fits the model.
+
+    Exit status: 0 if it is, 1 if it is not, 3 if the budget was too small to tell.
+    """
+    # The libraries of numpy start threads of their own when they are loaded, which a check never uses.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from harness.checkers.linearizability.problem import Budget  # late: loading numpy takes 0.1 s
+    from harness.history.calls import Keyed
+    from harness.run.checking import check
+
+    if keyed not in get_args(Keyed):
+        raise UsageError(f"keyed must be auto, yes or no, got {keyed!r}")
+    if workers < 0:
+        raise UsageError(f"workers must not be negative, got {workers}")
+    if html is not None:
+        require_place(html)
+    options = named_options("model-option", model_option)
+    limits = Budget(duration("budget", budget), _bytes(memory))
+    with progress_on_stderr(str(history), quiet=json or quiet) as progress:
+        report = check(
+            history,
+            model,
+            options=options,
+            budget=limits,
+            workers=workers,
+            keyed=cast("Keyed", keyed),
+            key=key,
+            progress=progress,
+        )
+    if html is not None:
+        _draw(report, html)
+    printed(lambda: _print_report(report, html, json=json, quiet=quiet))
+    raise typer.Exit({True: VALID, False: VIOLATION, None: UNKNOWN}[report.verdict.valid])
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?)(?:i?[bB])?", text)
+    if match is None:
+        raise UsageError(f"memory: expected a size such as 512M or 2G, got {text!r}")
+    return int(float(match[1]) * UNITS[match[2].lower()])
+
+
+def _draw(report: Report, path: Path) -> None:
+    from harness.reports import linearization
+
+    if not report.checked.pictures:
+        typer.echo("harness: nothing to draw: no order failed", err=True)
+        return
+    try:
+        linearization.write(report.checked.pictures[0], path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _print_report(report: Report, html: Path | None, *, json: bool, quiet: bool) -> None:
+    if json:
+        sys.stdout.write(msgspec.json.encode(report.document, enc_hook=_plain).decode() + "\n")
+        return
+    verdict = report.verdict
+    if quiet:
+        print_word(verdict.valid)
+        return
+    print_verdict(report.model, verdict.valid, verdict.explanation, [("figures", [_numbers(report)])])
+    if html is not None and report.checked.pictures:
+        print(f"picture: {html}")
+
+
+def _numbers(report: Report) -> str:
+    stats = report.verdict.stats
+    parts = [counted(stats["calls"], "call"), counted(stats["keys"], "key")]
+    if stats["unknown_outcomes"]:
+        parts.append(f"{stats['unknown_outcomes']} of unknown outcome")
+    if stats["failed_calls"]:
+        parts.append(f"{stats['failed_calls']} that failed left out")
+    if stats["configurations"]:
+        parts.append(counted(stats["configurations"], "configuration"))
+    return f"{', '.join(parts)} · read in {report.reading:.3f} s, checked in {report.checking:.3f} s"
+
+
+def _plain(value: object) -> object:
+    return sorted(map(str, value)) if isinstance(value, frozenset) else str(value)
+
+
+app = single_command(check_command)

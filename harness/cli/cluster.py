@@ -1,0 +1,94 @@
+"""``harness cluster``: start clusters by hand, and remove what killed runs have left behind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from harness.clusters import kinds
+from harness.errors import UsageError, unknown_name
+
+app = typer.Typer(help="Start clusters by hand, list the running ones, and remove what was left behind.",
+                  no_args_is_help=True, rich_markup_mode=None)  # fmt: skip
+
+
+@app.command("up")
+def up(
+    kind: Annotated[str, typer.Argument(help="A name from 'harness list kinds'.")],
+    nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the kind.")] = 0,
+    image: Annotated[str, typer.Option(help="Docker image of the servers, such as redis:7.4.")] = "",
+) -> None:
+    """Start servers of a kind in containers and leave them running; prints their addresses."""
+    from harness.clusters.docker.cluster import Clients, DockerCluster
+
+    if not (kinds.KINDS.has(kind) and kinds.can_run(kind, "docker")):
+        raise unknown_name("kind", kind, kinds.kinds("docker"))
+    if nodes < 0:
+        raise UsageError(f"nodes must not be negative, got {nodes}")
+    console = Console(stderr=True, highlight=False)
+    with console.status("") as status:
+        cluster = DockerCluster(
+            kind=kind, nodes=nodes, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), image=image,
+            report=status.update, by_hand=True,
+        )  # fmt: skip
+        try:
+            cluster.start_all()
+        except BaseException:
+            cluster.stop_all()
+            raise
+    for host in cluster.hosts:
+        typer.echo(f"{host.name}  {host.role}  {host.address}:{cluster.servers.port(host.name)}")
+    typer.echo(f"remove it with: harness cluster down {cluster.deployment.id}", err=True)
+
+
+@app.command("ps")
+def ps() -> None:
+    """List all clusters that the engine holds, with their hosts."""
+    from harness.clusters.docker.containers.engine import connect, find_clusters
+
+    table = Table("cluster", "kind", "of", "hosts")
+    for cluster in find_clusters(connect()):
+        owner = "hand" if cluster.by_hand else "a run" if cluster.alive else "a run that is gone"
+        hosts = "\n".join(f"{name} {role} {address} {state}" for name, role, state, address in cluster.hosts)
+        table.add_row(cluster.id, cluster.kind, owner, hosts)
+    Console(highlight=False).print(table)
+
+
+@app.command("down")
+def down(
+    clusters: Annotated[
+        list[str] | None, typer.Argument(help="Ids of clusters; without any, all that were started by hand.")
+    ] = None,
+) -> None:
+    """Remove clusters that were started by hand, or left behind by a run that is gone."""
+    from harness.clusters.docker.containers.engine import connect, find_clusters, remove
+
+    client = connect()
+    mine = {cluster.id: cluster for cluster in find_clusters(client)}
+    for name in clusters or ():
+        if name not in mine:
+            raise unknown_name("cluster", name, mine)
+        if mine[name].alive and not mine[name].by_hand:
+            raise UsageError(f"cluster {name} belongs to a run in progress: end the run (Ctrl-C) to remove it")
+    _print_removed(remove(client, clusters or [name for name, cluster in mine.items() if cluster.by_hand]))
+
+
+@app.command("clean")
+def clean(
+    everything: Annotated[bool, typer.Option("--all", help="Also clusters that are in use.")] = False,
+) -> None:
+    """Remove containers, networks and volumes of runs whose process is gone; rules go with their containers."""
+    from harness.clusters.docker.containers.engine import connect, find_clusters, remove
+
+    client = connect()
+    _print_removed(remove(client, [cluster.id for cluster in find_clusters(client) if everything or not cluster.alive]))
+
+
+def _print_removed(names: list[str]) -> None:
+    for name in sorted(names):
+        typer.echo(f"removed {name}")
+    if not names:
+        typer.echo("nothing to remove")

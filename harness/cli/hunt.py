@@ -1,0 +1,150 @@
+"""``harness hunt``: search for a schedule of faults and delays in which a lock fails."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from harness.errors import UsageError
+from harness.plan import Plan
+
+from .options import (
+    KindOption,
+    SchedulerOption,
+    TrustOption,
+    WorkersOption,
+    chosen_kind,
+    lock_options,
+    named_options,
+    positive,
+    printed,
+    progress_bar,
+    single_command,
+    worker_count,
+)
+from .terminal import print_document
+
+DEFAULTS: Final = Plan(lock="")
+
+
+def hunt_command(
+    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
+    faults: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B|none|N", help="Faults to use (default: all that the cluster supports), and the most at once."
+        ),
+    ] = "",
+    budget: Annotated[str, typer.Option(metavar="DURATION", help="How long to search.")] = "60s",
+    rounds: Annotated[
+        int, typer.Option(help="Stop after this many rounds instead; gives the same result on any machine.")
+    ] = 0,
+    schedules: Annotated[int, typer.Option(help="Most schedules to try in a round.")] = 60,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
+    seed: int = 0,
+    clients: Annotated[int, typer.Option(help="Most clients; 0: three, or two with --exhaustive.")] = 0,
+    nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the topology.")] = 0,
+    topology: Annotated[str, typer.Option(help="Servers: single, independent, sentinel or replicated.")] = "",
+    kind: KindOption = "",
+    workload: Annotated[
+        str, typer.Option(metavar="A,B", help="What clients do; default: what tests the lock's promises.")
+    ] = "",
+    ttl: Annotated[str, typer.Option(metavar="DURATION", help="Lease time; default: the search chooses.")] = "",
+    fencing: Annotated[
+        str, typer.Option(help="Whether the resource checks fencing tokens: on or off.")
+    ] = DEFAULTS.fencing,
+    look_for: Annotated[
+        str, typer.Option(metavar="A,B", help="Search only for violations that these checkers report.")
+    ] = "",
+    lock_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the lock; repeatable.")
+    ] = None,
+    server_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the servers; repeatable.")
+    ] = None,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Find one failure of each kind.")] = False,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Try every interleaving of one critical section each.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not begin with the failures of earlier hunts.")] = False,
+    trust: TrustOption = False,
+    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+) -> None:
+    """Search the simulator's schedules for one in which a lock fails, and shrink it to a short story."""
+    from harness.search.hunt import hunt
+    from harness.search.request import HuntRequest, names
+
+    families, most = _faults(faults)
+    budget_s = positive("budget", budget)
+    request = HuntRequest(
+        lock=lock,
+        faults=families,
+        most_faults=2 if most is None else most,
+        workloads=names(workload),
+        look_for=names(look_for),
+        kind=chosen_kind(lock, kind, topology),
+        nodes=nodes,
+        clients=clients or (2 if exhaustive else 3),
+        ttl=positive("ttl", ttl) if ttl else 0.0,
+        fencing=fencing,
+        lock_options=lock_options(lock_option),
+        server_options=named_options("server-option", server_option),
+        schedules=schedules,
+        seed=seed,
+    )
+    if exhaustive:
+        from .hunt_exhaustive import exhaust_command
+
+        if rounds or workers != 1 or scheduler:
+            raise UsageError("rounds, workers, scheduler: with --exhaustive there are no rounds to be shared out")
+        raise typer.Exit(exhaust_command(request, most, budget_s, everything=keep_going, json=json, quiet=quiet))
+    console = Console(stderr=True, quiet=json or quiet, highlight=False)
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, f"hunt: {lock}") as progress:
+        result = hunt(
+            request,
+            budget_s=budget_s,
+            rounds=rounds or None,
+            workers=worker_count(workers),
+            scheduler=scheduler or None,
+            keep_going=keep_going,
+            fresh=fresh,
+            trust=trust,
+            store=out,
+            command=shlex.join(["harness", *sys.argv[1:]]),
+            progress=progress,
+        )
+    printed(lambda: print_document(result.document) if json else _print(str(result), quiet=quiet))
+    raise typer.Exit(result.exit_status)
+
+
+def _print(text: str, *, quiet: bool) -> None:
+    first, _, rest = text.partition("\n")
+    console = Console(highlight=False, emoji=False)  # otherwise a lock such as :key:Lock would show an emoji
+    console.print(
+        first, style="bold red" if first.startswith("FAILURE") else "bold green", markup=False, soft_wrap=True
+    )
+    if rest and not quiet:
+        console.print(rest, markup=False, soft_wrap=True)
+
+
+def _faults(text: str) -> tuple[tuple[str, ...], int | None]:
+    """Return the names of faults and the number, if any, in a text such as ``clock-jump,kill-amnesia,1``."""
+    from harness.search.request import names
+
+    given = names(text)
+    numbers = [name for name in given if name.isdecimal()]
+    if len(numbers) > 1:
+        raise UsageError(f"faults: one number says how many there may be, got {' and '.join(numbers)}")
+    return tuple(name for name in given if not name.isdecimal()), int(numbers[0]) if numbers else None
+
+
+app = single_command(hunt_command)

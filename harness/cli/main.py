@@ -1,0 +1,145 @@
+"""The command line: one module for each command, which is loaded when the command is used."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from importlib import import_module
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from harness.errors import (
+    INTERRUPTED,
+    MISSING,
+    UNKNOWN,
+    USAGE,
+    VALID,
+    EnvironmentLacking,
+    HarnessError,
+    missing_extra,
+)
+from harness.files import cannot_write
+
+from .stdout import stdout_errors
+
+COMMANDS: Final = {
+    "run": "Run a lock under faults, check the history and write a report.",
+    "hunt": "Search the simulator's schedules for one in which a lock fails.",
+    "replay": "Repeat a stored run, a plan or a counterexample.",
+    "scenario": "Documented failures of locks, each with its cure.",
+    "nightly": "Run every scenario and compare with what is expected.",
+    "trends": "Show what changed since last night.",
+    "sweep": "Measure how often a lock fails, by lease, hold and pause.",
+    "compare": "Compare locks under faults: which lock, and what does it cost?",
+    "serve": "Show the stored runs in a browser.",
+    "check": "Check whether a history is linearizable.",
+    "export": "Write a history as EDN, for Jepsen and Knossos.",
+    "report": "Write the report of a stored run again.",
+    "conformance": "Check whether a lock program keeps to the client protocol.",
+    "list": "List locks, nemeses, workloads, checkers, models or kinds.",
+    "show": "Show what a lock promises and how it is known to fail.",
+    "doctor": "Check what this machine has for runs on containers.",
+    "cluster": "Start clusters by hand, list them, remove them.",
+    "env": "List and remove the environments in which locks run.",
+}
+"""Each command with its line in ``harness --help``. Its module in this package has the command's name, and an ``app``.
+
+Loading all commands takes more than a second, loading none a tenth, so the list of commands is written down here.
+"""
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""Errors of a file system that can take no more; they may come from any file, such as a temporary one."""
+WRONG_USAGE: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+"""Base class of Typer's usage errors. Typer does not export it, and may vendor click."""
+
+
+class LazyCommands(TyperGroup):
+    """The group of all commands, which imports a command's module when that command is used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(import_module(f"{__package__}.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+app = typer.Typer(
+    cls=LazyCommands, help="Tells you whether your distributed lock is safe.", no_args_is_help=True,
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)  # fmt: skip
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # late: loads the email package
+
+        typer.echo(f"harness {version('lock-harness')}")
+        raise typer.Exit
+
+
+@app.callback()
+def harness(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the ``harness`` command and exit with the documented status."""
+    try:
+        if sys.stdout is None:
+            raise EnvironmentLacking("standard output is closed")
+        with stdout_errors():
+            status = app(arguments, prog_name="harness", standalone_mode=False)
+        sys.exit(status or VALID)
+    except WRONG_USAGE as error:
+        typer.echo(_one_line_message(error), err=True)
+        sys.exit(USAGE)
+    except typer.Abort:  # older Typer versions raise this for Ctrl-C
+        sys.exit(INTERRUPTED)
+    except HarnessError as error:
+        typer.echo("; ".join([f"harness: {error}", *getattr(error, "__notes__", ())]), err=True)
+        sys.exit(error.exit_status)
+    except ImportError as error:
+        lacking = missing_extra(error)
+        if lacking is None:
+            _report_crash()
+        typer.echo(f"harness: {lacking}", err=True)
+        sys.exit(MISSING)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            _report_crash()
+        typer.echo(f"harness: {cannot_write(error.filename or 'a file', error)}", err=True)
+        sys.exit(MISSING)
+    except Exception:  # noqa: BLE001 - a crash of ours must not look like a verdict
+        _report_crash()
+
+
+def _report_crash() -> NoReturn:
+    traceback.print_exc()
+    typer.echo("harness: an error of the harness itself, not a verdict; please report it", err=True)
+    sys.exit(UNKNOWN)
+
+
+def _one_line_message(error: Any) -> str:
+    """Return what is wrong with the arguments, without the command's usage; without arguments, the help."""
+    message: str = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return message
+    return f"harness: {message[:1].lower()}{' '.join(message[1:].split()).rstrip('.')}"

@@ -1,0 +1,197 @@
+"""``harness nightly``: run every scenario and compare the verdicts with the expected ones."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from msgspec.structs import replace as with_
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.documents import NightlyDocument
+from harness.documents.nightly import ScenarioOutcome
+from harness.errors import VALID, EnvironmentLacking, HarnessError, UsageError
+from harness.files import cannot_write, require_place
+from harness.run.completion import no_engine
+from harness.run.expectation import OPEN, WRONG
+from harness.run.store import writable
+from harness.scenarios import catalogue
+from harness.scenarios.catalogue import Scenario
+from harness.studies.nightly import CLUSTERS, nightly
+from harness.studies.results_db import RESULTS_DB, add, nights
+from harness.wording import counted
+
+from .options import SchedulerOption, WorkersOption, printed, progress_bar, single_command, worker_count
+from .terminal import print_document
+from .verdicts import print_status
+
+SAFE: Final = ".safe"
+PAGE: Final = "index.html"
+
+
+def nightly_command(
+    suite: Annotated[str, typer.Option(help="smoke, or full: more seeds, and all scenarios on docker.")] = "smoke",
+    cluster: Annotated[str, typer.Option(help=f"{', '.join(CLUSTERS)}.")] = "sim",
+    only: Annotated[
+        str, typer.Option(help="Only scenarios whose name matches, such as 'zk-*'.", metavar="PATTERN")
+    ] = "",
+    workers: WorkersOption = 0,
+    scheduler: SchedulerOption = "",
+    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    junit: Annotated[Path | None, typer.Option(help="Also write a JUnit file.", metavar="FILE")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write an HTML page.", metavar="DIR")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the nightly run's document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+) -> None:
+    """Run every scenario and compare with what is expected: known failures are found, and safe locks stay safe."""
+    chosen = None if not only else _like(only)
+    count = worker_count(workers)
+    if cluster != "sim" and (missing := no_engine()):
+        raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
+    _refuse_outputs(out, junit, html)
+    console = Console(stderr=True, quiet=json or quiet, highlight=False)
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, f"nightly {suite}") as progress:
+        progress(0.0, "starting: the first of them")
+
+        def on_outcome(outcome: ScenarioOutcome, number: int, of: int) -> None:
+            progress(number / of, f"running: {number} of {of} · {outcome.scenario} on {outcome.cluster}")
+            seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
+            if outcome.state in (*WRONG, *OPEN):
+                console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
+            elif not console.is_terminal:  # a log has no bar
+                console.print(f"{number} of {of}: {seeded}: {outcome.state}", soft_wrap=True)
+
+        night = nightly(
+            suite,
+            cluster,
+            store=out,
+            scenarios=chosen,
+            workers=count,
+            scheduler=scheduler or None,
+            on_outcome=on_outcome,
+        )
+    if only:  # under another name, so that it is not compared with complete nightly runs
+        night = with_(night, suite=f"{night.suite}, only {only}")
+    printed(lambda: print_status(night.status) if quiet and not json else _print(night, json=json))
+    failed = _store(night, out, junit, html)
+    for failure in failed:
+        typer.echo(f"harness: {failure}", err=True)
+    if not json and not quiet:
+        for path in (junit, html / PAGE if html else None):
+            if path is not None and path.exists():
+                typer.echo(f"written: {path}")
+    raise typer.Exit(night.status or max((failure.exit_status for failure in failed), default=VALID))
+
+
+def _refuse_outputs(out: Path, junit: Path | None, html: Path | None) -> None:
+    """Check that every output path is writable before the suite starts; raises HarnessError."""
+    database = out / RESULTS_DB
+    if database.exists():
+        nights(database)  # raises UsageError if it is no results database
+    writable(out)
+    for path in (junit, None if html is None else html / PAGE):
+        if path is not None:
+            require_place(path)
+
+
+def _like(pattern: str) -> list[Scenario]:
+    found = [catalogue.find(name) for name in catalogue.names() if fnmatch(name, pattern)]
+    if not found:
+        raise UsageError(f"no scenario matches {pattern!r}; see 'harness scenario list'")
+    return found
+
+
+def _store(night: NightlyDocument, out: Path, junit: Path | None, html: Path | None) -> list[HarnessError]:
+    """Write all outputs; return an error for each that could not be written."""
+    from harness.reports import junit as junit_report
+    from harness.reports import nightly_report
+
+    todo: list[Callable[[], object]] = []
+    if junit is not None:
+        todo.append(lambda: junit_report.write(night, junit))
+    if html is not None:
+        todo.append(lambda: nightly_report.write(night, html))
+    if not night.interrupted:  # the next nightly run must not be compared with an incomplete one
+        todo.append(lambda: add(out / RESULTS_DB, night))
+    failed: list[HarnessError] = []
+    for write in todo:
+        try:
+            write()
+        except OSError as error:
+            failed.append(cannot_write(error.filename, error))
+        except HarnessError as error:
+            failed.append(error)
+    return failed
+
+
+def _print(night: NightlyDocument, *, json: bool) -> None:
+    if json:
+        print_document(night)
+        return
+    console = Console(highlight=False)
+    console.print(_table(night))
+    outcomes = night.outcomes
+    wrong = [outcome for outcome in outcomes if outcome.state in (*WRONG, *OPEN)]
+    for outcome in wrong:
+        folder = f" ({outcome.folder})" if outcome.folder else ""
+        console.print(
+            f"[red]{outcome.state}[/] {outcome.scenario} on {outcome.cluster}, seed {outcome.seed}: "
+            f"{escape(outcome.why)}{folder}",
+            soft_wrap=True,
+        )
+    idle = {f"{outcome.scenario} on {outcome.cluster}": outcome.why for outcome in outcomes
+            if outcome.state == "not-run"}  # fmt: skip
+    for reason in dict.fromkeys(idle.values()):
+        names = ", ".join(name for name, why in idle.items() if why == reason)
+        console.print(f"not run: {names}: {reason}", soft_wrap=True, markup=False)
+    rows = len({outcome.row for outcome in outcomes})
+    states = Counter(outcome.state for outcome in outcomes)
+    counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    summary = f"{counted(rows, 'documented failure')}, {counted(len(outcomes), 'run')}"
+    console.print(f"{summary} in {night.seconds:.0f} s: {counts}", soft_wrap=True)
+
+
+def _table(night: NightlyDocument) -> Table:
+    """Return a table with a line for each story: how soon the failure is found, and whether its cure is safe."""
+    cells: defaultdict[str, defaultdict[tuple[str, bool], list[ScenarioOutcome]]]
+    cells = defaultdict(lambda: defaultdict(list))
+    for outcome in night.outcomes:
+        story = outcome.scenario.removesuffix(SAFE)
+        cells[story][outcome.cluster, outcome.safe].append(outcome)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("story", no_wrap=True)
+    for cluster in night.clusters:
+        table.add_column(f"found on {cluster}", no_wrap=True)
+        table.add_column("cure", no_wrap=True)
+    for story in sorted(cells):
+        row = [_cell(cells[story][cluster, safe]) for cluster in night.clusters for safe in (False, True)]
+        table.add_row(story, *row)
+    return table
+
+
+def _cell(outcomes: Iterable[ScenarioOutcome]) -> str:
+    """Return the worst state of all seeds, or the median time to the first violation."""
+    found = list(outcomes)
+    if not found:
+        return ""
+    states = {outcome.state for outcome in found}
+    for state in (*WRONG, *OPEN):
+        if state in states:
+            return f"[red]{state}[/]"
+    if states == {"not-run"}:
+        return "[dim]not run[/]"
+    if found[0].safe:
+        return "[green]safe[/]"
+    times = sorted(outcome.found_s for outcome in found if outcome.found_s is not None)
+    return f"[green]{times[len(times) // 2]:.1f} s[/]" if times else "[green]found[/]"
+
+
+app = single_command(nightly_command)

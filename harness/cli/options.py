@@ -1,0 +1,159 @@
+"""Helpers of all commands: shared options, parsing of option values, printing, and the progress bar."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from harness.errors import UsageError
+from harness.plan import Plan, refuse_untrusted, seconds
+
+from .stdout import stdout_errors
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.run.progress import Progress
+
+MOST_WORKERS: Final = 1_000
+WORKER_BYTES: Final = 60_000_000
+"""Memory of a worker process, roughly."""
+REFRESHES: Final = 8
+"""Refreshes of the progress display per second."""
+
+
+WorkersOption = Annotated[
+    int, typer.Option("--workers", help="Processes that execute runs; 0: one for each processor (on docker: 2).")
+]
+SchedulerOption = Annotated[
+    str, typer.Option("--scheduler", metavar="tcp://...", help="Execute simulated runs on this Dask cluster.")
+]
+KindOption = Annotated[
+    str,
+    typer.Option("--kind", help="A name from 'harness list kinds', or package.module:Object; default: the lock's."),
+]
+TrustOption = Annotated[bool, typer.Option("--trust", help="Run the code that the file names, such as its lock.")]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MODULE:CLASS", help="Run this class (or image) if the file names it; repeatable."),
+]
+
+
+def refuse_strange_code(plan: Plan, path: Path, *, trust: bool, allow: Sequence[str] | None) -> None:
+    """Raise UsageError if the plan in the file ``path`` names code that the user did not allow."""
+    if not trust:
+        refuse_untrusted(plan, str(path), allow or ())
+
+
+def worker_count(given: int) -> int | None:
+    """Return what the API calls ``workers``, from the number given with ``--workers``."""
+    if given < 0:
+        raise UsageError(f"workers must not be negative, got {given}")
+    if given > MOST_WORKERS:
+        memory = f"{given * WORKER_BYTES / 1e9:,.0f} GB of memory"
+        raise UsageError(f"workers must be at most {MOST_WORKERS:,}, got {given:,}, which would need about {memory}")
+    return given or None
+
+
+def single_command(function: Callable[..., None]) -> typer.Typer:
+    """Return the application of a command that has no commands of its own."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(function)
+    return app
+
+
+def chosen_kind(lock: str, kind: str, topology: str) -> str:
+    """Return the kind of cluster that the options ``--kind`` and ``--topology`` choose, or "" without them; raises
+    UsageError."""
+    if kind and topology:
+        raise UsageError("--kind says more than --topology: give one of them")
+    if not topology:
+        return kind
+    from harness.worker.client_program import find_lock  # loads the lock's client library
+
+    kinds = find_lock(lock).info.kinds
+    found = next((kind for kind in kinds if kind.endswith(f"-{topology}")), None)
+    if found is None:
+        raise UsageError(f"{lock} runs on {' or '.join(kinds)}, not on {topology!r} ones")
+    return found
+
+
+def lock_options(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Parse the ``name=value`` texts of ``--lock-option``; raises UsageError."""
+    return named_options("lock-option", texts)
+
+
+def named_options(option: str, texts: Sequence[str] | None) -> dict[str, Any]:
+    """Parse the ``name=value`` texts given with ``--option``; raises UsageError."""
+    return dict(_option(option, text) for text in texts or ())
+
+
+def _option(option: str, text: str) -> tuple[str, Any]:
+    """Return name and value of ``NAME=VALUE``; the value is TOML or, if it is not valid TOML, a text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option}: expected NAME=VALUE, got {text!r}")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
+    except RecursionError as error:
+        raise UsageError(f"{option}: the value of {name} is nested too deeply") from error
+
+
+def duration(option: str, text: str) -> float:
+    """Return the seconds of a duration such as ``"150ms"``, given with ``--option``; raises UsageError."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def positive(option: str, text: str) -> float:
+    """Return the seconds of a duration that must be more than 0, as :func:`duration`."""
+    found = duration(option, text)
+    if found <= 0:
+        raise UsageError(f"{option} must be more than 0 seconds, got {found:g}")
+    return found
+
+
+def printed(write: Callable[[], None]) -> None:
+    """Call ``write`` and flush stdout. Raises HarnessError if stdout is closed (``| head``) or on a full disk: nobody
+    could tell a cut document from a whole one."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # for characters that the terminal's encoding lacks
+    with stdout_errors():
+        write()
+
+
+def progress_on_stderr(title: str, *, quiet: bool) -> contextlib.AbstractContextManager[Progress | None]:
+    """Return :func:`progress_bar` on stderr; None in its place, and rich is not loaded, if nothing would be shown."""
+    if quiet or not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from rich.console import Console
+
+    return progress_bar(Console(stderr=True, highlight=False), title)
+
+
+@contextlib.contextmanager
+def progress_bar(console: Console, title: str) -> Iterator[Progress]:
+    """Show a progress display on ``console`` and yield the callback that updates it.
+
+    Nothing is shown if the console is quiet, is not a terminal (even with forced colours) or cannot move its cursor."""
+    from rich.live import Live  # late: a command without a display needs no rich
+
+    from .display import Display
+
+    display = Display(title)
+    if console.quiet or console.is_dumb_terminal or not console.file.isatty():
+        yield display.tell
+        return
+    with Live(display, console=console, transient=True, refresh_per_second=REFRESHES):
+        yield display.tell

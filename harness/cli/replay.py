@@ -1,0 +1,233 @@
+"""``harness replay``: repeat a stored run or a plan, also a failure of the simulator on containers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+
+from harness import plan as plans
+from harness.documents import DocumentError, load_run
+from harness.documents.hunt import COUNTEREXAMPLE
+from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
+from harness.history import History, HistoryError
+from harness.plan import Plan
+from harness.run import store as stores
+from harness.run.completion import no_engine
+from harness.run.judging import Result
+from harness.search.replay import Attempt, Prepared, differs_at, expected_of, judge, prepare, simulate, without_races
+
+from .options import AllowOption, TrustOption, printed, refuse_strange_code, single_command
+from .run_shared import AUTO, complete_for, run_and_print
+from .terminal import print_document, print_result
+
+WORDS: Final = {True: "REPRODUCED", False: "PARTED", None: "UNKNOWN"}
+STATUSES: Final = {True: VIOLATION, False: VALID, None: UNKNOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplayInput:
+    """A plan to repeat, its file, and the folder of its stored run, if there is one."""
+
+    plan: Plan
+    path: Path
+    folder: Path | None
+
+    @property
+    def found_on_sim(self) -> bool:
+        """True for a failure that the simulator showed."""
+        if self.plan.cluster != "sim" or (self.plan.runs_on and "sim" not in self.plan.runs_on):
+            return False
+        if self.plan.expect is not None:
+            return not self.plan.expect.safe
+        return self.folder is not None and _violated(self.folder / stores.RESULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplayOptions:
+    """Settings of the command: the store, the command line itself, and what is printed."""
+
+    out: Path
+    command: str
+    json: bool
+    quiet: bool
+
+    def play(self, plan: Plan, reason: str) -> Result:
+        return run_and_print(
+            plan, self.out, self.command, reason, json=False, quiet=self.quiet or self.json, silent=True
+        )
+
+    def console(self) -> Console:
+        return Console(stderr=True, quiet=self.json or self.quiet, highlight=False)
+
+
+def replay_command(
+    given: Annotated[
+        Path, typer.Argument(help="The folder of a run, a plan.toml or a counterexample.toml.", metavar="FILE|RUN")
+    ],
+    cluster: Annotated[str, typer.Option(help="Cluster to use instead: auto, sim or docker.")] = "",
+    tries: Annotated[int, typer.Option(help="On docker: most tries until the failure is reproduced.")] = 3,
+    trust: TrustOption = False,
+    allow: AllowOption = None,
+    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+) -> None:
+    """Repeat a stored run, or run a plan. On the simulator the history is the same, byte for byte.
+
+    On docker, a failure that the simulator found is repeated with triggers instead of times. Exit status: 1 if it was
+    reproduced, 0 if it was not, 3 if that is unknown.
+    """
+    if tries < 1:
+        raise UsageError(f"tries must be at least 1, got {tries}")
+    how = _ReplayOptions(out, shlex.join(["harness", *sys.argv[1:]]), json, quiet)
+    found = _find(given)
+    refuse_strange_code(found.plan, found.path, trust=trust, allow=allow)
+    if found.found_on_sim and (ready := _for_docker(found.plan, cluster)):
+        raise typer.Exit(_attempt_repeatedly(ready, tries, how))
+    plan, reason = complete_for(found.plan, cluster or found.plan.cluster)
+    result = how.play(plan, reason)
+    _print_result(result, _compared(found, result), how)
+    raise typer.Exit(result.exit_status)
+
+
+def _find(given: Path) -> _ReplayInput:
+    """Return the plan stored at this path, with the folder of its run."""
+    path = given
+    if given.is_dir():
+        path = given / stores.PLAN if (given / stores.PLAN).exists() else given / COUNTEREXAMPLE
+        path = path if path.exists() else given / stores.PLAN
+    ours = path.name in (stores.PLAN, COUNTEREXAMPLE) and (path.parent / stores.HISTORY).exists()
+    return _ReplayInput(plans.load(path), path, path.parent if ours else None)
+
+
+def _violated(results: Path) -> bool:
+    try:
+        return load_run(results).valid is False
+    except DocumentError:
+        return False
+
+
+# On the simulator.
+
+
+def _compared(found: _ReplayInput, result: Result) -> dict[str, Any] | None:
+    """Compare the history with the stored one. Return None unless both are of the simulator, since only then must they
+    be equal."""
+    if found.folder is None or found.plan.cluster != "sim" or result.plan.cluster != "sim":
+        return None
+    assert result.folder is not None
+    path = found.folder / stores.HISTORY
+    if path.read_bytes() == (result.folder / stores.HISTORY).read_bytes():
+        return {"same": True, "said": "the same history, byte for byte"}
+    try:
+        stored, _ = History.salvage(path)
+    except HistoryError as error:
+        return {"same": False, "said": f"the stored history cannot be compared: {error}"}
+    entry = differs_at(stored, result.history)
+    where = (
+        "in how it is written only" if entry is None else f"at entry {entry}: {_both(stored, result.history, entry)}"
+    )
+    return {"same": False, "entry": entry, "said": f"parts from the stored history {where}"}
+
+
+def _both(stored: History, now: History, entry: int) -> str:
+    """Return an entry of two histories, as far as both contain it."""
+    lines = [msgspec.json.encode(one[entry]).decode() if entry < len(one) else "nothing" for one in (stored, now)]
+    return f"it was {lines[0]}, and is {lines[1]}"
+
+
+def _print_result(result: Result, compared: dict[str, Any] | None, how: _ReplayOptions) -> None:
+    def write() -> None:
+        if how.json:
+            print_document(result.document if compared is None else {**result.document, "replayed": compared})
+            return
+        print_result(result, json=False, quiet=how.quiet)
+        if compared is not None and not how.quiet:
+            Console(highlight=False).print(f"replay: {compared['said']}", soft_wrap=True, markup=False)
+
+    printed(write)
+
+
+# On containers.
+
+
+def _for_docker(plan: Plan, cluster: str) -> Prepared | None:
+    """Return the plan with triggers, if it is to run on containers and there is a failure to reproduce."""
+    if cluster not in ("docker", AUTO) or (cluster == AUTO and no_engine()):
+        return None
+    try:
+        simulated = simulate(plan)
+        return prepare(simulated) if expected_of(simulated) else None
+    except UsageError:
+        if cluster == AUTO:  # then the simulator is used, and the reason is printed
+            return None
+        raise
+
+
+def _attempt_repeatedly(ready: Prepared, tries: int, how: _ReplayOptions) -> int:
+    """Try until the failure is reproduced; return the exit status."""
+    console = how.console()
+    attempts: list[Attempt] = []
+    printed_notes: list[str] = []
+    for number in range(1, tries + 1):
+        # The first try may have diverged because of a race.
+        ready = without_races(ready) if len(attempts) == 1 else ready
+        for note in ready.notes[len(printed_notes) :]:
+            console.print(f"by triggers: {note}", soft_wrap=True, markup=False)
+        printed_notes = list(ready.notes)
+        result = how.play(ready.plan, f"try {number} of {tries}")
+        attempts.append(judge(ready, result.history, result.verdicts))
+        if attempts[-1].reproduced or result.interrupted:
+            break
+        console.print(f"try {number}: {attempts[-1].where}", soft_wrap=True, markup=False)
+    _conclude(ready, result, attempts, how)
+    return STATUSES[_reproduced(attempts)]
+
+
+def _reproduced(attempts: list[Attempt]) -> bool | None:
+    """Return True if a try reproduced the failure, False if a conclusive try did not, None if no try was conclusive."""
+    reproductions = [attempt.reproduced for attempt in attempts]
+    return True if True in reproductions else False if False in reproductions else None
+
+
+def _conclude(ready: Prepared, result: Result, attempts: list[Attempt], how: _ReplayOptions) -> None:
+    verdict, last = _reproduced(attempts), attempts[-1]
+    names = ", ".join(ready.expected)
+    sentence = {
+        True: f"reproduced at try {len(attempts)}: {names} violated, as on the simulator",
+        False: f"not reproduced in {_tries(attempts)}; it diverged from the simulation: {last.where}",
+        None: f"unknown after {_tries(attempts)}: no run was conclusive; the last diverged: {last.where}",
+    }[verdict]
+    replayed = {
+        "reproduced": verdict,
+        "said": sentence,
+        "parted": None if last.divergence is None else asdict(last.divergence),
+        "notes": list(ready.notes),
+        "tries": len(attempts),
+        "simulated": {"violated": list(ready.simulated.violated()), "expected": list(ready.expected)},
+    }
+
+    def write() -> None:
+        if how.json:
+            print_document({**result.document, "replayed": replayed})
+        elif how.quiet:
+            Console(highlight=False).print(WORDS[verdict])
+        else:
+            print_result(result, json=False, quiet=False)
+            Console(highlight=False).print(f"replay: {sentence}", soft_wrap=True, markup=False)
+
+    printed(write)
+
+
+def _tries(attempts: list[Attempt]) -> str:
+    return "1 try" if len(attempts) == 1 else f"{len(attempts)} tries"
+
+
+app = single_command(replay_command)

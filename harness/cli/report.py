@@ -1,0 +1,46 @@
+"""``harness report``: write the report of a stored run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.errors import UNKNOWN
+from harness.files import cannot_write
+
+from .options import single_command
+
+
+def report_command(
+    given: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
+    checker: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:CLASS", help="A checker of your own to run again; repeatable."),
+    ] = None,
+) -> None:
+    """Write the report of a stored run again. For a run that was cut short the exit status is 3.
+
+    No code that the folder names is run: the stored verdict of a checker of your own stays unless --checker names it.
+    """
+    from harness.reports import model, run_report
+    from harness.run import store as stores
+    from harness.run.judging import not_run, rejudge
+
+    folder = stores.find_run(given)
+    try:
+        if checker or not (folder / stores.RESULTS).exists():
+            result = rejudge(folder, checkers=checker or ())
+            for name in not_run(result.plan, checker or ()):
+                typer.echo(f"harness: {name} was not run: only the stored plan names it; --checker {name}", err=True)
+        typer.echo(str(run_report.write(folder)))
+        short = model.load(folder).interrupted
+    except OSError as error:
+        raise cannot_write(f"the report of {folder}", error) from error
+    if short:
+        typer.echo(f"harness: {folder / stores.HISTORY}: {short}", err=True)
+        raise typer.Exit(UNKNOWN)
+
+
+app = single_command(report_command)

@@ -1,0 +1,104 @@
+"""``harness run``: run a lock on a cluster under faults, once or with many seeds."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from harness import plan as plans
+from harness.errors import UsageError
+from harness.plan import Plan
+
+from .options import KindOption, chosen_kind, lock_options, single_command
+
+if TYPE_CHECKING:
+    from harness.plan import FaultSpec
+
+DEFAULTS = Plan(lock="")
+
+
+def _duration(text: str) -> float:
+    try:
+        return plans.seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Ttl = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="Lease time, such as 2s or 150ms.")]
+Hold = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="How long a critical section takes.")]
+TimeLimit = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="Duration of the run.")]
+
+
+def run_command(
+    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
+    nemesis: Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")] = "none",
+    cluster: Annotated[str, typer.Option(help="sim, docker, or auto: docker where an engine answers.")] = "sim",
+    image: Annotated[str, typer.Option(help="On docker: image of the servers, such as redis:7.4.")] = "",
+    topology: Annotated[
+        str, typer.Option(help="single, independent, sentinel or replicated; default: the lock's.")
+    ] = "",
+    kind: KindOption = "",
+    workload: Annotated[str, typer.Option(help="What clients do; see 'harness list workloads'.")] = DEFAULTS.workload,
+    checker: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further checker, such as package.module:Class; repeatable."),
+    ] = None,
+    clients: Annotated[int, typer.Option(help="Number of clients that compete for the lock.")] = DEFAULTS.clients,
+    nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the topology.")] = 0,
+    keys: Annotated[int, typer.Option(help="Number of locks with different names.")] = DEFAULTS.keys,
+    ttl: Ttl = str(DEFAULTS.ttl),  # type: ignore[assignment]
+    hold: Hold = str(DEFAULTS.hold),  # type: ignore[assignment]
+    discipline: Annotated[
+        str, typer.Option(help="trusting, or checking: clients check the lock before a write.")
+    ] = DEFAULTS.discipline,
+    fencing: Annotated[
+        str, typer.Option(help="Whether the resource checks fencing tokens: on or off.")
+    ] = DEFAULTS.fencing,
+    lock_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the lock, repeatable; see 'harness show LOCK'."),
+    ] = None,
+    time_limit: TimeLimit = str(DEFAULTS.time_limit),  # type: ignore[assignment]
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    runs: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+) -> None:
+    """Run a lock against a cluster while the nemesis injects faults, check the history and write a report."""
+    from .run_shared import complete_for, run_and_print, run_seeds_and_print
+
+    plan = plans.decode(
+        {
+            "lock": lock,
+            "kind": chosen_kind(lock, kind, topology),
+            **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
+            **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
+            "lock_options": lock_options(lock_option),
+            "checkers": checker or [],
+        }
+    )
+    plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)), image=image)
+    plan, reason = complete_for(plan, cluster)
+    if runs < 1:
+        raise UsageError(f"runs must be at least 1, got {runs}")
+    command = shlex.join(["harness", *sys.argv[1:]])
+    if runs > 1:
+        raise typer.Exit(run_seeds_and_print(plan, runs, out, command, reason, json=json, quiet=quiet))
+    raise typer.Exit(run_and_print(plan, out, command, reason, json=json, quiet=quiet).exit_status)
+
+
+def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
+    from harness.faults.catalogue import default_specs
+
+    for name in nemesis.split(","):
+        yield from default_specs(name.strip(), ttl)
+
+
+app = single_command(run_command)

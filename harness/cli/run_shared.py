@@ -1,0 +1,103 @@
+"""Execution of one run, or of many seeds, for a command: progress goes to stderr, the verdict to stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.console import Console
+
+from harness.checkers.base import badness
+from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
+from harness.plan import BACKENDS, Plan
+from harness.run.completion import choose, complete
+from harness.run.judging import Result
+from harness.run.progress import Progress
+from harness.run.runs import run
+from harness.run.store import writable
+from harness.run.with_report import with_report
+from harness.wording import counted
+
+from .options import printed, progress_bar
+from .terminal import SeedResult, print_result, print_tally, tally
+from .verdicts import print_status
+
+AUTO: Final = "auto"
+
+
+def refuse_unknown_cluster(cluster: str) -> None:
+    """Raise UsageError unless ``cluster`` is sim, docker or auto."""
+    if cluster not in (AUTO, *BACKENDS):
+        raise UsageError(f"cluster must be one of {', '.join([AUTO, *BACKENDS])}, got {cluster!r}")
+
+
+def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
+    """Return the plan completed for ``cluster`` (sim, docker or auto), and why ``auto`` chose that cluster."""
+    refuse_unknown_cluster(cluster)
+    if cluster == AUTO:
+        return choose(plan)
+    return complete(msgspec.structs.replace(plan, cluster=cluster)), ""
+
+
+def run_and_print(
+    plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet: bool, silent: bool = False
+) -> Result:
+    """Run a completed plan, store it with its report, and print its verdict.
+
+    ``reason`` says why this cluster was chosen. With ``silent`` the caller prints the verdict."""
+    writable(out)
+    console = Console(stderr=True, quiet=json or quiet, highlight=False)
+    because = f" ({reason})" if reason else ""
+    console.print(f"cluster: {plan.cluster}, {plan.kind}, {counted(plan.nodes, 'node')}{because}", soft_wrap=True)
+    # Output of a lock must not get into the result document on stdout.
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, plan.lock) as progress:
+        result = run(plan, store=out, command=command, reason=reason, progress=progress)
+        progress(1.0, "writing: the report")
+        from harness.reports import run_report  # loads the plotting library, which no run should wait for
+
+        assert result.folder is not None
+        run_report.write(result.folder)
+    if json or not silent:
+        printed(lambda: print_result(result, json=json, quiet=quiet))
+    return result
+
+
+def run_seeds_and_print(
+    plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: bool, quiet: bool = False
+) -> int:
+    """Run a completed plan with consecutive seeds, print a table of the verdicts, and return the exit status.
+
+    Runs that are not valid are stored with a report. Docker runs are not reproducible, so all of them are stored."""
+    writable(out)
+    store = out if plan.cluster == "docker" else None
+    console = Console(stderr=True, quiet=json or quiet, highlight=False)
+    outcomes: list[SeedResult] = []
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, plan.lock) as progress:
+        for number in range(runs):
+            seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
+            within = _run_progress(progress, number, runs, tally(outcomes))
+            result = run(seeded, store=store, command=command, reason=reason, progress=within)
+            if result.interrupted:
+                break
+            if result.valid is not True:
+                within(1.0, "writing: the report")
+                result = with_report(result, out, command, reason)
+            outcomes.append(SeedResult.of(result))
+    worst = max((badness(outcome.valid) for outcome in outcomes), default=badness(None))
+    status = UNKNOWN if worst == 0 and len(outcomes) < runs else (VALID, UNKNOWN, VIOLATION)[worst]
+    printed(lambda: print_status(status) if quiet and not json else print_tally(outcomes, runs, json=json))
+    return status
+
+
+def _run_progress(progress: Progress, number: int, runs: int, found: str) -> Progress:
+    """Return the progress callback for run ``number`` (from 0) of ``runs``; ``found`` sums up the runs before it."""
+    so_far = f"run {number + 1} of {runs} · " + (f"{found} · " if found else "")
+
+    def report(fraction: float, text: str) -> None:
+        phase, _, more = text.partition(": ")
+        progress((number + fraction) / runs, f"{phase}: {so_far}{more}")
+
+    return report

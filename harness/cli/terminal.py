@@ -1,0 +1,157 @@
+"""Output of results on the terminal: the result of one run, documents, and tables of many runs."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from harness.checkers.base import Verdict
+from harness.documents import present
+from harness.documents.run import InjectedFault, RunStats
+from harness.run.store import REPORT
+from harness.wording import moment
+
+from .verdicts import WORDS, Row, print_verdict, print_word
+
+if TYPE_CHECKING:
+    from harness.run.judging import Result
+
+WIDE: Final = 160
+"""Columns of a table if the output is not a terminal."""
+
+
+def print_document(document: msgspec.Struct | Mapping[str, object] | Sequence[Mapping[str, object]]) -> None:
+    """Print a document as one line of JSON."""
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+
+
+def print_result(result: Result, *, json: bool, quiet: bool) -> None:
+    """Print the result of one run: as JSON, as one word, or as a summary of half a screen."""
+    if json:
+        print_document(result.document)
+        return
+    if quiet:
+        print_word(result.valid)
+        return
+    print_verdict(result.plan.lock, result.valid, result.results.summary, list(_rows(result)))
+    # Not in the panel: a path or a command that is broken over two lines cannot be copied.
+    for label, text in _links(result):
+        print(f"{label}: {text}")
+
+
+def _rows(result: Result) -> Iterator[Row]:
+    verdicts, results = result.verdicts, result.results
+    if result.interrupted:
+        yield "cut short", [f"interrupted after {results.stats.seconds:.1f} of {result.plan.time_limit:g} s"]
+    invalid = [
+        _found(name, v, result.history.origin, results.summary) for name, v in verdicts.items() if v.valid is False
+    ]
+    if invalid:
+        yield "violated", invalid
+    for label, names in _other_checkers(verdicts).items():
+        yield label, [", ".join(names)]
+    yield "faults", list(_faults(results.faults)) or ["none requested"]
+    yield "figures", [_figures(result)]
+
+
+def _found(name: str, verdict: Verdict, origin: int, summary: str) -> str:
+    """Return what a checker found, how often and when, with its sentence unless the summary has it already."""
+    if not verdict.evidence:  # a user's checker may give none
+        return f"{name}: {verdict.explanation}"
+    first = verdict.evidence[0]
+    times = verdict.stats.get("violations", len(verdict.evidence))
+    counted = "once" if times == 1 else f"{times} times"
+    text = f"{name} {counted}, first at {moment(first.from_ns, origin)}"
+    return text if first.sentence[1:] in summary else f"{text}: {first.sentence}"
+
+
+def _other_checkers(verdicts: Mapping[str, Verdict]) -> dict[str, list[str]]:
+    """Return the checkers that found no violation, grouped by what that means."""
+    found: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        if verdict.valid is not False:
+            found.setdefault(_meaning(verdict), []).append(name)
+    return found
+
+
+def _meaning(verdict: Verdict) -> str:
+    if verdict.valid is None:
+        return "unknown"
+    return "not applicable" if verdict.explanation.startswith("not applicable") else "holds"
+
+
+def _faults(faults: Iterable[InjectedFault]) -> Iterator[str]:
+    """Yield for each kind of fault how often it was injected, and whether its effect was confirmed."""
+    struck: dict[str, Counter[bool]] = {}
+    for fault in faults:
+        struck.setdefault(fault.fault, Counter())[bool(fault.seen)] += 1
+    for name, seen in struck.items():
+        times = f"{name} {seen.total()} times" if seen.total() > 1 else name
+        yield f"{times}, {f'effect of {seen[False]} NOT confirmed' if seen[False] else 'effect confirmed'}"
+
+
+def _figures(result: Result) -> str:
+    stats, real = result.results.stats, present(result.results.real_seconds)
+    return (
+        f"{stats.acquires_ok} acquires, {stats.operations} operations in {stats.seconds:.1f} s "
+        f"({real or 0.0:.2f} s real), seed {result.plan.seed}"
+    )
+
+
+def _links(result: Result) -> Iterator[tuple[str, str]]:
+    if result.folder is not None:
+        yield "repeat", present(result.results.replay) or ""
+        yield "report", str(result.folder / REPORT)
+    if left := present(result.results.cluster.left_behind):
+        yield "not everything could be removed", left
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """Summary of the run with one seed among many; the run itself is not kept in memory."""
+
+    seed: int
+    valid: bool | None
+    folder: Path | None
+    summary: str
+    stats: RunStats
+
+    @classmethod
+    def of(cls, result: Result) -> SeedResult:
+        results = result.results
+        return cls(result.plan.seed, result.valid, result.folder, results.summary, results.stats)
+
+
+def tally(outcomes: Iterable[SeedResult]) -> str:
+    """Return the number of runs with each verdict, such as ``35 valid, 2 violated``; "" without runs."""
+    counts = Counter(outcome.valid for outcome in outcomes)
+    words = {True: "valid", False: "violated", None: "unknown"}
+    return ", ".join(f"{counts[valid]} {word}" for valid, word in words.items() if counts[valid])
+
+
+def print_tally(outcomes: list[SeedResult], planned: int, *, json: bool) -> None:
+    """Print a table of the verdicts of ``planned`` runs, and where those that are not valid are stored."""
+    if json:
+        rows = [{**asdict(outcome), "folder": str(outcome.folder or "")} for outcome in outcomes]
+        print_document({"schema": 1, "asked": planned, "runs": rows})
+        return
+    console = Console(highlight=False, emoji=False)
+    table = Table(box=None, pad_edge=False)
+    for column in ("verdict", "runs", "first seed", "stored in"):
+        table.add_column(column)
+    for valid, (word, colour) in WORDS.items():
+        matching = [outcome for outcome in outcomes if outcome.valid is valid]
+        if matching:
+            place = str(matching[0].folder) if matching[0].folder else "not stored: run the seed again"
+            table.add_row(f"[{colour}]{word}[/]", str(len(matching)), str(matching[0].seed), place)
+    console.print(table)
+    if len(outcomes) < planned:
+        console.print(f"interrupted after {len(outcomes)} of {planned} runs")

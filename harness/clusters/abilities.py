@@ -1,0 +1,273 @@
+"""Abilities of a cluster beyond running it, for faults and reports: one small protocol for each.
+
+A cluster has an ability if one of its parts implements the protocol; nothing else says so. Durations and clock offsets
+are seconds unless a name says ``_ns``. Methods that inject damage (``pause``, ``kill``, ``cut`` ...) return at once, so
+that a fault can strike between two steps of a client; methods that observe may take time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
+
+from harness.errors import UsageError
+from harness.history.lock_keys import OnKeyChange
+
+from .base import Cluster, ObservedFacts
+
+State = Literal["running", "paused", "dead"]
+DiskState = Literal["works", "hangs", "fails"]
+Tap = Callable[[str, str, str, str], None]
+"""Callback for each command on the network, called at the moment it passes: (``"request"`` or ``"reply"``, client host,
+server host, command name)."""
+Links = Sequence[tuple[str, str]]
+"""One-way links between hosts: (source, target)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkShape:
+    """Impairment of a link: ``latency`` and ``jitter`` in seconds, ``loss`` as a probability, ``rate`` in bytes a
+    second (``None``: unlimited)."""
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    loss: float = 0.0
+    rate: float | None = None
+
+
+class MessageTrap(Protocol):
+    """Trap on a link that loses or delays one message; ``used`` once it has caught it."""
+
+    @property
+    def used(self) -> bool: ...
+
+    def cancel(self) -> None:
+        """Remove the trap; it catches no further message."""
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """Pause, kill, start and probe the programs of all hosts."""
+
+    def pause(self, host: str) -> None: ...
+    def resume(self, host: str) -> None: ...
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        """Kill the host's program. Kills are counted, and each needs its own :meth:`start`, except one ``for_good``,
+        which has none."""
+
+    def start(self, host: str, *, wiped: bool) -> None: ...
+    def state(self, host: str) -> State:
+        """Probe the host's state by giving it something to do; whether it was paused before is not consulted."""
+
+    def incarnation(self, host: str) -> int | None:
+        """Number of the current execution of the host's program, different after each kill and start; ``None`` if it is
+        dead."""
+
+
+@runtime_checkable
+class ClientHangs(Protocol):
+    """Block the thread of a client that does the work."""
+
+    def hang(self, host: str) -> None:
+        """Stop the client's own thread at its next checkpoint; its other threads continue."""
+
+    def hung(self, host: str) -> bool:
+        """Return whether the client's thread has stopped at a checkpoint since :meth:`hang`."""
+
+
+@runtime_checkable
+class WallClocks(Protocol):
+    """Set and read the wall clocks of hosts."""
+
+    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
+        """Set the wall clock ``offset`` seconds ahead of true time, gaining ``rate`` seconds a second."""
+
+    def read_clock(self, host: str) -> int:
+        """Read the host's wall clock: ns ahead of true time."""
+
+
+@runtime_checkable
+class Network(Protocol):
+    """Cut links between hosts, and probe them."""
+
+    def cut(self, links: Links) -> None:
+        """Stop packets on all of these links at once. Cuts of a link are counted, and each needs its own
+        :meth:`heal`."""
+
+    def heal(self, links: Links) -> None: ...
+
+    def reaches(self, source: str, target: str, timeout: float, /) -> float | None:
+        """Return the round trip in seconds from one host to another, ``None`` if nothing came back in time."""
+
+
+@runtime_checkable
+class Traffic(Protocol):
+    """Impair, lose and hold back what clients and servers send to each other."""
+
+    def shape(self, links: Links, shape: LinkShape) -> Callable[[], None]:
+        """Impair links, in addition to earlier shapes. Return a function that undoes it and may be called again."""
+
+    def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> MessageTrap:
+        """Lose the next data on this link that contains ``needle``, or delay it by ``delay`` seconds."""
+
+    def black_hole(self, client: str, server: str) -> MessageTrap:
+        """Let connections of a client to a server be accepted and lose all their data, in both directions.
+
+        The trap is ``used`` once data was lost. Cancelling it breaks the existing connections, since data is missing in
+        them.
+        """
+
+    def black_holed(self, links: Links) -> list[bool]:
+        """For each (client, server), probe whether data is lost in both directions. All links are probed at once."""
+
+    def break_streams(self, host: str) -> int:
+        """Reset a host's connections to other hosts of the cluster, and return how many there were."""
+
+
+@runtime_checkable
+class CommandTaps(Protocol):
+    """Listen to the commands between clients and servers."""
+
+    def tap(self, tap: Tap | None) -> None:
+        """Call ``tap`` for each command between clients and servers; ``None`` stops that."""
+
+
+@runtime_checkable
+class LockKeys(Protocol):
+    """Look at what servers store, without any effect on the run."""
+
+    def key_count(self, host: str) -> int | None:
+        """Return how many keys a server holds, ``None`` if it cannot say."""
+
+    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
+        """Call ``on_change`` each time a server's value of one of these locks' keys changes, until the cluster stops.
+
+        Must be called before :meth:`harness.clusters.base.Cluster.run`.
+        """
+
+
+@runtime_checkable
+class ServerDisks(Protocol):
+    """Stall and probe the disks of servers, and cut their power."""
+
+    def stall(self, host: str) -> None:
+        """Block all writes to a server's disk. Stalls are counted, and each needs its own :meth:`unstall`."""
+
+    def unstall(self, host: str) -> None: ...
+    def lose_power(self, host: str) -> None:
+        """Kill the host and lose data that was not synced to its disk. Counts as a kill, and needs a
+        :meth:`Processes.start`."""
+
+    def disk(self, host: str) -> DiskState:
+        """Probe the disk's state by writing to it."""
+
+
+@runtime_checkable
+class ServerMemory(Protocol):
+    """Fill the memory of servers that evict keys then."""
+
+    def flood(self, host: str) -> ObservedFacts:
+        """Fill a server's memory until it evicts keys that were there before, and return counts of evicted keys.
+
+        Takes time; returns early when :meth:`drain` is called meanwhile. Floods are counted, and each needs its own
+        :meth:`drain`.
+        """
+
+    def drain(self, host: str) -> None:
+        """Undo one flood, as far as the server answers."""
+
+    def flooded(self, host: str) -> bool | None:
+        """Return whether anything is left of a flood, after trying again to undo it where it should be gone. ``None``
+        if the server does not answer."""
+
+
+@runtime_checkable
+class Peers(Protocol):
+    """Servers that depend on each other."""
+
+    def peers(self) -> list[str]:
+        """Return the hosts that talk to each other, in order: servers, then sentinels."""
+
+
+@runtime_checkable
+class Failover(Peers, Protocol):
+    """Servers that replicate a primary; one of the others is promoted when it is lost."""
+
+    def primary(self) -> str | None:
+        """Return the host that the servers' own protocol names as the primary now; ``None`` if there is none."""
+
+
+@runtime_checkable
+class Elections(Peers, Protocol):
+    """Servers that agree by majority; they elect another leader when theirs is lost."""
+
+    def leader(self) -> str | None:
+        """Return the host that the servers' own protocol names as the leader now; ``None`` if there is none."""
+
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Ability(Generic[P]):
+    """Something that a cluster can do if one of its parts implements ``protocol``, which must be runtime checkable and
+    have methods only. ``name`` is its word in messages."""
+
+    name: str
+    protocol: type
+
+    def implemented_by(self, *parts: type) -> bool:
+        """Return whether one of these classes implements the protocol."""
+        return any(issubclass(part, self.protocol) for part in parts)
+
+    def find(self, cluster: Cluster) -> P | None:
+        """Return the part of a cluster that has this ability, ``None`` if there is none."""
+        for part in cluster.parts:
+            if self.implemented_by(type(part)):
+                return cast(P, part)
+        return None
+
+    def of(self, cluster: Cluster) -> P:
+        """Return the part of a cluster that has this ability; UsageError if there is none."""
+        found = self.find(cluster)
+        if found is None:
+            raise UsageError(f"{cluster.kind} on {cluster.backend} does not have the ability {self.name!r}")
+        return found
+
+
+Needs = frozenset[Ability[Any]]
+PROCESSES: Final[Ability[Processes]] = Ability("processes", Processes)
+HANGS: Final[Ability[ClientHangs]] = Ability("hang", ClientHangs)
+CLOCKS: Final[Ability[WallClocks]] = Ability("clock", WallClocks)
+NETWORK: Final[Ability[Network]] = Ability("cut", Network)
+TRAFFIC: Final[Ability[Traffic]] = Ability("traffic", Traffic)
+TAPS: Final[Ability[CommandTaps]] = Ability("tap", CommandTaps)
+LOCK_KEYS: Final[Ability[LockKeys]] = Ability("keys", LockKeys)
+DISKS: Final[Ability[ServerDisks]] = Ability("disk", ServerDisks)
+MEMORY: Final[Ability[ServerMemory]] = Ability("evict", ServerMemory)
+PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
+FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
+ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
+ABILITIES: Final[tuple[Ability[Any], ...]] = (
+    PROCESSES, HANGS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, MEMORY, PEERS, FAILOVER, ELECTIONS,
+)  # fmt: skip
+"""The abilities that our own faults and commands use."""
+
+
+def lacking(needs: Iterable[Ability[Any]], parts: Sequence[type]) -> list[str]:
+    """Return the names of the abilities that a cluster of these parts lacks, sorted."""
+    return sorted(need.name for need in needs if not need.implemented_by(*parts))
+
+
+def abilities_of(parts: Sequence[type]) -> Needs:
+    """Return which of :data:`ABILITIES` a cluster of these parts has."""
+    return frozenset(ability for ability in ABILITIES if ability.implemented_by(*parts))
+
+
+def leader_of(cluster: Cluster) -> str | None:
+    """Return the primary or leader that the servers name; ``None`` if there is none, or if no server leads others."""
+    if (failover := FAILOVER.find(cluster)) is not None:
+        return failover.primary()
+    elections = ELECTIONS.find(cluster)
+    return None if elections is None else elections.leader()

@@ -1,0 +1,1 @@
+"""Clusters of real servers and clients in Docker containers."""

@@ -1,0 +1,85 @@
+"""Wall clocks of container hosts: set a host's clock in its running processes, and again after each restart.
+
+A new process starts with true time, so :class:`HostClocks` remembers each host's setting and reapplies it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from harness.clusters.docker.containers.channel import Refused
+from harness.clusters.docker.containers.engine import Box
+from harness.clusters.docker.containers.helper_client import Helper
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Setting of a clock: ns ahead of true time at ``since_ns`` (monotonic), gaining ``rate`` seconds a second."""
+
+    offset_ns: int
+    rate: float
+    since_ns: int = field(default_factory=time.monotonic_ns)
+
+    def now(self) -> int:
+        return self.offset_ns + round(self.rate * (time.monotonic_ns() - self.since_ns))
+
+
+class HostClocks:
+    """Clock settings of all hosts.
+
+    ``ask`` reads the clock from a host's own program: ns ahead of true time, ``None`` if it does not answer. ``own``
+    sets a clock by a method special to the program, and returns False if there is none.
+    """
+
+    def __init__(
+        self,
+        helper: Helper,
+        boxes: Mapping[str, Box],
+        ask: Callable[[str], int | None],
+        own: Callable[[str, int, float, int], bool],
+    ) -> None:
+        self._helper = helper
+        self._boxes = boxes
+        self._ask = ask
+        self._own = own
+        self._clocks: dict[str, _Clock] = {}
+        # Otherwise a restart could reapply a setting that a fault has just replaced.
+        self._setting = threading.RLock()
+
+    def set(self, host: str, offset: float, rate: float) -> None:
+        """Set a host's clock ``offset`` seconds ahead of true time, gaining ``rate`` seconds a second."""
+        with self._setting:
+            self._clocks[host] = _Clock(round(offset * 1e9), rate)
+            self.set_again(host)
+
+    def was_set(self, host: str) -> bool:
+        return host in self._clocks
+
+    def set_again(self, host: str) -> None:
+        """Reapply the setting to a process that was started since, and so has true time."""
+        with self._setting:
+            clock = self._clocks.get(host)
+            if clock is not None and not self._own(host, clock.offset_ns, clock.rate, clock.since_ns):
+                self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
+
+    def forget(self) -> None:
+        """Drop all settings: processes that start from now on belong to another run."""
+        with self._setting:
+            self._clocks.clear()
+
+    def read(self, host: str) -> int:
+        """Return how many ns the host's clock is ahead of true time.
+
+        The host's own program is asked; if it does not answer, the setting is read from its memory (it may be paused).
+        For a dead program it is the clock that it will be started with.
+        """
+        response = self._ask(host)
+        if response is not None:
+            return response
+        try:
+            return self._helper.clock(self._boxes[host])
+        except Refused:
+            return self._clocks[host].now() if host in self._clocks else 0

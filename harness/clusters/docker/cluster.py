@@ -1,0 +1,481 @@
+"""The container cluster: runs servers and client programs in Docker containers on real time, and damages them.
+
+:class:`DockerCluster` implements :class:`harness.clusters.base.Cluster` with the parts in this package: containers
+(``site``), programs (``hosts``), servers (``kinds``), links (``network``), disks and clocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters import kinds
+from harness.clusters.abilities import DISKS, TRAFFIC, Needs, State
+from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
+from harness.clusters.docker.containers.channel import Refused, Unanswered
+from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
+from harness.clusters.docker.images.images import Images
+from harness.clusters.floods import Floods, floods_class
+from harness.errors import UNKNOWN, EnvironmentLacking, HarnessError
+from harness.history.lock_keys import OnKeyChange
+
+from .clocks import HostClocks
+from .disks import Disks
+from .hosts import ANSWER, REVIVAL, ClientHost, Entries, ServerHost, end_histories
+from .keys import KeyWatch
+from .kinds import servers_class
+from .network import LinkFaults, LinkMethods
+from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
+
+PREPARED: Final = 40.0
+"""Seconds within which a client's lock must be ready."""
+Report = Callable[[str], None]
+
+
+class ClientError(HarnessError):
+    """The client program itself failed: a workload raised, or a lock could not be opened."""
+
+    exit_status = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Setup of the client containers.
+
+    ``requirements`` are the distributions that a user's lock needs, ``source`` is the folder with the user's modules,
+    ``runtime`` is a language that the image has beside Python, and ``lock`` (``name``, ``ttl``, ``options``) is
+    prepared before the run begins.
+    """
+
+    count: int
+    requirements: tuple[str, ...] = ()
+    source: Path | None = None
+    runtime: str = ""
+    lock: Mapping[str, Any] | None = None
+
+
+class DockerCluster(LinkMethods):
+    """See :class:`harness.clusters.base.Cluster`. It implements itself what can be done to any container; the servers,
+    their disks and their floods are parts of their own.
+
+    ``needs`` are the abilities that the plan's faults use: expensive parts, such as a proxy beside each client, exist
+    only if needed. ``resource`` is the configuration of :mod:`harness.worker.resource_server`; ``image`` replaces the
+    servers' own image; ``sites`` provides the containers.
+    """
+
+    backend = "docker"
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        nodes: int,
+        clients: Clients,
+        seed: int,
+        resource: str,
+        options: Mapping[str, Any],
+        needs: Needs,
+        image: str = "",
+        report: Report = lambda line: None,  # noqa: ARG005
+        by_hand: bool = False,
+        sites: SiteSource | None = None,
+    ) -> None:
+        self.kind = kind
+        self._new_servers = partial(servers_class(kind), kind, nodes or kinds.default_nodes(kind), options)
+        self.servers = self._new_servers()
+        self._engine = connect()
+        self._sites = sites or NewSites()
+        self._clients = clients
+        self._names = kinds.clients(clients.count)
+        self._seed = seed
+        self._by_hand = by_hand
+        self._resource_config = resource
+        self._proxied = TRAFFIC in needs
+        self._disked = DISKS in needs and self.servers.DISKS is not None
+        self._disks: Disks | None = None
+        self._floods: Floods | None = None
+        self._image = image
+        self._report = report
+        self._about: ObservedFacts = {}
+        self._sound = False
+        self._entries: Entries = Entries()
+        self._hosts: dict[str, ServerHost | ClientHost] = {}
+        self._boxes: dict[str, Box] = {}
+        # A fault on an event strikes in one thread while another fault is healed in the next.
+        self._damaging = threading.RLock()
+        self._pauses: Counter[str] = Counter()
+        self._kills: Counter[str] = Counter()
+        self._wiped: set[str] = set()
+        self._closing = contextlib.ExitStack()
+        self._error: Exception | None = None
+        self._watched: tuple[Sequence[str], OnKeyChange] | None = None
+
+    @classmethod
+    def part_types(cls, kind: str) -> tuple[type, ...]:
+        """Return the classes of the parts of a cluster of this kind; none if it cannot run in containers."""
+        if not kinds.can_run(kind, "docker"):
+            return ()
+        servers, floods = servers_class(kind), floods_class(kind)
+        return cls, servers, *(part for part in (servers.DISKS, floods) if part is not None)
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return self, self.servers, *(part for part in (self._disks, self._floods) if part is not None)
+
+    # Start and stop.
+
+    @property
+    def hosts(self) -> list[ServerHost | ClientHost]:
+        return list(self._hosts.values())
+
+    def run(self, main: Callable[[], None]) -> None:
+        with engine_errors():
+            try:
+                self.start_all()
+                main()
+                self._sound = True
+            finally:
+                self._stop_or_say_so()
+        if self._error is not None:
+            raise self._error
+        for failure in self._client_failures():
+            raise ClientError(failure)
+
+    def _client_failures(self) -> list[str]:
+        return [host.failure for host in self._hosts.values() if isinstance(host, ClientHost) and host.failure]
+
+    def _stop_or_say_so(self) -> None:
+        """Stop; if the engine fails to remove containers, only note it, so that the completed run is still checked."""
+        try:
+            with engine_errors():
+                self.stop_all()
+        except EnvironmentLacking as error:
+            self._about["left_behind"] = str(error)
+
+    def start_all(self) -> None:
+        """Start containers, servers and clients; return when servers are ready and clients wait for a job."""
+        images = Images(self._engine, self._report)
+        wanted = self._wanted(images)
+        self._report("starting containers")
+        while True:
+            site = self._sites.take(self._engine, wanted)
+            try:
+                self._start_on(site, wanted)
+            except Exception as error:
+                if not site.used:
+                    raise
+                self._about["started_again"] = f"containers that had been used would not do: {error}"
+            else:
+                return
+            self._closing.close()
+            self._hosts, self.servers = {}, self._new_servers()
+
+    def _wanted(self, images: Images) -> SiteRequest:
+        """Return the containers that this run needs, and build missing images. A user's image replaces the servers'
+        own."""
+        own = images.ensure(self._image) if self._image else ""
+        roles, servers = self.servers.roles, self.servers
+        there = {name: own if own and role == "server" else servers.image(images, name) for name, role in roles.items()}
+        client_image = images.client(self._clients.requirements, self._clients.runtime) if self._names else ""
+        self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
+                       "client_image": client_image}  # fmt: skip
+        return SiteRequest(
+            self.kind, roles, there, tuple(servers.data_hosts) if self._disked else (), tuple(self._names),
+            client_image, self._clients.source, images.toxiproxy() if self._proxied else "", self._by_hand,
+        )  # fmt: skip
+
+    def _start_on(self, site: Site, wanted: SiteRequest) -> None:
+        self.deployment = site.deployment
+        self._closing.callback(self._leave, site)
+        self._closing.callback(self.servers.gate.shut)
+        site.start_containers(wanted)
+        self._boxes = {name: site.boxes[name] for name in (*wanted.roles, *wanted.clients)}
+        self.servers.boxes = self._boxes
+        self.servers.addresses.update({name: self._boxes[name].ip for name in wanted.roles})
+        floods = floods_class(self.kind)
+        self._floods = None if floods is None else floods(self._address, self.servers.gate.open)
+        if not wanted.clients:
+            self._start_servers()
+            return
+        self._boxes[RESOURCE] = site.boxes[RESOURCE]
+        self._helper = self.servers.helper = site.helper
+        if wanted.disks and self.servers.DISKS is not None:
+            boxes = {name: self._boxes[name] for name in wanted.disks}
+            self._disks = self.servers.DISKS(self._helper, boxes, self.kill)
+        self._start_resource()
+        self._start_clients()
+        self._start_servers()
+        peers = {name: self._address(name) for name in wanted.roles} | {RESOURCE: self.resource()}
+        self._clocks = HostClocks(self._helper, self._boxes, self._program_clock, self.servers.set_clock)
+        self._closing.callback(self._clocks.forget)
+        self._link_faults = LinkFaults(
+            self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed
+        )
+        for name in self._names:
+            self._client(name).conversation.ask("ping", patience=REVIVAL)
+        self._prepare_clients()
+        self._report("")
+
+    def _prepare_clients(self) -> None:
+        """Prepare the clients' locks before the run: a Java virtual machine, for example, takes seconds to start."""
+        answers = [self._prepare(self._client(name)) for name in self._names]
+        try:
+            for answer in filter(None, answers):
+                answer.result(PREPARED)
+        except (Refused, Unanswered, FutureTimeout) as error:
+            raise ClientError(f"the lock could not be made ready: {error}") from error
+
+    def _prepare(self, client: ClientHost) -> Future[Any] | None:
+        if self._clients.lock is None:
+            return None
+        kind, addresses = self.endpoints().kind, self.endpoints().addresses
+        return client.conversation.request("prepare", lock={**self._clients.lock, "kind": kind, "addresses": addresses})
+
+    def _leave(self, site: Site) -> None:
+        sound = self._sound and self._error is None and not self._client_failures()
+        self._sites.give_back(site, sound=sound)
+
+    def _start_resource(self) -> None:
+        ready = threading.Event()
+        command = ["python3", "-m", "harness.worker.resource_server", str(RESOURCE_PORT), self._resource_config]
+        channel = self._boxes[RESOURCE].start(command, lambda _: ready.set())
+        self._closing.callback(channel.close)
+        if not ready.wait(REVIVAL * 2):
+            raise RuntimeError(f"the resource does not start: {' | '.join(channel.errors)}")
+
+    def _start_clients(self) -> None:
+        environment = {"PYTHONPATH": "/user"} if self._clients.source else {}
+        self._dispatcher = threading.Thread(target=self._dispatch, name="entries", daemon=True)
+        self._dispatcher.start()
+        self._closing.callback(self._end_dispatch)
+        for name in self._names:
+            client = self._hosts[name] = ClientHost(name, self._boxes[name], self._entries, environment)
+            self._closing.callback(client.close)
+            client.start(self._helper.spare)
+
+    def _start_servers(self) -> None:
+        clients, self._hosts = self._hosts, {}
+        for name, role in self.servers.roles.items():
+            on_line = partial(self.servers.on_log_line, name)
+            program, restore = self.servers.program(name), self.servers.RESTORE
+            server = self._hosts[name] = ServerHost(name, role, self._boxes[name], program, restore, on_line)
+            self._closing.callback(server.close)
+        self._hosts.update(clients)
+        if not self._by_hand:
+            in_parallel([partial(self._server(name).stand_by, self._helper.spare) for name in self.servers.roles])
+        for stage in self.servers.stages:
+            for server in map(self._server, stage):
+                if self._by_hand:
+                    server.run_detached()
+                else:
+                    server.start("new", self._helper.spare)
+            self.servers.await_stage(stage)
+        self._about["server"] = self.servers.version()
+        self._watch_keys()
+
+    def _watch_keys(self) -> None:
+        if self._watched is None:
+            return
+        watch = KeyWatch(*self._watched, self.servers.gate)
+        self._closing.callback(watch.stop)
+        for name in self.servers.data_hosts:
+            if (reader := self.servers.key_reader(name)) is not None:
+                watch.start(name, reader)
+
+    def stop_all(self) -> None:
+        """Remove everything, however far the start got."""
+        self._report("stopping programs")
+        self._closing.callback(self._end_histories)
+        self._closing.close()
+        self._report("")
+
+    def _end_histories(self) -> None:
+        def thaw() -> None:  # a frozen process cannot be killed
+            for name in sorted(+self._pauses):
+                self._boxes[name].unpause()
+
+        end_histories(
+            [host for host in self._hosts.values() if isinstance(host, ClientHost) and host.started], thaw, ANSWER
+        )
+
+    def _dispatch(self) -> None:
+        """Record clients' entries one by one. A fault that is triggered by an event strikes in this thread."""
+        while (take := self._entries.get()) is not None:
+            try:
+                take()
+            except Exception as error:  # noqa: BLE001 - raised again when the run is over
+                self._error = self._error or error
+
+    def _end_dispatch(self) -> None:
+        self._entries.put(None)
+        self._dispatcher.join()
+
+    def about(self) -> ObservedFacts:
+        return dict(self._about)
+
+    def interrupt(self) -> None:
+        raise KeyboardInterrupt
+
+    # The cluster as clients and recorders see it.
+
+    def endpoints(self) -> ClusterEndpoints:
+        return self.servers.address()
+
+    def resource(self) -> tuple[str, int]:
+        return self._boxes[RESOURCE].ip, RESOURCE_PORT
+
+    def clock(self) -> tuple[int, int]:
+        return time.monotonic_ns(), time.time_ns()
+
+    def logs(self, origin_ns: int) -> dict[str, str]:
+        return {name: "".join(self._dated(server, origin_ns)) for name, server in self._hosts.items()
+                if isinstance(server, ServerHost)}  # fmt: skip
+
+    @staticmethod
+    def _dated(server: ServerHost, origin_ns: int) -> Iterator[str]:
+        """Prefix each log line with the seconds since ``origin_ns``; the server's own time is in the line already."""
+        for at, line in list(server.lines):
+            yield f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n"
+
+    def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
+        return self._client(client).launch(job, record)
+
+    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
+        self._watched = keys, on_change
+
+    # Processes.
+
+    def pause(self, host: str) -> None:
+        with self._damaging:
+            self._pauses[host] += 1
+            if self._pauses[host] == 1:
+                self._freeze(host)
+
+    def _freeze(self, host: str) -> None:
+        """Pause the container once no program is being started in it. Otherwise the engine would block on the start and
+        on all later requests for the container, also the one to resume it."""
+        self._hosts[host].await_start()
+        self._boxes[host].pause()
+
+    def resume(self, host: str) -> None:
+        with self._damaging:
+            if self._pauses[host] == 1:
+                self._boxes[host].unpause()
+            self._pauses[host] = max(0, self._pauses[host] - 1)
+
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        with self._damaging:
+            self._kills[host] += not for_good
+            target = self._hosts[host]
+            target.await_start()
+            if isinstance(target, ClientHost):
+                target.expect_kill()
+            thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
+            self._helper.kill(self._boxes[host], thaw)
+            if isinstance(target, ServerHost):
+                self._link_faults.refuse(host, self.servers.port(host))
+
+    def start(self, host: str, *, wiped: bool) -> None:
+        with self._damaging:
+            self._kills[host] = max(0, self._kills[host] - 1)
+            if wiped:
+                self._wiped.add(host)
+            if self._kills[host] or self.incarnation(host) is not None:
+                return
+            if self._pauses[host]:
+                self._boxes[host].unpause()  # the engine starts nothing in a paused container
+            self._revive(host, wiped=host in self._wiped)
+            self._wiped.discard(host)
+            if self._pauses[host]:
+                self._freeze(host)
+
+    def _revive(self, host: str, *, wiped: bool) -> None:
+        """Start a host's program and reapply its wall clock, since a new process begins with true time. That takes some
+        milliseconds, in which a server may already read its data."""
+        target = self._hosts[host]
+        if isinstance(target, ServerHost):
+            if self._disks is not None:
+                self._disks.restore_power(host)
+            target.start("wiped" if wiped else "kept", self._helper.spare)
+            self._link_faults.refuse(host, None)
+            if self._clocks.was_set(host):
+                threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
+            return
+        target.start(self._helper.spare)
+        prepared = self._prepare(target)
+        if self._clocks.was_set(host):
+            with contextlib.suppress(Unanswered):
+                target.conversation.ask("ping", patience=REVIVAL)
+            if prepared is not None:  # its program has a clock of its own
+                wait([prepared], PREPARED)
+            self._clocks.set_again(host)
+
+    def _set_clock_again(self, host: str) -> None:
+        deadline = time.monotonic() + REVIVAL
+        while not self.servers.answers(host) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        self._clocks.set_again(host)
+
+    def hang(self, host: str) -> None:
+        self._client(host).conversation.tell("hang")
+
+    def hung(self, host: str) -> bool:
+        return self._client(host).hung
+
+    def state(self, host: str) -> State:
+        if self._works(host):
+            return "running"
+        return "paused" if self.incarnation(host) is not None else "dead"
+
+    def _works(self, host: str) -> bool:
+        if isinstance(self._hosts[host], ServerHost):
+            return self.servers.answers(host)
+        try:
+            self._client(host).conversation.ask("ping", patience=ANSWER)
+        except (Unanswered, Refused):
+            return False
+        return True
+
+    def incarnation(self, host: str) -> int | None:
+        return min(self._helper.members(self._boxes[host]), default=None)
+
+    def key_count(self, host: str) -> int | None:
+        return self.servers.key_count(host)
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
+        self._clocks.set(host, offset, rate)
+
+    def read_clock(self, host: str) -> int:
+        return self._clocks.read(host)
+
+    def _program_clock(self, host: str) -> int | None:
+        return self.servers.clock(host) if isinstance(self._hosts[host], ServerHost) else self._client_clock(host)
+
+    def _client_clock(self, host: str) -> int | None:
+        try:
+            mono, wall = self._client(host).conversation.ask("clock", patience=ANSWER)
+        except (Unanswered, Refused):
+            return None
+        now, true = self.clock()
+        return int(wall - (true - (now - mono)))
+
+    def _client(self, name: str) -> ClientHost:
+        host = self._hosts[name]
+        assert isinstance(host, ClientHost), name
+        return host
+
+    def _server(self, name: str) -> ServerHost:
+        host = self._hosts[name]
+        assert isinstance(host, ServerHost), name
+        return host

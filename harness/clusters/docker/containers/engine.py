@@ -1,0 +1,313 @@
+"""Docker engine access: create, find and remove the containers, networks and volumes of a run.
+
+All of them are labelled with the run, so that they can be found and removed even after the harness was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
+
+from harness.clusters.docker.images.base_image import explanation
+from harness.errors import EnvironmentLacking
+
+from .channel import Channel
+
+RUN: Final = "io.lock-harness.run"
+"""Label of everything that a run created; its value is the run's id."""
+OWNER: Final = "io.lock-harness.owner"
+"""Label: the process that created it (see :func:`_process_name`), or ``user`` for a cluster started by hand."""
+HOST: Final = "io.lock-harness.host"
+ROLE: Final = "io.lock-harness.role"
+KIND: Final = "io.lock-harness.kind"
+BY_HAND: Final = "user"
+AT_ONCE: Final = 4
+"""Containers started at the same time: a start is mostly CPU, and more than this makes two cores no faster."""
+INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
+
+
+def connect() -> docker.DockerClient:
+    """Connect to the engine at DOCKER_HOST or the default socket; raise EnvironmentLacking if none answers."""
+    try:
+        client = docker.from_env(timeout=60, max_pool_size=64)
+        client.ping()
+    except DockerException as error:
+        where = os.environ.get("DOCKER_HOST", "its default socket")
+        raise EnvironmentLacking(f"no Docker engine answers at {where} ({explanation(error)}): {INSTALL}") from error
+    return client
+
+
+@contextlib.contextmanager
+def engine_errors() -> Iterator[None]:
+    """Raise errors of the engine as EnvironmentLacking with a message of one line."""
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        raise EnvironmentLacking(
+            f"the Docker engine failed: {type(error).__name__}: {_brief(error)}; "
+            "remove its remains with 'harness cluster clean'"
+        ) from error
+
+
+def answers() -> bool:
+    """Return whether an engine answers."""
+    try:
+        connect().close()
+    except EnvironmentLacking:
+        return False
+    return True
+
+
+def _brief(error: BaseException) -> str:
+    text = str(error)
+    return text if len(text) <= 160 else f"{text[:160]}..."
+
+
+def _process_name(pid: int | None = None) -> str:
+    """Unique name of a process (default: this one): process id, start time, and PID namespace. Empty if there is no
+    such process. A later process with the same id has another name."""
+    pid = os.getpid() if pid is None else pid
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return f"{pid}:{stat.rpartition(')')[2].split()[19]}:{_pid_namespace()}"
+
+
+def _pid_namespace() -> str:
+    """This process's PID namespace, in which process ids are unique."""
+    return str(Path("/proc/self/ns/pid").readlink())
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A running container.
+
+    ``pid`` is the process id of its idle first process on the engine's machine. The program of a host is started by
+    :meth:`start`, so that it can be killed and restarted while the container's network stays.
+    """
+
+    client: docker.DockerClient
+    id: str
+    pid: int
+    ip: str
+
+    def start(
+        self,
+        command: list[str],
+        on_line: Callable[[bytes], None],
+        *,
+        on_end: Callable[[], None] = lambda: None,
+        environment: dict[str, str] | None = None,
+    ) -> Channel:
+        """Run a program in the container; ``on_line`` is called with each line of its stdout."""
+        api = self.client.api
+        made = api.exec_create(self.id, command, stdin=True, environment=environment or {})
+        raw = api.exec_start(made["Id"], socket=True)
+        return Channel(raw, on_line, on_end, lambda: self._pid_of(made["Id"]))
+
+    def _pid_of(self, program: str) -> int:
+        """Wait until the engine knows the program's process id; raise RuntimeError if the program has ended."""
+        while True:
+            about = self.client.api.exec_inspect(program)
+            if about["Pid"]:
+                return int(about["Pid"])
+            if about["ExitCode"] is not None:
+                raise RuntimeError(f"a program ended with {about['ExitCode']} before it was used")
+            time.sleep(0.002)
+
+    def run_detached(self, command: list[str], environment: dict[str, str]) -> None:
+        """Run a program that outlives this process; its output is discarded."""
+        api = self.client.api
+        api.exec_start(api.exec_create(self.id, command, environment=environment)["Id"], detach=True)
+
+    def output(self, command: list[str]) -> bytes:
+        """Run a program to its end and return its output."""
+        api = self.client.api
+        output: bytes = api.exec_start(api.exec_create(self.id, command)["Id"])
+        return output
+
+    def pause(self) -> None:
+        self.client.api.pause(self.id)
+
+    def unpause(self) -> None:
+        """Resume the container; no effect if it is not paused."""
+        with contextlib.suppress(APIError):
+            self.client.api.unpause(self.id)
+
+
+class Deployment:
+    """The containers and the internal network of one run."""
+
+    def __init__(self, client: docker.DockerClient, kind: str, *, by_hand: bool = False) -> None:
+        self.client = client
+        self.id = secrets.token_hex(4)
+        self._labels = {RUN: self.id, KIND: kind, OWNER: BY_HAND if by_hand else _process_name()}
+        self._network = f"lock-harness-{self.id}"
+
+    def open(self) -> None:
+        """Create the network. It is internal: its containers reach only each other and this machine."""
+        self.client.networks.create(self._network, driver="bridge", internal=True, labels=self._labels)
+
+    def box(
+        self, host: str, image: str, role: str, *, within: Box | None = None, command: list[str] | None = None,
+        **options: Any,
+    ) -> Box:  # fmt: skip
+        """Start a container that idles (or runs ``command``), on the network or ``within`` another container's network.
+
+        ``options`` are those of the SDK's ``containers.run``.
+        """
+        joined = {"network_mode": f"container:{within.id}"} if within else {"network": self._network, "hostname": host}
+        settings: dict[str, Any] = {
+            "entrypoint": [],
+            "name": self._name(host),
+            "labels": {**self._labels, HOST: host, ROLE: role},
+            "log_config": {"type": "none"},
+            **joined,
+            **options,
+        }
+        container = self.client.containers.create(image, command or ["sleep", "infinity"], **settings)
+        container.start()
+        container.reload()
+        networks = container.attrs["NetworkSettings"]["Networks"]
+        ip = within.ip if within is not None else next(iter(networks.values()))["IPAddress"]
+        return Box(self.client, container.attrs["Id"], container.attrs["State"]["Pid"], ip)
+
+    def drop(self, host: str) -> None:
+        """Remove one container."""
+        self.client.api.remove_container(self._name(host), force=True, v=True)
+
+    def _name(self, host: str) -> str:
+        return f"{self._network}-{host}"
+
+    def close(self) -> None:
+        """Remove everything that this run created."""
+        remove(self.client, [self.id])
+
+
+def in_parallel(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Call all functions, a few at a time, and return their results in order.
+
+    The first error is raised when all calls have ended. After an interrupt no further call starts, and those under way
+    are awaited: a container created later would outlive the removal of the others.
+    """
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            futures = [pool.submit(call) for call in calls]
+            wait(futures)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [future.result() for future in futures]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCluster:
+    """A cluster on the engine: ``hosts`` are (name, role, state, address); ``alive`` says whether its owner still
+    runs."""
+
+    id: str
+    kind: str
+    by_hand: bool
+    alive: bool
+    hosts: tuple[tuple[str, str, str, str], ...]
+
+
+def find_clusters(client: docker.DockerClient) -> list[FoundCluster]:
+    """Return all clusters of this project on the engine, also partly removed ones, sorted by id."""
+    runs: dict[str, dict[str, Any]] = {}
+    for thing in (*_containers(client), *_networks(client), *_volumes(client)):
+        labels = thing["Labels"]
+        about = runs.setdefault(labels[RUN], {"labels": labels, "hosts": []})
+        if HOST in labels:
+            networks = thing["NetworkSettings"]["Networks"]
+            address = next((network["IPAddress"] for network in networks.values()), "")
+            about["hosts"].append((labels[HOST], labels[ROLE], thing["State"], address))
+    return [
+        FoundCluster(
+            run,
+            about["labels"].get(KIND, ""),
+            about["labels"].get(OWNER) == BY_HAND,
+            _alive(about["labels"].get(OWNER, "")),
+            tuple(sorted(about["hosts"])),
+        )
+        for run, about in sorted(runs.items())
+    ]
+
+
+def _alive(owner: str) -> bool:
+    if owner == BY_HAND:
+        return True
+    pid = owner.partition(":")[0]
+    if not owner.endswith(_pid_namespace()):
+        return True  # unknown: its owner is in another PID namespace; 'clean --all' removes it
+    return pid.isdigit() and _process_name(int(pid)) == owner
+
+
+def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
+    """Remove all containers, networks and volumes of these runs and return their names.
+
+    Raises EnvironmentLacking, after everything else was removed, for networks that the engine refuses to remove: it may
+    still count an endpoint whose container is gone.
+    """
+    api = client.api
+    gone: list[str] = []
+    stuck: list[str] = []
+
+    def kill(container: dict[str, Any]) -> None:
+        if container["State"] == "paused":  # a paused process cannot be killed
+            with contextlib.suppress(APIError):
+                api.unpause(container["Id"])
+        with contextlib.suppress(NotFound):
+            api.remove_container(container["Id"], force=True, v=True)
+            gone.append(container["Names"][0].removeprefix("/"))
+
+    for run in runs:
+        in_parallel([partial(kill, container) for container in _containers(client, run)])
+        for network in _networks(client, run):
+            try:
+                api.remove_network(network["Id"])
+            except NotFound:
+                continue
+            except APIError as error:
+                stuck.append(f"{network['Name']}: {error.explanation}")
+            else:
+                gone.append(network["Name"])
+        for volume in _volumes(client, run):
+            with contextlib.suppress(NotFound):
+                api.remove_volume(volume["Name"], force=True)
+                gone.append(volume["Name"])
+    if stuck:
+        raise EnvironmentLacking(f"the engine refuses to remove {'; '.join(stuck)}: restart it, and try again")
+    return gone
+
+
+# Lists only: inspecting an object blocks while the engine works on it, also for another run.
+
+
+def _containers(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
+    return list(client.api.containers(all=True, filters=_labelled(run)))
+
+
+def _networks(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
+    return list(client.api.networks(filters=_labelled(run)))
+
+
+def _volumes(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
+    return list(client.api.volumes(filters=_labelled(run))["Volumes"] or [])
+
+
+def _labelled(run: str) -> dict[str, Any]:
+    return {"label": f"{RUN}={run}" if run else RUN}

@@ -1,0 +1,123 @@
+"""Client of the helper container, which performs privileged operations in the other containers' namespaces.
+
+The helper sees all processes of the machine (``--pid=host``) and has five capabilities; the other containers need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from .channel import Conversation, Unanswered
+from .engine import Box, Deployment
+
+OPTIONS: Final[dict[str, Any]] = {
+    "pid_mode": "host",
+    "cap_drop": ["ALL"],
+    "cap_add": ["NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_PTRACE", "KILL"],
+}
+PATIENCE: Final = 30.0
+"""Time limit for an answer, seconds; answers usually take milliseconds."""
+PROXY_USER: Final = 65533
+"""User id of a client's proxy, which distinguishes its connections from the client's own."""
+DISKS: Final[dict[str, Any]] = {
+    "cap_add": [*OPTIONS["cap_add"], "MKNOD", "SYS_CHROOT"],
+    "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"],
+    "security_opt": ["apparmor=unconfined"],
+    "tmpfs": {"/disks": ""},
+}
+"""Additional options for a helper that makes disks: access to loop devices, and no AppArmor profile, since Docker's
+forbids mounts in other containers even with the capabilities."""
+
+
+class Helper:
+    """Requests to ``python -m harness.clusters.docker.helper``; see :mod:`harness.clusters.docker.helper.server`.
+    A host is identified by its box."""
+
+    def __init__(self, deployment: Deployment, image: str, *, disks: bool = False) -> None:
+        self._box = deployment.box("helper", image, "helper", **{**OPTIONS, **(DISKS if disks else {})})
+        self._conversation = Conversation(
+            lambda on_line, on_end: self._box.start(
+                ["python3", "-m", "harness.clusters.docker.helper"], on_line, on_end=on_end
+            ),
+            lambda event: None,  # noqa: ARG005
+        )
+
+    def filter(self, scripts: dict[Box, str]) -> None:
+        """Apply nftables scripts, each in the network namespace of its box."""
+        self._ask("filter", scripts={str(box.pid): script for box, script in scripts.items()})
+
+    def ping(self, source: Box, address: str, timeout: float) -> float | None:
+        """Round trip of an ICMP echo in seconds, ``None`` if no reply came in time."""
+        trip: float | None = self._ask("ping", pid=source.pid, address=address, timeout=timeout, wait=timeout + 5)
+        return trip
+
+    def knock(
+        self, source: Box, address: str, port: int, timeout: float, hello: bytes = b"", *, greets: bool = False
+    ) -> float | None:
+        """Seconds until a server answers ``hello`` (default: a Redis PING), ``None`` if it does not. The connection
+        goes through the client's proxy, if any. A server that ``greets`` sends data first."""
+        fields: dict[str, Any] = {"address": address, "port": port, "timeout": timeout}
+        if hello:
+            fields |= {"hello": hello.hex(), "greets": greets}
+        trip: float | None = self._ask("knock", pid=source.pid, wait=2 * timeout + 5, **fields)
+        return trip
+
+    def connections(self, box: Box, addresses: list[tuple[str, int]]) -> int:
+        """Number of connections of a box to these addresses, without those of its proxy."""
+        count: int = self._ask("connections", pid=box.pid, addresses=addresses, without_user=PROXY_USER)
+        return count
+
+    def delay(self, box: Box, sources: dict[str, dict[str, Any]], seed: int) -> None:
+        """Set how packets that arrive at a box are delayed, by source address; an empty dict ends it."""
+        self._ask("shape", pid=box.pid, sources=sources, seed=seed)
+
+    def spare(self, box: Box, bystanders: list[int]) -> None:
+        """Exempt only these processes of a box, and its idle first one, from :meth:`kill` and :meth:`members`."""
+        self._ask("spare", pid=box.pid, pids=bystanders)
+
+    def kill(self, box: Box, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Send SIGKILL to all processes in a box and wait until they have ended. ``meanwhile`` is called after the
+        signal was sent: a paused process dies only when it is resumed."""
+        request = self._conversation.request("kill", pids=[box.pid])
+        meanwhile()
+        request.result(PATIENCE)
+
+    def empty(self, boxes: Sequence[Box]) -> None:
+        """Kill all processes in these boxes, also those that were spared."""
+        for box in boxes:
+            self.spare(box, [])
+        self._ask("kill", pids=[box.pid for box in boxes])
+
+    def members(self, box: Box) -> list[int]:
+        """Process ids of a box, without its idle first process and those that are spared."""
+        members: list[int] = self._ask("members", pid=box.pid)
+        return members
+
+    def disk(self, op: str, box: Box | None = None, **fields: Any) -> Any:
+        """Perform an operation on the disk of a box, or on all disks; see
+        :class:`harness.clusters.docker.helper.disks.ContainerDisks`."""
+        return self._ask(op, **({} if box is None else {"pid": box.pid}), **fields)
+
+    def move_clock(self, box: Box, offset_ns: int, rate: float, since_ns: int) -> None:
+        """Set the box's wall clock ``offset_ns`` ahead of true time at ``since_ns`` (monotonic ns), gaining ``rate``
+        seconds a second."""
+        self._ask("clock", pids=[box.pid], offset_ns=offset_ns, rate=rate, since_ns=since_ns)
+
+    def clock(self, box: Box) -> int:
+        """Setting of a box's clock: ns ahead of true time."""
+        offset: int = self._ask("offset", pid=box.pid)
+        return offset
+
+    def write(self, path: str, texts: dict[Box, str]) -> None:
+        """Write a text for each box to the file at ``path`` in that box."""
+        self._ask("write", path=path, texts={str(box.pid): text for box, text in texts.items()})
+
+    def close(self) -> None:
+        self._conversation.close()
+
+    def _ask(self, op: str, *, wait: float = PATIENCE, **fields: Any) -> Any:
+        try:
+            return self._conversation.ask(op, patience=wait, **fields)
+        except Unanswered as error:
+            raise RuntimeError(f"the helper container does not work: {error}") from error

@@ -1,0 +1,365 @@
+"""Disks for containers that can stall and lose power: an ext4 file system in a sparse file on a loop device.
+
+The helper mounts a disk in the container's mount namespace, so the container needs neither the device nor privileges.
+The loop device is released with its last user (LO_FLAGS_AUTOCLEAR), so none is left when the helper and the container
+have ended, even if they were killed. Constants are those of <linux/loop.h>, <linux/fs.h>, <linux/mount.h> and of
+fs/ext4/ext4.h; the system calls have the same numbers on all architectures.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import stat
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from . import processes
+
+IMAGES: Final = Path("/disks")
+"""A tmpfs, so that the speed of the machine's own disk does not matter."""
+MOUNT_POINT: Final = "/data"
+PROBE: Final = ".lock-harness-probe"
+LOOP_CTL_GET_FREE: Final = 0x4C82
+LOOP_CONFIGURE: Final = 0x4C0A
+LOOP_CONFIG: Final = struct.Struct("=II 5Q 4I 64s 64s 32s 2Q 8Q")
+LO_FLAGS_AUTOCLEAR: Final = 4
+LOOP_MAJOR: Final = 7
+CONTROL: Final = (10, 237)
+FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
+EXT4_IOC_SHUTDOWN: Final = 0x8004587D
+NOLOGFLUSH: Final = 2
+"""Drop everything that has not reached the disk, the journal's last transactions too."""
+FSOPEN, FSCONFIG, FSMOUNT, MOVE_MOUNT = 430, 431, 432, 429
+SET_STRING, CMD_CREATE = 1, 6
+CLOEXEC: Final = 1
+MOVE_MOUNT_F_EMPTY_PATH: Final = 4
+AT_FDCWD: Final = -100
+COMMIT: Final = b"3600"
+"""Seconds between periodic commits of the journal; ext4's default is 5."""
+CLONE_FS, CLONE_NEWNS = 0x200, 0x20000
+ATTEMPTS: Final = 20
+PATIENCE: Final = 2.0
+"""Seconds within which a disk can be unmounted after its users have ended."""
+
+
+class DiskError(Exception):
+    """An operation on a disk failed; the message names the container and the reason."""
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _call(number: int, what: str, *arguments: int | bytes | None) -> int:
+    # Pass every argument at register width: ctypes would pass an int as 32 bits.
+    wide = [ctypes.c_long(each) if isinstance(each, int) else ctypes.c_char_p(each) for each in arguments]
+    return _checked(_libc().syscall(ctypes.c_long(number), *wide), what)
+
+
+def _node(path: Path, kind: int, major: int, minor: int) -> Path:
+    """Create a device node, since a container's /dev has no loop devices."""
+    with suppress(FileExistsError):
+        os.mknod(path, kind | 0o600, os.makedev(major, minor))
+    return path
+
+
+def _attach(image: Path) -> tuple[int, Path]:
+    """Attach an image to a loop device. Return the open file, which keeps the device attached, and the device's path.
+
+    It may take several attempts, since other programs take loop devices too.
+    """
+    control = os.open(_node(Path("/dev/loop-control"), stat.S_IFCHR, *CONTROL), os.O_RDWR | os.O_CLOEXEC)
+    file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for _ in range(ATTEMPTS):
+            number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
+            path = _node(Path(f"/dev/loop{number}"), stat.S_IFBLK, LOOP_MAJOR, number)
+            device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.ioctl(device, LOOP_CONFIGURE, _config(file, image.name))
+            except OSError as error:
+                os.close(device)
+                if error.errno != errno.EBUSY:
+                    raise
+            else:
+                return device, path
+        raise OSError(errno.EBUSY, f"no loop device was free in {ATTEMPTS} attempts")
+    finally:
+        os.close(file)
+        os.close(control)
+
+
+def _config(file: int, name: str) -> bytes:
+    """Return a ``struct loop_config``; the kernel chooses the device number and the block size."""
+    info = (0, 0, 0, 0, 0, 0, 0, 0, LO_FLAGS_AUTOCLEAR, name.encode(), b"", b"", 0, 0)
+    return LOOP_CONFIG.pack(file, 0, *info, *([0] * 8))
+
+
+def _filesystem(device: Path) -> int:
+    """Return a detached mount of the file system. Mounting replays the journal."""
+    context = _call(FSOPEN, "fsopen", b"ext4", CLOEXEC)
+    try:
+        _call(FSCONFIG, "fsconfig", context, SET_STRING, b"source", str(device).encode(), 0)
+        # A timed commit would write a log's new length before its data: a tail of zeros, which Redis refuses.
+        _call(FSCONFIG, "fsconfig", context, SET_STRING, b"commit", COMMIT, 0)
+        _call(FSCONFIG, f"mounting {device}", context, CMD_CREATE, None, None, 0)
+        return _call(FSMOUNT, "fsmount", context, CLOEXEC, 0)
+    finally:
+        os.close(context)
+
+
+def _within(pid: int, what: Callable[[], None]) -> None:
+    """Call a function in the mount namespace of a process, in a new thread, since a thread cannot leave it again."""
+    failed: list[OSError] = []
+
+    def enter() -> None:
+        try:
+            space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _checked(_libc().unshare(CLONE_FS), "unshare")  # setns(2): not while it shares root and cwd
+                _checked(_libc().setns(space, CLONE_NEWNS), "setns")
+            finally:
+                os.close(space)
+            what()
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=enter, name=f"mntns-{pid}")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+@dataclass(slots=True)
+class _Disk:
+    """State of one disk.
+
+    ``stopper`` is the open directory while the disk is frozen. ``stalled`` is True if the disk should be frozen.
+    While it has no power it is not frozen, even if it is ``stalled``.
+    """
+
+    pid: int
+    device: int
+    path: Path
+    stopper: int | None = None
+    stalled: bool = False
+    powered: bool = True
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def open(self) -> int:
+        return os.open(f"/proc/{self.pid}/root{MOUNT_POINT}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def mount(self) -> None:
+        mounted = _filesystem(self.path)
+        try:
+            place = (AT_FDCWD, MOUNT_POINT.encode(), MOVE_MOUNT_F_EMPTY_PATH)
+            _within(self.pid, lambda: void(_call(MOVE_MOUNT, f"mounting on {MOUNT_POINT}", mounted, b"", *place)))
+        finally:
+            os.close(mounted)
+
+    def unmount(self) -> None:
+        """Unmount, not lazily: if the file system were still in use, a new mount of it would still have no power."""
+
+        def detach() -> None:
+            deadline = time.monotonic() + PATIENCE
+            while _libc().umount2(MOUNT_POINT.encode(), 0):
+                number = ctypes.get_errno()
+                if number != errno.EBUSY or time.monotonic() >= deadline:
+                    raise OSError(number, f"unmounting {MOUNT_POINT}: {os.strerror(number)}")
+                time.sleep(0.002)
+
+        _within(self.pid, detach)
+
+    def freeze(self) -> None:
+        if self.stopper is None and self.powered:
+            directory = self.open()
+            try:
+                fcntl.ioctl(directory, FIFREEZE, 0)
+            except OSError:
+                os.close(directory)
+                raise
+            self.stopper = directory
+
+    def thaw(self) -> None:
+        if self.stopper is not None:
+            fcntl.ioctl(self.stopper, FITHAW, 0)
+            os.close(self.stopper)
+            self.stopper = None
+
+
+def void(_: object) -> None:
+    """Discard a value, for lambdas."""
+
+
+class ContainerDisks:
+    """Disks of all containers, identified by the containers' first processes.
+
+    All methods raise DiskError for a container without a disk, and if the kernel refuses.
+    """
+
+    def __init__(self) -> None:
+        self._disks: dict[int, _Disk] = {}
+
+    def make(self, pid: int, size: int) -> None:
+        """Mount a new disk of ``size`` bytes on /data; all users may write to it."""
+        image = IMAGES / f"lock-harness-{pid}"
+        try:
+            with image.open("wb") as file:
+                file.truncate(size)
+            command = ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", str(image)]
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            if made.returncode:
+                raise DiskError(f"container of process {pid}: mkfs.ext4: {made.stderr.strip()}")
+            disk = _Disk(pid, *_attach(image))
+            image.unlink()  # the loop device has it open
+            self._disks[pid] = disk
+            disk.mount()
+            directory = disk.open()
+            try:
+                os.fchmod(directory, 0o777)
+            finally:
+                os.close(directory)
+            self.sync(pid)
+        except OSError as error:
+            raise DiskError(f"container of process {pid}: no disk: {error}") from error
+
+    def sync(self, pid: int) -> None:
+        """Write everything to the disk."""
+        with self._locked(pid) as disk:
+            directory = disk.open()
+            try:
+                _checked(_libc().syncfs(directory), "syncfs")
+            finally:
+                os.close(directory)
+
+    def freeze(self, pid: int) -> None:
+        """Block all writers. Earlier writes are on the disk when this returns."""
+        with self._locked(pid) as disk:
+            disk.stalled = True
+            disk.freeze()
+
+    def thaw(self, pid: int) -> None:
+        """Unblock writers."""
+        with self._locked(pid) as disk:
+            disk.stalled = False
+            disk.thaw()
+
+    def cut_power(self, pid: int) -> None:
+        """Make the disk fail for its users, and lose all data that was not synced."""
+        with self._locked(pid) as disk:
+            if disk.powered:
+                directory = disk.open()
+                try:
+                    fcntl.ioctl(directory, EXT4_IOC_SHUTDOWN, struct.pack("=I", NOLOGFLUSH))
+                finally:
+                    os.close(directory)
+                disk.powered = False
+
+    def restore_power(self, pid: int) -> None:
+        """Mount the disk again; its users must have ended. No effect on a disk that has power."""
+        with self._locked(pid) as disk:
+            if not disk.powered:
+                disk.unmount()
+                disk.mount()
+                disk.powered = True
+                if disk.stalled:
+                    disk.freeze()
+
+    def attempt(self, pid: int, timeout: float) -> str:
+        """Write and sync a few bytes; return ``works``, ``fails``, or ``hangs`` (after ``timeout`` seconds).
+
+        The whole disk is synced: an fsync would commit other files' lengths without their data.
+        """
+        path = Path(f"/proc/{self._of(pid).pid}/root{MOUNT_POINT}/{PROBE}")
+        found = ["hangs"]
+        done = threading.Event()
+
+        def write() -> None:
+            try:
+                with path.open("wb") as file:
+                    file.write(b"probe")
+                    file.flush()
+                    _checked(_libc().syncfs(file.fileno()), "syncfs")
+                path.unlink(missing_ok=True)  # an attempt that hung may have removed it earlier
+                found[0] = "works"
+            except OSError:
+                found[0] = "fails"
+            done.set()
+
+        threading.Thread(target=write, name="probe", daemon=True).start()
+        done.wait(timeout)
+        return found[0]
+
+    def kill(self, pid: int) -> list[int]:
+        """As :func:`.processes.kill`, also for processes blocked by a frozen disk. The signal is sent before the disk
+        is thawed, so a blocked write is carried out and its process never learns of it."""
+        disk = self._disks.get(pid)
+        if disk is None:
+            return processes.kill(pid)
+        with disk.lock:
+            if disk.stopper is None:
+                return processes.kill(pid)
+            for member in processes.members(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+            disk.thaw()
+            try:
+                return processes.kill(pid)
+            finally:
+                disk.freeze()
+
+    def thaw_all(self) -> list[str]:
+        """Thaw all disks and return errors. Neither blocked processes nor containers with a frozen disk can be
+        removed."""
+        wrong = []
+        for disk in self._disks.values():
+            try:
+                with disk.lock:
+                    disk.stalled = False
+                    disk.thaw()
+            except OSError as error:
+                wrong.append(f"disk of process {disk.pid}: {error}")
+        return wrong
+
+    def _of(self, pid: int) -> _Disk:
+        if pid not in self._disks:
+            raise DiskError(f"container of process {pid} has no disk of its own")
+        return self._disks[pid]
+
+    def _locked(self, pid: int) -> _LockedDisk:
+        return _LockedDisk(self._of(pid))
+
+
+class _LockedDisk:
+    """Context with exclusive use of a disk, which raises system errors as DiskError naming the container."""
+
+    def __init__(self, disk: _Disk) -> None:
+        self._disk = disk
+
+    def __enter__(self) -> _Disk:
+        self._disk.lock.acquire()
+        return self._disk
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        self._disk.lock.release()
+        if isinstance(error, OSError):
+            raise DiskError(f"container of process {self._disk.pid}, its disk: {error}") from error

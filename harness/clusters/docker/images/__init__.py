@@ -1,0 +1,1 @@
+"""Docker images of servers, clients and tools, and how each is built."""

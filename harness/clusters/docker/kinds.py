@@ -1,0 +1,154 @@
+"""Base class for the servers of a container cluster: commands to run, configuration, probes and readiness.
+
+Each kind names its subclass (:class:`harness.clusters.kinds.Kind`); only the one that a run needs is imported. Probes
+go from the control side straight to the servers, over connections that no fault cuts.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from harness.clusters.base import ClusterEndpoints, Role
+from harness.clusters.docker.containers.engine import Box
+from harness.clusters.docker.containers.gate import NetworkGate
+from harness.clusters.docker.containers.helper_client import Helper
+from harness.clusters.docker.images.images import Images
+from harness.clusters.kinds import KINDS, sentinels, servers
+from harness.errors import EnvironmentLacking, UsageError
+
+from .disks import Disks
+from .keys import KeyReader
+
+ANSWER_S: Final = 0.3
+"""Time limit for a probe, seconds."""
+
+
+class RealServers(ABC):
+    """Servers of one kind, with the hosts that monitor them. A subclass implements
+    :class:`harness.clusters.abilities.Failover` or another protocol if its servers work that way.
+
+    ``addresses`` (host name to IP address) is filled in once the hosts exist; ``boxes`` and ``helper`` too if there are
+    clients. A program keeps all its data under ``/data``, which is emptied to start it without data.
+    """
+
+    START: ClassVar[float] = 20.0
+    """Seconds within which the servers must be ready."""
+    KNOCK: ClassVar[bytes] = b""
+    """64 bytes that a server answers on a new connection; if empty, a Redis PING is sent."""
+    RESTORE: ClassVar[str] = ""
+    """Shell commands that undo changes of programs and faults outside ``/data`` and ``/tmp``."""
+    GREETS: ClassVar[bool] = False
+    """True if a server sends a greeting on a new connection."""
+    DISKS: ClassVar[type[Disks] | None] = Disks
+    """How faults reach the servers' disks, ``None`` if the servers keep everything in memory."""
+
+    def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self.options = options
+        self.addresses: dict[str, str] = {}
+        self.boxes: Mapping[str, Box] = {}
+        self.helper: Helper | None = None
+        self.gate = NetworkGate()
+        self.roles: dict[str, Role] = {
+            **dict.fromkeys(servers(nodes), "server"),
+            **dict.fromkeys(sentinels(kind), "sentinel"),
+        }
+
+    def image(self, images: Images, host: str) -> str:  # noqa: ARG002
+        """Return the reference of a host's image, building it if it does not exist."""
+        return images.server(KINDS.find(self.kind).service)
+
+    @abstractmethod
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        """Return (command, environment) of the host's program; used at every start of the host."""
+
+    @property
+    def data_hosts(self) -> list[str]:
+        """Hosts that store clients' data."""
+        return [name for name, role in self.roles.items() if role == "server"]
+
+    @property
+    def stages(self) -> list[list[str]]:
+        """Hosts grouped by stage; a stage is started when the one before it is ready."""
+        return [[name for name, of in self.roles.items() if of == role] for role in ("server", "sentinel")]
+
+    def port(self, host: str) -> int:  # noqa: ARG002
+        return KINDS.find(self.kind).port
+
+    def address(self) -> ClusterEndpoints:
+        """Addresses that clients connect to."""
+        return ClusterEndpoints(self.kind, tuple((self.addresses[name], self.port(name)) for name in self.data_hosts))
+
+    def on_log_line(self, host: str, line: str) -> None:  # noqa: B027 - optional hook
+        """Handle a line of output of a host's program; called in the thread that reads it."""
+
+    # Probes.
+
+    @abstractmethod
+    def answers(self, host: str) -> bool:
+        """Return whether the host's program answers."""
+
+    def key_count(self, host: str) -> int | None:  # noqa: ARG002
+        """Number of keys on the host; ``None`` if unknown."""
+        return None
+
+    def clock(self, host: str) -> int | None:  # noqa: ARG002
+        """ns that the host's wall clock is ahead of this machine's, according to the server. ``None`` if it does not
+        say; then the clock is read from the memory of its process."""
+        return None
+
+    def key_reader(self, host: str) -> Callable[[], KeyReader] | None:  # noqa: ARG002
+        """Return a function that connects a reader of locks' keys to a server; ``None`` if the family has none."""
+        return None
+
+    @abstractmethod
+    def version(self) -> str:
+        """Name and version that the servers report; empty if they do not answer."""
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset_ns: int, rate: float, since_ns: int) -> bool:  # noqa: ARG002
+        """Set a host's wall clock by a method special to this program. Return False to let the caller use the general
+        method."""
+        return False
+
+    # Readiness.
+
+    def await_stage(self, hosts: list[str]) -> None:
+        """Wait until these hosts are ready; raise EnvironmentLacking after :data:`START` seconds."""
+        deadline = time.monotonic() + self.START
+        while not all(self.ready(host) for host in hosts):
+            if time.monotonic() >= deadline:
+                late = [host for host in hosts if not self.ready(host)]
+                raise EnvironmentLacking(f"not ready within {self.START:g} s: {', '.join(late)}; see the servers' logs")
+            time.sleep(0.02)
+
+    def ready(self, host: str) -> bool:
+        """Return whether the host works together with the others."""
+        return self.answers(host)
+
+
+class RealPeers(RealServers):
+    """Servers that talk to each other; see :class:`harness.clusters.abilities.Peers`."""
+
+    def peers(self) -> list[str]:
+        return list(self.roles)
+
+
+def reading(read: Callable[[], int]) -> tuple[int, int]:
+    """Read a clock and return (how long it took, how far the clock was ahead at the midpoint), both ns."""
+    began, true = time.monotonic_ns(), time.time_ns()
+    response = read()
+    took = time.monotonic_ns() - began
+    return took, response - (true + took // 2)
+
+
+def servers_class(kind: str) -> type[RealServers]:
+    """Return the class of the servers of a kind that can run in containers."""
+    found = KINDS.find(kind).load("docker")
+    if not (isinstance(found, type) and issubclass(found, RealServers)):
+        raise UsageError(f"the cluster kind {kind}: docker must be a subclass of RealServers, got {found!r}")
+    return found

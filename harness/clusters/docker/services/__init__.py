@@ -1,0 +1,1 @@
+"""Real servers in containers, one module for each family of services."""

@@ -1,0 +1,243 @@
+"""MariaDB servers in containers: one, or a primary with replicas and a manager that promotes one of them.
+
+Clients of the replicated kind connect to the name ``db``. It stands for whatever an operator moves at a failover: a
+virtual address, a DNS record, an entry of a service registry. The manager announces the primary, and this module writes
+its address into the hosts files of all clients. Existing connections stay where they are; new ones go to the new
+primary.
+
+Clocks are set by libfaketime. MariaDB passes absolute times to the kernel, so if only the process had another clock,
+its waits would be longer by the clock's offset.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+import pymysql
+from pymysql.connections import Connection
+
+from harness.clusters.base import ClusterEndpoints
+from harness.clusters.docker.images.images import Images
+from harness.clusters.docker.kinds import ANSWER_S, RealPeers, RealServers, reading
+from harness.clusters.kinds import ACCOUNT
+
+from .mysql_manager import ACCOUNT as MANAGER
+from .mysql_manager import follows
+
+READINGS: Final = 5
+NAME: Final = "db"
+"""Host name by which clients address the primary."""
+HOSTS: Final = "/etc/hosts"
+STARTED: Final = "lock-harness: started at"
+"""Prefix of a log line with the wall clock in ns and the path of libfaketime, empty without it."""
+FAKETIME: Final = "/faketime/now"
+_START: Final = """exec 2>&1
+FAKETIME_LIBRARY=/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1
+if ! [ -e /data/whole ]; then
+  rm -rf /data/db
+  if [ -d /prepared ]; then cp -a /prepared /data/db
+  else mariadb-install-db --no-defaults --user=root --datadir=/data/db --skip-test-db >/dev/null
+  fi || exit
+  : >/data/whole
+fi
+printf '%s' "$INIT" >/data/init.sql
+if [ -e "$FAKETIME_LIBRARY" ]; then export LD_PRELOAD=$FAKETIME_LIBRARY; fi
+printf '%s %s %s\\n' "$STARTED" "$(LD_PRELOAD= date +%s%N)" "$LD_PRELOAD"
+exec "$@" --server-id="$(LD_PRELOAD= od -An -N3 -tu4 /dev/urandom | tr -d ' ')1"
+"""
+_INIT: Final = f"""SET SESSION sql_log_bin = 0;
+CREATE DATABASE IF NOT EXISTS {ACCOUNT};
+CREATE USER IF NOT EXISTS {ACCOUNT}@'%' IDENTIFIED BY '{ACCOUNT}';
+GRANT ALL ON {ACCOUNT}.* TO {ACCOUNT}@'%';
+CREATE USER IF NOT EXISTS {MANAGER}@'%' IDENTIFIED BY '{MANAGER}';
+GRANT ALL ON *.* TO {MANAGER}@'%' WITH GRANT OPTION;
+"""
+"""The clients' account cannot write to a server with read_only set; the manager's can."""
+_PLAIN: Final = (
+    "mariadbd", "--no-defaults", "--user=root", "--datadir=/data/db", "--init-file=/data/init.sql",
+    "--socket=/data/mysql.sock", "--pid-file=/data/mysql.pid", "--bind-address=0.0.0.0", "--skip-name-resolve",
+    "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--performance-schema=OFF", "--log-warnings=1",
+    "--innodb-flush-log-at-trx-commit=1", "--max-connections=500", "--max-connect-errors=1000000000",
+)  # fmt: skip
+_REPLICATED: Final = (
+    "--read-only=ON", "--log-bin=b", "--log-slave-updates", "--sync-binlog=1", "--gtid-strict-mode=ON",
+    "--slave-net-timeout=4",
+)  # fmt: skip
+_SEMI_SYNC: Final = ("--rpl-semi-sync-slave-enabled=ON", "--rpl-semi-sync-master-wait-point=AFTER_SYNC")
+_ENVIRONMENT: Final = {
+    "INIT": _INIT,
+    "STARTED": STARTED,
+    "FAKETIME_TIMESTAMP_FILE": FAKETIME,
+    "FAKETIME_NO_CACHE": "1",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    "NO_FAKE_STAT": "1",
+}
+
+
+class MysqlServers(RealServers):
+    """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
+
+    # A login of an unknown user, 64 bytes: the server sends a greeting, and then refuses the login.
+    KNOCK = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
+    GREETS = True
+    RESTORE = f"[ ! -e {FAKETIME} ] || echo +0 >{FAKETIME}"
+
+    def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
+        super().__init__(kind, nodes, options)
+        self._primary: str | None = None
+        self._started: dict[str, int] = {}
+
+    def image(self, images: Images, host: str) -> str:
+        return images.client() if self.roles[host] == "sentinel" else super().image(images, host)
+
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        if self.roles[host] == "sentinel":
+            there = {name: self.addresses[name] for name in self.data_hosts}
+            config = {"servers": there, "semi_sync": self._semi_sync}
+            return ["python3", "-u", "-m", "harness.clusters.docker.services.mysql_manager", json.dumps(config)], {}
+        return ["sh", "-c", _START, "start", *_PLAIN, *self._chosen()], _ENVIRONMENT
+
+    @property
+    def _semi_sync(self) -> bool:
+        return bool(self.options.get("semi_sync"))
+
+    def _chosen(self) -> list[str]:
+        options = self.options
+        chosen = []
+        if "lock_wait_timeout" in options:
+            chosen.append(f"--innodb-lock-wait-timeout={math.ceil(options['lock_wait_timeout'])}")
+        if "wait_timeout" in options:
+            chosen.append(f"--wait-timeout={math.ceil(options['wait_timeout'])}")
+        return chosen
+
+    # Output of the programs.
+
+    def on_log_line(self, host: str, line: str) -> None:
+        if self.roles[host] == "sentinel":
+            if line.startswith("{"):
+                self._move_name(json.loads(line)["primary"])
+        elif line.startswith(STARTED):
+            at, *library = line.removeprefix(STARTED).split()
+            self._started[host] = int(at) if library else 0
+
+    def _move_name(self, primary: str) -> None:
+        assert self.helper is not None, "a cluster without clients ignores the manager"
+        clients = {name: box for name, box in self.boxes.items() if name.startswith("c")}
+        own = {name: f"127.0.0.1\tlocalhost\n{box.ip}\t{name}\n" for name, box in clients.items()}
+        named = f"{self.addresses[primary]}\t{NAME}\n"
+        self.helper.write(HOSTS, {box: own[name] + named for name, box in clients.items()})
+        self._primary = primary
+
+    # Probes.
+
+    def _connect(self, host: str) -> Connection[Any]:
+        timeouts: dict[str, Any] = {"connect_timeout": ANSWER_S, "read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
+        return pymysql.connect(
+            host=self.addresses[host], port=self.port(host), user=MANAGER, password=MANAGER, database=ACCOUNT,
+            autocommit=True, **timeouts,
+        )  # fmt: skip
+
+    def _ask(self, host: str, question: Callable[[Connection[Any]], Any]) -> Any:
+        """Send a request and return its answer, ``None`` if there was none."""
+        try:
+            with self.gate.open(), closing(self._connect(host)) as connection:
+                return question(connection)
+        except (pymysql.MySQLError, OSError):
+            return None
+
+    def answers(self, host: str) -> bool:
+        if self.roles[host] == "sentinel":
+            return self.helper is None or bool(self.helper.members(self.boxes[host]))
+        return bool(self._ask(host, lambda connection: _value(connection, "SELECT 1")))
+
+    def key_count(self, host: str) -> int | None:
+        """Number of rows in all tables."""
+        if self.roles[host] == "sentinel":
+            return None
+        rows: int | None = self._ask(host, _rows)
+        return rows
+
+    def clock(self, host: str) -> int | None:
+        if self.roles[host] == "sentinel":
+            return None
+
+        def read(connection: Connection[Any]) -> int:
+            return int(_value(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6)) * 1000000")) * 1000
+
+        def readings(connection: Connection[Any]) -> int:
+            return min((reading(lambda: read(connection)) for _ in range(READINGS)), key=lambda found: found[0])[1]
+
+        offset: int | None = self._ask(host, readings)
+        return offset
+
+    def version(self) -> str:
+        response = self._ask("n1", lambda connection: _value(connection, "SELECT VERSION()"))
+        return f"mariadb {response}" if response else ""
+
+    def ready(self, host: str) -> bool:
+        if self.roles[host] == "server":
+            return self.answers(host)
+        return (self._primary is not None or self.helper is None) and all(
+            self._ask(name, self._is_linked if name == "n1" else self._follows_first) for name in self.data_hosts
+        )
+
+    def _is_linked(self, connection: Connection[Any]) -> bool:
+        if not self._semi_sync:
+            return bool(_value(connection, "SELECT @@read_only") == 0)
+        query = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = "
+        acknowledge = int(_value(connection, f"{query}'RPL_SEMI_SYNC_MASTER_CLIENTS'"))
+        return acknowledge == len(self.data_hosts) - 1
+
+    def _follows_first(self, connection: Connection[Any]) -> bool:
+        return follows(connection, self.addresses["n1"])
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset_ns: int, rate: float, since_ns: int) -> bool:
+        """Write libfaketime's settings; it applies the rate to the time since the start of the process."""
+        started = self._started.get(host)
+        if not started or self.helper is None:
+            return False
+        now = time.time_ns()
+        ahead = offset_ns + rate * (time.monotonic_ns() - since_ns)
+        offset = (ahead - rate * (now - started)) / 1e9
+        self.helper.write(FAKETIME, {self.boxes[host]: f"{offset:+.9f} x{1 + rate:.9f}\n"})
+        return True
+
+
+class ReplicatedMysqlServers(MysqlServers, RealPeers):
+    """A primary with replicas, and a manager that promotes one of them."""
+
+    def address(self) -> ClusterEndpoints:
+        # Without clients no hosts file contains the name.
+        return ClusterEndpoints(self.kind, ((NAME if self.helper else self.addresses["n1"], self.port("n1")),))
+
+    def _chosen(self) -> list[str]:
+        chosen = [*super()._chosen(), *_REPLICATED]
+        if self._semi_sync:
+            timeout_ms = round(self.options.get("semi_sync_timeout", 10.0) * 1000)
+            chosen += [*_SEMI_SYNC, f"--rpl-semi-sync-master-timeout={timeout_ms}"]
+        return chosen
+
+    def primary(self) -> str | None:
+        """The host to whose address the clients' name ``db`` currently points."""
+        return self._primary
+
+
+def _value(connection: Connection[Any], statement: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        row = cursor.fetchone()
+        return row[0] if row else None
+
+
+def _rows(connection: Connection[Any]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW TABLES")
+        tables = [name for (name,) in cursor.fetchall()]
+    return sum(int(_value(connection, f"SELECT COUNT(*) FROM `{table}`")) for table in tables)

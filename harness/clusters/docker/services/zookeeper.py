@@ -1,0 +1,104 @@
+"""ZooKeeper ensemble in containers: configuration, start command and probes."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from harness.clusters.docker.keys import KeyReader
+from harness.clusters.docker.kinds import ANSWER_S, RealPeers
+
+PEER_PORT: Final = 2888
+ELECTION_PORT: Final = 3888
+TICK_MS: Final = 500
+"""Session time-outs are 2 to 20 ticks, 1 to 10 s. The leader drops a follower that is silent for 4 ticks."""
+OWN_NODES: Final = 5
+"""Node count of an empty tree: the root under two names, and three nodes of the server's own."""
+_JAVA: Final = (
+    "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+    "-Dzookeeper.preAllocSize=1024",  # KB; the default of 64 MB would be memory here
+    "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.showShortLogName=true",
+    "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
+    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+)  # fmt: skip
+# Runs at every start: a member that lost its data has lost its number, too.
+_START: Final = """
+printf "%s" "$CONF" > /tmp/zoo.cfg
+printf "%s" "$NUMBER" > /data/myid
+exec "$@" /tmp/zoo.cfg
+"""
+
+
+class ZooKeeperServers(RealPeers):
+    """See :class:`harness.clusters.docker.kinds.RealServers`. Probes are four-letter words (ZooKeeper
+    Administrator's Guide, "The Four Letter Words"), which a member answers even without a leader."""
+
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        tick = self.options.get("tick_ms", TICK_MS)
+        conf = [
+            "dataDir=/data", f"clientPort={self.port(host)}", "maxClientCnxns=0",
+            f"tickTime={tick}", "initLimit=10", "syncLimit=4",
+            "admin.enableServer=false", "4lw.commands.whitelist=srvr",
+        ]  # fmt: skip
+        if len(self.roles) > 1:
+            conf += [f"server.{self._number(name)}={self.addresses[name]}:{PEER_PORT}:{ELECTION_PORT}"
+                     for name in self.roles]  # fmt: skip
+        environment = {"CONF": "\n".join(conf) + "\n", "NUMBER": self._number(host)}
+        return ["sh", "-c", _START, "start", *_JAVA], environment
+
+    @staticmethod
+    def _number(host: str) -> str:
+        return host.removeprefix("n")
+
+    # Probes.
+
+    def _status(self, host: str) -> str:
+        """Status text of a member; empty if it does not answer in time."""
+        address = self.addresses[host], self.port(host)
+        try:
+            with self.gate.open(), socket.create_connection(address, ANSWER_S) as connection:
+                connection.settimeout(ANSWER_S)
+                connection.sendall(b"srvr")
+                return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+        except OSError:
+            return ""
+
+    def _field(self, host: str, name: str) -> str:
+        found = re.search(rf"^{name}: (.*)$", self._status(host), re.MULTILINE)
+        return found[1].strip() if found else ""
+
+    def answers(self, host: str) -> bool:
+        return bool(self._status(host))
+
+    def key_count(self, host: str) -> int | None:
+        """Number of znodes; ``None`` also while there is no leader."""
+        count = self._field(host, "Node count")
+        return int(count) - OWN_NODES if count else None
+
+    def leader(self) -> str | None:
+        """The member that reports to be leader. A leader that lost its followers still does until it notices; of two
+        leaders the new one has the higher epoch."""
+        leaders = [name for name in self.roles if self._field(name, "Mode") == "leader"]
+        return max(leaders, key=self._epoch, default=None)
+
+    def _epoch(self, host: str) -> int:
+        """Epoch of the member's last transaction (upper half of its zxid); 0 if it does not answer."""
+        zxid = self._field(host, "Zxid")
+        return int(zxid, 16) >> 32 if zxid else 0
+
+    def key_reader(self, host: str) -> Callable[[], KeyReader]:
+        from .zookeeper_keys import ZooKeeperKeyReader
+
+        return partial(ZooKeeperKeyReader, self.addresses[host], self.port(host))
+
+    def version(self) -> str:
+        """Name and version that the first member reports."""
+        return f"zookeeper {self._field('n1', 'Zookeeper version').partition('-')[0]}"
+
+    def ready(self, host: str) -> bool:
+        """Return whether the member serves clients: it leads, or follows the leader."""
+        return self._field(host, "Mode") in ("leader", "follower", "standalone")

@@ -1,0 +1,198 @@
+"""Containers and network of a container cluster: created before a run, and optionally reset and reused by the next run.
+
+:class:`Site` owns the containers; a run's programs are started in them by :mod:`.cluster`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from docker import DockerClient
+
+from harness.clusters.base import Role
+from harness.clusters.docker.containers.engine import Box, Deployment, in_parallel
+from harness.clusters.docker.containers.gate import NetworkGate
+from harness.clusters.docker.containers.helper_client import Helper
+from harness.clusters.docker.containers.sidecar import Peers, clear_links, open_links
+from harness.clusters.docker.containers.toxiproxy import ClientLinks
+
+from .disks import make_disks
+from .network import remove_packet_rules
+
+RESOURCE: Final = "resource"
+RESOURCE_PORT: Final = 7000
+HELPER: Final = "helper"
+ENGINES: Final = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
+"""Files in a container that the engine or this project changes."""
+CHANGED: Final = [
+    "find", "/", "/dev/shm", "-xdev", *(word for path in ENGINES for word in ("!", "-path", path)), "-newerct",
+]  # fmt: skip
+"""Command that lists files changed since a time, which is its last argument."""
+ClientSetup = tuple[str, Path | None, str]
+"""(Client image, folder with the user's modules, proxy image): if these change, clients need new containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRequest:
+    """Containers that a run needs.
+
+    ``images`` are those of servers, by host; ``disks`` names servers that get a disk of their own; ``source`` is the
+    folder with a user's modules; without a ``proxy_image`` clients have no proxy; ``by_hand`` is for a cluster that
+    outlives this process.
+    """
+
+    kind: str
+    roles: Mapping[str, Role]
+    images: Mapping[str, str]
+    disks: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    client_image: str = ""
+    source: Path | None = None
+    proxy_image: str = ""
+    by_hand: bool = False
+
+    @property
+    def server_setup(self) -> tuple[Any, ...]:
+        """Properties of the servers' containers; a request with others needs a new site. Server options are not among
+        them, since programs are always restarted."""
+        return self.kind, dict(self.roles), dict(self.images), self.disks, self.by_hand, bool(self.clients)
+
+    @property
+    def client_setup(self) -> ClientSetup:
+        return self.client_image, self.source, self.proxy_image
+
+
+class Site:
+    """Containers of one cluster. ``used`` is True once it was :meth:`reset` after a run."""
+
+    def __init__(self, engine: DockerClient, wanted: SiteRequest) -> None:
+        self.deployment = Deployment(engine, wanted.kind, by_hand=wanted.by_hand)
+        self.boxes: dict[str, Box] = {}
+        self.used = False
+        self._server_setup = wanted.server_setup
+        self._disks = wanted.disks
+        self._helper: Helper | None = None
+        self._client_setups: dict[str, ClientSetup] = {}
+        self._born: dict[str, float] = {}
+        self._proxied: set[str] = set()
+        self._closing = contextlib.ExitStack()
+
+    @property
+    def helper(self) -> Helper:
+        assert self._helper is not None, "a cluster without clients has no helper"
+        return self._helper
+
+    def fits(self, wanted: SiteRequest) -> bool:
+        """Return whether a run with this request can use the site."""
+        return self._server_setup == wanted.server_setup
+
+    # Before a run.
+
+    def start_containers(self, wanted: SiteRequest) -> None:
+        """Start the missing containers, a few at a time; no programs run in them yet."""
+        first = not self.boxes
+        if first:
+            self._closing.callback(self.deployment.close)
+            self.deployment.open()
+        self._drop([name for name, client_setup in self._client_setups.items() if client_setup != wanted.client_setup])
+        calls = {name: make for name, make in self._makers(wanted).items() if name not in self.boxes}
+        made = dict(zip(calls, in_parallel(calls.values()), strict=True))
+        if HELPER in made:
+            self._open_helper(made.pop(HELPER))
+        self.boxes.update(made)
+        for name in set(made).intersection(wanted.clients):
+            self._client_setups[name], self._born[name] = wanted.client_setup, time.time()
+        if first and self._disks:
+            make_disks(self.helper, [self.boxes[name] for name in self._disks])
+
+    def _makers(self, wanted: SiteRequest) -> dict[str, Callable[[], Any]]:
+        make = self.deployment.box
+        calls: dict[str, Callable[[], Any]] = {
+            name: partial(make, name, wanted.images[name], role, tmpfs={"/data": "mode=777"})
+            for name, role in wanted.roles.items()
+        }
+        if wanted.clients:
+            image = wanted.client_image
+            volumes = {str(wanted.source): {"bind": "/user", "mode": "ro"}} if wanted.source else {}
+            calls[RESOURCE] = partial(make, RESOURCE, image, RESOURCE)
+            calls |= {name: partial(make, name, image, "client", volumes=volumes) for name in wanted.clients}
+            if self._helper is None:
+                calls[HELPER] = partial(Helper, self.deployment, image, disks=bool(self._disks))
+        return calls
+
+    def _open_helper(self, helper: Helper) -> None:
+        self._helper = helper
+        self._closing.callback(helper.close)
+        if self._disks:
+            # Before any container is removed: a process that waits for a frozen disk cannot be killed.
+            self._closing.callback(helper.disk, "thaw_all")
+
+    def links(self, wanted: SiteRequest, peers: Peers, gate: NetworkGate) -> dict[str, ClientLinks]:
+        """Start and return a proxy for each client; empty if the request has none."""
+        if not wanted.proxy_image:
+            return {}
+        clients = {name: self.boxes[name] for name in wanted.clients}
+        found = open_links(self.deployment, wanted.proxy_image, self.helper, clients, peers, gate, there=self._proxied)
+        self._proxied.update(found)
+        return found
+
+    # After a run.
+
+    def reset(self) -> None:
+        """Kill all programs and undo all faults, so that the next run finds the site as new; drop changed clients."""
+        boxes = list(self.boxes.values())
+        for box in boxes:
+            box.unpause()
+        if self._disks:
+            self.helper.disk("thaw_all")
+        self.helper.empty(boxes)
+        for name in self._disks:
+            self.helper.disk("restore_power", self.boxes[name])
+        remove_packet_rules(self.helper, boxes)
+        in_parallel([partial(clear_links, self.boxes[name]) for name in self._proxied])
+        clients = list(self._client_setups)
+        changed = in_parallel([partial(self._changed, name) for name in clients])
+        self._drop([name for name, files in zip(clients, changed, strict=True) if files])
+        self.used = True
+
+    def _changed(self, client: str) -> bytes:
+        """List files that a client has changed."""
+        return self.boxes[client].output([*CHANGED, f"@{self._born[client]:.6f}"])
+
+    def _drop(self, clients: Iterable[str]) -> None:
+        """Remove clients' containers, and the proxies that share their networks."""
+        gone = list(clients)
+        proxies = [f"{name}-proxy" for name in gone if name in self._proxied]
+        in_parallel([partial(self.deployment.drop, name) for name in (*proxies, *gone)])
+        for name in gone:
+            del self._client_setups[name], self._born[name], self.boxes[name]
+            self._proxied.discard(name)
+
+    def close(self) -> None:
+        """Remove all containers and the network."""
+        self._closing.close()
+
+
+class SiteSource(Protocol):
+    """Provider of sites for runs: new ones, or reused ones."""
+
+    def take(self, engine: DockerClient, wanted: SiteRequest) -> Site: ...
+
+    def give_back(self, site: Site, *, sound: bool) -> None:
+        """Return a site after a run. ``sound`` is True if the run completed without an error."""
+
+
+class NewSites:
+    """Creates a site for each run and removes it afterwards."""
+
+    def take(self, engine: DockerClient, wanted: SiteRequest) -> Site:
+        return Site(engine, wanted)
+
+    def give_back(self, site: Site, *, sound: bool) -> None:  # noqa: ARG002
+        site.close()

@@ -1,0 +1,19 @@
+"""Chubby: a cell of replicas. Google never published the program, so it exists only as a simulation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.clusters.server_options import SECONDS
+
+from .kind import Kind
+
+CHUBBY: Final = Kind(
+    name="chubby",
+    about="a Chubby cell, which exists only as a simulation",
+    rank=6,
+    port=2400,
+    nodes=5,
+    sim="harness.clusters.sim.services.chubby:ChubbyServers",
+    options={"lease": SECONDS, "grace": SECONDS, "lock_delay": SECONDS},
+)

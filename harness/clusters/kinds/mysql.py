@@ -1,0 +1,38 @@
+"""MySQL: one MariaDB, or a primary with a replica and a manager that promotes it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from harness.clusters.server_options import SECONDS, SWITCH
+
+from .kind import Kind
+
+_FAMILY: Final[dict[str, Any]] = {
+    "family": "mysql",
+    "rank": 2,
+    "port": 3306,
+    "options": {
+        "semi_sync": SWITCH,
+        "semi_sync_timeout": SECONDS,
+        "lock_wait_timeout": SECONDS,
+        "wait_timeout": SECONDS,
+    },
+    "packages": ("PyMySQL",),
+}
+SINGLE: Final = Kind(
+    name="mysql-single",
+    about="a MariaDB",
+    sim="harness.clusters.sim.services.mysql:MysqlServers",
+    docker="harness.clusters.docker.services.mysql:MysqlServers",
+    **_FAMILY,
+)
+REPLICATED: Final = Kind(
+    name="mysql-replicated",
+    about="a MariaDB, its replica, and a manager that promotes it",
+    nodes=2,
+    sentinels=1,
+    sim="harness.clusters.sim.services.mysql:ReplicatedMysqlServers",
+    docker="harness.clusters.docker.services.mysql:ReplicatedMysqlServers",
+    **_FAMILY,
+)

@@ -1,0 +1,79 @@
+"""Redis: one server, independent servers, or a primary with replicas and sentinels."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from harness.clusters.server_options import one_of, option, wrong_value
+from harness.errors import UsageError
+from harness.sim.servers.redis.config import POLICIES, memory_size
+
+from .kind import Kind
+
+REDIS_PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+SENTINELS: Final = 3
+SERVICE: Final = "mymaster"
+QUORUM: Final = 2
+DOWN_AFTER_MS: Final = 1000
+FAILOVER_TIMEOUT_MS: Final = 5000
+PERSISTENCE: Final = {"sim": ("always", "no"), "docker": ("always", "everysec", "no")}
+"""Values of ``persistence`` by backend, the default first: when Redis syncs its append-only file (``no``: it has
+none)."""
+
+
+def _persistence(name: str, value: Any, backend: str) -> Any:
+    if value == "everysec" and backend == "sim":
+        raise UsageError(
+            "server_options: persistence 'everysec' needs real servers (--cluster docker): "
+            "simulated servers have no disk"
+        )
+    return one_of(*PERSISTENCE[backend])(name, value, backend)
+
+
+def _size(name: str, value: Any, backend: str) -> int:
+    del backend
+    size = memory_size(str(value))
+    if size is None:
+        raise wrong_value(name, "a size such as '3mb'", value)
+    return size
+
+
+_OPTIONS: Final = {
+    "persistence": _persistence,
+    "maxmemory": _size,
+    "maxmemory_policy": one_of(*POLICIES),
+    "replica_priority": option("a whole number from 0", lambda value: type(value) is int and value >= 0),
+}
+_FAMILY: Final[dict[str, Any]] = {
+    "family": "redis",
+    "rank": 1,
+    "port": REDIS_PORT,
+    "options": _OPTIONS,
+    "packages": ("redis", "lupa"),  # the simulator runs scripts with Lua itself
+    "floods": "harness.clusters.redis_flood:RedisFloods",
+    "one_command_per_message": True,
+}
+_SERVERS: Final[dict[str, Any]] = {
+    **_FAMILY,
+    "sim": "harness.clusters.sim.services.redis:RedisServers",
+    "docker": "harness.clusters.docker.services.redis:RedisServers",
+}
+SINGLE: Final = Kind(name="redis-single", about="a Redis", **_SERVERS)
+INDEPENDENT: Final = Kind(
+    name="redis-independent",
+    about="independent Redis servers without replication",
+    nodes=5,
+    majority=True,
+    **_SERVERS,
+)
+SENTINEL: Final = Kind(
+    name="redis-sentinel",
+    about="a Redis, its replicas, and sentinels",
+    nodes=3,
+    sentinels=SENTINELS,
+    sim="harness.clusters.sim.services.redis:SentinelServers",
+    docker="harness.clusters.docker.services.redis:SentinelServers",
+    redirects=True,
+    **_FAMILY,
+)

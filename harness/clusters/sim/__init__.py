@@ -1,0 +1,1 @@
+"""Clusters of simulated servers and clients in one process, with virtual time."""

@@ -1,0 +1,350 @@
+"""The simulated cluster: servers, clients and network in one process on virtual time, with faults in the simulation.
+
+:class:`SimCluster` implements :class:`harness.clusters.base.Cluster` on top of :mod:`harness.sim`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from harness.clusters import kinds
+from harness.clusters.abilities import Links, LinkShape, State, Tap
+from harness.clusters.base import Checkpoint, ClusterEndpoints, HostProgram, ObservedFacts, RecordEntry, Role
+from harness.clusters.floods import floods_class
+from harness.history.lock_keys import OnKeyChange
+from harness.sim.hosts import EPOCH, SimHost
+from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
+from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
+from harness.sim.patches import virtual
+from harness.sim.service import Conn, ServiceHost
+from harness.sim.steering import Steering
+
+from .keys import KeyWatch
+from .kinds import blaming, servers_class
+
+CONTROL: Final = "control"
+RESOURCE: Final = "resource"
+RESOURCE_PORT: Final = 7000
+_STATES: Final[dict[int, State]] = {RUNNING: "running", FROZEN: "paused", DEAD: "dead"}
+SETTLE: Final = 0.5
+"""Virtual seconds for servers to connect to each other before the run begins."""
+
+
+class _Machine:
+    """A simulated host in its role."""
+
+    def __init__(self, host: SimHost, role: Role) -> None:
+        self.host = host
+        self.name = self.address = host.name
+        self.role = role
+        self.hang_wanted = False
+        self.hung = False
+
+
+class _LineService:
+    """The protected resource as a program on a simulated host: answers each line with a line."""
+
+    port = RESOURCE_PORT
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
+
+    def start(self, host: ServiceHost, *, wiped: bool) -> None:
+        """Do nothing: the resource is never faulted, so it has no state to load."""
+
+    def stop(self) -> None: ...
+
+    def opened(self, conn: Conn) -> None:
+        conn.session = b""
+
+    def received(self, conn: Conn, data: bytes) -> None:
+        *lines, conn.session = (conn.session + data).split(b"\n")
+        for line in lines:
+            conn.send(self._answer(line) + b"\n")
+
+    def closed(self, conn: Conn) -> None: ...
+
+
+class _BlackHole(SimMessageTrap):
+    """Trap for all messages between a client and a server, in both directions."""
+
+    def __init__(self, network: SimNetwork, client: SimHost, server: str) -> None:
+        super().__init__(b"", LOST, catch_all=True)
+        self._links = [network.link(client.name, server), network.link(server, client.name)]
+        self._client = client
+        self._server = server
+        for link in self._links:
+            link.traps.append(self)
+
+    def cancel(self) -> None:
+        if self.armed:
+            self.armed = False
+            for link in self._links:
+                link.traps.remove(self)
+            self._client.break_streams({self._server})
+
+
+def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
+    clock = datetime.fromtimestamp(wall // SECOND, UTC)
+    return f"{(now - origin_ns) / SECOND:10.3f} s  {clock:%Y-%m-%d %H:%M:%S}  {line}\n"
+
+
+class SimCluster:
+    """See :class:`harness.clusters.base.Cluster`. It implements itself what the simulator can do to any host; the
+    servers and their floods are parts of their own."""
+
+    backend = "sim"
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        nodes: int,
+        clients: int,
+        seed: int,
+        resource: Callable[[bytes], bytes],
+        options: dict[str, Any],
+        program: HostProgram,
+        shuffle: int = 0,
+    ) -> None:
+        self.kind = kind
+        self._program = program
+        self._kernel = Kernel(seed, shuffle)
+        self._network = SimNetwork(self._kernel)
+        self._control = SimHost(self._network, CONTROL)
+        self._keys: KeyWatch | None = None
+        self._steered = False
+        self._machines: dict[str, _Machine] = {}
+        SimHost(self._network, RESOURCE).install(_LineService(resource))
+        with blaming(kind):
+            self.servers = servers_class(kind)(self._make, kind, nodes or kinds.default_nodes(kind), options)
+        floods = floods_class(kind)
+        self._floods = () if floods is None else (floods(lambda host: (host, self.servers.port)),)
+        for name in kinds.clients(clients):
+            self._make(name, "client")
+
+    def give_up_after(self, events: int) -> None:
+        """Make :meth:`run` raise :class:`harness.sim.kernel.TooManyEvents` after this number of events."""
+        self._kernel.event_limit = events
+
+    def delay_message(self, source: str, target: str, nth: int, seconds: float) -> None:
+        """Delay the ``nth`` message (counted from 1) from one host to another by ``seconds``."""
+        self._network.link(source, target).delay_message(nth, round(seconds * SECOND))
+
+    def _make(self, name: str, role: Role) -> SimHost:
+        host = SimHost(self._network, name)
+        self._machines[name] = _Machine(host, role)
+        return host
+
+    @classmethod
+    def part_types(cls, kind: str) -> tuple[type, ...]:
+        """Return the classes of the parts of a cluster of this kind; none if it cannot be simulated."""
+        if not kinds.can_run(kind, "sim"):
+            return ()
+        floods = floods_class(kind)
+        return cls, servers_class(kind), *(() if floods is None else (floods,))
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return self, self.servers, *self._floods
+
+    @property
+    def hosts(self) -> list[_Machine]:
+        return list(self._machines.values())
+
+    def endpoints(self) -> ClusterEndpoints:
+        return self.servers.address()
+
+    def resource(self) -> tuple[str, int]:
+        return RESOURCE, RESOURCE_PORT
+
+    def run(self, main: Callable[[], None]) -> None:
+        def control() -> None:
+            time.sleep(SETTLE)
+            main()
+            self._kernel.finish()
+
+        with virtual(), blaming(self.kind):
+            self._control.spawn(control)
+            try:
+                self._kernel.run()
+            finally:
+                if self._keys is not None:
+                    self._keys.lapse(self._kernel.now)
+                self._kernel.close()
+
+    def steer(self, decide: Callable[[], None]) -> Steering:
+        """Let ``decide`` choose the next event from now on; of timers only those of clients are choices."""
+        self._steered = True
+        clients = [machine.name for machine in self.hosts if machine.role == "client"]
+        return Steering(self._kernel, clients, decide)
+
+    def clock(self) -> tuple[int, int]:
+        now = self._kernel.now
+        return now, EPOCH + now - BOOT
+
+    def logs(self, origin_ns: int) -> dict[str, str]:
+        servers = [machine for machine in self.hosts if machine.role != "client"]
+        return {server.name: "".join(_dated(*line, origin_ns) for line in server.host.lines) for server in servers}
+
+    def about(self) -> ObservedFacts:
+        return {}
+
+    def interrupt(self) -> None:
+        self._kernel.crash(KeyboardInterrupt())
+
+    def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
+        return self.spawn(client, lambda checkpoint: self._program(job, record, checkpoint))
+
+    def spawn(self, client: str, main: Callable[[Checkpoint], None]) -> Callable[[float], bool]:
+        """Run a function on a client's host; only the simulator can, since all hosts are in one process."""
+        machine = self._machines[client]
+        machine.hang_wanted = machine.hung = False
+        task: Task
+
+        def checkpoint() -> None:
+            if machine.hang_wanted:
+                machine.hung = True
+                task.park()
+            if task.life.state != RUNNING:
+                task.park(0)
+
+        task = machine.host.spawn(main, checkpoint)
+
+        def join(timeout: float) -> bool:
+            deadline = time.monotonic() + timeout
+            while not (task.dead or machine.hung or task.life.state == DEAD):
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.05)
+            return True
+
+        return join
+
+    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
+        """Report changes at the exact event; see :mod:`harness.clusters.sim.keys`."""
+        clients = frozenset(machine.name for machine in self.hosts if machine.role == "client")
+        self._keys = KeyWatch(keys, on_change, clients=clients, lapses=self.servers.lapses)
+        for name, look in self.servers.look.items():
+            self._keys.add(self._machines[name].host, look)
+
+    def tap(self, tap: Tap | None) -> None:
+        for server, watch in self.servers.watch.items():
+            watch(None if tap is None else self._on_reply(server, tap))
+        for machine in self._machines.values():
+            if machine.role == "client":
+                machine.host.on_send = None if tap is None else self._on_send(machine.name, tap)
+
+    def _on_reply(self, server: str, tap: Tap) -> Callable[[str, str], None]:
+        def on_reply(peer: str, command: str) -> None:
+            if peer in self._machines and self._machines[peer].role == "client":
+                tap("reply", peer, server, command)
+
+        return on_reply
+
+    def _on_send(self, client: str, tap: Tap) -> Callable[[str, bytes], None]:
+        def on_send(target: str, data: bytes) -> None:
+            if target in self._machines:
+                for command in self.servers.commands(data):
+                    tap("request", client, target, command)
+
+        return on_send
+
+    # Processes.
+
+    def pause(self, host: str) -> None:
+        self._machines[host].host.pause()
+
+    def resume(self, host: str) -> None:
+        self._machines[host].host.resume()
+
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        self._machines[host].host.kill(for_good=for_good)
+
+    def start(self, host: str, *, wiped: bool) -> None:
+        self._machines[host].host.start(wiped=wiped)
+
+    def hang(self, host: str) -> None:
+        self._machines[host].hang_wanted = True
+
+    def hung(self, host: str) -> bool:
+        return self._machines[host].hung
+
+    def state(self, host: str) -> State:
+        life = self._machines[host].host.life
+        if self._steered:  # a probe would have to wait, and time stands still
+            return _STATES[life.state]
+        done: list[bool] = []
+        self._kernel.later(0, life, done.append, True)
+        time.sleep(0.001)
+        if done:
+            return "running"
+        return "paused" if life.state == FROZEN else "dead"
+
+    def incarnation(self, host: str) -> int | None:
+        machine = self._machines[host].host
+        return machine.lives if machine.life.state != DEAD else None
+
+    def key_count(self, host: str) -> int | None:
+        ask = self.servers.key_count.get(host)
+        return None if ask is None else ask()
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
+        self._machines[host].host.set_clock(round(offset * SECOND), rate)
+
+    def read_clock(self, host: str) -> int:
+        return self._machines[host].host.wall_ns() - self.clock()[1]
+
+    # Network.
+
+    def cut(self, links: Links) -> None:
+        for source, target in links:
+            self._network.link(source, target).cuts += 1
+
+    def heal(self, links: Links) -> None:
+        for source, target in links:
+            link = self._network.link(source, target)
+            link.cuts = max(0, link.cuts - 1)
+
+    def reaches(self, source: str, target: str, timeout: float) -> float | None:
+        began = self._kernel.now
+        answered = threading.Event()
+        self._network.ping(source, target, answered.set)
+        return (self._kernel.now - began) / SECOND if answered.wait(timeout) else None
+
+    def shape(self, links: Links, shape: LinkShape) -> Callable[[], None]:
+        weight = Impairment(
+            round(shape.latency * SECOND), round(shape.jitter * SECOND), shape.loss, shape.rate or float("inf")
+        )
+        shaped = [self._network.link(source, target) for source, target in links]
+        for link in shaped:
+            link.add_impairment(weight)
+
+        def undo() -> None:
+            for link in shaped:
+                link.remove_impairment(weight)
+
+        return undo
+
+    def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> SimMessageTrap:
+        trap = SimMessageTrap(needle, -1 if delay is None else round(delay * SECOND))
+        self._network.link(source, target).traps.append(trap)
+        return trap
+
+    def black_hole(self, client: str, server: str) -> SimMessageTrap:
+        return _BlackHole(self._network, self._machines[client].host, server)
+
+    def black_holed(self, links: Links) -> list[bool]:
+        return [
+            all(self._network.link(*way).loses(b"a probe") for way in ((client, server), (server, client)))
+            for client, server in links
+        ]
+
+    def break_streams(self, host: str) -> int:
+        return self._machines[host].host.break_streams(set(self._machines))

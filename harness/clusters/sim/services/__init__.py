@@ -1,0 +1,1 @@
+"""Simulated servers, one module for each family of services."""

@@ -1,1 +1,0 @@
-"""What real hosts are made of: the images that containers start from, and what goes into them."""

@@ -1,0 +1,40 @@
+"""The documents that the harness stores or prints, as typed structs: one module a document, and a loader for each that
+is stored.
+
+Every field says what it means and its unit. The JSON Schemas in ``docs/schemas`` are made from these structs
+(``python -m harness.documents.schemas``). A document of today has schema 1; a key may be added to it, but none removed
+or changed without a new number. Keys that this version does not know are ignored.
+"""
+
+from .check import CheckDocument
+from .comparison import ComparisonDocument, load_comparison
+from .exhaustive import ExhaustiveDocument
+from .hunt import HuntDocument, load_hunt
+from .nightly import NightlyDocument, load_nightly
+from .reading import DocumentError, convert, decode, indented, plain, present
+from .run import RunDocument, load_run
+from .sweep import SweepDocument, load_sweep
+from .trends import TrendsDocument, load_trends
+
+__all__ = [
+    "CheckDocument",
+    "ComparisonDocument",
+    "DocumentError",
+    "ExhaustiveDocument",
+    "HuntDocument",
+    "NightlyDocument",
+    "RunDocument",
+    "SweepDocument",
+    "TrendsDocument",
+    "convert",
+    "decode",
+    "indented",
+    "load_comparison",
+    "load_hunt",
+    "load_nightly",
+    "load_run",
+    "load_sweep",
+    "load_trends",
+    "plain",
+    "present",
+]

@@ -1,0 +1,42 @@
+"""Facts that a lock declares about itself, as they are stored with a run.
+
+Reports and later checks of a run read them here, so they never import the lock.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts that a lock declares about itself. A null is not known: the run is older than the field, or it was killed
+    before they were stored."""
+
+    name: str = ""
+    """The lock's name, or its ``package.module:Class``."""
+    title: str = ""
+    """Description of the lock, in a few words."""
+    safety: str = ""
+    """Safety class that the lock claims: ``E``, ``F``, ``F?`` or ``X``."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of cluster on which it can run; the first is the default."""
+    options: tuple[str, ...] = ()
+    """Names of its own options."""
+    fence: bool | None = None
+    """True if it issues fencing tokens."""
+    reentrant: bool | None = None
+    """True if its holder can acquire it again."""
+    queue: bool | None = None
+    """True if it serves waiters in the order of their requests."""
+    shared: bool | None = None
+    """True if several clients can hold it at once (``acquire_shared``)."""
+    overtime: float = 0.0
+    """Seconds by which a lease may outlast its ttl."""
+    language: str = "Python"
+    """Language of the lock."""
+    library: str = ""
+    """The tested library of a third party with its version, such as ``redis 8.1.0``."""
+    promises: str = ""
+    """Statements of its documentation about the lock."""
+    runtime: str = ""
+    """Environment of the clients of a lock that is not in Python: a folder of ``docker/``, or an image."""

@@ -1,0 +1,96 @@
+"""The document of a nightly run: what ``harness nightly --json`` prints and ``results.db`` keeps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from .reading import load
+from .run import ScenarioState
+
+SCHEMA: Final = 1
+
+
+class ExpectedVerdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdicts that a scenario names."""
+
+    invalid: tuple[str, ...] = ()
+    """Checkers that must say invalid."""
+    valid: tuple[str, ...] = ()
+    """Checkers that must say valid."""
+
+
+class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one scenario on one cluster with one seed."""
+
+    scenario: str
+    """Name of the scenario."""
+    row: str
+    """Name of the documented failure that it belongs to."""
+    title: str
+    """The scenario's title."""
+    safe: bool
+    """True if it is a cure, which must be safe; false if it is a known failure."""
+    lock: str
+    """The lock's name, or its ``package.module:Class``."""
+    kind: str
+    """Kind of cluster."""
+    faults: tuple[str, ...]
+    """Faults of its plan, in their order."""
+    workload: str
+    """Name of the workload."""
+    cluster: str
+    """``sim`` or ``docker``."""
+    seed: int
+    """Seed of the run."""
+    state: ScenarioState
+    """Result of the run compared with the scenario's expectations."""
+    why: str
+    """Why, in a sentence."""
+    expected: ExpectedVerdicts
+    """The verdicts that the scenario names."""
+    valid: bool | None
+    """Verdict of the run; null if it is unknown, or nothing ran."""
+    checkers: dict[str, bool | None]
+    """The checkers' verdicts by name; null is unknown."""
+    found_s: float | None
+    """Begin of the first violation, seconds after the start of the run."""
+    time_limit: float
+    """Length of the run, seconds."""
+    real_seconds: float
+    """Real time that it took, with the start of its cluster, seconds."""
+    acquires: int
+    """Acquires that were granted."""
+    folder: str | None
+    """Folder of the run; null if it is not stored."""
+
+
+class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcomes of one nightly run."""
+
+    schema: Literal[1]
+    """Version of this document."""
+    started_at: datetime
+    """Start time: UTC, whole seconds, ``2026-11-21T20:00:00Z``."""
+    suite: str
+    """``smoke`` or ``full``, and what it was narrowed to."""
+    clusters: tuple[str, ...]
+    """``sim``, ``docker`` or both."""
+    seconds: float
+    """Real time that it took, seconds."""
+    versions: dict[str, str | None]
+    """Versions of the packages that decide the outcome, by name; ``commit`` is the harness's own."""
+    status: int
+    """Exit status of the command: 0 as expected, 1 not as expected, 3 unknown."""
+    interrupted: bool = False
+    """True if it was interrupted; the outcomes are then those until the interruption."""
+    outcomes: tuple[ScenarioOutcome, ...]
+    """The outcomes in the order of the scenarios."""
+
+
+def load_nightly(path: Path) -> NightlyDocument:
+    """Read what ``harness nightly --json`` printed; DocumentError if it cannot be read or is malformed."""
+    return load(path, NightlyDocument)

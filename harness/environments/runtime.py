@@ -1,0 +1,23 @@
+"""Requirements of the harness itself in an environment that it builds: as few as possible, in any release.
+
+The worker runs the simulator, the lock and its client library. A client library that the harness needed for itself
+would take the place of the release under test, so none is in this list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+RUNTIME: Final = ("greenlet>=3.1", "lupa>=2.2", "msgspec>=0.18")
+OF_SERVICE: Final = {
+    "etcd": ("protobuf>=3.20",),
+    "mysql": ("sqlglot>=26",),
+}
+"""Service → what its simulated servers need besides."""
+
+
+def runtime(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return the requirements of a worker for clusters of these kinds, such as ``mysql-single``."""
+    services = dict.fromkeys(kind.partition("-")[0] for kind in kinds)
+    return (*RUNTIME, *(one for service in services for one in OF_SERVICE.get(service, ())))

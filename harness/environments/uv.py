@@ -1,0 +1,77 @@
+"""Calls of ``uv``, which finds Python interpreters and builds environments."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from uv import find_uv_bin
+
+from harness.errors import EnvironmentLacking, HarnessError, UsageError
+from harness.worker.lifetime import end_with_parent
+
+UNSATISFIABLE: Final = "No solution found"
+"""uv's word for requirements that contradict each other, or that no release satisfies."""
+
+
+def find_python(wanted: str) -> Path:
+    """Return the interpreter for a version, a specifier or a path; uv may download it. Raises EnvironmentLacking."""
+    try:
+        return Path(run("python", "find", "--system", "--no-project", wanted).strip())
+    except HarnessError as error:
+        raise EnvironmentLacking(f"there is no Python {wanted} for the lock: {error}") from error
+
+
+def run(*arguments: str) -> str:
+    """Run uv and return its output.
+
+    Raises:
+        UsageError: the requirements cannot be satisfied.
+        EnvironmentLacking: uv failed for another reason.
+    """
+    done = subprocess.run(
+        [_binary(), "--no-progress", "--color", "never", *arguments],
+        env=_environment(os.environ), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+        check=False, preexec_fn=partial(end_with_parent, os.getpid()),
+    )  # fmt: skip
+    if done.returncode == 0:
+        return done.stdout
+    reason = brief(done.stderr)
+    if UNSATISFIABLE in done.stderr and "network was disabled" not in done.stderr:
+        raise UsageError(reason)
+    raise EnvironmentLacking(f"uv failed: {reason}")
+
+
+def brief(text: str) -> str:
+    """Return uv's explanation in one line: what failed, why, and uv's hint."""
+    lines = [re.sub(r"^[\s×╰─▶│├]+", "", line).strip() for line in text.splitlines()]
+    relevant = [line for line in lines if line and not line.startswith(("Using Python", "warning:", "Resolved "))]
+    joined = (
+        " ".join(relevant).removeprefix("error: ").replace("No solution found when resolving dependencies cause: ", "")
+    )
+    return joined[:1].lower() + joined[1:1000] if joined else "it gave no reason"
+
+
+def _binary() -> str:
+    try:
+        return find_uv_bin()
+    except FileNotFoundError as error:
+        raise EnvironmentLacking("environments need uv, which is not installed here: pip install uv") from error
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for uv: without those that point to another environment, and with pyenv's interpreters.
+
+    pyenv has a program for every version on the path, which fails unless the version is active, and then uv gives up.
+    """
+    left_out = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_PYTHON", "UV_PROJECT_ENVIRONMENT")
+    remaining = {name: value for name, value in variables.items() if name not in left_out}
+    root = Path(variables.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    versions = sorted((root / "versions").glob("3.*/bin"), reverse=True)
+    folders = [folder for folder in remaining.get("PATH", "").split(os.pathsep) if Path(folder) != root / "shims"]
+    return {**remaining, "PATH": os.pathsep.join([*folders, *map(str, versions)])}

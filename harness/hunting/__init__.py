@@ -1,1 +1,0 @@
-"""Hunts: searches for schedules in which a lock fails. See :mod:`harness.hunting.hunts`."""

@@ -1,0 +1,50 @@
+"""Code that a plan names: ``package.module:Class`` outside the harness, and images of servers.
+
+A plan may come from a stranger. Commands that run a plan from a file refuse such code unless the user allowed it on the
+command line. Names of the catalogues and of installed entry points have no colon, so they are not code of a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from harness.errors import UsageError
+
+from .model import Plan
+
+OWN: Final = ("lock_impls", "scenarios.locks", "worker.workloads", "faults", "checkers")
+"""Packages of the harness whose classes plans may name."""
+
+
+def code_in(plan: Plan) -> dict[str, str]:
+    """Return the code that the plan names, with what it is: ``{"mylock:MyLock": "lock"}``."""
+    expected = () if plan.expect is None else (*plan.expect.invalid, *plan.expect.valid, *plan.expect.ignored)
+    named = [
+        ("lock", (plan.lock,)),
+        ("workload", (plan.workload,)),
+        ("nemesis", tuple(spec.fault for spec in plan.faults)),
+        ("checker", (*plan.checkers, *expected)),
+        ("cluster kind", (plan.kind,)),
+    ]
+    found = {name: what for what, names in named for name in names if ":" in name and not _is_ours(name)}
+    return {**found, plan.image: "image"} if plan.image else found
+
+
+def refuse_untrusted(plan: Plan, place: str, allowed: Collection[str]) -> None:
+    """Raise UsageError if the plan in the file ``place`` names code that is not in ``allowed``."""
+    refused = {name: what for name, what in code_in(plan).items() if name not in allowed}
+    if refused:
+        listed = ", ".join(f"{what} {name}" for name, what in refused.items())
+        allow = " ".join(f"--allow {name}" for name in refused)
+        raise UsageError(f"{place} names code that would run: {listed}; if you trust it, add --trust, or {allow}")
+
+
+def allowing(plan: Plan) -> list[str]:
+    """Return the arguments that allow the code that the plan names, for a command that repeats it."""
+    return [word for name in code_in(plan) for word in ("--allow", name)]
+
+
+def _is_ours(name: str) -> bool:
+    module = name.partition(":")[0]
+    return any(module.startswith(f"harness.{package}.") for package in OWN)

@@ -1,0 +1,1 @@
+"""The pytest plugin: a library's own tests hunt and run its locks under faults."""

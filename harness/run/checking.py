@@ -1,0 +1,175 @@
+"""Check of any history, ours or one of Jepsen or Knossos, for linearizability against a model."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.checkers.base import Verdict
+from harness.checkers.linearizability.check import Checked, ModelError
+from harness.checkers.linearizability.check import check as linearizable
+from harness.checkers.linearizability.problem import Budget
+from harness.checkers.model_catalogue import MODELS
+from harness.checkers.models import Model
+from harness.errors import UsageError, unknown_name
+from harness.history import History, HistoryError
+from harness.history.calls import Calls, Keyed
+from harness.history.files import calls_of, read_calls
+
+from .store import HISTORY
+
+if TYPE_CHECKING:
+    from harness.documents import CheckDocument
+
+MAX_ENTRIES_FOR_CAUSES = 2_000_000
+"""Entries of the longest history for which the causes of violations are named; that needs all of it in memory."""
+Progress = Callable[[float, str], None]
+"""Callback with the fraction done (0 to 1) and what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Result of a check; ``reading`` and ``checking`` are the seconds that each took."""
+
+    checked: Checked
+    file: str
+    model: str
+    reading: float
+    checking: float
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.checked.verdict
+
+    @property
+    def document(self) -> CheckDocument:
+        """The document that ``harness check --json`` prints."""
+        from harness.documents import convert  # late: only this output needs documents
+        from harness.documents.check import SCHEMA, CheckDocument
+
+        found = {
+            "schema": SCHEMA,
+            "file": self.file,
+            "model": self.model,
+            **self.verdict.to_json(),
+            "algorithm": "quick" if self.checked.quick else "search",
+            "keys_searched": self.checked.searched,
+            "seconds": {"reading": round(self.reading, 6), "checking": round(self.checking, 6)},
+        }
+        return convert(found, CheckDocument, "the check")
+
+
+def check(
+    history: History | Path | str,
+    model: Model | str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    budget: Budget | None = None,
+    workers: int = 0,
+    keyed: Keyed = "auto",
+    key: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Check whether ``history`` is linearizable.
+
+    ``history`` is a :class:`History`, a file (``.jsonl``, or ``.edn`` of Jepsen or Knossos, each also with ``.gz``) or
+    the folder of a run. ``model`` is a name of ``harness list models``, ``package.module:Class``, or a model;
+    ``options`` are the arguments of its constructor. ``key`` restricts the check to one key. ``keyed`` says whether
+    values in an ``.edn`` are ``[key value]`` pairs (jepsen.independent): auto, yes or no. Raises UsageError for a
+    file, model or option that cannot be used.
+    """
+    name = model if isinstance(model, str) else type(model).__name__
+    found = find_model(model, options or {}) if isinstance(model, str) else model
+    begin = time.perf_counter()
+    file, calls = _read(history, found, keyed, progress)
+    if isinstance(model, str):
+        found = _starting(found, calls, options or {})
+    if key is not None:
+        if key not in calls.keys:
+            raise unknown_name("key", key, calls.keys)
+        calls = calls.pick(calls.key == calls.keys.index(key))
+    middle = time.perf_counter()
+    if progress:
+        progress(1.0, "checking")
+    try:
+        checked = linearizable(calls, found, name=name, budget=budget, workers=workers)
+    except ModelError as error:
+        raise UsageError(f"{file}: {error}" if file else str(error)) from error
+    if not calls.complete and checked.verdict.valid:
+        doubt = f"the file is truncated in its last line; up to there, {checked.verdict.explanation}"
+        checked = replace(checked, verdict=replace(checked.verdict, valid=None, explanation=doubt))
+    ours = not file or ".jsonl" in Path(file).suffixes
+    if checked.verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
+        checked = replace(checked, verdict=_with_causes(checked.verdict, history))
+    pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
+    checked = replace(checked, pictures=pictures)
+    return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
+
+
+def _with_causes(verdict: Verdict, given: History | Path | str) -> Verdict:
+    """Return the verdict with the cause of each violation. Our own histories record the leases and clocks needed."""
+    from harness.checkers.linearizability.blame import blamed  # imported here: only violations need it
+
+    try:
+        history = (given if isinstance(given, History) else History.salvage(_file(given))[0]).in_order()
+    except HistoryError:
+        return verdict  # not one of our histories
+    evidence = tuple(blamed(violation, history) for violation in verdict.evidence)
+    explanation = verdict.explanation.replace(verdict.evidence[0].sentence, evidence[0].sentence, 1)
+    return replace(verdict, evidence=evidence, explanation=explanation)
+
+
+def _file(given: Path | str) -> Path:
+    """Return the file of a history that may be given as the folder of one of our runs or of a Jepsen test."""
+    path = Path(given)
+    if not path.is_dir():
+        return path
+    jepsen = path / "history.edn"
+    return jepsen if jepsen.exists() and not (path / HISTORY).exists() else path / HISTORY
+
+
+def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: Progress | None) -> tuple[str, Calls]:
+    if isinstance(history, History):
+        return "", calls_of(history, model.wants)
+    path = _file(history)
+
+    def read(done: int, total: int) -> None:
+        if progress:
+            progress(done / max(1, total), f"reading: {done / max(1, total):.0%}")
+
+    try:
+        return str(path), read_calls(path, model.wants, keyed=keyed, progress=read)
+    except HistoryError as error:
+        raise UsageError(str(error)) from error
+
+
+def _starting(model: Model, calls: Calls, options: Mapping[str, Any]) -> Model:
+    """Return the model with 0 as the initial value for histories of our own runs, whose registers begin at 0, unless
+    the options say otherwise."""
+    if calls.settings and "initial" not in options and "initial" in inspect.signature(type(model)).parameters:
+        return type(model)(**{**options, "initial": 0})
+    return model
+
+
+def find_model(name: str, options: Mapping[str, Any]) -> Model:
+    """Return the model with this name, or an instance of the class ``package.module:Class``; raises UsageError."""
+    kind = MODELS.find(name)
+    parameters = [parameter for parameter in inspect.signature(kind).parameters.values() if parameter.name != "self"]
+    known = [parameter.name for parameter in parameters]
+    for option in options:
+        if option not in known:
+            if not known:
+                raise UsageError(f"the model {name} has no options, got {option!r}")
+            raise unknown_name(f"option of the model {name}", option, known)
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    missing = [p.name for p in named if p.default is p.empty and p.name not in options]
+    if missing:
+        raise UsageError(f"the model {name} needs --model-option {missing[0]}=...")
+    try:
+        return kind(**options)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the model {name}: {error}") from error

@@ -1,0 +1,211 @@
+"""Completion of plans: fill in what the lock decides, choose a cluster, and refuse a plan that cannot be run.
+
+All of it happens before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.checkers import catalogue as checker_catalogue
+from harness.clusters import kinds, server_options
+from harness.clusters.abilities import abilities_of, lacking
+from harness.clusters.sim.cluster import SimCluster
+from harness.documents.lock import LockFacts
+from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
+from harness.faults.catalogue import needs, refuse_overlap, refuse_unknown_words, scheduled
+from harness.plan import BACKENDS, FaultSpec, Plan
+from harness.sim import patches
+from harness.worker.client_program import find_workload
+
+from .bounds import refuse_endless
+from .lock_facts import find_facts
+
+SOCKET: Final = "/var/run/docker.sock"
+
+
+def part_types(backend: str, kind: str) -> tuple[type, ...]:
+    """Return the classes of the parts of a cluster of this kind, whose protocols are its abilities; none if there is no
+    such cluster. Only that backend's modules are imported: a simulated run must not load the Docker SDK.
+
+    Raises MissingExtra if the SDK is needed and not installed.
+    """
+    if backend == "sim":
+        return SimCluster.part_types(kind)
+    try:
+        from harness.clusters.docker.cluster import DockerCluster
+    except ImportError as error:
+        raise missing_extra(error) or error from error
+    return DockerCluster.part_types(kind)
+
+
+def _parts_if_installed(backend: str, kind: str) -> tuple[type, ...]:
+    """Return the same as :func:`part_types`, but none where the backend's extra is not installed."""
+    try:
+        return part_types(backend, kind)
+    except ImportError:
+        return ()
+
+
+def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
+    """Return the plan with the fields filled in that its lock decides. ``lock`` are the facts of the plan's lock; with
+    None the lock is loaded for them. Raises UsageError for a plan that cannot be run, EnvironmentLacking if something
+    is missing on this machine."""
+    if plan.cluster not in BACKENDS:
+        raise UsageError(f"cluster must be one of {', '.join(BACKENDS)}, got {plan.cluster!r}")
+    if plan.cluster == "sim" and (unsupported := patches.why_unsupported()):
+        raise EnvironmentLacking(unsupported)
+    refuse_endless(plan)
+    lock = lock or find_facts(plan.lock)
+    plan = _with_own_faults(plan)
+    kind = plan.kind or lock.kinds[0]
+    if not _runs_on(lock, kind):
+        raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, not on {kind!r}")
+    of = kinds.KINDS.find(kind)
+    if plan.cluster == "sim" and lock.runtime:
+        raise UsageError(f"{plan.lock} is a lock for {lock.language} and cannot be simulated; use --cluster docker")
+    if plan.cluster not in of.backends:
+        raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
+    if plan.image and plan.cluster != "docker":
+        raise UsageError("an image is for real servers: --image goes with --cluster docker")
+    _refuse_unknown_options(plan, lock)
+    _refuse_unknown_checkers(plan)
+    _refuse_sharing(plan, lock)
+    options = server_options.completed(of.options, plan.server_options, plan.cluster)
+    nodes = plan.nodes or of.nodes
+    hosts = kinds.host_names(kind, nodes, plan.clients)
+    _refuse_unreal_order(plan, hosts)
+    for spec in plan.faults:
+        _refuse_impossible(spec, plan.cluster, kind)
+        _refuse_impossible_event(spec, plan.workload)
+        refuse_unknown_words(spec, hosts)
+    settle = plan.settle
+    if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
+        settle = min(plan.time_limit / 2, plan.settle_time + lock.overtime)
+    return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
+
+
+def _runs_on(lock: LockFacts, kind: str) -> bool:
+    """Return whether the lock runs on a kind, which a user may give by another name than the lock."""
+    if kind in lock.kinds:
+        return True
+    if kind in kinds.KINDS.own or not kinds.KINDS.has(kind):
+        return False
+    return any(kinds.KINDS.find(kind) is kinds.KINDS.find(own) for own in lock.kinds)
+
+
+def _with_own_faults(plan: Plan) -> Plan:
+    """Return the plan with the faults of its workload's schedule, except those of which it has its own version."""
+    schedule: tuple[dict[str, Any], ...] = getattr(find_workload(plan.workload), "schedule", ())
+    present = {spec.fault for spec in plan.faults}
+    try:
+        specs = [scheduled(one, plan.ttl) for one in schedule]
+    except (msgspec.ValidationError, AttributeError, TypeError) as error:
+        raise UsageError(f"the schedule of workload {plan.workload!r}: {error}") from error
+    added = [spec for spec in specs if spec.fault not in present]
+    return msgspec.structs.replace(plan, faults=(*plan.faults, *added)).check() if added else plan
+
+
+def _refuse_unknown_options(plan: Plan, lock: LockFacts) -> None:
+    """Refuse options that a lock of the catalogue does not list. A user's own lock has no such list."""
+    for name in plan.lock_options:
+        if (":" not in plan.lock or lock.runtime) and name not in lock.options:
+            if not lock.options:
+                raise UsageError(f"{plan.lock} has no lock_options, got {name!r}")
+            raise unknown_name(f"lock_options of {plan.lock}", name, lock.options)
+
+
+def _refuse_sharing(plan: Plan, lock: LockFacts) -> None:
+    """Refuse a workload with shared acquires for a lock that has none."""
+    if getattr(find_workload(plan.workload), "shared", False) and not lock.shared:
+        raise UsageError(
+            f"workload {plan.workload!r} needs a lock that can be held by several at once, and {plan.lock} has no "
+            "acquire_shared()"
+        )
+
+
+def _refuse_unknown_checkers(plan: Plan) -> None:
+    """Refuse a checker that cannot be loaded, and an expected verdict of a checker that will not run."""
+    checkers = [checker.name for checker in checker_catalogue.chosen(plan.checkers)]
+    named = () if plan.expect is None else (*plan.expect.invalid, *plan.expect.valid, *plan.expect.ignored)
+    for name in named:
+        try:
+            checker_catalogue.find(name)
+        except checker_catalogue.UnknownChecker as error:
+            raise UsageError(f"expect: {error}") from error
+        if name not in checkers:
+            raise UsageError(f"expect: {name!r} is no checker of this plan: add it to the plan's checkers")
+
+
+def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
+    """Refuse a fault that the cluster cannot inject."""
+    refuse_overlap(spec)
+    needed, parts = needs(spec), part_types(backend, kind)
+    missing = lacking(needed, parts)
+    if not missing:
+        return
+    if spec.on is not None and missing == ["tap"]:
+        raise UsageError(
+            f"on = {spec.on!r}: the traffic between real clients and servers is not observed; "
+            "use --cluster sim, or an event of a client, such as 'acquire'"
+        )
+    can = [f"--cluster {other}" for other in BACKENDS if not lacking(needed, _parts_if_installed(other, kind))]
+    can += [other for other in kinds.family_of(kind) if not lacking(needed, part_types(backend, other))]
+    able = sorted(ability.name for ability in abilities_of(parts))
+    hint = f"{can[0]} can" if can else f"it supports {', '.join(able)}"
+    raise UsageError(f"nemesis {spec.fault!r} needs {', '.join(missing)}, which {kind} on {backend} cannot do; {hint}")
+
+
+def _refuse_unreal_order(plan: Plan, hosts: list[str]) -> None:
+    """Refuse delays of single messages and an order of threads on real clusters, which cannot control them."""
+    if plan.cluster != "sim":
+        for name in ("delays", "shuffle"):
+            if getattr(plan, name):
+                raise UsageError(f"{name}: only the simulator can do that; use --cluster sim, or leave it out")
+    for delay in plan.delays:
+        for name in (delay.source, delay.target):
+            if name not in (*hosts, "resource"):
+                raise unknown_name("host in delays", name, [*hosts, "resource"])
+
+
+def _refuse_impossible_event(spec: FaultSpec, workload: str) -> None:
+    """Refuse a trigger on an event that this workload never causes."""
+    if getattr(find_workload(workload), "locks", True):
+        return
+    event = (spec.on or "").partition(":")[0]
+    if event in ("acquire", "check", "extend", "release"):
+        raise UsageError(
+            f"fault {spec.fault!r}: {spec.on!r} never happens in workload {workload!r}, which takes no lock"
+        )
+
+
+def choose(plan: Plan) -> tuple[Plan, str]:
+    """Complete the plan for docker if an engine answers and the plan can run there, else for the simulator.
+
+    Returns the plan and the reason for the choice."""
+    missing = no_engine()
+    try:
+        real = complete(msgspec.structs.replace(plan, cluster="docker"))
+    except UsageError as error:
+        return complete(msgspec.structs.replace(plan, cluster="sim")), missing or str(error)
+    if not missing:
+        return real, "a Docker engine answers"
+    try:
+        return complete(msgspec.structs.replace(plan, cluster="sim")), missing
+    except UsageError as error:  # the plan can run on docker, so the missing engine is the problem
+        raise EnvironmentLacking(
+            f"{missing} ('harness doctor' says more), and the simulator cannot run this: {error}"
+        ) from error
+
+
+def no_engine() -> str:
+    """Return why no Docker engine can be used, or "". Looks for a socket first, because the SDK is slow to load."""
+    if "DOCKER_HOST" not in os.environ and not Path(SOCKET).exists():
+        return "no Docker engine on this machine"
+    from harness.clusters.docker.containers.engine import answers
+
+    return "" if answers() else "no Docker engine answers"

@@ -1,0 +1,70 @@
+"""Comparison of a run's verdicts with what its plan expects (:class:`harness.plan.Expect`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from harness.checkers.base import Verdict
+from harness.documents.run import ScenarioState
+from harness.errors import UNKNOWN, VALID, VIOLATION
+from harness.plan import Expect
+
+WRONG = ("missed", "late", "violated")
+"""States of a run that contradict the expectation."""
+OPEN = ("unknown", "error")
+"""States of a run that neither meet nor contradict the expectation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """Outcome of a run beside its expectation. ``why`` is a sentence; ``found_s`` is the time at which the first
+    violation began, in seconds after the run's first entry."""
+
+    state: ScenarioState
+    why: str
+    found_s: float | None = None
+
+    @property
+    def exit_status(self) -> int:
+        return status_of([self.state])
+
+
+def status_of(states: list[ScenarioState]) -> int:
+    """Return the exit status of several runs: 1 if one is not as expected, 3 if one is unknown or broke, else 0."""
+    if any(state in WRONG for state in states):
+        return VIOLATION
+    return UNKNOWN if any(state in OPEN for state in states) else VALID
+
+
+def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> ExpectationResult:
+    """Compare verdicts by checker name with ``expect``. ``origin_ns`` is the time of the history's first entry."""
+    verdict_by_name = {name: verdict.valid for name, verdict in verdicts.items()}
+    found_s = first_violation_s(expect.invalid or tuple(verdicts), verdicts, origin_ns)
+    healthy = tuple(name for name in verdicts if name not in (*expect.invalid, *expect.ignored))
+    must_be_valid = healthy if expect.safe else (*expect.valid, "faults")
+
+    def because(name: str) -> str:
+        return f"{name}: {verdicts[name].explanation}"
+
+    for name in must_be_valid:
+        if verdict_by_name[name] is False:
+            return ExpectationResult("violated", because(name), first_violation_s((name,), verdicts, origin_ns))
+    for name in (*must_be_valid, *expect.invalid):
+        if verdict_by_name[name] is None:
+            return ExpectationResult("unknown", because(name), found_s)
+    for name in expect.invalid:
+        if verdict_by_name[name] is True:
+            return ExpectationResult("missed", f"{name} says valid; it was expected to find the failure", found_s)
+    if expect.invalid and expect.within and found_s is not None and found_s > expect.within:
+        return ExpectationResult("late", f"found at {found_s:.3f} s, expected within {expect.within:g} s", found_s)
+    return ExpectationResult(
+        "as-expected", because(expect.invalid[0]) if expect.invalid else "every checker says valid", found_s
+    )
+
+
+def first_violation_s(names: Iterable[str], verdicts: Mapping[str, Verdict], origin_ns: int) -> float | None:
+    """Return when the first violation reported by these checkers begins, in seconds after the history's first entry;
+    None without a violation."""
+    begun = [violation.from_ns for name in names for violation in verdicts[name].evidence]
+    return round((min(begun) - origin_ns) / 1e9, 3) if begun else None

@@ -1,0 +1,302 @@
+"""Judgement of a recorded history: run the checkers, and make and store the document of the results.
+
+A stored run is judged from its files alone. No code that they name is imported: not the lock, and no checker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import shlex
+import subprocess
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from harness.checkers import catalogue as checker_catalogue
+from harness.checkers.base import Verdict, Violation, merge
+from harness.checkers.malformed import flaw
+from harness.checkers.running import run_all
+from harness.clusters.kinds import KINDS
+from harness.documents import DocumentError, RunDocument, convert, load_run, plain
+from harness.documents.lock import LockFacts
+from harness.documents.run import SCHEMA, CheckerResult, InjectedFault, RunCluster, RunPlan, RunStats, ScenarioResult
+from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
+from harness.history import History, HistoryError
+from harness.plan import Plan, allowing, load
+
+from . import summary
+from .expectation import judge as judge_expectation
+from .fault_records import fault_records
+from .lock_facts import stored_facts
+from .store import HISTORY, PLAN, RESULTS, write_results
+
+INCOMPLETE_TAIL_NS: Final = 100_000_000
+"""Entries of real clients are recorded within this time, so the last entries of a killed run may be incomplete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Result of a run. ``results`` is the document in ``results.json``; ``folder`` is None if nothing was stored."""
+
+    plan: Plan
+    history: History
+    verdicts: dict[str, Verdict]
+    verdict: Verdict
+    results: RunDocument
+    folder: Path | None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """``results`` as plain data."""
+        return plain(self.results)
+
+    @property
+    def valid(self) -> bool | None:
+        return self.verdict.valid
+
+    @property
+    def interrupted(self) -> bool:
+        """True if Ctrl-C or SIGTERM ended the run early."""
+        return any(op.value["reason"] == "interrupted" for op in self.history.nemesis("stop"))
+
+    @property
+    def exit_status(self) -> int:
+        return {True: VALID, False: VIOLATION, None: UNKNOWN}[self.valid]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Facts about a run that its history does not have: about the ``cluster``, and the real time that it took (s)."""
+
+    cluster: dict[str, Any] = field(default_factory=dict)
+    started_at: str = ""
+    command: str = ""
+    real_seconds: float | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded history with all that its judgement needs beside it. ``folder`` is None if nothing is stored."""
+
+    plan: Plan
+    lock: LockFacts
+    history: History
+    folder: Path | None = None
+    about: About = field(default_factory=About)
+
+
+def judge(recorded: Recorded, found: Mapping[str, Verdict]) -> Result:
+    """Return the result that follows from the verdicts ``found`` by the checkers, and store it in the folder."""
+    plan, history, folder = recorded.plan, recorded.history, recorded.folder
+    judged = {name: _storable(name, verdict) for name, verdict in found.items()}
+    verdicts = {name: verdict for name, (verdict, _) in judged.items()}
+    results = _document(recorded, verdicts, {name: stored for name, (_, stored) in judged.items()})
+    if folder is not None:
+        command = ["harness", "replay", str(folder), *allowing(plan)]
+        results = msgspec.structs.replace(results, replay=shlex.join(command))
+        write_results(folder, results)
+    return Result(plan, history, verdicts, merge(verdicts), results, folder)
+
+
+def rejudge(folder: Path, *, checkers: Collection[str] = ()) -> Result:
+    """Check the history of a stored run again and rewrite its results, also if the run was killed before it had any.
+
+    A user's own checker is run only if ``checkers`` names it; :func:`not_run` lists the others. Their stored verdicts
+    are kept. Raises UsageError if the history cannot be read.
+    """
+    try:
+        recorded, _ = History.salvage(folder / HISTORY)
+    except HistoryError as error:
+        raise UsageError(str(error)) from error
+    plan, history = _stored_plan(folder), recorded.in_order()
+    if history is not recorded:  # evidence names entries by their numbers
+        history.save(folder / HISTORY)
+    results = load_run(folder / RESULTS) if (folder / RESULTS).exists() else None
+    history = _without_incomplete_tail(plan, history)
+    skipped = not_run(plan, checkers)
+    named = [name for name in (*plan.checkers, *checkers) if name not in skipped]
+    found = run_all(history, checker_catalogue.chosen(named))
+    found.update({name: _stored_verdict(name, results) for name in skipped})
+    lock = stored_facts(plan.lock, results)
+    return judge(Recorded(plan, lock, history, folder, _stored_about(results)), found)
+
+
+def not_run(plan: Plan, checkers: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the checkers of a stored plan that are code of a user's (``module:Class``) and not in ``checkers``."""
+    return tuple(dict.fromkeys(name for name in plan.checkers if ":" in name and name not in checkers))
+
+
+def _stored_plan(folder: Path) -> Plan:
+    plan = load(folder / PLAN)
+    if not KINDS.has(plan.kind):
+        raise UsageError(f"{folder / PLAN}: kind: there is no cluster of kind {plan.kind!r}")
+    return plan
+
+
+def _stored_verdict(name: str, results: RunDocument | None) -> Verdict:
+    """Return the stored verdict of a checker that is not run again."""
+    stored = None if results is None else results.checkers.get(name)
+    if stored is None:
+        return Verdict(None, f"not checked: {name} is code that the stored plan names; --checker {name} runs it")
+    evidence = tuple(_violation(plain(violation)) for violation in stored.evidence)
+    verdict = Verdict(stored.valid, stored.explanation, evidence, stored.stats)
+    found = flaw(verdict)
+    return Verdict(None, f"the stored verdict is malformed: {found}") if found else verdict
+
+
+def _violation(stored: dict[str, Any]) -> Violation:
+    from_ns = stored["from_ns"] or 0
+    return Violation(
+        stored["kind"],
+        stored["key"],
+        stored["sentence"],
+        from_ns,
+        stored["until_ns"] or from_ns,
+        tuple(stored["involved"]),
+        stored["blame"],
+    )
+
+
+def _stored_about(results: RunDocument | None) -> About:
+    if results is None:
+        return About()
+    hosts = ("backend", "kind", "servers", "sentinels", "clients")
+    cluster = {name: value for name, value in plain(results.cluster).items() if name not in hosts}
+    return About(cluster, results.started_at, results.command, results.real_seconds)
+
+
+def _without_incomplete_tail(plan: Plan, history: History) -> History:
+    """Drop the last entries of a real run that was killed. Entries of some clients may be missing there: one client's
+    release may have been on its way while the next client's grant was recorded already."""
+    if plan.cluster == "sim" or not len(history) or history.nemesis("stop"):
+        return history
+    return History(op for op in history if op.time <= history.time[-1] - INCOMPLETE_TAIL_NS)
+
+
+def _storable(name: str, verdict: Verdict) -> tuple[Verdict, CheckerResult]:
+    """Return the verdict and its form in the document; unknown if a document cannot hold it, as may happen with a
+    user's own checker."""
+    try:
+        stored = _checker_result(name, verdict)
+        msgspec.json.encode(stored)
+    except (DocumentError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        verdict = Verdict(None, f"the checker failed: its verdict cannot be stored: {error}")
+        return verdict, _checker_result(name, verdict)
+    return verdict, stored
+
+
+def _checker_result(name: str, verdict: Verdict) -> CheckerResult:
+    return convert(verdict.to_json(), CheckerResult, name)
+
+
+def _document(recorded: Recorded, verdicts: dict[str, Verdict], stored: dict[str, CheckerResult]) -> RunDocument:
+    plan, lock, history, about = recorded.plan, recorded.lock, recorded.history, recorded.about
+    verdict = merge(verdicts)
+    return RunDocument(
+        schema=SCHEMA,
+        valid=verdict.valid,
+        verdict={True: "valid", False: "violation found", None: "unknown"}[verdict.valid],
+        summary=summary.summarise(plan, history, verdicts) + summary.unpromised(verdicts, lock),
+        unknown_because=tuple(f"{name}: {v.explanation}" for name, v in verdicts.items() if v.valid is None),
+        lock=plan.lock,
+        lock_title=lock.title,
+        lock_safety=lock.safety,
+        lock_facts=lock,
+        seed=plan.seed,
+        cluster=_cluster(plan, history, about),
+        plan=_settings(plan),
+        checkers=stored,
+        faults=tuple(msgspec.convert(fault, InjectedFault, from_attributes=True) for fault in fault_records(history)),
+        fencing_note=summary.fencing_note(plan, history, lock.fence),
+        versions={**versions(_packages(plan)), **_library_in_image(lock)},
+        scenario=_as_expected(plan, history, verdicts),
+        started_at=about.started_at,
+        command=about.command,
+        real_seconds=about.real_seconds,
+        stats=_stats(history),
+    )
+
+
+def _cluster(plan: Plan, history: History, about: About) -> RunCluster:
+    start: dict[str, Any] = next((op.value for op in history.nemesis("start")), {})
+    hosts = {role: start.get(role, []) for role in ("servers", "sentinels", "clients")}
+    return convert({"backend": plan.cluster, "kind": plan.kind, **hosts, **about.cluster}, RunCluster, "the cluster")
+
+
+def _settings(plan: Plan) -> RunPlan:
+    return RunPlan(
+        title=plan.title or UNSET,
+        workload=plan.workload,
+        clients=plan.clients,
+        nodes=plan.nodes,
+        keys=plan.keys,
+        ttl=plan.ttl,
+        hold=plan.hold,
+        discipline=plan.discipline,
+        fencing=plan.fencing,
+        time_limit=plan.time_limit,
+        faults=plan.faults,
+    )
+
+
+def _as_expected(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> ScenarioResult | UnsetType:
+    """Return for a scenario what it documents and whether the run met its expectation."""
+    if plan.expect is None:
+        return UNSET
+    judgement = judge_expectation(plan.expect, verdicts, history.origin)
+    return ScenarioResult(
+        title=plan.title,
+        source=plan.source,
+        about=plan.about,
+        expect=plan.expect,
+        state=judgement.state,
+        why=judgement.why,
+        found_s=judgement.found_s,
+    )
+
+
+def _stats(history: History) -> RunStats:
+    acquires = [call.outcome for call in history.calls("acquire")]
+    duration = (history.time[-1] - history.origin) / 1e9 if len(history) else 0.0
+    return RunStats(
+        operations=len(history.calls()),
+        acquires_ok=acquires.count("ok"),
+        acquires_fail=acquires.count("fail"),
+        acquires_info=acquires.count("info"),
+        seconds=round(duration, 3),
+    )
+
+
+def _library_in_image(lock: LockFacts) -> dict[str, str]:
+    """Return the library of a lock in another language: it is in the clients' image, not on this machine."""
+    name, _, number = lock.library.rpartition(" ")
+    return {name: number} if lock.runtime and name else {}
+
+
+def _packages(plan: Plan) -> tuple[str, ...]:
+    """Return the packages of the plan's kind of cluster. A stored plan may name a stranger's, which is not loaded."""
+    kind = KINDS.known(plan.kind)
+    return () if kind is None else kind.packages
+
+
+@cache
+def versions(packages: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the versions of the packages that decide a run's outcome, ``packages`` (of the kind of cluster) among
+    them, and the commit of a harness in a checkout."""
+    found = {"python": platform.python_version()}
+    for package in ("lock-harness", "greenlet", *packages):
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    with contextlib.suppress(OSError):
+        described = subprocess.run(git, capture_output=True, text=True, check=False)
+        if described.returncode == 0:
+            found["commit"] = described.stdout.strip()
+    return found

@@ -1,0 +1,147 @@
+"""Execution of a plan on a cluster: start the clients and the nemesis, record what they do, stop at the time limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from harness.clusters.base import Cluster, names
+from harness.history import HistoryWriter
+from harness.plan import Plan
+from harness.worker.client_program import ClientJob, find_lock, find_workload, stock_of
+
+from .nemesis import Nemesis
+from .progress import ProgressReporter
+from .recorder import Recorder
+
+GRACE: Final = 5.0
+"""Seconds after the time limit (and a ttl) in which clients may finish their last critical section."""
+
+
+class Runner:
+    """Runs a completed plan against a cluster and records its history."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        *,
+        writer: HistoryWriter | None,
+        progress: ProgressReporter | None,
+    ) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._progress = progress
+        self._workload = find_workload(plan.workload)
+        self._stock = stock_of(plan)
+        self.recorder = Recorder(writer, cluster.clock)
+        if progress is not None:
+            self.recorder.listeners.append(progress.on_entry)
+        self._joins: list[Callable[[float], bool]] = []
+        self._generations: dict[str, int] = {}
+        self._began_ns = 0
+        self._ended: tuple[int, int] | None = None
+        self.over = False
+        """True when only the removal of the cluster is left."""
+
+    def run(self) -> None:
+        """Record everything from the first to the last entry. After an interrupt the last entry says so."""
+        reason = "crashed"
+        try:
+            self._cluster.run(self._control)
+            reason = "time limit"
+        except KeyboardInterrupt:
+            reason = "interrupted"
+        finally:
+            self.recorder.nemesis("stop", {"reason": reason}, at=self._end())
+            self.recorder.close()
+
+    def _end(self) -> tuple[int, int] | None:
+        """Return the time of the last entry, or None if the run did not begin.
+
+        It is the end of the run, not of the removal of the cluster: in between nothing is recorded, which would look as
+        if no client had acquired the lock. It is not before the last entry of a client."""
+        if self._ended is None:
+            return None
+        mono, wall = self._ended
+        late = max(0, max(self.recorder.history.time, default=mono) - mono)
+        return mono + late, wall + late
+
+    def _control(self) -> None:
+        try:
+            self._execute()
+        finally:
+            self._ended = self._cluster.clock()
+
+    def _execute(self) -> None:
+        plan, cluster = self._plan, self._cluster
+        self._began_ns = time.monotonic_ns()
+        self.recorder.nemesis("start", self._settings())
+        rng = Random(f"{plan.seed}/nemesis")
+        nemesis = Nemesis(plan, cluster, self.recorder, rng, self._launch)
+        nemesis.start()
+        try:
+            for client in names(cluster.hosts, "client"):
+                self._launch(client)
+            self._wait_until(plan.time_limit - plan.settle_time)
+            nemesis.stop()
+        except (Exception, KeyboardInterrupt):
+            nemesis.abandon()
+            raise
+        self._wait_until(plan.time_limit)
+        patience = plan.ttl + GRACE
+        for join in self._joins:
+            began = time.monotonic()
+            join(patience)
+            patience = max(0.0, patience - (time.monotonic() - began))
+        self.over = True
+
+    def _settings(self) -> dict[str, Any]:
+        plan, hosts = self._plan, self._cluster.hosts
+        return {
+            "clients": names(hosts, "client"),
+            "servers": names(hosts, "server"),
+            "sentinels": names(hosts, "sentinel"),
+            "discipline": plan.discipline,
+            "fencing": plan.fencing,
+            "ttl": plan.ttl,
+            "hold": max(plan.hold, *plan.holds.values()) if plan.holds else plan.hold,
+            "slack": plan.slack + find_lock(plan.lock).info.overtime,
+            "queue": find_lock(plan.lock).info.queue,
+            "workload": plan.workload,
+            "locks": getattr(self._workload, "locks", True),
+            "stock": self._stock,
+        }
+
+    def _wait_until(self, seconds: float) -> None:
+        """Sleep until ``seconds`` after the start, and report the progress meanwhile."""
+        until_ns = int(seconds * 1e9)
+        while True:
+            elapsed_ns = time.monotonic_ns() - self._began_ns
+            self._report_progress(elapsed_ns / 1e9)
+            if elapsed_ns >= until_ns:
+                return
+            time.sleep(min(0.25, (until_ns - elapsed_ns) / 1e9))
+
+    def _report_progress(self, elapsed: float) -> None:
+        if self._progress is not None:
+            with self.recorder.lock:  # the progress reads what a recorded entry changes
+                self._progress.running(elapsed, self._plan.time_limit)
+
+    def _launch(self, client: str) -> None:
+        """Start the program of a client's host; each further start is a new generation with new process numbers."""
+        generation = self._generations[client] = self._generations.get(client, -1) + 1
+        address = self._cluster.endpoints()
+        job = ClientJob(
+            plan=self._plan,
+            node=client,
+            generation=generation,
+            kind=address.kind,
+            addresses=address.addresses,
+            resource=self._cluster.resource(),
+            began_ns=self._began_ns,
+            stops=tuple(spec.on for spec in self._plan.faults if spec.on is not None),
+        )
+        self._joins.append(self._cluster.launch(client, job, self.recorder.record))

@@ -1,0 +1,234 @@
+"""Rounds of a hunt: each searches a number of schedules from a seed of its own.
+
+The result of a round depends only on its content, so any process or machine may execute it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import hypothesis
+import msgspec
+from hypothesis import HealthCheck, Phase
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
+from hypothesis.internal.floats import float_to_int
+from msgspec.structs import replace as with_
+from sortedcontainers import SortedSet
+
+from harness.checkers.base import SERVICE
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.sim.patches import virtual
+
+from .coverage import Coverage, coverage_of, merged
+from .distance import double_hold_score, near_miss_scores
+from .request import HuntRequest
+from .shrink import shrink
+from .space import schedules
+from .trials import Trial, gravity, run_trial
+from .vocabulary import Vocabulary
+
+SHORT: Final = 0.5
+"""Duration (s) of a run that only loads modules."""
+SEEDS_APART: Final = 1_000_003
+"""Distance between the seeds of two hunts, so that they have no round in common."""
+MOST_ERRORS: Final = 20
+"""Most kinds of errors in the result of a round."""
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One round. ``request`` is completed; ``number`` counts from 1."""
+
+    request: HuntRequest
+    number: int
+    vocabulary: Vocabulary
+
+
+class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A shrunk schedule in which ``checker`` finds a violation.
+
+    ``broken`` names all checkers that find one, the gravest first. ``schedule`` is the number of the original schedule
+    in its round, from 1. ``shrinks`` counts the schedules that were tried to shrink it.
+    """
+
+    plan: Plan
+    checker: str
+    broken: tuple[str, ...]
+    schedule: int
+    shrinks: int
+
+
+class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a round: one failure, or one of each kind if the request is thorough, the gravest first.
+
+    ``schedules`` counts the schedules tried, ``judged`` those with a verdict on mutual exclusion. ``best`` is the
+    highest near-miss score (:mod:`harness.search.distance`). ``errors`` counts, by message, the schedules that could
+    not be executed.
+    """
+
+    number: int
+    schedules: int
+    judged: int
+    coverage: Coverage
+    best: float
+    failures: tuple[ShrunkFailure, ...] = ()
+    errors: dict[str, int] = {}
+
+
+RoundProgress = Callable[[int, int, float], None]
+"""Called after each schedule with: schedules tried in this round, states seen, best near-miss score."""
+
+
+def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
+    """Execute a round: Hypothesis draws schedules, guided by their near-miss scores, until one fails; shrink that one.
+
+    If ``progress`` raises KeyboardInterrupt, the round ends with its results so far.
+    """
+    request = round_.request
+    searching = _RoundSearch(request, progress)
+    # Load all modules before time becomes virtual.
+    run_trial(with_(request.plan(), clients=1, sections=1, time_limit=SHORT))
+    with virtual():  # once for all schedules, since patching takes as long as a short schedule
+        with contextlib.suppress(_RoundOver, KeyboardInterrupt), _same_everywhere():
+            _draw_schedules(searching, request, round_)
+        failures = tuple(_failures(searching.found, request))
+    return searching.result(round_.number, failures)
+
+
+def _failures(found: dict[str, tuple[Trial, int]], request: HuntRequest) -> Iterator[ShrunkFailure]:
+    """Yield the gravest failure, shrunk; if thorough, also those of checkers that no earlier one breaks."""
+    broken: set[str] = set()
+    for checker in sorted(found, key=gravity):
+        if checker not in broken:
+            trial, schedule = found[checker]
+            shrunk = shrink(trial.plan, checker, request)
+            yield ShrunkFailure(
+                plan=shrunk.plan, checker=checker, broken=shrunk.broken, schedule=schedule, shrinks=shrunk.plays
+            )
+            broken.update(shrunk.broken)
+        if not request.thorough:
+            return
+
+
+class _RoundOver(Exception):
+    """Raised to end the round early."""
+
+
+def _draw_schedules(searching: _RoundSearch, request: HuntRequest, round_: Round) -> None:
+    @hypothesis.seed(request.seed * SEEDS_APART + round_.number)
+    @hypothesis.settings(
+        max_examples=request.schedules,
+        phases=(Phase.generate, Phase.target),
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+        report_multiple_bugs=False,
+        backend="hypothesis",
+    )
+    @hypothesis.given(schedules(request, round_.vocabulary))
+    def tried(plan: Plan) -> None:
+        searching.try_(plan)
+        if searching.enough:
+            raise _RoundOver
+
+    tried()
+
+
+class _RoundSearch:
+    """State of a round: what its schedules have shown so far."""
+
+    def __init__(self, request: HuntRequest, progress: RoundProgress | None) -> None:
+        self._request = request
+        self._progress = progress
+        self._seen: list[Coverage] = []
+        self._states: set[str] = set()
+        self._errors: Counter[str] = Counter()
+        self._tried: set[bytes] = set()
+        self._best = 0.0
+        self._judged = 0
+        self.found: dict[str, tuple[Trial, int]] = {}
+        """By checker: the first schedule in which it finds a violation, and the schedule's number."""
+
+    @property
+    def enough(self) -> bool:
+        """Return whether a safety violation was found, and one is enough. Violations of service do not end a round."""
+        return not self._request.thorough and any(kind not in SERVICE for kind in self.found)
+
+    def try_(self, plan: Plan) -> None:
+        """Execute a schedule, unless the same one was drawn before."""
+        known = msgspec.json.encode(plan)
+        if known not in self._tried:
+            self._tried.add(known)
+            self._try(plan)
+            if self._progress is not None:
+                self._progress(len(self._tried), len(self._states), self._best)
+
+    def _try(self, plan: Plan) -> None:
+        try:
+            trial = run_trial(plan)
+            counted = self._counting_trial(trial, plan)
+        except UsageError as error:
+            self._errors[f"refused: {error}"] += 1
+            return
+        except Exception as error:  # noqa: BLE001 - count it, and try the next schedule
+            self._errors[f"{type(error).__name__}: {error}"] += 1
+            return
+        self._judged += trial.verdicts["mutual-exclusion"].valid is not None
+        coverage = coverage_of(trial)
+        self._seen.append(coverage)
+        self._states |= coverage.states
+        self._best = max(self._best, double_hold_score(trial))
+        for label, value in near_miss_scores(trial).items():
+            hypothesis.target(value, label=label)
+        hypothesis.target(float(len(coverage.states)), label="states")
+        for checker in counted.broken(self._request.look_for):
+            self.found.setdefault(checker, (counted, len(self._tried)))
+
+    def _counting_trial(self, trial: Trial, plan: Plan) -> Trial:
+        """Return the trial whose violations count.
+
+        A violation does not count if a fault was not confirmed. Then try the plan without that fault. Otherwise the
+        search keeps circling a violation it cannot count.
+        """
+        violated = any(verdict.valid is False for name, verdict in trial.verdicts.items() if name != "faults")
+        if not violated or trial.verdicts["faults"].valid is True:
+            return trial
+        rest = [(*plan.faults[:number], *plan.faults[number + 1 :]) for number in range(len(plan.faults))]
+        without = (run_trial(with_(plan, faults=faults)) for faults in rest)
+        return next((less for less in without if less.broken(self._request.look_for)), trial)
+
+    def result(self, number: int, failures: tuple[ShrunkFailure, ...]) -> RoundResult:
+        return RoundResult(
+            number=number,
+            schedules=len(self._tried),
+            judged=self._judged,
+            coverage=merged(self._seen),
+            best=round(self._best, 6),
+            failures=failures,
+            errors=dict(self._errors.most_common(MOST_ERRORS)),
+        )
+
+
+@contextlib.contextmanager
+def _same_everywhere() -> Iterator[None]:
+    """Make Hypothesis draw the same in every process.
+
+    It also draws constants that it finds in the source of loaded modules, and a worker has loaded other modules than a
+    shell.
+    """
+    nothing = Constants(
+        integers=SortedSet(), floats=SortedSet(key=float_to_int), bytes=SortedSet(), strings=SortedSet()
+    )
+    original = providers._get_local_constants
+    providers._get_local_constants = lambda: nothing
+    providers.CONSTANTS_CACHE.cache.clear()
+    try:
+        yield
+    finally:
+        providers._get_local_constants = original
+        providers.CONSTANTS_CACHE.cache.clear()

@@ -1,0 +1,1 @@
+"""Stories of failures: the steps of a violation, told in plain sentences."""

@@ -1,0 +1,63 @@
+"""Trials: run one schedule on the simulator and check its history. Nothing is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from harness.checkers import catalogue
+from harness.checkers.base import Verdict
+from harness.checkers.running import run_all
+from harness.clusters.sim.cluster import SimCluster
+from harness.history import History
+from harness.history.lock_keys import KeyState
+from harness.plan import Plan
+from harness.run.completion import complete
+from harness.run.runner import Runner
+from harness.run.runs import open_cluster
+from harness.run.summary import ORDER
+
+MOST_EVENTS: Final = 300_000
+"""Most simulator events of a schedule. Usual are 10,000 to 30,000; far more means a client retries without pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Result of one schedule. ``keys`` has each change of the lock's key on a server."""
+
+    plan: Plan
+    history: History
+    keys: list[KeyState]
+    verdicts: dict[str, Verdict]
+
+    def broken(self, look_for: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return the checkers that found a violation and count, the gravest first.
+
+        The result is empty if a fault of the plan was not confirmed, since the run then does not show what the plan
+        does.
+        """
+        if self.verdicts["faults"].valid is not True:
+            return ()
+        found = [name for name, verdict in self.verdicts.items() if verdict.valid is False]
+        harmless = {"mutual-exclusion"} if self.plan.fencing != "off" else set()
+        counted = [name for name in found if name in look_for or (not look_for and name not in harmless)]
+        return tuple(sorted(counted, key=gravity))
+
+
+def gravity(checker: str) -> tuple[int, str]:
+    """Sort key that puts the gravest checker first."""
+    return (ORDER.index(checker) if checker in ORDER else len(ORDER), checker)
+
+
+def run_trial(plan: Plan) -> Trial:
+    """Run and check a schedule. Raises UsageError for a plan that cannot be run, and any error of the simulation."""
+    plan = complete(plan.check())
+    cluster = open_cluster(plan)
+    assert isinstance(cluster, SimCluster), "only the simulator can run a schedule"
+    cluster.give_up_after(MOST_EVENTS)
+    keys: list[KeyState] = []
+    cluster.watch_keys([f"k{number}" for number in range(plan.keys)], keys.append)
+    runner = Runner(plan, cluster, writer=None, progress=None)
+    runner.run()
+    history = runner.recorder.history.in_order()
+    return Trial(plan, history, keys, run_all(history, catalogue.chosen(plan.checkers)))

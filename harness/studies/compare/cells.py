@@ -1,0 +1,155 @@
+"""State of a lock under a fault, derived from one run or from several."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.checkers.base import SERVICE, Verdict
+from harness.documents.comparison import CellState, ComparedCell
+from harness.history import SECOND, History
+from harness.plan import Plan
+from harness.run.fault_records import fault_records
+from harness.run.judging import Result
+from harness.run.summary import errors
+from harness.wording import moment
+
+WORST_FIRST: Final[tuple[CellState, ...]] = ("unsafe", "unavailable", "unknown", "fenced", "safe")
+"""The states that runs can show, see :data:`harness.documents.comparison.CellState`."""
+LOCK_LEVEL: Final = frozenset({"mutual-exclusion", "ownership"})
+"""Checkers of violations that a fence makes harmless: they compare the holders only, not the accesses."""
+AVAILABILITY: Final = frozenset({"liveness", "deadlock"})
+TOKENS: Final = frozenset({"token-fell", "token-repeated"})
+NEVER: Final = "The fault never struck: its moment did not come before the run was over."
+NOBODY: Final = "No client was granted the lock."
+_SENTENCE: Final = re.compile(r"(?<=\.) (?=\S)")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFindings:
+    """Findings of one run. ``two_holders``: two clients held the lock at once; ``tokens_fell``: a fencing token was not
+    above the previous one."""
+
+    state: CellState
+    why: str
+    two_holders: bool = False
+    tokens_fell: bool = False
+
+
+def findings_of(result: Result) -> RunFindings:
+    """Return the findings of a run under a fault."""
+    plan, history = result.plan, result.history
+    lapsed = lapse(plan, history)
+    struck = not plan.faults or plan.faults[0].fault in {record.fault for record in fault_records(history)}
+    state = state_of(result.verdicts, plan.fencing, lapsed=bool(lapsed), struck=struck)
+    if result.verdict.valid is None and not _granted(history):  # the lock was never held, so it was not tested
+        return RunFindings("unknown", errors(history).strip() or NOBODY)
+    tokens = result.verdicts["fencing"].evidence
+    return RunFindings(
+        state,
+        _reason(result, state, lapsed, struck=struck),
+        result.verdicts["mutual-exclusion"].valid is False,
+        any(violation.kind in TOKENS for violation in tokens),
+    )
+
+
+def state_of(verdicts: Mapping[str, Verdict], fencing: str, *, lapsed: bool = False, struck: bool = True) -> CellState:
+    """Return the state of a lock after one run.
+
+    ``lapsed``: no client got the lock any more, long after the last fault. ``struck``: a fault was injected, or none
+    was planned. Service checkers that no fault concerns (fairness, reentrancy, try-lock) are ignored.
+    """
+    invalid = {name for name, verdict in verdicts.items() if verdict.valid is False}
+    broken = invalid - SERVICE
+    stopped = fencing == "on" and broken <= LOCK_LEVEL
+    if broken and not stopped:
+        return "unsafe"
+    if lapsed or invalid & AVAILABILITY:
+        return "unavailable"
+    if _undecided(verdicts) or not struck:
+        return "unknown"
+    return "fenced" if broken else "safe"
+
+
+def _undecided(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """Return the checkers without a verdict, except those that are ignored."""
+    return [name for name, it in verdicts.items() if it.valid is None and name not in SERVICE - AVAILABILITY]
+
+
+def lapse(plan: Plan, history: History) -> str:
+    """Return a sentence if no client was granted a lock from some time on, long after the last fault, though clients
+    requested it to the end of the run; else "".
+
+    Servers that lost the data of a majority may never answer again. That is not the lock's fault, and pending requests
+    may still take effect, so ``deadlock`` and ``liveness`` report no violation. The lock is unavailable all the same.
+    """
+    acquires, granted = history.calls("acquire"), _granted(history)
+    # A request sent during a fault may take effect as long after its end as the fault lasted.
+    wakes = [2 * it.healed_ns - it.injected_ns for it in fault_records(history) if it.healed_ns is not None]
+    last = max(granted, default=history.origin)
+    quiet = max(last, *wakes, history.origin)
+    end = history.origin + round(plan.time_limit * SECOND)
+    settings: dict[str, Any] = history.nemesis("start")[0].value
+    patience = settings["hold"] + 2 * (settings["ttl"] + settings["slack"])
+    requested_late = any(call.invoke.time > quiet for call in acquires)
+    if not requested_late or end - quiet < patience * SECOND:
+        return ""
+    since = f"after {moment(last, history.origin)}" if granted else "at all"
+    return (
+        f"No client was granted the lock {since}, although clients requested it until the end at {plan.time_limit:g} s."
+    )
+
+
+def _granted(history: History) -> list[int]:
+    """Return the times of all grants."""
+    calls = history.calls("acquire")
+    return [call.done.time for call in calls if call.done is not None and call.outcome == "ok"]
+
+
+def _reason(result: Result, state: CellState, lapsed: str, *, struck: bool) -> str:
+    """Return the reason for the state. The run may have other findings too."""
+    verdicts = result.verdicts
+    if state == "unknown":
+        name = next(iter(_undecided(verdicts)), "")
+        return f"{name}: {verdicts[name].explanation}" if struck else NEVER
+    if state == "unavailable":
+        late = (verdicts[name].explanation for name in ("deadlock", "liveness") if verdicts[name].valid is False)
+        return lapsed or next(late)
+    return first_sentence(result.results.summary)
+
+
+def first_sentence(text: str) -> str:
+    return _SENTENCE.split(text, maxsplit=1)[0]
+
+
+def worst(runs: Sequence[RunFindings]) -> int:
+    """Return the index of the first run that has the worst state."""
+    return min(range(len(runs)), key=lambda number: WORST_FIRST.index(runs[number].state))
+
+
+def cell(runs: Sequence[RunFindings], plan: Plan, fault: str, command: str, folder: str | None) -> ComparedCell:
+    """Return a cell of the document. ``plan``, ``command`` and ``folder`` are those of the run that shows its state."""
+    shown = runs[worst(runs)]
+    counted = Counter(run.state for run in runs)
+    return ComparedCell(
+        state=shown.state,
+        why=shown.why,
+        runs=len(runs),
+        counts={state: counted[state] for state in WORST_FIRST if counted[state]},
+        kind=plan.kind,
+        fault=fault,
+        fencing=plan.fencing,
+        run=folder,
+        command=command,
+        seed=plan.seed,
+        two_holders=any(run.two_holders for run in runs),
+        tokens_fell=any(run.tokens_fell for run in runs),
+    )
+
+
+def not_run(why: str, state: CellState = "not-run") -> ComparedCell:
+    """Return a cell without runs: none is possible (``not-run``), or the comparison ended before it (``unknown``)."""
+    return ComparedCell(state=state, why=why)

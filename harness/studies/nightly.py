@@ -1,0 +1,258 @@
+"""The nightly suite: run every scenario on every cluster that supports it, and compare with the expectations.
+
+Worker processes make the runs. Runs on containers are sorted by the containers that they need, so that a worker can
+reuse them from one run to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.clusters.abilities import DISKS
+from harness.documents import NightlyDocument
+from harness.documents.nightly import SCHEMA, ExpectedVerdicts, ScenarioOutcome
+from harness.errors import UNKNOWN, VALID, HarnessError, MissingLibrary, UsageError
+from harness.faults.catalogue import needs
+from harness.plan import Plan
+from harness.run.completion import complete
+from harness.run.expectation import ExpectationResult, judge, status_of
+from harness.run.judging import Result, versions
+from harness.run.pool import AbandonedJob, Pool, open_pool, results
+from harness.run.pool.containers import CONTAINER_WORKERS, reused_cluster
+from harness.run.runs import run
+from harness.run.signals import sigterm_interrupts
+from harness.run.with_report import with_report
+from harness.scenarios import catalogue
+from harness.scenarios.catalogue import Scenario
+
+SUITES: Final = ("smoke", "full")
+CLUSTERS: Final = {"sim": ("sim",), "docker": ("docker",), "both": ("sim", "docker")}
+SEEDS: Final = {"smoke": 1, "full": 5}
+"""Number of runs of each scenario on the simulator."""
+OnOutcome = Callable[[ScenarioOutcome, int, int], None]
+"""Callback with an outcome, the number of outcomes so far, and their total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run to make: a scenario on a cluster, with a seed. ``refused`` is the reason if it cannot run there."""
+
+    scenario: str
+    cluster: str
+    plan: Plan
+    refused: str = ""
+
+
+# Selection of cases.
+
+
+def cases(suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None) -> list[Case]:
+    """Return the runs of a suite (``smoke``, ``full``) on a cluster (``sim``, ``docker``, ``both``). On containers the
+    smoke suite has only the few scenarios that are marked for it."""
+    if suite not in SUITES:
+        raise UsageError(f"suite must be {' or '.join(SUITES)}, got {suite!r}")
+    if cluster not in CLUSTERS:
+        raise UsageError(f"cluster must be one of {', '.join(CLUSTERS)}, got {cluster!r}")
+    wanted = list(catalogue.all() if scenarios is None else scenarios)
+    found = []
+    for backend in CLUSTERS[cluster]:
+        for scenario in wanted:
+            if backend == "docker" and suite == "smoke" and not scenario.plan.smoke:
+                continue
+            first = _case(scenario, backend)
+            more = SEEDS[suite] if backend == "sim" and not first.refused else 1
+            found += [first, *(_seeded(first, seed) for seed in range(1, more))]
+    if not found:
+        raise UsageError(f"suite {suite} on {cluster}: none of the scenarios belongs to it")
+    return found
+
+
+def _seeded(case: Case, later: int) -> Case:
+    return replace(case, plan=msgspec.structs.replace(case.plan, seed=case.plan.seed + later))
+
+
+def _case(scenario: Scenario, backend: str) -> Case:
+    plan = msgspec.structs.replace(scenario.plan, cluster=backend)
+    if plan.expect is None:
+        raise UsageError(f"{scenario.path}: a scenario of a suite must say what is expected of it ([expect])")
+    error = _error(plan, backend)
+    if error is None:
+        return Case(scenario.name, backend, complete(plan))
+    errors = [_error(plan, other) for other in CLUSTERS["both"]]
+    installable = scenario.path.parent == catalogue.FOLDER and any(isinstance(one, MissingLibrary) for one in errors)
+    if all(errors) and not installable:  # no cluster can run it
+        raise UsageError(f"{scenario.path}: {error}")
+    return Case(scenario.name, backend, plan, str(error))
+
+
+def refusal(plan: Plan, backend: str) -> str:
+    """Return the reason why a plan cannot be run on a backend; "" if it can."""
+    error = _error(plan, backend)
+    return "" if error is None else str(error)
+
+
+def _error(plan: Plan, backend: str) -> UsageError | None:
+    if plan.runs_on and backend not in plan.runs_on:
+        return UsageError(f"a story of {' and '.join(plan.runs_on)} only")
+    try:
+        complete(msgspec.structs.replace(plan, cluster=backend))
+    except UsageError as error:
+        return error
+    return None
+
+
+# One case.
+
+
+def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutcome:
+    """Run a case. An unexpected outcome is stored with its report; on containers every outcome is."""
+    plan = case.plan
+    if case.refused:
+        return _outcome(case, ExpectationResult("not-run", case.refused), None, 0.0)
+    began = time.monotonic()
+    options = {} if open_cluster is None else {"open_cluster": open_cluster}
+    try:
+        result = run(plan, store=store if plan.cluster == "docker" else None, command=_command(case), **options)
+    except HarnessError as error:
+        return _outcome(case, ExpectationResult("error", str(error)), None, time.monotonic() - began)
+    except Exception as error:  # noqa: BLE001 - one broken run must not end the suite
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        why = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        return _outcome(case, ExpectationResult("error", why), None, time.monotonic() - began)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    judgement = judge_run(result)
+    if judgement.state != "as-expected":
+        try:
+            result = with_report(result, store, _command(case))
+        except Exception as error:  # noqa: BLE001 - the finding counts, though it cannot be stored
+            judgement = replace(judgement, why=f"{judgement.why} (no report: {error})")
+    return _outcome(case, judgement, result, time.monotonic() - began)
+
+
+def judge_run(result: Result) -> ExpectationResult:
+    """Compare a run's result with the expectations of its plan."""
+    assert result.plan.expect is not None
+    return judge(result.plan.expect, result.verdicts, result.history.origin)
+
+
+def _command(case: Case) -> str:
+    return f"harness scenario run {case.scenario} --cluster {case.cluster} --seed {case.plan.seed}"
+
+
+def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, seconds: float) -> ScenarioOutcome:
+    plan, expect = case.plan, case.plan.expect
+    assert expect is not None
+    return ScenarioOutcome(
+        scenario=case.scenario,
+        row=case.scenario.partition(".")[0],
+        title=plan.title,
+        safe=expect.safe,
+        lock=plan.lock,
+        kind=plan.kind,
+        faults=tuple(spec.fault for spec in plan.faults),
+        workload=plan.workload,
+        cluster=case.cluster,
+        seed=plan.seed,
+        state=judgement.state,
+        why=judgement.why,
+        expected=ExpectedVerdicts(invalid=expect.invalid, valid=expect.valid),
+        valid=None if result is None else result.valid,
+        checkers={} if result is None else {name: verdict.valid for name, verdict in result.verdicts.items()},
+        found_s=judgement.found_s,
+        time_limit=plan.time_limit,
+        real_seconds=round(seconds, 3),
+        acquires=0 if result is None else result.results.stats.acquires_ok,
+        folder=None if result is None or result.folder is None else str(result.folder),
+    )
+
+
+# All cases.
+
+
+def nightly(
+    suite: str = "smoke",
+    cluster: str = "sim",
+    *,
+    store: Path = Path("store"),
+    scenarios: Iterable[Scenario] | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    on_outcome: OnOutcome = lambda outcome, number, of: None,  # noqa: ARG005
+) -> NightlyDocument:
+    """Run a suite and return the nightly run's document, with ``outcomes`` in the order of the scenarios.
+
+    ``workers`` processes of this machine make the runs (1: only this process; None: one for each processor, or two for
+    runs on containers). With a Dask ``scheduler`` (``tcp://...``) its workers make the simulated runs; runs on
+    containers are made on this machine.
+    """
+    todo = cases(suite, cluster, scenarios)
+    started, began = datetime.now(UTC), time.monotonic()
+    outcomes: dict[tuple[str, str, int], ScenarioOutcome] = {}
+    interrupted = False
+    try:
+        with sigterm_interrupts(), contextlib.closing(_run_cases(todo, store, workers, scheduler)) as finished:
+            for case, outcome in finished:
+                outcomes[case.scenario, case.cluster, case.plan.seed] = outcome
+                on_outcome(outcome, len(outcomes), len(todo))
+    except KeyboardInterrupt:
+        interrupted = True
+    order = [(case.scenario, case.cluster, case.plan.seed) for case in todo]
+    in_order = [outcomes[name] for name in order if name in outcomes]
+    states = [outcome.state for outcome in in_order]
+    nothing = interrupted or all(state == "not-run" for state in states)
+    return NightlyDocument(
+        schema=SCHEMA,
+        started_at=started.replace(microsecond=0),
+        suite=suite,
+        clusters=CLUSTERS[cluster],
+        seconds=round(time.monotonic() - began, 1),
+        versions=dict(versions()),
+        status=status_of(states) or (UNKNOWN if nothing else VALID),
+        interrupted=interrupted,
+        outcomes=tuple(in_order),
+    )
+
+
+def _run_cases(
+    todo: Sequence[Case], store: Path, workers: int | None, scheduler: str | None
+) -> Generator[tuple[Case, ScenarioOutcome], None, None]:
+    """Yield each case as soon as it is done. Cases on containers come last, because they need the whole machine."""
+    real = sorted((case for case in todo if case.cluster == "docker"), key=_cluster_sort_key)
+    simulated = [case for case in todo if case.cluster == "sim"]
+    if simulated:
+        with open_pool(1 if len(simulated) == 1 and not scheduler else workers, scheduler) as pool:
+            yield from _outcomes(simulated, store, pool)
+    if real:
+        with open_pool(1 if len(real) == 1 else workers or CONTAINER_WORKERS, tidy=True) as pool:
+            yield from _outcomes(real, store, pool)
+
+
+def _outcomes(todo: Sequence[Case], store: Path, pool: Pool) -> Generator[tuple[Case, ScenarioOutcome], None, None]:
+    work = partial(_run_case_on_worker, pool.shared(store))
+    with contextlib.closing(results(todo, work, pool, in_order=False)) as finished:
+        for case, outcome in finished:
+            if isinstance(outcome, AbandonedJob):
+                outcome = _outcome(case, ExpectationResult("error", outcome.why), None, 0.0)  # noqa: PLW2901
+            yield case, outcome
+
+
+def _run_case_on_worker(store: Path, case: Case) -> ScenarioOutcome:
+    return run_case(case, store, None if case.cluster == "sim" else reused_cluster())
+
+
+def _cluster_sort_key(case: Case) -> tuple[str, ...]:
+    """Sort key: cases on the same clusters come one after the other."""
+    plan = case.plan
+    needed = {need for spec in plan.faults for need in needs(spec)}
+    return plan.kind, str(plan.nodes), str(DISKS in needed), case.scenario

@@ -1,0 +1,45 @@
+"""Phrases and formats that messages of several packages share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+SAFETY: Final = {
+    "E": "saves double work; two holders are possible and nothing notices",
+    "F": "safe, if the protected resource checks its fencing token",
+    "F?": "would be safe with fencing, but issues no usable token",
+    "X": "broken without any fault",
+}
+"""The safety classes of locks in words."""
+_HOST: Final = re.compile(r"[a-z]+\d")
+"""Name of a host, which keeps its lower case at the beginning of a sentence."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 fault``, ``2,000 faults``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """Return names as a list in words: ``n1, n2 and n3``."""
+    *most, end = list(names) or [""]
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def in_seconds(ns: int) -> str:
+    """Return nanoseconds as text with a precision of 1 ms: ``0.205 s``."""
+    return f"{ns / 1e9:.3f} s"
+
+
+def moment(ns: int, origin_ns: int) -> str:
+    """Return a time as seconds since the start of the run, as all sentences have it: ``0.205 s``."""
+    return in_seconds(ns - origin_ns)
+
+
+def as_sentence(text: str) -> str:
+    """Return the text with a capital (except for names of hosts) and a full stop."""
+    if not _HOST.match(text):
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else text + "."

@@ -1,0 +1,196 @@
+"""The client program in a container: ``python -m harness.worker.client_agent``, controlled over stdin and stdout.
+
+Messages are newline-delimited JSON, described in ``docs/client-protocol.md`` so that a client can be written in any
+language. Requests about the process itself (``ping``, ``clock``, ``hang``, ``go``) are answered at once, even while the
+lock is working. The main thread executes all others one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Final
+
+import msgspec
+
+from . import client_program
+from .client import Client
+from .client_program import ClientJob, event
+
+Message = dict[str, Any]
+RELAY: Final = 0.004
+"""Seconds after a message during which further messages are collected."""
+_AT_ONCE: Final = ("ping", "clock", "hang", "go")
+
+
+class Agent:
+    """Server side of the client protocol. ``send`` writes one line to the control side."""
+
+    def __init__(self, output: int) -> None:
+        self._output = output
+        self._encode = msgspec.json.Encoder().encode
+        self._writing = threading.Lock()
+        self._todo: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._go = threading.Semaphore(0)
+        self._waits = False
+        self._hang = threading.Event()
+        self._stops: tuple[str, ...] = ()
+        self._client: Client | None = None
+
+    def send(self, message: Message) -> None:
+        """Write one line at once, so that it arrives even if the process is killed right after."""
+        line = self._encode(message) + b"\n"
+        with self._writing:
+            while line:
+                line = line[os.write(self._output, line) :]
+
+    # The history.
+
+    def record(self, **fields: Any) -> None:
+        """Record one entry of the history by sending it to the control side; a :data:`harness.clusters.base.Record`."""
+        self._waits = event(fields["f"], fields["type_"]) in self._stops
+        self.send({"entry": fields, "waits": True} if self._waits else {"entry": fields})
+
+    def checkpoint(self) -> None:
+        """Wait for ``go`` after an event that triggers a fault: the control side injects the fault in between."""
+        if self._waits:
+            self._waits = False
+            self._go.acquire()
+        if self._hang.is_set():
+            self.send({"hung": True})
+            threading.Event().wait()
+
+    # Requests.
+
+    def listen(self) -> None:
+        """Read requests until the control side closes the connection, then end the process."""
+        for line in sys.stdin.buffer:
+            message = msgspec.json.decode(line, type=Message)
+            if message["op"] in _AT_ONCE:
+                self._answer(message)
+            else:
+                self._todo.put(message)
+        os._exit(0)
+
+    def work(self) -> None:
+        """Execute requests one after the other until ``close``."""
+        while True:
+            message = self._todo.get()
+            self._answer(message)
+            if message["op"] == "close":
+                return
+
+    def _answer(self, message: Message) -> None:
+        try:
+            answer = {"ok": getattr(self, f"_do_{message['op']}", self._do_nothing_known)(message)}
+        except Exception as error:  # noqa: BLE001 - the control side must learn of any error
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        if "id" in message:
+            self.send({"id": message["id"], **answer})
+
+    def _do_nothing_known(self, message: Message) -> None:
+        raise ValueError(f"unknown op {message['op']!r}")
+
+    def _do_ping(self, message: Message) -> None:
+        del message
+
+    def _do_clock(self, message: Message) -> list[int]:
+        del message
+        return [time.monotonic_ns(), time.time_ns()]
+
+    def _do_hang(self, message: Message) -> None:
+        del message
+        self._hang.set()
+
+    def _do_go(self, message: Message) -> None:
+        del message
+        self._go.release()
+
+    def _job(self, message: Message) -> ClientJob:
+        job = msgspec.convert(message["job"], ClientJob)
+        self._stops = job.stops
+        return job
+
+    def _do_run(self, message: Message) -> None:
+        """Run a whole workload and answer when it is over."""
+        try:
+            client_program.run(self._job(message), self.record, self.checkpoint)
+        except client_program.LockFailed:
+            raise
+        except Exception:  # noqa: BLE001
+            raise RuntimeError(traceback.format_exc()) from None
+
+    def _do_prepare(self, message: Message) -> None:
+        client_program.prepare(msgspec.convert(message["lock"], client_program.LockPreparation))
+
+    def _do_open(self, message: Message) -> None:
+        self._client = client_program.client(self._job(message), self.record, self.checkpoint)
+
+    @property
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise ValueError("nothing is open")
+        return self._client
+
+    def _do_acquire(self, message: Message) -> Message | None:
+        grant = self._opened.acquire(message["key"])
+        return None if grant is None else {"fence": grant.fence, "valid_for": grant.valid_for}
+
+    def _do_release(self, message: Message) -> None:
+        self._opened.release(message["key"])
+
+    def _do_access(self, message: Message) -> Any:
+        fence = _Token(message.get("fence"))
+        call = {"read": self._opened.read, "take": self._opened.take}.get(message["f"])
+        if call is not None:
+            return call(message["key"], fence)
+        return self._opened.write(message["key"], fence, message.get("value"))
+
+    def _do_close(self, message: Message) -> None:
+        del message
+        self._client = None
+
+
+class _Token:
+    """The part of a grant that the resource needs."""
+
+    valid_for = None
+
+    def __init__(self, fence: int | str | None) -> None:
+        self.fence = fence
+
+
+def relay(output: int) -> int:
+    """Fork. Until the child ends, this process copies to ``output`` what the child writes to the returned descriptor.
+
+    A busy client sends thousands of entries a second. Sent one by one, each would wake the engine and the control side,
+    which would take CPU time from the client and the servers; so entries that come close together are sent together.
+    Data in the pipe is safe even if the client is killed. (This process is not killed: it stays outside the program.)
+    """
+    source, target = os.pipe()
+    if os.fork() == 0:
+        os.close(source)
+        return target
+    os.close(target)
+    while data := os.read(source, 1 << 16):
+        while data:
+            data = data[os.write(output, data) :]
+        time.sleep(RELAY)
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve the control side. A lock's prints go to stderr, because stdout carries the protocol."""
+    output = relay(os.dup(1))
+    os.dup2(2, 1)
+    agent = Agent(output)
+    threading.Thread(target=agent.listen, name="listener", daemon=True).start()
+    agent.work()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The program on a client's host: it opens the lock and runs the workload that a :class:`ClientJob` names.
+
+On the simulator it is called in the harness' own process; in a container :mod:`harness.worker.client_agent` calls it.
+"""
+
+from __future__ import annotations
+
+import time
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from harness.clusters.base import Checkpoint, RecordEntry
+from harness.errors import HarnessError, UsageError
+from harness.lock_impls import catalogue
+from harness.lock_impls.base import Endpoints, LockClass, LockError
+from harness.plan import Plan
+from harness.plugins import Folder, Registry, missing_methods
+
+from .client import Client, Workload
+from .resource import ResourceClient
+
+GENERATION: Final = 1_000_000
+"""Distance of the process numbers of one generation of a client to those of the next."""
+
+
+class LockFailed(Exception):
+    """The program of a lock failed by itself, so the run says nothing about the lock."""
+
+
+class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One life of one client.
+
+    ``addresses`` are the lock's servers; ``began_ns`` is the monotonic time of the run's first entry; ``stops`` are the
+    events (see :func:`event`) after which the client waits until it is told to continue.
+    """
+
+    plan: Plan
+    node: str
+    generation: int
+    kind: str
+    addresses: tuple[tuple[str, int], ...]
+    resource: tuple[str, int]
+    began_ns: int
+    stops: tuple[str, ...] = ()
+
+    @property
+    def process(self) -> int:
+        """The client's first process number, far from those of its other lives."""
+        return int(self.node.removeprefix("c")) + self.generation * GENERATION
+
+
+class LockPreparation(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments for preparing a lock that needs time to start, such as a program in another language. They are sent
+    before the run begins, and again when the client is restarted."""
+
+    name: str
+    kind: str
+    addresses: tuple[tuple[str, int], ...]
+    ttl: float
+    options: dict[str, Any]
+
+
+def event(f: str, type_: str) -> str:
+    """Return an entry's name in a fault's ``on``: ``acquire``, ``acquire:invoke``, ``release:info`` ..."""
+    return f if type_ == "ok" else f"{f}:{type_}"
+
+
+def find_lock(name: str) -> LockClass:
+    """Return a lock class of the catalogue, of an entry point, or ``package.module:Class``; raises UsageError."""
+    return catalogue.resolve(name)
+
+
+def _users(name: str, kind: type) -> type[Workload]:
+    lacks = missing_methods(kind, "stock", "run")
+    if lacks:
+        raise UsageError(f"{name} is no workload: it has {lacks}")
+    workload: type[Workload] = kind
+    return workload
+
+
+WORKLOADS: Final[Registry[type[Workload]]] = Registry(
+    "workload", "workloads", Folder("harness.worker.workloads", "run"), _users
+)
+
+
+def find_workload(name: str) -> type[Workload]:
+    """Return the workload called ``name``, or ``package.module:Class``; raises UsageError."""
+    return WORKLOADS.find(name)
+
+
+def stock_of(plan: Plan) -> dict[str, Any]:
+    """Return the initial values of a plan's resources; raises UsageError if the workload gives no dict of them."""
+    workload = find_workload(plan.workload)
+    if plan.workload in WORKLOADS.own:
+        return workload.stock(plan, plan.time_limit)
+    try:
+        stock: Any = workload.stock(plan, plan.time_limit)
+        msgspec.json.encode(stock)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"the workload {plan.workload}: stock: {type(error).__name__}: {error}") from error
+    if not isinstance(stock, dict) or not all(isinstance(resource, str) for resource in stock):
+        raise UsageError(f"the workload {plan.workload}: stock must be a dict of values by resource, got {stock!r}")
+    return stock
+
+
+def prepare(lock: LockPreparation) -> None:
+    """Let a lock start what it needs before the first acquire, such as a program in another language."""
+    ready = getattr(find_lock(lock.name), "prepare", None)
+    if ready is not None:
+        ready(Endpoints(lock.kind, lock.addresses), lock.ttl, **lock.options)
+
+
+def run(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> None:
+    """Run one client to the end of the plan's time; a :data:`harness.clusters.base.Program`."""
+    if job.generation == 0:
+        time.sleep(job.plan.stagger * job.process)
+    _run_workload(job.plan.workload, client(job, record, checkpoint))
+    failure = getattr(find_lock(job.plan.lock), "failure", None)
+    if failure is not None and (why := failure()):
+        raise LockFailed(why)
+
+
+def _run_workload(name: str, client: Client) -> None:
+    """Run a workload. If a user's workload raises, raise UsageError, whose message names it."""
+    try:
+        find_workload(name).run(client)
+    except (HarnessError, LockFailed):
+        raise
+    except Exception as error:
+        if name in WORKLOADS.own:
+            raise
+        raise UsageError(f"the workload {name}: run raised {type(error).__name__}: {error}") from error
+
+
+def client(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> Client:
+    """Return the client of a job. It opens its lock and connects to the resource on first use."""
+    plan = job.plan
+    lock = find_lock(plan.lock)
+    endpoints = Endpoints(job.kind, job.addresses)
+
+    def open_lock(key: str) -> Any:
+        return lock.open(endpoints, key, plan.ttl, **plan.lock_options)
+
+    return Client(
+        node=job.node,
+        process=job.process,
+        settings=plan,
+        open_lock=open_lock,
+        refused=LockError,
+        resource=ResourceClient(job.resource),
+        record=record,
+        deadline_ns=job.began_ns + int(plan.time_limit * 1e9),
+        rng=Random(f"{plan.seed}/client/{job.node}/{job.process}"),
+        checkpoint=checkpoint,
+    )

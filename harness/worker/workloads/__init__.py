@@ -1,0 +1,1 @@
+"""Workloads: what clients do in a run, one file for each."""

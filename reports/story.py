@@ -1,0 +1,10 @@
+"""Format the steps of a violation's story for pages."""
+
+from __future__ import annotations
+
+from harness.documents.story import Story
+
+
+def story_steps(story: Story) -> tuple[tuple[str, str], ...]:
+    """Return the time and text of each step."""
+    return tuple(("" if step.at is None else f"{step.at:.3f} s", step.text) for step in story.steps)

@@ -1,0 +1,148 @@
+"""MySQL locks that belong to a session, used in wrong ways; and an advisory lock with hashed names.
+
+The client shares the session with others, uses a second lock in it, or locks on different servers. The hashed names
+have two bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import uuid
+from typing import Any
+
+from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.mysql_client import KINDS, MysqlSession, StatementResult
+from harness.lock_impls.mysql_get_lock import LONGEST_WAIT_S, GetLock
+
+# Two locks in one session.
+
+
+class SecondName(GetLock):
+    """Not a mistake since MySQL 5.7.5 and MariaDB 10.0.2: the holder takes another lock in the same session, under a
+    name that nobody else uses."""
+
+    kinds = KINDS
+
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, key)
+        self.second = f"job-{uuid.uuid4().hex}"
+
+    def acquire(self, timeout: float) -> Grant | None:
+        grant = super().acquire(timeout)
+        if grant is not None:
+            self._lock_second()
+        return grant
+
+    def _lock_second(self) -> None:
+        self.session.execute("SELECT GET_LOCK(%s, 0)", self.second)
+
+    def release(self) -> None:
+        self.session.execute("SELECT RELEASE_LOCK(%s)", self.second)
+        super().release()
+
+
+class SecondFreesFirst(SecondName):
+    """getlock-second: MySQL before 5.7.5 (and MariaDB before 10.0.2) ends the session's first lock when the session
+    requests a second one.
+
+    Such a server is not available here; this class does what it does.
+    """
+
+    def _lock_second(self) -> None:
+        self.session.execute("SELECT RELEASE_LOCK(%s)", self.key)
+        super()._lock_second()
+
+
+# Sessions that a pooler lends
+
+
+class Pooler:
+    """A pooler like ProxySQL with multiplexing, or PgBouncer with ``pool_mode = transaction``: it lends another session
+    for each transaction (here: each statement).
+
+    It has the methods of a MysqlSession.
+    """
+
+    SIZE = 16
+
+    def __init__(self, endpoints: Endpoints, *, resets: bool) -> None:
+        """``resets``: clean a session when it is given back (PgBouncer's ``server_reset_query_always``)."""
+        self._sessions = [MysqlSession(endpoints, patience=LONGEST_WAIT_S + 1.0) for _ in range(self.SIZE)]
+        self._lent = itertools.cycle(self._sessions)
+        self._resets = resets
+
+    @property
+    def connected(self) -> bool:
+        """True if the pooler is connected; it always is."""
+        return True
+
+    def execute(self, statement: str, *arguments: Any) -> StatementResult:
+        session = next(self._lent)
+        answer = session.execute(statement, *arguments)
+        if self._resets:
+            session.execute("SELECT RELEASE_ALL_LOCKS()")  # the relevant part of COM_RESET_CONNECTION
+        return answer
+
+
+class PooledGetLock(GetLock):
+    """getlock-pooled: the lock is acquired in one session and released in another one, which does not hold it."""
+
+    kinds = KINDS
+    resets = False
+
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, key)
+        self.session = Pooler(endpoints, resets=self.resets)  # type: ignore[assignment]
+
+
+class PooledAndResetGetLock(PooledGetLock):
+    """getlock-pooled: the pool cleans the session as soon as it is back, and the lock is gone."""
+
+    resets = True
+
+
+# Several servers, each with its own locks
+
+
+class AnyPrimary(GetLock):
+    """getlock-multi-primary: each acquire goes to the next server, as a load balancer in front of Galera sends it."""
+
+    kinds = ("mysql-single",)
+
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, key)
+        places = [Endpoints(endpoints.kind, (one,), account=endpoints.account) for one in endpoints.addresses]
+        self._next = itertools.cycle([MysqlSession(place, patience=LONGEST_WAIT_S + 1.0) for place in places])
+
+    def acquire(self, timeout: float) -> Grant | None:
+        self.session = next(self._next)
+        return super().acquire(timeout)
+
+
+# Hashed names
+
+
+class WholeHash(GetLock):
+    """Not a mistake: an advisory lock under the whole MD5 of its name. With this GROUP the hashes of k0 and k1 begin
+    alike."""
+
+    kinds = KINDS
+    GROUP = "group-152465"
+
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, self.hashed(f"{self.GROUP}/{key}".encode()).hex())
+
+    def hashed(self, name: bytes) -> bytes:
+        return hashlib.md5(name, usedforsecurity=False).digest()
+
+
+class TwoBytes(WholeHash):
+    """pg-adv-collision: tooz's PostgresLock calls pg_advisory_lock(a, b), where a and b are the first two bytes of the
+    name's MD5.
+
+    There is no PostgreSQL here; GET_LOCK gets the same names.
+    """
+
+    def hashed(self, name: bytes) -> bytes:
+        return super().hashed(name)[:2]

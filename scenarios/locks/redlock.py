@@ -1,0 +1,71 @@
+"""Redlocks with documented mistakes, one class for each, for scenarios."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from typing import Any, Final, Self
+
+from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.redis_client import RedisClient
+from harness.lock_impls.redlock import Redlock
+
+TICK_S: Final = 1.0
+
+
+class CounterFence(Redlock):
+    """Not a mistake: Redlock with a token from a counter outside the vote (on the first node, which no scenario
+    harms)."""
+
+    def acquire(self, timeout: float) -> Grant | None:
+        grant = super().acquire(timeout)
+        if grant is None:
+            return None
+        return Grant(fence=int(self.nodes[0].incr(f"fence:{self.key}")), valid_for=grant.valid_for)
+
+
+def undo(lock: Redlock, value: str) -> None:
+    """Delete the keys of a lost vote on all nodes."""
+    for node in lock.nodes:
+        lock._delete(node, value)
+
+
+class FixedDelay(Redlock):
+    """rl-split-vote: every client starts with another node, and all retry after the same fixed delay.
+
+    The delay ends at the next whole second, so that earlier events do not put the clients out of step.
+    """
+
+    def __init__(self, nodes: list[RedisClient], key: str, ttl: float) -> None:
+        super().__init__(nodes, key, ttl)
+        turn = int(socket.gethostname()[1:]) % len(nodes)
+        self.nodes = nodes[turn:] + nodes[:turn]
+
+    def acquire(self, timeout: float) -> Grant | None:
+        deadline = time.monotonic() + timeout
+        while (pause := TICK_S - time.monotonic() % TICK_S) < deadline - time.monotonic():
+            time.sleep(pause)
+            grant = self._try_lock(uuid.uuid4().hex, set())
+            if grant is not None:
+                return grant
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        return None
+
+
+class WholeSeconds(Redlock):
+    """rlcpp-seconds: redlock-cpp measures the duration of a vote in whole seconds, and waits long for each node."""
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
+        return cls([RedisClient(host=h, port=p, decode_responses=True) for h, p in endpoints.addresses], key, ttl)
+
+    def _try_lock(self, value: str, maybe_set: set[int]) -> Grant | None:
+        began = int(time.time())
+        answers = [self._set(node, value) for node in self.nodes]
+        validity = self.ttl - (int(time.time()) - began) - 0.012
+        if answers.count(True) >= self.quorum and validity > 0:
+            self.value = value
+            return Grant(valid_for=validity)
+        undo(self, value)
+        return None

@@ -1,0 +1,92 @@
+"""The end of a recorded history: no entry after it was closed, and one last entry at the right time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from harness.clusters.base import Cluster
+from harness.history import History, HistoryWriter, Op
+from harness.plan import Plan
+from harness.run.completion import complete
+from harness.run.recorder import Recorder
+from harness.run.runner import Runner
+
+
+def record(recorder: Recorder, time: int) -> None:
+    """An entry of a client."""
+    recorder.record(time=time, wall=time + 1000, process=0, type_="invoke", f="acquire", key="k0", node="c0")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_entries_after_the_history_is_closed_are_ignored(stored: bool, tmp_path: Path) -> None:
+    """A client may call during teardown, but its history, file and listeners end before that."""
+    path = tmp_path / "history.jsonl"
+    recorder = Recorder(HistoryWriter(path) if stored else None, lambda: (7, 1007))
+    heard: list[Op] = []
+    recorder.listeners.append(heard.append)
+    record(recorder, 1)
+    recorder.close()
+    record(recorder, 2)
+    recorder.nemesis("crash", {"host": "c0"})
+    assert [op.time for op in recorder.history] == [1]
+    assert [op.time for op in heard] == [1]
+    if stored:
+        assert [op.time for op in History.load(path)] == [1]
+
+
+class _ScriptedCluster:
+    """Has no clients. Its clocks stand at ``ended`` until it is removed, which takes a second."""
+
+    hosts = ()
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return (self,)
+
+    def __init__(self, ended: tuple[int, int], at_the_end: Callable[[], None]) -> None:
+        self.now = ended
+        self._at_the_end = at_the_end
+
+    def run(self, main: Callable[[], None]) -> None:
+        main()
+        self.now = self.now[0] + 10**9, self.now[1] + 10**9
+
+    def clock(self) -> tuple[int, int]:
+        return self.now
+
+    def tap(self, tap: object) -> None:
+        self._at_the_end()
+
+
+@pytest.mark.parametrize(
+    ("last", "stop"),
+    [(130, (130, 5030)), (100, (100, 5000)), (99, (100, 5000)), (None, (100, 5000))],
+    ids=["an entry after the end", "one at the end", "one before it", "no other entry"],
+)
+def test_the_stop_entry_is_at_the_end_of_the_run_or_the_last_client_entry(
+    last: int | None, stop: tuple[int, int]
+) -> None:
+    """The run ends at (100, 5000) by the two clocks. A later client entry moves the stop entry; both clocks advance
+    alike.
+
+    The removal of the cluster is not part of the run. It records no client entries, which must not look like an
+    unavailable lock."""
+
+    def at_the_end() -> None:
+        runner.recorder.history = (
+            History()
+        )  # drops the entry that starts the run, which would be at the end as well here
+        if last is not None:
+            record(runner.recorder, last)
+
+    cluster = _ScriptedCluster((100, 5000), at_the_end)
+    plan = complete(Plan(lock="redis-token", time_limit=0.02, settle=0.01))
+    runner = Runner(plan, cast(Cluster, cluster), writer=None, progress=None)
+    runner.run()
+    (*_, ended) = runner.recorder.history
+    assert (ended.f, ended.value) == ("stop", {"reason": "time limit"})
+    assert (ended.time, ended.wall) == stop
