@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -28,7 +30,7 @@ SLOW = {
 Capture = pytest.CaptureFixture[str]
 
 
-@contextmanager
+@contextlib.contextmanager
 def small_disk(place: Path, size: int) -> Iterator[None]:
     """Mount a disk of ``size`` bytes at ``place``."""
     place.mkdir(exist_ok=True)
@@ -115,16 +117,35 @@ def test_a_read_only_store_is_refused_before_the_work(
     assert err.count("\n") == 1, err
 
 
+def full_device() -> IO[bytes]:
+    return Path("/dev/full").open("wb", buffering=0)
+
+
+@contextlib.contextmanager
+def pipe_without_reader() -> Iterator[int]:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        yield write
+    finally:
+        os.close(write)
+
+
 @pytest.mark.parametrize(
     "arguments", [("run", "redis-token", "--time-limit", "2s", "--json"), ("list", "locks"), ("show", "redlock")]
 )
 @pytest.mark.parametrize("stdout", ["full", "closed pipe"])
 def test_output_that_cannot_be_written_is_one_line(arguments: tuple[str, ...], stdout: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness", *arguments]
-    shell = 'exec "$@" > /dev/full' if stdout == "full" else '{ "$@"; echo $? > status; } | true; exit $(cat status)'
-    ended = subprocess.run(
-        ["bash", "-c", shell, "bash", *command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
+    with full_device() if stdout == "full" else pipe_without_reader() as out:
+        ended = subprocess.run(
+            [sys.executable, "-m", "harness", *arguments],
+            cwd=tmp_path,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert ended.returncode == MISSING, ended.stderr
     assert ended.stderr.startswith("harness: cannot write to standard output: ")
     assert ended.stderr.count("\n") == 1
