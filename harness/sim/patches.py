@@ -30,7 +30,7 @@ from . import captured, clocks, pools, randomness, threads
 from . import select as sim_select
 from .dispatch import Replacement, StandsForClasses, dispatch, dispatch_new
 from .kernel import DEAD, SimulationClosed, Task
-from .sockets import SimSocket, control_socket, socketpair
+from .sockets import SimSocket, control_socket, socketpair, stat_descriptor
 
 TESTED: Final = "3.11, 3.12 or 3.13"
 """The versions of CPython on which CI runs the simulator."""
@@ -75,10 +75,12 @@ def _socket_replacements() -> Iterator[Replacement]:
     yield socket, "getaddrinfo", dispatch(socket.getaddrinfo, _getaddrinfo)
     yield socket, "socketpair", dispatch(socket.socketpair, lambda task, *args: socketpair(task))  # noqa: ARG005
     yield fcntl, "fcntl", dispatch(fcntl.fcntl, control_socket)
+    yield os, "fstat", dispatch(os.fstat, stat_descriptor)  # kazoo before 2.10 checks descriptors with it
     yield socket, "gethostbyname", dispatch(socket.gethostbyname, _gethostbyname)
     yield socket, "gethostname", dispatch(socket.gethostname, lambda task: task.host.name)
     yield select, "select", dispatch(select.select, sim_select.select)
     yield select, "poll", dispatch(select.poll, lambda task: sim_select.SimPoll())  # noqa: ARG005
+    yield select, "epoll", dispatch_new(select.epoll, sim_select.SimEpoll)
     yield selectors, "DefaultSelector", dispatch(selectors.DefaultSelector, lambda task: sim_select.SimSelector())  # noqa: ARG005
     if "grpc" in sys.modules:  # slow to import, and only the clients of some locks use it
         from . import grpc_channel

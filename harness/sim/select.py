@@ -1,4 +1,4 @@
-"""``select.select``, ``select.poll`` and ``selectors.DefaultSelector`` for simulated sockets."""
+"""``select.select``, ``select.poll``, ``select.epoll`` and ``selectors.DefaultSelector`` for simulated sockets."""
 
 from __future__ import annotations
 
@@ -78,6 +78,37 @@ class SimPoll:
         events = real.POLLIN if sock.readable else 0
         events |= real.POLLOUT if sock.writable else 0
         return (events & self._masks[fd]) | (real.POLLHUP if sock.hung_up else 0)
+
+
+class SimEpoll(SimPoll):
+    """The object that ``select.epoll()`` returns on a simulated host: level-triggered, and time-outs are in seconds."""
+
+    def __init__(self, sizehint: int = -1, flags: int = 0) -> None:
+        del sizehint, flags
+        super().__init__()
+        self.closed = False
+
+    def register(self, fd: Any, eventmask: int = real.EPOLLIN | real.EPOLLPRI | real.EPOLLOUT) -> None:
+        if eventmask & (real.EPOLLET | real.EPOLLONESHOT):
+            raise NotImplementedError("the simulator has no edge-triggered and no one-shot epoll")
+        super().register(fd, eventmask)
+
+    modify = register
+
+    def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
+        del maxevents
+        if self.closed:
+            raise ValueError("I/O operation on closed epoll object")
+        return super().poll(None if timeout is None else timeout * 1000)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> SimEpoll:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
 
 
 class SimSelector(selectors._BaseSelectorImpl):

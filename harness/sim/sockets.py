@@ -11,6 +11,7 @@ import fcntl
 import io
 import os
 import socket as real
+import stat
 from typing import Any, Final
 
 from greenlet import getcurrent
@@ -21,6 +22,7 @@ from .network import ConnectionAttempt, HalfStream
 
 _FIRST_FD: Final = 1 << 20
 """File descriptors of simulated sockets start here, far above those that the operating system assigns."""
+_fstat: Final = os.fstat
 
 _TRY_AGAIN: Final = os.strerror(errno.EAGAIN)
 
@@ -353,6 +355,14 @@ def control_socket(task: Task, fd: Any, cmd: int, arg: int = 0) -> int:
     if cmd == fcntl.F_SETFL:
         sock.setblocking(not arg & os.O_NONBLOCK)
     return 0
+
+
+def stat_descriptor(task: Task, fd: int) -> os.stat_result:
+    """Do what ``os.fstat`` does: a simulated socket is a socket, and other descriptors are those of this process."""
+    if not isinstance(fd, int) or fd < _FIRST_FD:
+        return _fstat(fd)
+    find_socket(task, fd)
+    return os.stat_result((stat.S_IFSOCK | 0o777, fd, 0, 1, 0, 0, 0, 0, 0, 0))
 
 
 def find_socket(task: Task, fileobj: Any) -> SimSocket:

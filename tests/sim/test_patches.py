@@ -13,6 +13,8 @@ import secrets
 import select
 import selectors
 import socket
+import stat
+import tempfile
 import threading
 import time
 import tomllib
@@ -177,7 +179,7 @@ def test_thread_locals_are_per_thread() -> None:
     assert TwoHostWorld().run(main) == [[False, "main", True]]
 
 
-@pytest.mark.parametrize("how", ["select", "poll", "selector"])
+@pytest.mark.parametrize("how", ["select", "poll", "epoll", "selector"])
 def test_select_poll_and_selectors_wait_for_a_readable_socket(how: str) -> None:
     def ready(sock: socket.socket, timeout: float) -> bool:
         if how == "select":
@@ -186,6 +188,10 @@ def test_select_poll_and_selectors_wait_for_a_readable_socket(how: str) -> None:
             poller = select.poll()
             poller.register(sock, select.POLLIN)
             return bool(poller.poll(timeout * 1000))
+        if how == "epoll":
+            with select.epoll() as waiter:
+                waiter.register(sock.fileno(), select.EPOLLIN | select.EPOLLPRI)
+                return waiter.poll(timeout) == [(sock.fileno(), select.EPOLLIN)]
         with selectors.DefaultSelector() as selector:
             selector.register(sock, selectors.EVENT_READ)
             return bool(selector.select(timeout))
@@ -200,6 +206,36 @@ def test_select_poll_and_selectors_wait_for_a_readable_socket(how: str) -> None:
         return [*log, ready(sock, 0.5), sock.recv(1), isinstance(sock, socket.socket)]
 
     assert TwoHostWorld().run(main) == [[False, True, True, b"X", True]]
+
+
+def test_epoll_of_a_simulated_host_refuses_what_it_does_not_do() -> None:
+    def main() -> list[Any]:
+        sock = socket.create_connection(("b", 7))
+        waiter = select.epoll()
+        with pytest.raises(NotImplementedError, match="edge-triggered"):
+            waiter.register(sock, select.EPOLLIN | select.EPOLLET)
+        waiter.close()
+        with pytest.raises(ValueError, match="closed"):
+            waiter.poll(0)
+        return [isinstance(waiter, select.epoll)]
+
+    assert TwoHostWorld().run(main) == [[True]]
+    with virtual(), select.epoll() as waiter:
+        assert waiter.fileno() >= 0, "outside the simulation epoll must be the real one"
+
+
+def test_fstat_says_that_a_simulated_descriptor_is_a_socket() -> None:
+    def main() -> list[Any]:
+        sock = socket.create_connection(("b", 7))
+        number = sock.fileno()
+        log: list[Any] = [stat.S_ISSOCK(os.fstat(number).st_mode)]
+        sock.close()
+        with pytest.raises(OSError, match="not a simulated socket"):
+            os.fstat(number)
+        return log
+
+    with tempfile.TemporaryFile() as file:
+        assert TwoHostWorld().run(lambda: [*main(), os.fstat(file.fileno()).st_size]) == [[True, 0]]
 
 
 def test_other_threads_use_the_real_functions_while_a_simulation_runs() -> None:
