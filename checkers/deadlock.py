@@ -31,7 +31,7 @@ class DeadlockChecker:
         return conclude(
             history,
             violations,
-            fine="no key stayed taken after its holder had gone",
+            fine="every key was granted again in time after its holder was gone",
             doubts=(unhealed(history), too_few(stretches.holds)),
             stats={"holds": len(stretches.holds)},
         )

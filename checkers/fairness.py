@@ -56,11 +56,11 @@ class FairnessChecker:
         starved = list(_starved(waits)) if judged else []
         shown = [_out_of_order(waits, first, second) for first, second in overtaken[:CAP]] if judged else []
         behind = waits.behind()
-        fine = f"none of {behind} requests made while others waited was granted before them"
+        fine = f"no client overtook another one, in {behind} requests that came while another client waited"
         doubt = (
             None
             if behind or not workload_matches
-            else "no client waited undisturbed behind another one: no queue to judge"
+            else "no client waited behind another one while no fault was active, so there was no queue to judge"
         )
         return conclude(
             history,

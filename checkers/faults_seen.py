@@ -15,6 +15,8 @@ from .faults import titled, unhealed
 
 PARTIAL: Final = "took effect on"
 """Beginning of the error of an ``inject`` entry if only some of its hosts or links were affected."""
+NEVER: Final = "never struck: "
+"""Beginning of the error of an ``inject`` entry of a planned fault that was never injected."""
 
 
 class FaultsChecker:
@@ -37,5 +39,7 @@ def why_unconfirmed(last: Op) -> str | None:
     if last.type == "fail":
         if last.error and last.error.startswith(PARTIAL):
             return f"{title} {last.error}"
+        if last.error and last.error.startswith(NEVER):
+            return f"{(last.value or {}).get('fault')} was never injected: {last.error.removeprefix(NEVER)}"
         return f"{title} was injected but not observed: {last.error or 'no effect seen'}"
     return f"{title} was begun and never reported as injected" if last.type == "invoke" else None

@@ -124,10 +124,10 @@ class Leases:
             if not fault.during(lease.given_ns, granted_ns):
                 continue
             if fault.name in STILL and lease.client in fault.hosts:
-                return "stood still"
+                return "was stopped"
             apart = {frozenset(link.split(">")) for link in fault.cut}
             if self._servers and all(frozenset((lease.client, server)) in apart for server in self._servers):
-                return "been cut off from all servers"
+                return "was cut off from all servers"
         return ""
 
     def _over(self, clock: Clock, lease: Lease, granted_ns: int) -> tuple[int, int] | None:
@@ -158,7 +158,7 @@ def reason(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
     if lease.end_ns == FOREVER:
         return _unstated(lease, ruling, at)
     if ruling.blame == "service":
-        return f"the service had promised it to {lease.client} until {at(lease.end_ns)}"
+        return f"the service had promised the lock to {lease.client} until {at(lease.end_ns)}"
     if ruling.blame == "client":
         return f"{lease.client}'s lease had ended at {at(lease.end_ns)}"
     return (
@@ -168,7 +168,7 @@ def reason(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
 
 def _unstated(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
     if ruling.blame == "client":
-        return f"{lease.client} had {ruling.hindered} meanwhile, so it could not renew its lease"
+        return f"{lease.client} {ruling.hindered} and could not renew its lease"
     late = f", and any lease ended by {at(ruling.over_ns)} {_clock(ruling)}" if ruling.blame == "clock" else ""
     return f"{lease.client}'s lock stated no lease{late}"
 

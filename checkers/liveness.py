@@ -46,7 +46,7 @@ class LivenessChecker:
         return conclude(
             history,
             violations,
-            fine="every key that was asked for was granted in time",
+            fine="every requested key was granted in time",
             doubts=(unhealed(history), too_few(stretches.holds), _unanswered(history, stretches)),
             stats=_stats(stretches),
         )
@@ -118,7 +118,7 @@ def _starved(stretches: Stretches, row: int, hold: Hold, due: int) -> Iterator[V
     names = sorted({columns.name(columns.client[index]) for index in requests.invoke[waiting]})
     sentence = (
         f"{hold.client} held {hold.key} too long, from {columns.at(hold.start_ns)} to {columns.at(hold.end_ns)}: its "
-        f"work should have ended by {columns.at(due)}, and {', '.join(names)} requested it in vain"
+        f"work should have ended by {columns.at(due)}, and {', '.join(names)} requested it without success"
     )
     involved = (hold.to_json(), *(columns.call(index) for index in invokes))
     yield Violation("overstayed", hold.key, sentence, due, hold.end_ns, involved, "client")

@@ -50,7 +50,7 @@ class MutualExclusionChecker:
         )
 
 
-NO_CONTENTION = "no two clients wanted the same key at the same time, so nothing was put to the test"
+NO_CONTENTION = "no two clients wanted the same key at the same time, so mutual exclusion was not tested"
 
 
 def too_few(found: Holds) -> str | None:

@@ -113,8 +113,10 @@ class View:
 
     @staticmethod
     def span(ns: int) -> str:
-        """Return a duration as text: ``92 ms``, or ``1.250 s`` from one second on."""
-        return in_seconds(ns) if ns >= SECOND else f"{ns / 1e6:.3g} ms"
+        """Return a duration as text: ``1 ns``, ``92 ms``, or ``1.250 s`` from one second on."""
+        if ns >= SECOND:
+            return in_seconds(ns)
+        return f"{ns / 1e6:.3g} ms" if ns >= 1000 else f"{ns} ns"
 
     def name(self, client: int) -> str:
         return self.names[client]

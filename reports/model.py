@@ -213,7 +213,7 @@ def load_history(folder: Path) -> tuple[History, str]:
         raise DocumentError(str(error)) from error
     if not cut:
         return history, ""
-    return history, f"the history is cut off at line {len(history) + 1:,}; what was recorded before it is shown"
+    return history, f"the history is truncated at line {len(history) + 1:,}; what was recorded before it is shown"
 
 
 def _stop_reason(history: History) -> str:

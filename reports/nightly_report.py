@@ -180,7 +180,11 @@ def _story(view: NightView) -> str:
         for state, text in SAID.items()
         if counts[state]
     ]
-    text = f"{'; '.join(parts)}." if parts else "Every known failure was found, every cure held." * bool(view.outcomes)
+    text = (
+        f"{'; '.join(parts)}."
+        if parts
+        else "Every known failure was found, and every cure stayed safe." * bool(view.outcomes)
+    )
     idle = f" {counts['not-run']} could not run on the requested cluster." if counts["not-run"] else ""
     return text + idle
 

@@ -24,7 +24,7 @@ SCRIPTS: Final = (
 SHOWN: Final = 20
 """The most violations of one checker that the page shows; results.json has the others."""
 WORDS: Final = {"valid": "Safe in this run", "invalid": "Violation found", "unknown": "Unknown"}
-CHECKER_WORDS: Final = {"valid": "Holds", "invalid": "Violated", "unknown": "Unknown"}
+CHECKER_WORDS: Final = {"valid": "Passed", "invalid": "Violated", "unknown": "Unknown"}
 BLAME: Final = {
     "service": "Cause: the lock service granted what it had promised to another client",
     "clock": "Cause: server clocks jumped, so leases expired early",

@@ -51,12 +51,12 @@ def about(document: SweepDocument) -> str:
     """Describe the sweep in one sentence."""
     who = "a client" if document.fault.startswith("client-") else "servers"
     target = document.target
-    whom = "chosen by chance each time" if target == "one" else target
+    whom = "chosen at random each time" if target == "one" else target
     fencing = "" if document.fencing == "off" else f", fencing {document.fencing}"
     return (
         f"{document.clients} {document.discipline} clients with the workload {document.workload}{fencing}; "
-        f"once in every {document.every:g} s {who} ({whom}) stood still for the pause; "
-        f"{document.seeds} runs of {document.time_limit:g} s a point, seeds from {document.seed}."
+        f"one pause of {who} ({whom}) in every {document.every:g} s; "
+        f"{document.seeds} runs of {document.time_limit:g} s for each point, with seeds from {document.seed} on."
     )
 
 

@@ -18,8 +18,8 @@ from harness.history.lock_keys import KeyState
 
 from .holds import TimelineHold
 
-Ended = Literal["open", "given back", "ran out", "early", "removed", "no answer", "not recorded"]
-ENDS: Final[tuple[Ended, ...]] = ("open", "given back", "ran out", "early", "removed", "no answer", "not recorded")
+Ended = Literal["open", "released", "expired", "early", "removed", "no answer", "not recorded"]
+ENDS: Final[tuple[Ended, ...]] = ("open", "released", "expired", "early", "removed", "no answer", "not recorded")
 SLACK: Final = 100_000_000
 """The longest delay (ns) of an observation of a real server, which is polled."""
 LATEST: Final = 1_000_000_000
@@ -255,11 +255,11 @@ class _StayFinder:
         until = stay.until or self.brought[stay.key, stay.owner or ""].until  # a replica uses its leader's expiry
         over = until is not None and state.time >= until - SLACK // 2
         if over and state.by is None:
-            return "ran out"  # perhaps because its release never arrived here
+            return "expired"  # perhaps because its release never arrived here
         if self._returned(stay, state):
-            return "given back"
+            return "released"
         if over:
-            return "ran out"
+            return "expired"
         return "early" if state.by is None or state.owner is not None else "removed"  # or its successor
 
     def _returned(self, stay: Stay, state: KeyState) -> bool:

@@ -11,7 +11,7 @@ from .timeline import OUTCOMES, Data
 from .timeline_servers import ENDS
 
 _GONE: Final = frozenset({ENDS.index("early"), ENDS.index("removed")})
-_RAN_OUT: Final = ENDS.index("ran out")
+_EXPIRED: Final = ENDS.index("expired")
 _UNRECORDED: Final = ENDS.index("not recorded")
 
 
@@ -33,7 +33,7 @@ class ServerSummary:
     server: str
     stays: int = 0
     longest: int = 0
-    ran_out: int = 0
+    expired: int = 0
     gone: int = 0
     silent: int = 0
 
@@ -110,7 +110,7 @@ def _server_summary(server: str, stays: dict[str, Column], took: Column, its: An
         server,
         stays=int(held.sum()),
         longest=int(took[held].max(initial=0)) * 1000,
-        ran_out=int((held & (ended == _RAN_OUT)).sum()),
+        expired=int((held & (ended == _EXPIRED)).sum()),
         gone=sum(int((its & (ended == one)).sum()) for one in _GONE),
         silent=int(took[silent].sum()) * 1000,
     )

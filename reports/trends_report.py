@@ -97,7 +97,7 @@ def render(document: TrendsDocument, nav: str = "", nav_style: str = "") -> str:
 def _change(change: TrendChange) -> ChangeView:
     times = present(change.before_s), present(change.now_s)
     states = present(change.before), present(change.now)
-    before, now = map(_seconds, times) if times[0] is not None else (state or "not there" for state in states)
+    before, now = map(_seconds, times) if times[0] is not None else (state or "not in the suite" for state in states)
     setting = f"{change.lock}, {', '.join(change.faults) or 'no faults'}"
     return ChangeView(change.scenario, change.cluster, setting, before, now, present(change.why) or "")
 

@@ -188,9 +188,12 @@ def test_an_interrupted_hunt_interrupts_the_tests(suite: Suite, hunting: Hunting
         ("hunt(Naive, clients='3')", "harness: hunt: clients: expected int, got str"),
         ("hunt(Naive('r', 'k', 1))", "harness: a lock is given as its class or its name, got *"),
         ("hunt(type('Here', (Naive,), {}))", "harness: *:Here cannot be found under its name*"),
-        ("hunt(Refusing, faults='none')", "harness: no client ever gets *Refusing, though nothing*: ValueError: no*"),
+        (
+            "hunt(Refusing, faults='none')",
+            "harness: no client ever gets *Refusing, although no fault is injected*: ValueError: no*",
+        ),
         ("run(Naive, fauts=())", "harness: unknown key 'fauts': did you mean faults*"),
-        ("run(Plan(lock='redis-token'), ttl=2)", "harness: a plan goes with nothing else, got ttl beside it"),
+        ("run(Plan(lock='redis-token'), ttl=2)", "harness: a plan contains all options, so give no other, got ttl"),
     ],
 )
 def test_an_impossible_request_is_reported_in_one_line(suite: Suite, call: str, said: str) -> None:

@@ -104,9 +104,9 @@ def _answered(calls: Calls, model: Model, name: str) -> Calls:
     made = {f for f, count in zip(calls.fs, counts.tolist(), strict=True) if count}
     refused = sorted(made & set(model.refuses))
     if refused:
-        raise ModelError(f"the model {name} does not know what {', '.join(refused)} does to the value")
+        raise ModelError(f"the model {name} does not define what {', '.join(refused)} does to the value")
     if model.timed and len(calls) and (calls.began == calls.invoked).all():
-        raise ModelError(f"the model {name} asks when calls were made, and the history does not say")
+        raise ModelError(f"the model {name} needs the times of the calls, and the history has none")
     return calls if made <= model.fs else calls.pick(calls.named(sorted(model.fs)))
 
 
@@ -141,7 +141,7 @@ def _verdict(calls: Calls, name: str, findings: Findings | None) -> Verdict:
     if findings and findings.unknown:
         return Verdict(None, "; ".join(findings.unknown[:3]), (), {**stats, "violations": 0})
     if not len(calls):
-        return Verdict(None, f"nothing to check: no call that the model {name} answers for happened", (), stats)
+        return Verdict(None, f"nothing to check: the history has no call that the model {name} describes", (), stats)
     keys = stats["keys"]
     where = f" of {keys} keys, each by itself," if keys > 1 else ""
     number = "1 call fits" if len(calls) == 1 else f"{len(calls)} calls{where} fit"

@@ -68,13 +68,13 @@ def sentence(calls: Calls, model: Model, finding: KeyFailure) -> str:
 def _together(calls: Calls, found: Core, part: KeyProblem) -> str:
     count = len(found.calls)
     if count == 1:
-        return "Nothing that the other calls may have done allows that"
+        return "No effect of the other calls allows this result"
     listed = [f"{_call(calls, part, call)} ({_entries(part, call)})" for call in found.calls[:LISTED]]
     if count > LISTED:
         listed.append(f"and {count - LISTED} more")
-    fewest = ", and no smaller number of calls shows it by then" if found.smallest else ""
+    fewest = "; no smaller set of calls up to there is contradictory" if found.smallest else ""
     both = "both" if count == 2 else "all"
-    return f"These {count} calls cannot {both} have happened, whatever the others did{fewest}: {'; '.join(listed)}"
+    return f"These {count} calls cannot {both} have happened, whatever the others did: {'; '.join(listed)}{fewest}"
 
 
 def _why(model: Model, part: KeyProblem, answer: SearchAnswer) -> str:

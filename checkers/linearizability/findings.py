@@ -126,7 +126,7 @@ class Investigation:
                 return (
                     key,
                     None,
-                    SearchAnswer(None, why=f"the time for the search, {self.budget.seconds:g} s, was over"),
+                    SearchAnswer(None, why=f"the search used up its budget of {self.budget.seconds:g} s"),
                 )
             part = problem(self.calls, self.model, key, rows[key])
             limits = Budget(max(0.0, left), memory, self.stop)

@@ -155,9 +155,9 @@ class Searcher:
             if status == kernel.INVALID:
                 return run.invalid()
             if monotonic() - begun > budget.seconds or budget.stop.is_set():
-                return run.gave_up(f"the time for the search, {budget.seconds:g} s, ran out")
+                return run.gave_up(f"the search used up its budget of {budget.seconds:g} s")
             if status == kernel.ASK and self._table.memory > max(budget.memory, LEAST):
-                return run.gave_up(f"the memory for the model's states, {budget.memory / 2**20:g} MiB, ran out")
+                return run.gave_up(f"the search used up its memory of {budget.memory / 2**20:g} MiB")
 
 
 LEAST: Final = 2**20

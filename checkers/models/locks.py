@@ -234,12 +234,12 @@ class ReadWriteLock(Model):
         if operation.f not in ACQUIRE and not operation.f.startswith("acquire"):
             return self._release(writer, readers, operation)
         if writer is not None:
-            return Inconsistent(f"{writer} writes")
+            return Inconsistent(f"{writer} holds it for writing")
         if me in readers:
-            return Inconsistent(f"{me} reads already")
+            return Inconsistent(f"{me} already holds it for reading")
         if shared(operation):
             return None, readers | {me}
-        return (me, readers) if not readers else Inconsistent(f"{_names(readers)} read")
+        return (me, readers) if not readers else Inconsistent(f"held for reading by {_names(readers)}")
 
     @staticmethod
     def _release(
@@ -250,13 +250,13 @@ class ReadWriteLock(Model):
             return None, readers
         if me in readers and operation.f != "release-write":
             return writer, readers - {me}
-        return Inconsistent(f"{me} does not hold it so")
+        return Inconsistent(f"{me} does not hold it in this mode")
 
     def describe(self, state: tuple[str | None, frozenset[str]]) -> str:
         writer, readers = state
         if writer is not None:
-            return f"written by {writer}"
-        return f"read by {_names(readers)}" if readers else "free"
+            return f"held for writing by {writer}"
+        return f"held for reading by {_names(readers)}" if readers else "free"
 
 
 def _names(clients: frozenset[str]) -> str:
@@ -284,10 +284,10 @@ class FifoLock(Model):
         owner, queue = state
         me = operation.client
         if operation.f == "enqueue":
-            return (owner, (*queue, me)) if me not in queue else Inconsistent(f"{me} waits already")
+            return (owner, (*queue, me)) if me not in queue else Inconsistent(f"{me} is already waiting")
         if operation.f == "cancel":
             waits = me in queue
-            return (owner, tuple(c for c in queue if c != me)) if waits else Inconsistent(f"{me} does not wait")
+            return (owner, tuple(c for c in queue if c != me)) if waits else Inconsistent(f"{me} is not waiting")
         if operation.f in RELEASE:
             return (None, queue) if owner == me else _not_mine(owner)
         if owner is not None:
@@ -331,7 +331,7 @@ class LeaseMutex(Model):
         holder, until, lease, now, lapsed = state
         me, now = operation.client, max(now, operation.began)
         if now > operation.ended:
-            return Inconsistent("it had ended before what came first could be")
+            return Inconsistent("it returned before the calls that come earlier in this order could have happened")
         if operation.f in ACQUIRE:
             return self._acquire(state, operation, now)
         if operation.f in RELEASE:

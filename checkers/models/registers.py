@@ -63,7 +63,7 @@ class CasRegister(Register):
             return super().step(state, operation)
         pair = frozen(operation.argument)
         if pair is None and not operation.known:
-            return Inconsistent("nobody knows what it would have written")
+            return Inconsistent("the value that it would have written is unknown")
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ValueError(f"the value of a cas is [old, new], got {operation.argument!r}")
         old, new = pair

@@ -94,7 +94,7 @@ def _draw(report: Report, path: Path) -> None:
     from harness.reports import linearization
 
     if not report.checked.pictures:
-        typer.echo("harness: nothing to draw: no order failed", err=True)
+        typer.echo("harness: no picture was written, because the history is linearizable", err=True)
         return
     try:
         linearization.write(report.checked.pictures[0], path)

@@ -32,9 +32,9 @@ from .terminal import WIDE, print_document
 
 RUNS: Final = {"sim": 3, "docker": 1}
 SIGNS: Final = {
-    "safe": ("✓", "green", "never two holders, and there when it should be"),
-    "fenced": ("◆", "cyan", "two holders, and the fence refused the late one"),
-    "unsafe": ("✗", "bold red", "two holders, or a broken resource, and nothing stopped it"),
+    "safe": ("✓", "green", "never two holders, and available when it should be"),
+    "fenced": ("◆", "cyan", "two holders, but the resource refused the late one by its fencing token"),
+    "unsafe": ("✗", "bold red", "two holders or corrupted data, and nothing prevented it"),
     "unavailable": ("○", "magenta", "not available when it should have been"),
     "unknown": ("?", "yellow", "the runs were not conclusive"),
     "not-run": ("–", "dim", "the fault does not apply"),
@@ -128,7 +128,7 @@ class _JobProgress(Watch):
     def __init__(self, progress: Progress, console: Console) -> None:
         self._progress = progress
         self._console = console
-        self._playing: list[ComparisonJob] = []
+        self._running: list[ComparisonJob] = []
         self._done = self._of = 0
 
     def todo(self, count: int) -> None:
@@ -136,11 +136,11 @@ class _JobProgress(Watch):
         self._report_progress()
 
     def begun(self, job: ComparisonJob) -> None:
-        self._playing.append(job)
+        self._running.append(job)
         self._report_progress()
 
     def done(self, job: ComparisonJob, outcome: JobOutcome) -> None:
-        self._playing.remove(job)
+        self._running.remove(job)
         self._done += 1
         self._report_progress()
         if not self._console.is_terminal:
@@ -148,8 +148,8 @@ class _JobProgress(Watch):
             self._console.print(line, soft_wrap=True, markup=False)
 
     def _report_progress(self) -> None:
-        playing = ", ".join(f"{job.lock} {job.name}" for job in self._playing)
-        self._progress(self._done / self._of, f"running: {self._done} of {self._of} · {playing}")
+        running = ", ".join(f"{job.lock} {job.name}" for job in self._running)
+        self._progress(self._done / self._of, f"running: {self._done} of {self._of} · {running}")
 
 
 def _job_line(job: ComparisonJob, outcome: JobOutcome) -> str:
@@ -217,10 +217,10 @@ def _sign(state: str, *, words: bool) -> str:
 
 def _tell_ranking(measure: RankingMeasure, claimed: Sequence[str], console: Console) -> None:
     values = ", ".join(f"{service} {measure.values[service]:g}" for service in measure.order)
-    holds = "as" if measure.agrees else "not as"
+    agrees = "as" if measure.agrees else "not as"
     order = ", ".join(service for service in claimed if service in measure.values)
     console.print(
-        f"{measure.name} ({measure.unit}): {values}; {holds} the articles say ({order})",
+        f"{measure.name} ({measure.unit}): {values}; {agrees} ranked by the articles ({order})",
         soft_wrap=True, markup=False,
     )  # fmt: skip
 

@@ -65,7 +65,7 @@ def doctor(console: Console) -> int:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     table.add_column("what", no_wrap=True)
-    table.add_column("seen", overflow="fold")
+    table.add_column("found", overflow="fold")
     for finding in findings:
         table.add_row(f"[{COLOURS[finding.state]}]{finding.state}[/]", finding.name, finding.seen)
     console.print(table)
@@ -74,7 +74,7 @@ def doctor(console: Console) -> int:
             # Outside the table, because a command that is broken over two lines cannot be copied.
             console.print(f"{finding.name}: {finding.install}", soft_wrap=True, markup=False, highlight=False)
     lacking = any(finding.state == "missing" for finding in findings)
-    console.print("runs on docker: " + ("not until what is missing is there" if lacking else "ready"))
+    console.print("runs on docker: " + ("not possible until the missing items are installed" if lacking else "ready"))
     return MISSING if lacking else VALID
 
 
@@ -104,7 +104,7 @@ def _sdk() -> RequirementFinding:
 
 def _no_engine(error: Exception) -> RequirementFinding:
     where = os.environ.get("DOCKER_HOST", "its default socket")
-    seen = f"none answers at {where}: {base_image.explanation(error)}"
+    seen = f"no engine answers at {where}: {base_image.explanation(error)}"
     if "Permission denied" in str(error):
         return RequirementFinding("Docker engine", "missing", seen, "usermod -aG docker $USER, then log in again")
     install = "apt-get install docker.io"
@@ -147,11 +147,11 @@ def _clocks(version: dict[str, Any]) -> RequirementFinding:
 def _queue() -> RequirementFinding:
     if not os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
         return RequirementFinding(
-            "latency between hosts", "optional", "not looked at: the engine is on another machine"
+            "latency between hosts", "optional", "not checked, because the engine is on another machine"
         )
     if QUEUE.exists():
         return RequirementFinding("latency between hosts", "ok", "NFQUEUE is in the kernel")
-    seen = f"{QUEUE} is not there; the kernel may load NFQUEUE on first use"
+    seen = f"{QUEUE} does not exist; the kernel may load NFQUEUE on first use"
     return RequirementFinding("latency between hosts", "optional", seen, "modprobe nfnetlink_queue")
 
 
@@ -167,19 +167,25 @@ def _registry(engine: docker.DockerClient) -> RequirementFinding:
 def _base(here: str | None, can_pull: bool, can_make: bool) -> RequirementFinding:
     name = "base image"
     if here:
-        return RequirementFinding(name, "ok", f"{here} is here")
+        return RequirementFinding(name, "ok", f"{here} is present")
     if can_pull:
         return RequirementFinding(name, "ok", f"{base_image.PUBLISHED} will be pulled on first use")
     if can_make:
         return RequirementFinding(
-            name, "ok", f"{base_image.OWN} will be made by debootstrap on first use, which takes 30 s"
+            name, "ok", f"{base_image.OWN} will be built by debootstrap on first use, which takes 30 s"
         )
     if os.geteuid() != 0:
         return RequirementFinding(
-            name, "missing", "neither here nor to be pulled, and debootstrap needs root", "run once with sudo"
+            name,
+            "missing",
+            "not present and cannot be pulled; to build it, debootstrap needs root",
+            "run once with sudo",
         )
     return RequirementFinding(
-        name, "missing", "neither here nor to be pulled, and debootstrap is not there", base_image.INSTALL
+        name,
+        "missing",
+        "not present and cannot be pulled; to build it, debootstrap must be installed",
+        base_image.INSTALL,
     )
 
 
@@ -201,7 +207,7 @@ def _images(images: Images, base: str | None) -> Iterator[RequirementFinding]:
                 f"{name} image", "optional", f"is built with {tool.name}, which is not installed", tool.install
             )
             continue
-        yield RequirementFinding(f"{name} image", "ok", "is here" if present else "will be built on first use")
+        yield RequirementFinding(f"{name} image", "ok", "present" if present else "will be built on first use")
     try:
         yield _toxiproxy(images, images.toxiproxy_recipe())
     except EnvironmentLacking as error:
@@ -219,10 +225,10 @@ def _tool(image: str) -> Tool | None:
 def _toxiproxy(images: Images, recipe: Recipe) -> RequirementFinding:
     name = "toxiproxy image"
     if images.present(recipe):
-        return RequirementFinding(name, "ok", "is here")
+        return RequirementFinding(name, "ok", "present")
     go = _go_version()
     if go is None:
-        return RequirementFinding(name, "missing", "is compiled here, and Go is not installed", GO.install)
+        return RequirementFinding(name, "missing", "is compiled on this machine, and Go is not installed", GO.install)
     wanted = re.search(r"^go (\d+)\.(\d+)", (context_folder("toxiproxy") / "go.mod").read_text(), re.MULTILINE)
     if wanted and go < (need := (int(wanted[1]), int(wanted[2]))):
         return RequirementFinding(

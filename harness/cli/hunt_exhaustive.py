@@ -77,7 +77,7 @@ def _print(found: ExhaustiveResult, *, quiet: bool) -> None:
             console.print(f"  {number}. {step}", markup=False, soft_wrap=True)
         console.print(broken.why, markup=False, soft_wrap=True)
     console.print(
-        f"{found.interleavings:,} interleavings, {found.redundant:,} executions cut as repetitions, at most "
-        f"{found.deepest} steps, {found.choices:,} moments with a choice, {found.seconds:.1f} s",
+        f"{found.interleavings:,} interleavings, {found.redundant:,} redundant executions cut short, at most "
+        f"{found.deepest} steps, {found.choices:,} points of choice, {found.seconds:.1f} s",
         soft_wrap=True,
     )

@@ -160,7 +160,7 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
 
 
 def _table(night: NightlyDocument) -> Table:
-    """Return a table with a line for each story: how soon the failure is found, and whether its cure is safe."""
+    """Return a table with a line for each scenario: how soon the failure is found, and whether its cure is safe."""
     cells: defaultdict[str, defaultdict[tuple[str, bool], list[ScenarioOutcome]]]
     cells = defaultdict(lambda: defaultdict(list))
     for outcome in night.outcomes:

@@ -131,16 +131,14 @@ def _compared(found: _ReplayInput, result: Result) -> dict[str, Any] | None:
     except HistoryError as error:
         return {"same": False, "said": f"the stored history cannot be compared: {error}"}
     entry = differs_at(stored, result.history)
-    where = (
-        "in how it is written only" if entry is None else f"at entry {entry}: {_both(stored, result.history, entry)}"
-    )
-    return {"same": False, "entry": entry, "said": f"parts from the stored history {where}"}
+    where = "only in its formatting" if entry is None else f"at entry {entry}: {_both(stored, result.history, entry)}"
+    return {"same": False, "entry": entry, "said": f"differs from the stored history {where}"}
 
 
 def _both(stored: History, now: History, entry: int) -> str:
     """Return an entry of two histories, as far as both contain it."""
     lines = [msgspec.json.encode(one[entry]).decode() if entry < len(one) else "nothing" for one in (stored, now)]
-    return f"it was {lines[0]}, and is {lines[1]}"
+    return f"stored: {lines[0]}; now: {lines[1]}"
 
 
 def _print_result(result: Result, compared: dict[str, Any] | None, how: _ReplayOptions) -> None:

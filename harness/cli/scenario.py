@@ -53,7 +53,7 @@ def _print(found: list[Scenario]) -> None:
             console.print(line, soft_wrap=True, markup=False)
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("name", "expected", "story"):
+    for column in ("name", "expected", "title"):
         table.add_column(column, no_wrap=column == "name")
     for scenario in found:
         table.add_row(scenario.name, expected(scenario), scenario.plan.title)
@@ -81,7 +81,7 @@ def expected(scenario: Scenario) -> str:
     """Return in a few words what the scenario is expected to show."""
     expect = scenario.plan.expect
     if expect is None:
-        return "nothing is"
+        return "no expectation"
     if not expect.safe:
         return f"{', '.join(expect.invalid)} violated"
     return f"safe, though {', '.join(expect.invalid)} is violated" if expect.invalid else "safe"
@@ -94,7 +94,7 @@ def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.",
     plan = scenario.plan
     console = Console(highlight=False)
     table = Table(box=None, show_header=False, pad_edge=False)
-    for label, text in (("story", plan.title), ("why", plan.about), ("source", plan.source),
+    for label, text in (("title", plan.title), ("why", plan.about), ("source", plan.source),
                         ("expected", expected(scenario))):  # fmt: skip
         if text:
             table.add_row(label, " ".join(text.split()))
@@ -152,7 +152,7 @@ def _run(
     plan = scenario.plan if seed is None else msgspec.structs.replace(scenario.plan, seed=seed)
     where = cluster or next(iter(plan.runs_on), plan.cluster)
     if plan.runs_on and where in BACKENDS and where not in plan.runs_on:
-        raise UsageError(f"it is {refusal(plan, where)}, as its runs_on says; not of {where}")
+        raise UsageError(f"{scenario.name} cannot run on {where}: it is {refusal(plan, where)} (runs_on)")
     if not json and not quiet and plan.title:
         Console(stderr=True, highlight=False).print(f"{scenario.name}: {plan.title}", soft_wrap=True, markup=False)
     plan, reason = complete_for(plan, where)

@@ -75,10 +75,10 @@ def _properties(info: LockInfo) -> list[tuple[str, str]]:
     """Return the properties that the lock claims; a run measures them."""
     return [
         ("mutual exclusion", f"{info.safety}: {SAFETY[info.safety]}"),
-        ("if its holder dies", f"freed by {info.on_death}" if info.on_death else "not said"),
+        ("if its holder dies", f"freed by {info.on_death}" if info.on_death else "not stated"),
         ("reentrant", "yes" if info.reentrant else "no"),
-        ("serves in the order asked", "yes" if info.queue else "no"),
-        ("if one server is lost", info.outage or "not said"),
+        ("first come, first served", "yes" if info.queue else "no"),
+        ("if one server is lost", info.outage or "not stated"),
         ("fencing token", "yes" if info.fence else "no"),
     ]
 

@@ -85,7 +85,7 @@ def _other_checkers(verdicts: Mapping[str, Verdict]) -> dict[str, list[str]]:
 def _meaning(verdict: Verdict) -> str:
     if verdict.valid is None:
         return "unknown"
-    return "not applicable" if verdict.explanation.startswith("not applicable") else "holds"
+    return "not applicable" if verdict.explanation.startswith("not applicable") else "passed"
 
 
 def _faults(faults: Iterable[InjectedFault]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def print_tally(outcomes: list[SeedResult], planned: int, *, json: bool) -> None
     for valid, (word, colour) in WORDS.items():
         matching = [outcome for outcome in outcomes if outcome.valid is valid]
         if matching:
-            place = str(matching[0].folder) if matching[0].folder else "not stored: run the seed again"
+            place = str(matching[0].folder) if matching[0].folder else "not stored; --seed runs it again"
             table.add_row(f"[{colour}]{word}[/]", str(len(matching)), str(matching[0].seed), place)
     console.print(table)
     if len(outcomes) < planned:

@@ -116,15 +116,14 @@ def _print_changes(compared: Changes, factor: float, console: Console) -> None:
 def _change_line(one: TrendChange, *, times: bool) -> str:
     named = f"{escape(one.scenario)} on {one.cluster}"
     if times:
-        times_as_long = present(one.ratio) or 1.0
-        ratio = f"{times_as_long:.2g} times as long" if times_as_long > 1 else f"{1 / times_as_long:.2g} times as soon"
+        ratio = f"{present(one.ratio) or 1.0:.2g} times as long"
         return f"{named}: {seconds(present(one.before_s))} → {seconds(present(one.now_s))}, {ratio}"
     states = " → ".join(_state(present(state)) for state in (one.before, one.now))
     return f"{named}: {states}" + (f": {escape(one.why)}" if one.why else "")
 
 
 def _state(state: str | None) -> str:
-    return "[dim]not there[/]" if state is None else f"[red]{state}[/]" if state in RED else state
+    return "[dim]not in the suite[/]" if state is None else f"[red]{state}[/]" if state in RED else state
 
 
 def _table(series: Sequence[TrendsSeries], nights: int) -> Table:
@@ -132,7 +131,7 @@ def _table(series: Sequence[TrendsSeries], nights: int) -> Table:
         box=None, pad_edge=False, title_justify="left", title_style="dim", caption_justify="left",
         title=f"{nights} nightly runs, the oldest on the left; · is a run without a value",
         caption="Rate: runs in which a checker found a violation, among those with a verdict. First: median time to "
-        f"the first violation; what is below {seconds(SHORTEST_S)} counts as that in comparisons.",
+        f"the first violation; comparisons treat times below {seconds(SHORTEST_S)} as {seconds(SHORTEST_S)}.",
     )  # fmt: skip
     for column, justify in (("lock", "left"), ("faults", "left"), ("cluster", "left"), ("rate", "left"),
                             ("last", "right"), ("first", "left"), ("last", "right")):  # fmt: skip

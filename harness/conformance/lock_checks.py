@@ -250,7 +250,7 @@ CHECKS: Final = (
     Check("handed-on", "a waiter acquires the lock soon after its release", handed_on),
     Check("release-unheld", "a release of a lock that the client does not hold fails", release_unheld),
     Check("release-of-another", "a release by another client fails and does not free the lock", release_of_another),
-    Check("fences", "the fence grows with every grant", fences),
+    Check("fences", "the fence is higher for every grant", fences),
     Check("keys", "a key may be any text, and similar keys are different locks", keys),
     Check("still-valid", "still_valid is true while the client holds the lock, false afterwards", still_valid),
     Check("extends", "extend succeeds while the client holds the lock, not afterwards", extends),

@@ -202,7 +202,7 @@ class ClockDrift(_ClockFault, frozen=True):
     @classmethod
     def cause(cls, record: FaultRecord, moment: Moment) -> str:
         rate, since = record.observed["rate"], moment.seconds(record.injected_ns)
-        return f"the wall clocks of {record.who} ran {rate:+.0%} too fast from {since}"
+        return f"the wall clocks of {record.who} ran {abs(rate):.0%} too {'fast' if rate > 0 else 'slow'} from {since}"
 
 
 class ClockStrobe(_ClockFault, frozen=True):

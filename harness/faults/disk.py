@@ -52,7 +52,7 @@ class DiskStall(Fault, frozen=True):
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
-        return f"the disk of {record.who} takes no writes{ended}"
+        return f"writes to the {record.verb('disk', 'disks')} of {record.who} hang{ended}"
 
 
 class PowerLoss(ServersDie, frozen=True):
@@ -61,7 +61,7 @@ class PowerLoss(ServersDie, frozen=True):
 
     name: ClassVar[str] = "power-loss"
     damages_with: ClassVar[str] = "lose_power"
-    dies: ClassVar[tuple[str, str, str]] = ("loses power", "lose power", "had lost power")
+    dies: ClassVar[tuple[str, str, str, str]] = ("loses power", "lose power", "lost power", "lost power")
     summary: ClassVar[str] = "a majority of the servers loses power, and with it all data that was not synced to disk"
     needs: ClassVar[Needs] = frozenset({DISKS, LOCK_KEYS, PROCESSES})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.02}

@@ -50,4 +50,4 @@ class Eviction(Fault, frozen=True):
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
         del ended  # what was evicted stays lost
-        return f"{record.who} runs out of memory and evicts what is old"
+        return f"{record.who} runs out of memory and evicts older keys"

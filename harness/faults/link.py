@@ -60,7 +60,7 @@ def _least_late_probes(probes: int, loss: float) -> int:
 
 
 def _packets(record: FaultRecord, how: str, ended: str) -> str:
-    return f"packets among {record.who} {how}{ended}"
+    return f"packets between {record.who} {how}{ended}"
 
 
 class Latency(Fault, frozen=True):
@@ -108,7 +108,7 @@ class SlowLink(Fault, frozen=True):
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
-        return _packets(record, f"crawl ({record.params.get('rate', 0.0):g} bytes a second)", ended)
+        return _packets(record, f"slow down to {record.params.get('rate', 0.0):g} bytes a second", ended)
 
 
 class PacketLoss(Fault, frozen=True):
@@ -147,7 +147,7 @@ class PacketLoss(Fault, frozen=True):
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
-        return _packets(record, f"are lost, {record.params.get('loss', 0.0):.0%} of them", ended)
+        return f"{record.params.get('loss', 0.0):.0%} of the {_packets(record, 'are lost', ended)}"
 
 
 class BlackHole(Fault, frozen=True):
@@ -190,7 +190,7 @@ class BlackHole(Fault, frozen=True):
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
-        return f"nothing gets through among {record.who}, on open connections{ended}"
+        return f"all data between {record.who} is lost, although the connections stay open{ended}"
 
 
 class ConnectionReset(Fault, frozen=True):

@@ -74,7 +74,7 @@ class _Partition(Fault, frozen=True):
         one_way = not {(b, a) for a, b in links} & set(links)
         if one_way:
             sources, targets = sorted({a for a, _ in links}), sorted({b for _, b in links})
-            return f"nothing gets through any more from {listed(sources)} to {listed(targets)}{ended}"
+            return f"all packets from {listed(sources)} to {listed(targets)} are lost{ended}"
         sides = _sides(links)
         if sides is None:
             pairs = sorted({" and ".join(sorted(link)) for link in links})
@@ -86,7 +86,7 @@ class _Partition(Fault, frozen=True):
     def cause(cls, record: FaultRecord, moment: Moment) -> str:
         others = {host for link in record.observed["cut"] for host in link.split(">")} - set(record.hosts)
         apart = listed(sorted(others)) or "each other"
-        return f"{record.who} had been cut from {apart} at {moment.seconds(record.injected_ns)}"
+        return f"{record.who} {record.verb('was', 'were')} cut off from {apart} at {moment.seconds(record.injected_ns)}"
 
 
 def _sides(links: Links) -> tuple[list[str], list[str]] | None:

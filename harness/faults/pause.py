@@ -47,7 +47,7 @@ class _Pause(Fault, frozen=True):
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
-        return f"{record.who} {record.verb('stands', 'stand')} still{ended}"
+        return f"{record.who} {record.verb('is', 'are')} paused{ended}"
 
     @classmethod
     def cause(cls, record: FaultRecord, moment: Moment) -> str:
@@ -58,7 +58,7 @@ def state_during(record: FaultRecord, moment: Moment) -> str:
     """Return the clause that says in which state hosts were, and from when to when."""
     state = listed(sorted(set(record.observed["state"].values())))
     until = "" if record.healed_ns is None else f" to {moment.seconds(record.healed_ns)}"
-    return f"{record.who} was {state} from {moment.seconds(record.injected_ns)}{until}"
+    return f"{record.who} {record.verb('was', 'were')} {state} from {moment.seconds(record.injected_ns)}{until}"
 
 
 class ClientPause(_Pause, frozen=True):

@@ -60,8 +60,8 @@ class ServersDie(Fault, frozen=True):
 
     damages_with: ClassVar[str] = "kill"
     fact: ClassVar[str] = "keys_before"
-    dies: ClassVar[tuple[str, str, str]] = ("is killed", "are killed", "had been killed")
-    """Verb forms for one server, for several servers, and for the past."""
+    dies: ClassVar[tuple[str, str, str, str]] = ("is killed", "are killed", "was killed", "were killed")
+    """Verb forms: now for one server and for several, and in the past for one and for several."""
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
@@ -69,15 +69,17 @@ class ServersDie(Fault, frozen=True):
         lost = f", {listed(empty)} without data" if empty else ""
         if empty and set(empty) == set(record.hosts):
             lost = " without data"
-        back = f", and back{ended.replace(' until', ' at')}{lost}" if ended else ""
+        restarts = record.verb("restarts", "restart")
+        back = f", and {restarts}{ended.replace(' until', ' at')}{lost}" if ended else ""
         return f"{record.who} {record.verb(*cls.dies[:2])}{back}"
 
     @classmethod
     def cause(cls, record: FaultRecord, moment: Moment) -> str:
         back = record.healed_ns is not None and record.healed_ns <= moment.ns
         empty = record.observed.get("after_heal", {}).get("wiped") if back else None
-        lost = f", and {listed(empty)} had come back without data" if empty else ""
-        return f"{record.who} {cls.dies[2]} at {moment.seconds(record.injected_ns)}{lost}"
+        some = "" if not empty or set(empty) == set(record.hosts) else f", and {listed(empty)}"
+        lost = f"{some or ' and'} restarted without data" if empty else ""
+        return f"{record.who} {record.verb(*cls.dies[2:])} at {moment.seconds(record.injected_ns)}{lost}"
 
 
 class Kill(ServersDie, frozen=True):
@@ -149,7 +151,7 @@ class ClientCrash(Fault, frozen=True):
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
-        anew = f", and {record.verb('starts', 'start')} anew{ended.replace(' until', ' at')}"
+        anew = f", and {record.verb('restarts', 'restart')}{ended.replace(' until', ' at')}"
         again = anew if ended and record.params.get("restart") else ""
         return f"{record.who} {record.verb('dies', 'die')}{again}"
 
@@ -173,7 +175,7 @@ class Failover(Fault, frozen=True):
     damages_with: ClassVar[str] = "kill"
     column: ClassVar[ComparisonColumn | None] = ComparisonColumn(
         6, 10.0, 4.0,
-        "a shorter lease is over before another server has been promoted, and a forgotten lock does no harm",
+        "a shorter lease would expire before the promotion, so the loss of the lock could do no harm",
     )  # fmt: skip
     fact: ClassVar[str] = "primary_before"
     lost: ClassVar[str] = "primary"
@@ -207,7 +209,9 @@ class Failover(Fault, frozen=True):
     def story(cls, record: FaultRecord, ended: str) -> str:
         del ended  # what counts is when another server took over
         facts = record.observed
-        how = {"pause": "stands still", "isolate": "is cut off"}.get(record.params.get("how", ""), "dies")
+        how = {"pause": "is paused", "isolate": "is cut off from the other servers"}.get(
+            record.params.get("how", ""), "dies"
+        )
         after = f"{facts['primary_after']} takes over {facts['seconds']:.1f} s later"
         return f"the {cls.lost} {facts['primary_before']} {how}, and {after}"
 

@@ -211,7 +211,7 @@ class History(Sequence[Op]):
         try:
             self.append(decoder.decode(line))
         except (msgspec.MsgspecError, HistoryError, OverflowError, RecursionError) as error:
-            cut = "; the file is cut off here" if not line.endswith(b"\n") else ""
+            cut = "; the file is truncated here" if not line.endswith(b"\n") else ""
             raise HistoryError(
                 f"{path}, line {number}: expected one history entry as a JSON object, got "
                 f"{line[:60].decode(errors='replace').rstrip()!r}: {error}{cut}"

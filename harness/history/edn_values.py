@@ -214,7 +214,7 @@ def _name_clients(entries: Entries, found: list[Any]) -> None:
             if entries.named.setdefault(process, name) != name:
                 number = processes[process]
                 who = entries.written.get(number, number)
-                what = f"process {who} is client {name!r} here, and {entries.named[process]!r} before"
+                what = f"process {who} is client {name!r} here, but {entries.named[process]!r} in an earlier entry"
                 raise entries.fault(int(block.line[row]), what)
 
 

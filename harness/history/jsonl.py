@@ -110,7 +110,7 @@ class Reader:
         return self.entries.fault(
             number,
             f"expected one history entry as a JSON object, got {line[:60].decode(errors='replace').rstrip()!r}: {error}"
-            + ("; the file is cut off here" if cut else ""),
+            + ("; the file is truncated here" if cut else ""),
         )
 
     def _add(self, found: Sequence[Any], lines: Ints, text: bytes, first: int) -> None:

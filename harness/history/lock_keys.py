@@ -112,6 +112,6 @@ def read_keys(path: Path) -> tuple[list[KeyState], str]:
             states.append(decoder.decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
-                return states, f"{path.name} is cut off at line {number:,}"
+                return states, f"{path.name} is truncated at line {number:,}"
             return states, f"{path.name}, line {number:,}: expected a key's state as a JSON object: {error}"
     return states, ""

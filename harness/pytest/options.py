@@ -43,14 +43,14 @@ def _check_acquirable(request: HuntRequest) -> HuntRequest:
         return request
     errors = Counter(call.done.error for call in calls if call.done is not None and call.done.error)
     why = f": {errors.most_common(1)[0][0]}" if errors else ""
-    raise UsageError(f"no client ever gets {request.lock}, though nothing goes wrong{why}")
+    raise UsageError(f"no client ever gets {request.lock}, although no fault is injected{why}")
 
 
 def plan_by(subject: Plan | str | type, fields: dict[str, Any], seed: int | None) -> Plan:
     """Return ``subject`` if it is a plan, else a plan of that lock; faults are names, TOML tables or FaultSpecs."""
     if isinstance(subject, Plan):
         if fields:
-            raise UsageError(f"a plan goes with nothing else, got {', '.join(fields)} beside it")
+            raise UsageError(f"a plan contains all options, so give no other, got {', '.join(fields)}")
         plan = subject
     else:
         healthy = {**fields, "lock": spec_of(subject), "faults": []}

@@ -262,7 +262,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("harness", "locks under faults (harness)")
     group.addoption("--harness-budget", metavar="5s", type=_budget, help="how long each hunt searches")
     group.addoption("--harness-seed", metavar="N", type=int, help="the seed of all hunts and runs")
-    group.addoption("--harness-workers", metavar="N", type=_workers, help="processes that play each hunt")
+    group.addoption("--harness-workers", metavar="N", type=_workers, help="worker processes of each hunt")
     group.addoption("--harness-fresh", action="store_true", help="do not try the failures of earlier hunts first")
     group.addoption("--harness-store", metavar="DIR", type=Path, help=f"where failures are kept (else {STORE})")
     parser.addini("harness_store", f"where failures are kept, below the root of the tests ({STORE})", default=STORE)

@@ -55,11 +55,13 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> Ex
             return ExpectationResult("unknown", because(name), found_s)
     for name in expect.invalid:
         if verdict_by_name[name] is True:
-            return ExpectationResult("missed", f"{name} says valid; it was expected to find the failure", found_s)
+            return ExpectationResult(
+                "missed", f"{name} found no violation, but was expected to find the failure", found_s
+            )
     if expect.invalid and expect.within and found_s is not None and found_s > expect.within:
         return ExpectationResult("late", f"found at {found_s:.3f} s, expected within {expect.within:g} s", found_s)
     return ExpectationResult(
-        "as-expected", because(expect.invalid[0]) if expect.invalid else "every checker says valid", found_s
+        "as-expected", because(expect.invalid[0]) if expect.invalid else "no checker found a violation", found_s
     )
 
 

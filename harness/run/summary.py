@@ -1,4 +1,4 @@
-"""Tell in two or three sentences what happened in a run, from the verdicts and from the observed faults."""
+"""Summary of a run in two or three sentences, from the verdicts and the observed faults."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def summarise(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> 
 
 
 def unpromised(verdicts: Mapping[str, Verdict], lock: LockFacts) -> str:
-    """Tell the violations of properties that the lock does not promise."""
-    said = {"fairness": (lock.queue, "an order"), "reentrancy": (lock.reentrant, "to be reentrant")}
-    asked = [what for name, (promised, what) in said.items() if promised is False and _violated(verdicts, name)]
-    return f" ({lock.name} does not promise {' or '.join(asked)}.)" if asked else ""
+    """Return a sentence, after a space, on violations of properties that the lock does not promise."""
+    properties = {"fairness": (lock.queue, "an order of service"), "reentrancy": (lock.reentrant, "to be reentrant")}
+    broken = [what for name, (promised, what) in properties.items() if promised is False and _violated(verdicts, name)]
+    return f" ({lock.name} does not promise {' or '.join(broken)}.)" if broken else ""
 
 
 def _violated(verdicts: Mapping[str, Verdict], name: str) -> bool:
@@ -62,9 +62,13 @@ def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict],
         reasons = "; ".join(f"{listed(names)}: {reason}" for reason, names in why.items())
         return f"Nothing was proved. {reasons}.{errors(history)}"
     count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
-    struck = f"{count} struck and had the effect intended" if faults else "no fault was injected"
+    injected = (
+        f"{count} {'were' if len(faults) > 1 else 'was'} injected and took effect"
+        if faults
+        else "no fault was injected"
+    )
     unused = " The lock itself was not used: the workload takes none." if no_lock_taken(history) is not None else ""
-    return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {struck}.{unused}"
+    return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {injected}.{unused}"
 
 
 def errors(history: History) -> str:
@@ -74,8 +78,8 @@ def errors(history: History) -> str:
             if call.done is None or call.done.error not in (None, "busy"))  # fmt: skip
     errors = Counter(ends)
     granted = sum(call.outcome == "ok" for call in calls)
-    said, times = next(iter(errors.most_common(1)), (None, 0))
-    return f" {times} of {len(calls)} acquires {said}." if said and times > granted else ""
+    ending, times = next(iter(errors.most_common(1)), (None, 0))
+    return f" {times} of {len(calls)} acquires {ending}." if ending and times > granted else ""
 
 
 def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
@@ -87,7 +91,7 @@ def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
     again = {fault.fault for fault in struck}
     acting = [*(fault for fault in lasting if fault.fault not in again), *struck][-SHOWN_FAULTS:]
     if not acting:
-        return "No fault was at work." if not faults else "No fault was at work just then."
+        return "No fault was injected." if not faults else "No fault was active at that time."
     return as_sentence("; ".join(describe(fault, origin, until) for fault in acting))
 
 
@@ -102,19 +106,19 @@ def describe(fault: FaultRecord, origin: int, moment: int) -> str:
 
 
 def _resource(plan: Plan, verdicts: Mapping[str, Verdict], headline: Verdict) -> str:
-    """Tell the overlap's effect on the protected resource, unless that is the headline."""
+    """Return a sentence on the overlap's effect on the protected resource; empty if that is the headline."""
     resource = verdicts.get("resource")
     if resource is None or resource.valid is None or resource is headline:
         return ""
     if resource.valid is False:
         return as_sentence(resource.explanation)
     if plan.fencing != "off":
-        return "The resource stayed consistent: it rejected what came too late."
+        return "The resource stayed consistent: it rejected the late accesses."
     return ""
 
 
 def fencing_note(plan: Plan, history: History, issues_fence: bool | None) -> str:
-    """Tell how many accesses a resource that checks tokens rejected, or would have rejected.
+    """Return a sentence on how many accesses a resource that checks tokens rejected, or would have rejected.
 
     ``issues_fence`` says whether the lock issues tokens; None if only the history can tell."""
     if issues_fence is None:

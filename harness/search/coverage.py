@@ -145,16 +145,16 @@ def _never_while(request: HuntRequest, struck: list[str], coverage: Coverage) ->
     names = [f"any fault while it was {_WORDS.get(phase, phase)}" for phase in by_none]
     names += [f"{name} while it was {_WORDS.get(phase, phase)}" for name, phase in missing if phase not in by_none]
     count = f"{len(missing)} of {len(phases) * len(struck)} moments"
-    return f"What the lock was never struck by: {_some(names)} ({count})."
+    return f"Never struck the lock: {_some(names)} ({count})."
 
 
-_WORDS: Final = {"releasing": "given back", "unsure": "in doubt"}
+_WORDS: Final = {"releasing": "being released", "unsure": "in an unknown state"}
 
 
 def _never_ended(vocabulary: Vocabulary, coverage: Coverage) -> list[str]:
     """Return sentences about the lock's calls that never succeeded, never failed, or never had an unknown outcome."""
-    said = {name.partition(":")[0] for name in (*vocabulary.events, *coverage.outcomes)}
-    calls = [name for name in LOCK_CALLS if name in said]
+    known = {name.partition(":")[0] for name in (*vocabulary.events, *coverage.outcomes)}
+    calls = [name for name in LOCK_CALLS if name in known]
     sentences = []
     for what, kind in (("Never succeeded", "ok"), ("Never failed", "fail"), ("Never ended unknown", "info")):
         reached = [name for name in calls if event(name, kind) in coverage.outcomes]

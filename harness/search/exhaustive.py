@@ -119,11 +119,13 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def words(self) -> str:
         """Return the bounds in words, so that a count of interleavings has a meaning."""
         of = f"{self.clients} clients" if self.clients != 1 else "one client"
-        tries = f"an acquire tries for {self.wait:g} s" if self.wait else "one try for each acquire"
-        under_way = f"messages take up to {self.late:g} s" if self.late else "no message is under way when time passes"
+        tries = f"an acquire retries for {self.wait:g} s" if self.wait else "one try for each acquire"
+        under_way = (
+            f"messages take up to {self.late:g} s" if self.late else "time advances only when no message is in transit"
+        )
         ttl = f"ttl {self.ttl:g} s"
         section = "acquire, read, write, release" if self.access else "acquire, release"
-        return f"{of}, one section each ({section}), {self.fault_words()}, {ttl}, {tries}, {under_way}"
+        return f"{of}, one critical section each ({section}), {self.fault_words()}, {ttl}, {tries}, {under_way}"
 
     def fault_words(self) -> str:
         if not self.bounds().families:
@@ -175,14 +177,14 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return the result as a sentence for a terminal."""
         count = f"{self.interleavings:,}"
         if self.violation is not None:
-            found = f"violated in interleaving {self.violation.number:,}"
+            found = f"Violation in interleaving {self.violation.number:,}"
             found += "" if self.truncated else f" (the first of {self.violated:,} among all {count})"
         elif self.truncated:
-            found = f"none in the first {count} interleavings, and there are more"
+            found = f"No violation in the first {count} interleavings; the others were not tried"
         else:
-            found = f"none in all {count} interleavings"
+            found = f"No violation in all {count} interleavings"
         if self.blocked:
-            found += f" ({self.blocked:,} of them came to a standstill before every client was done)"
+            found += f" ({self.blocked:,} of them stopped before every client was done)"
         return f"{found}: {self.bounds}"
 
 

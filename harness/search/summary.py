@@ -37,7 +37,7 @@ def _found(document: HuntDocument) -> Iterator[str]:
 
 def _how(found: HuntFinding) -> str:
     if not found.round:
-        return "known from an earlier hunt, and it still fails (--fresh searches anew)"
+        return "known from an earlier hunt, and it still fails (--fresh: do not begin with known failures)"
     return (
         f"found in schedule {found.schedule} of round {found.round}, and shrunk in {found.shrinks} more: "
         f"{counted(found.clients, 'client')}, {counted(len(found.faults), 'fault')}"
@@ -49,8 +49,8 @@ def _nothing(document: HuntDocument) -> Iterator[str]:
     yield f"NO FAILURE FOUND: {document.lock}"
     yield (
         f"{counted(document.schedules, 'schedule')} in {counted(document.rounds, 'round')} and {seconds:.1f} s "
-        f"({document.schedules / seconds:.1f} a second); the closest came to {document.best:.2f} of 2 on the way "
-        "to two holders"
+        f"({document.schedules / seconds:.1f} a second); nearest miss: {document.best:.2f} "
+        "(2 means two holders at once)"
     )
     yield "seen: " + ", ".join(f"{count:,} {what}" for what, count in plain(document.coverage).items())
     never = document.never

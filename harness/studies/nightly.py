@@ -103,7 +103,7 @@ def refusal(plan: Plan, backend: str) -> str:
 
 def _error(plan: Plan, backend: str) -> UsageError | None:
     if plan.runs_on and backend not in plan.runs_on:
-        return UsageError(f"a story of {' and '.join(plan.runs_on)} only")
+        return UsageError(f"a scenario for {' and '.join(plan.runs_on)} only")
     try:
         complete(msgspec.structs.replace(plan, cluster=backend))
     except UsageError as error:

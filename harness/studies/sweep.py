@@ -60,15 +60,15 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         axes = {"ttl": self.ttl, "hold": self.hold, "pause": self.pause, "cluster": self.clusters}
         for name, values in axes.items():
             if not values:
-                raise UsageError(f"{name}: expected a value, or more of them with commas")
+                raise UsageError(f"{name}: expected a value, or several with commas")
             twice = next((value for value in values if values.count(value) > 1), None)
             if twice is not None:
-                raise UsageError(f"{name}: {twice} is there more than once")
+                raise UsageError(f"{name}: {twice} is given more than once")
         for name in ("ttl", "hold"):
             if low := [value for value in axes[name] if not value > 0]:  # type: ignore[operator]
                 raise UsageError(f"{name} must be more than 0 seconds, got {low[0]:g}")
         if self.fault not in PAUSES:
-            raise UsageError(f"a sweep is one of pauses: {' or '.join(PAUSES)}, got {self.fault!r}")
+            raise UsageError(f"a sweep injects pauses: {' or '.join(PAUSES)}, got {self.fault!r}")
         for pause in self.pause:
             if pause < 0:
                 raise UsageError(f"pause must not be negative, got {pause:g}")
@@ -167,8 +167,8 @@ def _pauses(plan: Plan, grid: Grid, pause: float) -> Iterator[FaultSpec]:
     last = plan.time_limit - plan.settle_time - fault_class(grid.fault).takes
     if 2 * grid.every - pause > last:
         raise UsageError(
-            f"a pause every {grid.every:g} s may never strike in runs of {plan.time_limit:g} s, of which the last "
-            f"{plan.settle_time:g} s are left without faults: give a longer time limit"
+            f"time limit: runs of {plan.time_limit:g} s are too short for a pause every {grid.every:g} s, since no "
+            f"fault is injected in their last {plan.settle_time:g} s; use a longer time limit"
         )
     number = 1
     while (at := number * grid.every + rng.uniform(0, grid.every - pause)) <= last:

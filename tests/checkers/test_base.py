@@ -10,7 +10,7 @@ import pytest
 from harness.checkers import catalogue
 from harness.checkers.base import Verdict, Violation, conclude, merge
 from harness.checkers.running import run_all
-from harness.checkers.view import view
+from harness.checkers.view import View, view
 from harness.history import History, HistoryError, Op
 from tests.checkers.story import Story
 
@@ -69,3 +69,10 @@ def test_every_checker_gives_unknown_for_an_empty_history() -> None:
 def test_a_completion_without_an_invocation_is_refused() -> None:
     with pytest.raises(HistoryError, match="entry 0"):
         view(History([Op(0, 1, 1, 0, "ok", "acquire", "k0")]))
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(1, "1 ns"), (1_000, "0.001 ms"), (92_000_000, "92 ms"), (1_250_000_000, "1.250 s")]
+)
+def test_a_duration_is_written_in_a_suitable_unit(ns: int, text: str) -> None:
+    assert View.span(ns) == text

@@ -238,7 +238,7 @@ def sentence(history: History) -> str:
 
 def test_explanations_name_the_clock_and_the_time() -> None:
     begin = "Two clients held k0 at the same time for 7.000 s: c0 until 9.000 s, and c1 from 2.000 s; "
-    assert sentence(told(same, 2.0)) == f"{begin}the service had promised it to c0 until 3.100 s"
+    assert sentence(told(same, 2.0)) == f"{begin}the service had promised the lock to c0 until 3.100 s"
     assert sentence(told(jump(1.5, 12.4), 2.0)) == (
         f"{begin}c0's lease lasted until 3.100 s, but it ended at 1.500 s by n1's clock, which had gained 12.400 s"
     )
@@ -250,9 +250,9 @@ def test_explanations_name_the_clock_and_the_time() -> None:
     assert sentence(no_lease(jump(1.5, 3.0), 2.0)) == (
         f"{begin}c0's lock stated no lease, and any lease ended by 1.500 s by n1's clock, which had gained 3.000 s"
     )
-    assert sentence(no_lease(paused, 2.0)) == f"{begin}c0 had stood still meanwhile, so it could not renew its lease"
+    assert sentence(no_lease(paused, 2.0)) == f"{begin}c0 was stopped and could not renew its lease"
     assert sentence(no_lease(cut("c0>n1"), 2.0)) == (
-        f"{begin}c0 had been cut off from all servers meanwhile, so it could not renew its lease"
+        f"{begin}c0 was cut off from all servers and could not renew its lease"
     )
     drifting = sentence(told(drift(1.0, 0.001), 2.1))
     assert drifting.endswith("until 3.100 s, but it ended at 2.050 s by n1's clock, which had gained 1.050 s")

@@ -29,7 +29,7 @@ def test_doctor_without_an_engine_names_the_command_that_installs_one(
     assert status == MISSING
     assert "Docker engine: apt-get install docker.io" in text
     assert "No such file or directory" in text
-    assert "not until" in text
+    assert "not possible until" in text
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "ssh://nobody@127.0.0.1"])

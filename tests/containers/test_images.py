@@ -101,7 +101,9 @@ def test_ensure_pulls_and_says_what_to_do_if_it_cannot() -> None:
     made = Images(engine)  # type: ignore[arg-type]
     assert made.ensure("redis:7.4") == "redis:7.4"
     assert not engine.pulled
-    with pytest.raises(EnvironmentLacking, match=r"redis:8\.0 is not here and cannot be pulled .*no such host.*load"):
+    with pytest.raises(
+        EnvironmentLacking, match=r"redis:8\.0 is not present and cannot be pulled .*no such host.*load"
+    ):
         made.ensure("redis:8.0")
     assert engine.pulled == ["redis:8.0"]
     with pytest.raises(EnvironmentLacking, match="it is the runtime that the lock's adapter names") as lacking:

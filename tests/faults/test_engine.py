@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from harness.checkers.faults_seen import why_unconfirmed
 from harness.clusters.base import Cluster
 from harness.faults.catalogue import build_fault
 from harness.history import Op
@@ -133,3 +134,5 @@ def test_a_fault_that_never_struck_is_recorded_with_its_event() -> None:
     bench.engine.record_absence(PAUSE)
     error = "never struck: its event 'acquire' (number 1) did not come in time"
     assert bench.entries() == [("inject", "fail", error)]
+    doubt = "client-pause was never injected: its event 'acquire' (number 1) did not come in time"
+    assert why_unconfirmed(bench.last()) == doubt

@@ -369,7 +369,7 @@ def test_processes_without_a_usable_vdso_are_refused(
     ended.wait()
     for gone in (ended.pid, 2**22 + 1):
         for act in (lambda pid: vdso.move(pid, 1), vdso.offset):
-            with pytest.raises(ClockError, match=f"process {gone} has ended or never was"):
+            with pytest.raises(ClockError, match=f"process {gone} has ended or never existed"):
                 act(gone)
     target = start()
     for offset_ns, rate in ((0, -1.1), (0, math.nan), (0, math.inf), (2**63, 0.0), (-(2**64), 0.0)):

@@ -186,7 +186,7 @@ def test_a_truncated_last_line_is_left_out(tmp_path: Path, block: int) -> None:
     assert (len(calls), calls.complete, calls.known.tolist()) == (1, False, [0])
     whole = lines(tmp_path, line(0, "invoke", "read"), line(0, "ok", "read"), end="")
     assert read_calls(whole, "values", block=block).complete
-    with pytest.raises(HistoryError, match=r"line 1: .*the file is cut off here"):
+    with pytest.raises(HistoryError, match=r"line 1: .*the file is truncated here"):
         read_calls(lines(tmp_path, '{"process":', end=""), "nothing", block=block)
 
 

@@ -180,7 +180,7 @@ def test_reached_faults_are_no_longer_named() -> None:
 
 def test_moments_missed_by_every_fault_are_named_once() -> None:
     found = merged([coverage_of(tried("jump")), coverage_of(tried("pause"))])
-    sentence = next(one for one in unreached(REQUEST, WORDS, found) if one.startswith("What the lock"))
+    sentence = next(one for one in unreached(REQUEST, WORDS, found) if one.startswith("Never struck the lock"))
     assert "any fault while it was free" in sentence
     assert "clock-jump while it was free" not in sentence
     assert "of 12 moments" in sentence

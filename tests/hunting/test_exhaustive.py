@@ -98,7 +98,7 @@ def test_one_client_and_two_pauses_match_the_count_on_paper() -> None:
 @pytest.mark.slow
 def test_a_scope_without_a_fault_has_no_violation() -> None:
     found = exhaust(Scope(lock="redis-token", faults=0))
-    assert found.sentence().startswith("none in all 90 interleavings: 2 clients, one section each")
+    assert found.sentence().startswith("No violation in all 90 interleavings: 2 clients, one critical section each")
     assert "no fault" in found.sentence()
     assert (found.interleavings, found.violated, found.blocked) == (len(forms_on_paper(Token(WHOLE, 0))), 0, 0)
     assert not found.truncated
@@ -141,7 +141,7 @@ def test_the_first_violation_is_reported_and_repeatable() -> None:
     found = exhaust(SHORT_TOKEN)
     assert found.violation is not None
     assert found.truncated
-    assert found.sentence().startswith(f"violated in interleaving {found.violation.number}: ")
+    assert found.sentence().startswith(f"Violation in interleaving {found.violation.number}: ")
     assert found.violation.broken == ("mutual-exclusion",)
     assert "c1 acquired k0" in found.violation.why
     trial = repeat(found.scope, found.violation.steps)
@@ -157,7 +157,7 @@ def test_impossible_steps_are_refused() -> None:
 def test_the_search_stops_after_the_given_number_of_interleavings() -> None:
     heard: list[tuple[int, int]] = []
     found = exhaust(Scope(lock="redis-token", faults=0), most=3, progress=lambda *counts: heard.append(counts))
-    assert found.sentence().startswith("none in the first 3 interleavings, and there are more")
+    assert found.sentence().startswith("No violation in the first 3 interleavings; the others were not tried")
     assert [interleavings for interleavings, _ in heard][-1] == 3
 
 
@@ -176,7 +176,9 @@ def test_an_interrupt_ends_the_search_with_its_partial_result(monkeypatch: pytes
     assert times == 21
     assert 0 < found.interleavings < 21
     assert found.truncated
-    assert found.sentence().startswith(f"none in the first {found.interleavings} interleavings, and there are more")
+    assert found.sentence().startswith(
+        f"No violation in the first {found.interleavings} interleavings; the others were not tried"
+    )
 
 
 def interrupted_before(real: Callable[..., Any], interrupt: Callable[[], None]) -> Callable[..., Any]:
@@ -283,7 +285,7 @@ def test_the_resource_is_damaged_without_fencing() -> None:
 @pytest.mark.timeout(1_200)
 def test_fencing_protects_the_resource() -> None:
     found = exhaust(Scope(lock="redis-fenced", fencing="on"))
-    assert found.sentence().startswith("none in all ")
+    assert found.sentence().startswith("No violation in all ")
     assert found.interleavings == 3_462
 
 

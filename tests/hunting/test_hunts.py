@@ -266,10 +266,10 @@ def test_the_hunt_command_finds_and_prints_failures(tmp_path: Path) -> None:
 def test_the_exhaustive_option_prints_the_number_of_interleavings() -> None:
     status, out, _ = harness("hunt", "redis-token", "--exhaustive", "--clients", "2", "--faults", "0")
     assert status == 0
-    assert out.startswith("none in all 90 interleavings")
+    assert out.startswith("No violation in all 90 interleavings")
     status, out, _ = harness("hunt", "redis-token", "--exhaustive", "--clients", "2", "--faults", "1")
     assert status == 1
-    assert out.startswith("violated in interleaving")
+    assert out.startswith("Violation in interleaving")
     assert "pause c0" in out
 
 

@@ -43,7 +43,7 @@ def test_only_a_job_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     with open_pool(2) as pool:
         found = dict(results(jobs, mark, pool))
         assert [hears_interrupts(pid) for pid in worker_ids()] == [False, False]
-    assert found.pop(jobs[1]) == AbandonedJob("3 processes that played it died, the last one by signal SIGKILL")
+    assert found.pop(jobs[1]) == AbandonedJob("3 processes died while executing it, the last one by signal SIGKILL")
     assert found == {job: job.number**2 for job in jobs if not job.deadly}
     assert [job.times() for job in jobs] == [1, DEATHS, 1, 1, 1, 1], "no other worker died"
     assert worker_ids() == []

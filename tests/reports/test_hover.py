@@ -123,4 +123,4 @@ def test_the_tooltip_of_a_moved_end_claims_only_what_is_recorded(opened: Open) -
     assert "; its end moved 3 times; expires" in real
     assert "not recorded after" in unknown
     assert "moved" not in unknown
-    assert nothing.startswith("what it has was not recorded after")
+    assert nothing.startswith("its state was not recorded after")

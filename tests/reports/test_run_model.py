@@ -114,7 +114,7 @@ def test_damage_before_a_truncation_names_the_original_file(folder: Path) -> Non
 
 def test_a_truncated_history_is_shown_up_to_its_end(tmp_path: Path) -> None:
     run = model.load(sample.write(tmp_path, "interrupted"))
-    assert "cut off at line" in run.interrupted
+    assert "truncated at line" in run.interrupted
     assert len(run.history) > 1000
     assert "Interrupted." in run_report.render(run)
 
@@ -271,7 +271,7 @@ def shorten_keys(folder: Path, lines: int, then: bytes) -> float:
 @pytest.mark.parametrize(
     ("then", "why"),
     [
-        (b'{"time":50014', ": keys.jsonl is cut off at line 801"),
+        (b'{"time":50014', ": keys.jsonl is truncated at line 801"),
         (b"{}\n{}\n", ": keys.jsonl, line 801: expected a key"),
         (b"\xff\n\x00", ": keys.jsonl, line 801: expected a key"),
         (b"", "."),
@@ -301,7 +301,7 @@ def test_unrecorded_keys_are_shown_as_unknown(folder: Path, then: bytes, why: st
         (None, "was not recorded."),
         (b"", "was not recorded."),
         (b"nonsense\n", "is not known: keys.jsonl, line 1: expected a key"),
-        (b"{", "is not known: keys.jsonl is cut off at line 1."),
+        (b"{", "is not known: keys.jsonl is truncated at line 1."),
     ],
 )
 def test_a_run_with_missing_keys_states_that_they_are_unknown(

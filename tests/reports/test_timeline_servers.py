@@ -89,9 +89,9 @@ def test_a_key_during_several_acquires_has_no_known_owner() -> None:
     value belongs to that client."""
     calls = [call("c0", "acquire", 0, 3), call("c1", "acquire", 0.5, 4)]
     (anybodys,) = stays([state(1, "abc"), state(1.2)], calls, [hold("c0", 3)])
-    assert (anybodys.client, anybodys.who, anybodys.ended) == ("", "abc", "given back")
+    assert (anybodys.client, anybodys.who, anybodys.ended) == ("", "abc", "released")
     (alone,) = stays([state(1, "abc"), state(1.2)], calls[:1], [hold("c0", 3)])
-    assert (alone.client, alone.ended) == ("c0", "given back")
+    assert (alone.client, alone.ended) == ("c0", "released")
 
 
 def test_a_key_that_disappears_during_the_hold_ended_early() -> None:
@@ -108,28 +108,28 @@ def test_a_release_makes_the_next_in_the_queue_the_owner() -> None:
 
 def test_a_key_that_disappears_at_the_release_was_released() -> None:
     (stay,) = stays([state(1, "a", by="c0", left=2), state(1.5, by="c0")])
-    assert (stay.end, stay.until, stay.ended) == (1_500_000_000, 3 * SECOND, "given back")
+    assert (stay.end, stay.until, stay.ended) == (1_500_000_000, 3 * SECOND, "released")
 
 
 def test_a_followers_key_ends_by_the_release_at_its_leader() -> None:
     calls = [call("c0", "acquire", 0, 1.1), call("c0", "release", 1.4, 1.6)]
     (stay,) = stays([state(1, "a", by="c0"), state(1.45)], calls)
-    assert stay.ended == "given back"
+    assert stay.ended == "released"
 
 
 def test_a_failed_acquire_removes_its_key() -> None:
     (stay,) = stays([state(1, "a", left=2), state(1.49)], [call("c0", "acquire", 0.9, 1.5, "fail")])
-    assert (stay.client, stay.ended) == ("c0", "given back")
+    assert (stay.client, stay.ended) == ("c0", "released")
 
 
 def test_a_key_that_disappears_at_its_end_expired() -> None:
     (stay,) = stays([state(1, "a", by="c0", left=2), state(3.001)])
-    assert stay.ended == "ran out"
+    assert stay.ended == "expired"
 
 
 def test_a_key_that_outlives_its_release_expired() -> None:
     (stay,) = stays([state(1, "a", by="c0", left=2), state(3)], [call("c0", "release", 1.4, 1.6)])
-    assert stay.ended == "ran out"
+    assert stay.ended == "expired"
 
 
 @pytest.mark.parametrize(("by", "ended"), [(None, "early"), ("c1", "removed")])
@@ -147,12 +147,12 @@ def test_a_key_without_an_end_can_end_early() -> None:
 def test_a_followers_key_has_the_end_of_its_leader() -> None:
     leader, follower = state(1, "a", by="c0", left=2), state(1, "a", by="c0", host="n2")
     found = stays([leader, follower, state(3), state(3.001, host="n2")])
-    assert [stay.ended for stay in found] == ["ran out", "ran out"]
+    assert [stay.ended for stay in found] == ["expired", "expired"]
 
 
 def test_a_renewed_key_ends_later() -> None:
     (stay,) = stays([state(1, "a", by="c0", left=2), state(2, "a", by="c0", left=2), state(4)])
-    assert (stay.start, stay.until, stay.renewed, stay.ended) == (SECOND, 4 * SECOND, 1, "ran out")
+    assert (stay.start, stay.until, stay.renewed, stay.ended) == (SECOND, 4 * SECOND, 1, "expired")
 
 
 def test_an_end_that_moves_without_its_client_was_not_renewed() -> None:
@@ -202,7 +202,7 @@ def test_a_key_released_during_an_outage_is_not_lost() -> None:
     """The server catches up with its leader."""
     calls = [call("c0", "acquire", 0.5, 1.1), call("c0", "release", 2.5, 2.6), call("c0", "acquire", 3, 9)]
     looks = [state(1, "a", by="c0", left=9), state(2, answers=False), state(4, "a"), state(4.1)]
-    assert [stay.ended for stay in stays(looks, calls)] == ["no answer", "open", "given back"]
+    assert [stay.ended for stay in stays(looks, calls)] == ["no answer", "open", "released"]
 
 
 @pytest.mark.parametrize("scheme", [0, 1])

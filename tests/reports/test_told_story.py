@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STEPS = (
     (0.0, "c3 is cut off from n4 and n5"),
     (14.5, "c3 acquires k0 on n1, n2 and n3"),
-    (14.55, "n3's wall clock jumps +3 s, right after c3's read: c3's key is gone there (c3 is left with n1 and n2)"),
+    (14.55, "n3's wall clock jumps +3 s, just after c3's read: c3's key is lost there (but remains on n1 and n2)"),
     (14.592, "c1 acquires k0 on n3, n4 and n5"),
 )
 ENDING = "Both hold k0 from 14.592 s to 14.605 s."

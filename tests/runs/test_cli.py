@@ -338,7 +338,7 @@ def test_a_truncated_history_is_reported_up_to_its_last_line(capsys: pytest.Capt
     capsys.readouterr()
     assert harness("report", str(folder)) == 3
     said = capsys.readouterr()
-    assert f"history.jsonl: the history is cut off at line {line}; what was recorded before it is shown" in said.err
+    assert f"history.jsonl: the history is truncated at line {line}; what was recorded before it is shown" in said.err
     assert (folder / "report.html").exists()
 
 

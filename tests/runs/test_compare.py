@@ -229,7 +229,7 @@ def test_commands_contain_only_options_that_differ_from_defaults() -> None:
 
 def test_plans_of_property_runs_have_a_title() -> None:
     titles = {(job.part, job.name): {plan.title for plan in job.plans} for job in jobs(ASKED)}
-    assert titles["property", "reentrant"] == {"May its holder take it again? (asked by a comparison)"}
+    assert titles["property", "reentrant"] == {"Can its holder acquire it again? (part of a comparison)"}
     assert {part for (part, _), found in titles.items() if found == {""}} == {"cell"}
     assert len(titles) == 2 + 3 + 2
 
@@ -266,10 +266,10 @@ def test_unknown_locks_are_refused(locks: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"locks": ("redis-token", "redis-token")}, "redis-token is there more than once"),
+        ({"locks": ("redis-token", "redis-token")}, "redis-token is given more than once"),
         ({"locks": ("hazelcast-fenced",)}, "--cluster docker"),
         ({"nemeses": ("client-paus",)}, "did you mean client-pause"),
-        ({"nemeses": ("none", "none")}, "none is there more than once"),
+        ({"nemeses": ("none", "none")}, "none is given more than once"),
         ({"nemeses": ()}, "nemeses: expected a name"),
         ({"clients": 1}, "clients must be at least 2"),
         ({"runs": 0}, "runs must be at least 1"),

@@ -47,7 +47,7 @@ def test_mutual_exclusion_is_measured_by_the_cells_with_fencing_on() -> None:
     info = catalogue.find("redis-fenced").info
     found = mutual_exclusion(info, {"a": a_cell("safe"), "b": a_cell("fenced"), "c": a_cell("not-run")})
     assert (found.measured, found.run) == (True, "runs/fenced")
-    assert found.found == "two holders under b, and the fence refused the late one"
+    assert found.found == "two holders under b, but the fencing token stopped the late one"
     found = mutual_exclusion(info, {"a": a_cell("unsafe"), "b": a_cell("fenced"), "c": a_cell("unsafe")})
     assert (found.measured, found.run) == (False, "runs/unsafe")
     assert found.found.startswith("broken under a and c; two holders under b")
@@ -58,7 +58,7 @@ def test_mutual_exclusion_is_measured_by_the_cells_with_fencing_on() -> None:
 def test_a_fence_must_grow_under_every_fault() -> None:
     info = catalogue.find("redis-fenced").info
     grew = Verdict(True, "in order", stats={"tokens": 12})
-    assert fence(info, grew, {"a": a_cell("safe")}, "runs/1").found == "the tokens of 12 grants grew"
+    assert fence(info, grew, {"a": a_cell("safe")}, "runs/1").found == "the tokens of 12 grants increased"
     fell = fence(info, grew, {"a": a_cell("safe"), "b": a_cell("unsafe", tokens_fell=True)}, "runs/1")
     assert (fell.measured, fell.run) == (False, "runs/unsafe")
     assert fence(info, Verdict(True, "", stats={"tokens": 0}), {}, "runs/1").measured is False
@@ -129,7 +129,7 @@ def test_an_outage_is_judged_while_the_server_is_gone() -> None:
     late = Story().fault(0, "kill", ["n1"], 5.0, 26.4).acquire("c1", 25.0, 26.2)
     assert of(late) == (False, "no client acquired it in the 21 s without n1")
     assert of(gone.acquire("c2", 6.0, 6.5)) == (
-        True, "granted again 1.50 s after n1 had been lost, 1 grant without it",
+        True, "granted again 1.50 s after the loss of n1, 1 grant without it",
     )  # fmt: skip
     assert of(Story())[0] is None
 

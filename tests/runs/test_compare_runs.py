@@ -119,7 +119,7 @@ def test_exactly_the_runs_in_the_document_are_stored_with_reports(compared: tupl
 
 def test_a_property_run_states_its_purpose(compared: tuple[dict[str, Any], Path]) -> None:
     document, folder = compared
-    said = "May its holder take it again? (asked by a comparison)"
+    said = "Can its holder acquire it again? (part of a comparison)"
     probe, cell = document["locks"][0]["properties"]["reentrant"], document["locks"][0]["cells"]["client-pause"]
     assert json.loads((folder / probe["run"] / "results.json").read_text())["plan"]["title"] == said
     assert f"Run for: {said}" in (folder / probe["run"] / "report.html").read_text()

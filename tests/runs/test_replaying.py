@@ -61,7 +61,8 @@ def test_a_time_becomes_an_event_and_a_delay() -> None:
     pause = {"target": "c0"}  # chosen at random on the simulator, by name here
     assert real.faults == (FaultSpec("client-pause", on="read", client=0, delay=0.198, for_=3.0, params=pause),)
     assert notes == (
-        "client-pause strikes 0.198 s after c0's read, not at 0.2 s; client-pause strikes c0 again, by name",
+        "client-pause strikes 0.198 s after c0's read, not at 0.2 s; "
+        "client-pause strikes the same hosts as on the simulator: c0",
     )
     assert real.cluster == "docker"
     assert complete(real)
@@ -93,7 +94,7 @@ def test_an_event_of_any_client_becomes_one_of_the_client_that_caused_it(
     given = plan(faults=(FaultSpec("client-pause", on="acquire:invoke", nth=nth, for_=3.0),))
     real, notes = translated(given)
     assert real.faults == (FaultSpec("client-pause", on="acquire:invoke", client=client, nth=own, for_=3.0),)
-    assert notes == (f"client-pause waits for {words}: that caused it",)
+    assert notes == (f"client-pause strikes on {words}, which triggered it on the simulator",)
     assert pauses(simulate(real).history) == pauses(simulate(given).history)
 
 
@@ -117,7 +118,7 @@ def test_randomly_chosen_targets_are_named(moment: dict[str, Any]) -> None:
     real, [note] = translated(given)
     [inject] = [op for op in simulate(given).history.nemesis("inject") if op.type == "invoke"]
     assert real.faults[0].params == {"target": ",".join(inject.value["hosts"])}
-    assert note == f"kill strikes {', '.join(inject.value['hosts'])} again, by name"
+    assert note == f"kill strikes the same hosts as on the simulator: {', '.join(inject.value['hosts'])}"
 
 
 def test_periodic_faults_stay_periodic_with_a_note() -> None:
@@ -153,7 +154,7 @@ def test_a_server_fault_on_the_last_reply_strikes_at_the_end_of_the_call() -> No
     real, [note] = by_triggers(simulated.plan, simulated.history, simulated.commands)
     [fault] = real.faults
     assert (fault.on, fault.client, fault.delay) == ("acquire", 0, 0.0)
-    assert note == "clock-jump strikes on c0's acquire, not on reply:SET: the call ended with that"
+    assert note == "clock-jump strikes on c0's acquire, not on reply:SET: that entry ended the call"
     assert "mutual-exclusion" in simulate(real).violated()
 
 
@@ -178,7 +179,7 @@ def test_without_recorded_commands_a_fault_strikes_at_the_nearest_event() -> Non
 def test_a_fault_on_a_command_that_never_came_is_left_out() -> None:
     real, [note] = translated(plan(faults=(FaultSpec("client-pause", on="request:LPUSH", for_=3.0),)))
     assert real.faults == ()
-    assert "it did not strike on the simulator either" in note
+    assert "it never struck on the simulator" in note
 
 
 def test_long_delays_become_faults_and_short_ones_are_left_out() -> None:
@@ -190,11 +191,11 @@ def test_long_delays_become_faults_and_short_ones_are_left_out() -> None:
     assert (fault.fault, fault.on, fault.client) == ("delayed-request", "write:invoke", 0)
     assert fault.params == {"client": "c0", "server": "resource", "delay": 3.0}
     assert notes == (
-        "1 of the messages that come late are left out: by at most 10 ms",
-        "the message from c0 to resource that comes 3 s late is held back: that of c0's write:invoke",
-        "the message from n1 to n1 that comes 1 s late is left out: real ones can only be held back on their way from "
-        "a client",
-        "who runs next is left to the machine: only the simulator can shuffle it",
+        "1 of the late messages are left out: they are late by at most 10 ms",
+        "the message from c0 to resource that comes 3 s late is held back: the message of c0's write:invoke",
+        "the message from n1 to n1 that comes 1 s late is left out: real messages can only be held back on their way "
+        "from a client",
+        "the machine schedules the threads: only the simulator can shuffle them",
     )
     assert simulate(given).violated() == simulate(real).violated() == ("mutual-exclusion", "resource")
 
@@ -216,7 +217,7 @@ def test_simultaneous_clients_are_staggered_if_the_failure_remains() -> None:
     given = plan(stagger=0.0, faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), expect=UNSAFE)
     ready = prepare(simulate(given))
     assert ready.plan.stagger == 0.2
-    assert ready.notes[-1] == "clients start 0.2 s apart, not 0 s, so that their order is certain"
+    assert ready.notes[-1] == "clients start 0.2 s apart, not 0 s, so that they start in a fixed order"
     assert ready.plan.faults[0].client == 0, "whoever was the first when they started together"
 
 
@@ -228,7 +229,7 @@ def test_the_first_client_stays_first_because_others_are_delayed() -> None:
     ready = prepare(simulate(given))
     assert [fault.fault for fault in ready.plan.faults] == ["client-pause", "delayed-request"]
     assert ready.plan.faults[1].params == {"client": "c0", "server": "n1", "containing": "HELLO", "delay": 0.4}
-    assert ready.notes[-1] == "so c1 is certain to be first"
+    assert ready.notes[-1] == "the first requests of the clients before c1 are delayed, so that c1 is granted first"
     assert "mutual-exclusion" in ready.simulated.violated()
 
 

@@ -201,14 +201,14 @@ def test_a_lease_longer_than_requested_is_reported(
     [
         ({"ttl": ()}, "ttl: expected a value"),
         ({"ttl": (0.0,)}, "ttl must be more than 0"),
-        ({"hold": (1.0, 1.0)}, "hold: 1.0 is there more than once"),
+        ({"hold": (1.0, 1.0)}, "hold: 1.0 is given more than once"),
         ({"pause": (-1.0,)}, "pause must not be negative"),
         ({"pause": (6.0,)}, "a pause of 6 s does not fit between two"),
         ({"fault": "kill"}, "client-pause or server-pause"),
         ({"seeds": 0}, "seeds must be at least 1"),
         ({"clusters": ("moon",)}, "cluster must be one of"),
         ({"target": "nobody", "every": 3.0, "pause": (2.0,)}, "nobody"),
-        ({"every": 30.0}, "may never strike in runs of 9 s"),
+        ({"every": 30.0}, "runs of 9 s are too short for a pause every 30 s"),
     ],
 )
 def test_an_invalid_grid_is_refused_before_any_run(changes: dict[str, Any], expected: str) -> None:

@@ -223,7 +223,7 @@ def test_a_file_gets_plain_lines_without_codes(result: Result, capsys: pytest.Ca
     assert lines[1] == result.document["summary"]
     assert {line.partition(": ")[0] for line in lines[2:]} == {
         "violated",
-        "holds",
+        "passed",
         "not applicable",
         "faults",
         "figures",

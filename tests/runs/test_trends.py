@@ -89,7 +89,7 @@ def test_a_later_recovery_is_newly_as_expected_and_found_earlier(store: Path, ca
     text = said(capsys, store)
     assert "1 newly as expected\n  ttl-pause-write on sim: missed → as-expected" in text
     assert "1 found earlier" in text
-    assert "7.50 s → 2.50 s, 3 times as soon" in text
+    assert "7.50 s → 2.50 s, 0.33 times as long" in text
 
 
 def test_equal_nightly_runs_are_reported_as_unchanged(store: Path, capsys: Capsys) -> None:

@@ -110,7 +110,7 @@ def test_a_run_shows_its_verdict_and_links_to_its_files(app: Guard) -> None:
 
 
 def test_title_and_unusual_workload_of_a_run_are_shown(tmp_path: Path) -> None:
-    asked = "May its holder take it again?"
+    asked = "Can its holder acquire it again?"
     for number, plan in enumerate(({"workload": "reentrant", "title": asked}, {"workload": "mutex"}, {})):
         path = stores.add(tmp_path, number) / "results.json"
         path.write_text(json.dumps({**stores.results(number), "plan": plan}))

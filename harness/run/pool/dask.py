@@ -119,7 +119,8 @@ class DaskPool(Pool):
             return future.result()
         except self._killed as killed:
             raise WorkerDied(
-                f"{killed.allowed_failures + 1} workers that played it died, the last one {killed.last_worker.address}"
+                f"{killed.allowed_failures + 1} workers died while executing it, "
+                f"the last one {killed.last_worker.address}"
             ) from killed
         except CancelledError as error:
             raise self._lost() from error

@@ -91,10 +91,10 @@ class LocalPool(Pool):
                 deaths.append("before it could begin")
         if not begun:
             raise EnvironmentLacking(
-                "worker processes end as soon as they are started; see above for what they said. A script that uses "
+                "worker processes end as soon as they are started; see their output above. A script that uses "
                 "workers must do so under `if __name__ == '__main__':`"
             )
-        raise WorkerDied(f"{len(deaths)} processes that played it died, the last one {deaths[-1]}")
+        raise WorkerDied(f"{len(deaths)} processes died while executing it, the last one {deaths[-1]}")
 
     def _worker(self) -> _Worker:
         """Return this thread's own."""

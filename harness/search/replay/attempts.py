@@ -54,7 +54,7 @@ class Attempt:
         """Return the first difference as a sentence without a full stop."""
         if self.divergence is not None:
             return self.divergence.sentence
-        return "every step up to the violation was as on the simulator, and yet it was not found"
+        return "every step up to the violation was as on the simulator, but no violation was found"
 
 
 def expected_of(simulated: Simulated) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _candidates(simulated: Simulated, expected: tuple[str, ...]) -> Iterator[tup
 def _apart(plan: Plan) -> Iterator[tuple[Plan, str]]:
     for apart in APART:
         if plan.clients > 1 and plan.stagger < apart:
-            note = f"clients start {apart:g} s apart, not {plan.stagger:g} s, so that their order is certain"
+            note = f"clients start {apart:g} s apart, not {plan.stagger:g} s, so that they start in a fixed order"
             yield msgspec.structs.replace(plan, stagger=apart), note
 
 
@@ -127,7 +127,10 @@ def _in_turn(simulated: Simulated) -> Iterator[tuple[Plan, str]]:
     links = [(delay.source, delay.target, delay.nth) for delay in late if delay is not None]
     others = tuple(delay for delay in plan.delays if (delay.source, delay.target, delay.nth) not in links)
     delays = (*others, *(delay for delay in late if delay is not None))
-    yield msgspec.structs.replace(plan, delays=delays), f"so c{number} is certain to be first"
+    yield (
+        msgspec.structs.replace(plan, delays=delays),
+        f"the first requests of the clients before c{number} are delayed, so that c{number} is granted first",
+    )
 
 
 def _first_request(simulated: Simulated, client: str) -> Delay | None:

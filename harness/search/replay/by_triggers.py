@@ -60,7 +60,7 @@ def by_triggers(
     held, more = as_faults(plan, history, commands)
     notes += more
     if plan.shuffle:
-        notes.append("who runs next is left to the machine: only the simulator can shuffle it")
+        notes.append("the machine schedules the threads: only the simulator can shuffle them")
     real = msgspec.structs.replace(plan, cluster="docker", faults=(*faults, *held), delays=(), shuffle=0)
     return real, tuple(notes)
 
@@ -75,12 +75,16 @@ class _Translation:
     def of(self, spec: FaultSpec, strike: RecordedStrike | None) -> Translated:
         if strike is None:
             if is_on_command(spec):
-                return [], f"{spec.fault} on {spec.on} is left out: it did not strike on the simulator either"
+                return [], f"{spec.fault} on {spec.on} is left out: it never struck on the simulator"
             return [spec], ""
         pinned = _pinned(spec, strike)
         faults, note = self._at_its_moment(pinned, strike)
         if pinned is not spec:
-            note = "; ".join(filter(None, [note, f"{spec.fault} strikes {', '.join(strike.hosts)} again, by name"]))
+            note = "; ".join(
+                filter(
+                    None, [note, f"{spec.fault} strikes the same hosts as on the simulator: {', '.join(strike.hosts)}"]
+                )
+            )
         return faults, note
 
     def _at_its_moment(self, spec: FaultSpec, strike: RecordedStrike) -> Translated:
@@ -102,11 +106,13 @@ class _Translation:
             op = before(self._history, op.index, strike.client)
         if op is None:
             return [spec], ""
-        return [self._on(spec, op, spec.delay)], f"{spec.fault} waits for {self._named(op)}: that caused it"
+        return [
+            self._on(spec, op, spec.delay)
+        ], f"{spec.fault} strikes on {self._named(op)}, which triggered it on the simulator"
 
     def _on_time(self, spec: FaultSpec, strike: RecordedStrike) -> Translated:
         if spec.every is not None:
-            return [spec], f"{spec.fault} strikes every {spec.every:g} s, whatever the clients are at by then"
+            return [spec], f"{spec.fault} strikes every {spec.every:g} s, independent of the clients' steps"
         op = before(self._history, strike.inject.index)
         if not spec.at or op is None:
             return [spec], ""
@@ -119,7 +125,7 @@ class _Translation:
         begun = before(self._history, strike.inject.index, strike.client)
         moment = f"on {spec.on}"
         if begun is None:
-            note = f"{spec.fault} strikes at once: no client had begun anything when {spec.on} came"
+            note = f"{spec.fault} strikes at once: {spec.on} came before the first call of a client"
             return [FaultSpec(spec.fault, at=0.0, for_=spec.for_, tolerated=spec.tolerated, params=spec.params)], note
         if spec.delay >= SHORT:
             return self._near(spec, strike, begun, f"{spec.delay:g} s after {spec.on}")
@@ -143,7 +149,7 @@ class _Translation:
             command for command in self._requests(client, strike.inject.time, ended) if _concerns(spec, strike, command)
         ]
         if not to and ended is not None and self._commands and ended.type != "invoke":
-            note = f"{spec.fault} strikes on {self._named(ended)}, not {moment}: the call ended with that"
+            note = f"{spec.fault} strikes on {self._named(ended)}, not {moment}: that entry ended the call"
             return [self._on(spec, ended, 0.0)], note
         if not to or (not _silences(spec) and not self._answered(strike, begun)):
             return self._near(spec, strike, begun, moment)

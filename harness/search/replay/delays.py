@@ -26,6 +26,7 @@ CAUGHT: Final = (0.25, 1.0)
 They are short, since every event of a lock during a fault is attributed to the fault.
 """
 RESOURCE: Final = "resource"
+UNDELAYED_ANSWERS: Final = ", since real answers cannot be held back"
 ACCESSES: Final = ("read", "write", "take", "mark", "cas")
 """Calls that send exactly one message to the resource."""
 
@@ -52,7 +53,7 @@ def as_faults(plan: Plan, history: History, commands: Sequence[Command]) -> tupl
     short = [delay for delay in plan.delays if delay.by < NOTICED]
     if short:
         longest = max(delay.by for delay in short) * 1000
-        notes.append(f"{len(short)} of the messages that come late are left out: by at most {longest:.0f} ms")
+        notes.append(f"{len(short)} of the late messages are left out: they are late by at most {longest:.0f} ms")
     for delay in plan.delays:
         if delay.by >= NOTICED:
             fault, note = _as_fault(plan, history, commands, delay)
@@ -66,15 +67,15 @@ def _as_fault(plan: Plan, history: History, commands: Sequence[Command], delay: 
     if delay.target == RESOURCE:
         return _to_resource(history, delay)
     if delay.source == RESOURCE or {role_of(delay.source), role_of(delay.target)} != {"client", "server"}:
-        return None, "is left out: real ones can only be held back on their way from a client"
+        return None, "is left out: real messages can only be held back on their way from a client"
     if not KINDS.find(plan.kind).one_command_per_message:
         services = dict.fromkeys(kind.service for kind in own_kinds() if kind.one_command_per_message)
-        return None, f"is left out: which one it is can only be told of {' and '.join(services)}"
+        return None, f"is left out: single messages can be recognised only with {' and '.join(services)}"
     request = role_of(delay.source) == "client"
     command = _message(commands, delay, "request" if request else "reply")
     begun = None if command is None else _last(history, command)
     if command is None or begun is None:
-        return None, "is left out: it never came on the simulator"
+        return None, "is left out: it was never sent on the simulator"
     if request:
         wait = (command.time - begun.time) / SECOND
         held = hold_back(plan, history, begun, command, delay.by, wait)
@@ -85,11 +86,11 @@ def _as_fault(plan: Plan, history: History, commands: Sequence[Command], delay: 
 def _to_resource(history: History, delay: Delay) -> tuple[FaultSpec | None, str]:
     accesses = [op for op in steps(history) if op.node == delay.source and op.f in ACCESSES and op.type == "invoke"]
     if len(accesses) < delay.nth:
-        return None, "is left out: it never came on the simulator"
+        return None, "is left out: it was never sent on the simulator"
     begun = accesses[delay.nth - 1]
     params = {"client": delay.source, "server": RESOURCE, "delay": delay.by}
     held = FaultSpec(DelayedRequest.name, for_=CAUGHT[False], params=params, **trigger(history, begun))
-    return held, f"is held back: that of {named(history, begun)}"
+    return held, f"is held back: the message of {named(history, begun)}"
 
 
 def _instead_of_reply(
@@ -105,10 +106,13 @@ def _instead_of_reply(
     following = next((c for c in rest if ended is None or c.time <= ended.time), None)
     if following is None and ended is not None:
         pause = FaultSpec(ClientPause.name, for_=delay.by, **trigger(history, ended))
-        return pause, f"is a pause of {delay.target} after {named(history, ended)}: real answers cannot be held back"
+        return pause, f"is replaced by a pause of {delay.target} after {named(history, ended)}{UNDELAYED_ANSWERS}"
     where = command if following is None else following
     held = hold_back(plan, history, begun, where, delay.by, wait=(command.time - begun.time) / SECOND)
-    return held, f"is a late {where.name} of {delay.target} after that: real answers cannot be held back"
+    return (
+        held,
+        f"is replaced by a late {where.name} of {delay.target} after that{UNDELAYED_ANSWERS}",
+    )
 
 
 def _message(commands: Sequence[Command], delay: Delay, phase: str) -> Command | None:

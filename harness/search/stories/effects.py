@@ -35,8 +35,8 @@ class Loss:
         return old.client if old is not None else ""
 
     @property
-    def ran_out(self) -> bool:
-        return any(change.ran_out for change in self.changes)
+    def expired(self) -> bool:
+        return any(change.expired for change in self.changes)
 
     @property
     def hosts(self) -> list[str]:
@@ -44,7 +44,7 @@ class Loss:
 
 
 class Effects:
-    """Clauses about the servers, by the number of the part before or after whose text they stand.
+    """Clauses about the servers, by the number of the part: what had happened ``before``, and its effects ``after``.
 
     ``parts`` are in the order of time. ``on`` formats a list of servers.
     """
@@ -55,12 +55,12 @@ class Effects:
         self._on = on
         self.before: dict[int, list[str]] = {}
         self.after: dict[int, list[str]] = {}
-        self._gone_before: dict[tuple[int, str, str], list[OwnerChange]] = {}
+        self._losses_before: dict[tuple[int, str, str], list[OwnerChange]] = {}
         for loss in self._losses():
             self._place(loss)
-        self._tell_gone()
-        self._tell_arrivals()
-        self._tell_lease()
+        self._add_losses()
+        self._add_gains()
+        self._add_lease_end()
 
     # Lost keys.
 
@@ -71,7 +71,7 @@ class Effects:
             if not self._is_loss(change):
                 continue
             last = found[-1][-1] if found else None
-            if last is not None and self._same(last, change):
+            if last is not None and self._belong_together(last, change):
                 found[-1].append(change)
             else:
                 found.append([change])
@@ -83,13 +83,13 @@ class Effects:
             return False
         if change.by == old.client or (new is not None and new.client == old.client):
             return False
-        return self._told_of(old.client, change.time) and not self._gives_back(old.client, change.time)
+        return self._has_step_of(old.client, change.time) and not self._is_releasing(old.client, change.time)
 
-    def _same(self, one: OwnerChange, other: OwnerChange) -> bool:
+    def _belong_together(self, one: OwnerChange, other: OwnerChange) -> bool:
         owners = [change.old.client for change in (one, other) if change.old is not None]
         return owners[0] == owners[-1] and one.by == other.by and other.time - one.time <= TOGETHER_NS
 
-    def _gives_back(self, client: str, time: int) -> bool:
+    def _is_releasing(self, client: str, time: int) -> bool:
         """Return whether the client's last call for the key at that time was a release."""
         calls = [
             call.invoke.f
@@ -98,33 +98,33 @@ class Effects:
         ]
         return bool(calls) and calls[-1] == "release"
 
-    def _told_of(self, client: str, time: int) -> bool:
+    def _has_step_of(self, client: str, time: int) -> bool:
         return any(isinstance(part, CallPart) and part.client == client and part.at <= time for part in self._parts)
 
     # The step that mentions a loss.
 
     def _place(self, loss: Loss) -> None:
         """Attach a loss to the act or fault that caused it, else put it before the next step."""
-        doer = self._doer(loss)
-        if doer is not None and not loss.ran_out:
-            self.after.setdefault(doer, []).append(self._taken(loss))
+        call = self._causing_call(loss)
+        if call is not None and not loss.expired:
+            self.after.setdefault(call, []).append(self._loss_by_client(loss))
             return
-        cause = None if loss.ran_out else self._cause(loss)
+        cause = None if loss.expired else self._causing_fault(loss)
         if cause is not None:
-            self.after.setdefault(cause, []).append(self._gone(loss, cause))
+            self.after.setdefault(cause, []).append(self._loss_by_fault(loss, cause))
             return
-        following = doer if doer is not None else self._next(loss.time)
+        following = call if call is not None else self._next(loss.time)
         if following is not None and self._is_about_the_key(self._parts[following]):
-            by = loss.by if doer is None else ""
-            how = "had run out" if loss.ran_out else f"had been deleted by {by}" if by else "had gone"
-            self._gone_before.setdefault((following, loss.loser, how), []).extend(loss.changes)
+            by = loss.by if call is None else ""
+            how = "had expired" if loss.expired else f"had been deleted by {by}" if by else "had been lost"
+            self._losses_before.setdefault((following, loss.loser, how), []).extend(loss.changes)
 
     def _is_about_the_key(self, part: Part) -> bool:
         """Return whether the part is not an access to the resource. That a write is late follows from the grants before
         it."""
         return not isinstance(part, CallPart) or part.call.invoke.f in ("acquire", "release")
 
-    def _doer(self, loss: Loss) -> int | None:
+    def _causing_call(self, loss: Loss) -> int | None:
         """Return the number of the act in which a client caused the loss."""
         for number, part in enumerate(self._parts):
             if (
@@ -135,14 +135,14 @@ class Effects:
                 return number
         return None
 
-    def _taken(self, loss: Loss) -> str:
+    def _loss_by_client(self, loss: Loss) -> str:
         """Return a clause for a loss caused by a client. The server may have passed the key on directly."""
         where = self._on(loss.hosts)
         if loss.changes[0].new is None:
             return f"{loss.by} deletes {loss.loser}'s key{where}"
-        return f"the key{where} was {loss.loser}'s until then"
+        return f"until then {loss.loser} owned the key{where}"
 
-    def _cause(self, loss: Loss) -> int | None:
+    def _causing_fault(self, loss: Loss) -> int | None:
         """Return the number of the last fault before the loss that struck more than clients."""
         clients = set(self._scene.history.nemesis("start")[0].value["clients"])
         struck = [
@@ -155,7 +155,7 @@ class Effects:
     def _next(self, time: int) -> int | None:
         return next((number for number, part in enumerate(self._parts) if part.at >= time), None)
 
-    def _gone(self, loss: Loss, cause: int) -> str:
+    def _loss_by_fault(self, loss: Loss, cause: int) -> str:
         part = self._parts[cause]
         hit = isinstance(part, FaultPart) and set(loss.hosts) == set(part.record.hosts)
         where = " there" if hit and self._on(loss.hosts) else self._on(loss.hosts)
@@ -164,18 +164,18 @@ class Effects:
             for host, one in self._scene.keys.holders(loss.changes[-1].time).items()
             if one.client == loss.loser
         ]  # fmt: skip
-        rest = f" ({loss.loser} is left with {listed(left)})" if left else ""
+        rest = f" (but remains on {listed(left)})" if left else ""
         when = f" at {self._scene.at(loss.time)}" if loss.time - part.at > TOGETHER_NS else ""
-        return f"{loss.loser}'s key is gone{where}{when}{rest}"
+        return f"{loss.loser}'s key is lost{where}{when}{rest}"
 
-    def _tell_gone(self) -> None:
-        for (following, loser, how), changes in self._gone_before.items():
+    def _add_losses(self) -> None:
+        for (following, loser, how), changes in self._losses_before.items():
             first, last = changes[0].time, changes[-1].time
             when = f"at {self._scene.at(first)}" if last - first <= TOGETHER_NS else f"from {self._scene.at(first)} on"
             where = self._on(sorted({change.host for change in changes}))
             self.before.setdefault(following, []).append(f"{loser}'s key{where} {how} {when}")
 
-    def _tell_arrivals(self) -> None:
+    def _add_gains(self) -> None:
         """Mention keys that a client acquired while it was not requesting them."""
         arrived: dict[tuple[int, str], list[OwnerChange]] = {}
         for change in self._scene.keys.changes:
@@ -183,14 +183,14 @@ class Effects:
             if new is None or not new.client or change.by != new.client or change.time > self._scene.moment:
                 continue
             following = self._next(change.time)
-            if following is not None and self._told_of(new.client, change.time) and not self._asking(change):
+            if following is not None and self._has_step_of(new.client, change.time) and not self._is_requesting(change):
                 arrived.setdefault((following, new.client), []).append(change)
         for (following, client), changes in arrived.items():
             where = self._on(sorted({change.host for change in changes}))
-            clause = f"the key{where} had become {client}'s at {self._scene.at(changes[0].time)}"
+            clause = f"{client} had become the owner of the key{where} at {self._scene.at(changes[0].time)}"
             self.before.setdefault(following, []).append(clause)
 
-    def _asking(self, change: OwnerChange) -> bool:
+    def _is_requesting(self, change: OwnerChange) -> bool:
         return any(
             call.invoke.f == "acquire"
             and call.invoke.node == change.by
@@ -199,7 +199,7 @@ class Effects:
             for call in self._scene.calls
         )
 
-    def _tell_lease(self) -> None:
+    def _add_lease_end(self) -> None:
         """Mention the end of the first holder's lease, if an overlap has no lost key to explain it."""
         violation = self._scene.violation
         if violation.kind != "overlap" or self.before or self.after or not self._parts:

@@ -16,14 +16,14 @@ def occasion(spec: FaultSpec, record: FaultRecord, who: str) -> str:
     whose = "its" if record.hosts == (who,) else f"{who}'s"
     event, _, phase = spec.on.partition(":")
     if event in ("request", "reply"):
-        return f", as {'a' if not who else whose} {phase} is {'sent' if event == 'request' else 'answered'}"
+        return f", when {'a' if not who else whose} {phase} is {'sent' if event == 'request' else 'answered'}"
     if not who:
         return ""
     if phase == "invoke":
-        return f", as {who} asks" if event == "acquire" else f", as {who} is about to {event}"
-    return f", right after {whose} {event}"
+        return f", just before {who} requests it" if event == "acquire" else f", just before {who}'s {event}"
+    return f", just after {whose} {event}"
 
 
 def late(delay: Delay) -> str:
     """Return a clause about a message that took longer."""
-    return f"message {delay.nth} from {delay.source} to {delay.target} comes {seconds(delay.by)} late"
+    return f"message {delay.nth} from {delay.source} to {delay.target} arrives {seconds(delay.by)} late"

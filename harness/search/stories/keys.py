@@ -32,7 +32,7 @@ class OwnerChange:
     by: str
 
     @property
-    def ran_out(self) -> bool:
+    def expired(self) -> bool:
         """Return whether the key had expired by the server's own clock."""
         return self.old is not None and self.old.until is not None and self.time >= self.old.until - PUNCTUAL_NS
 
@@ -48,7 +48,7 @@ class Keys:
             if not state.answers:  # a server that is down keeps its keys
                 continue
             old, new = now.get(state.host), self._holder(state)
-            if new is not None and old is not None and self._same(old, new, state):
+            if new is not None and old is not None and self._belong_together(old, new, state):
                 now[state.host] = KeyOwner(old.owner, old.client, new.until)
                 continue
             if (old is None) != (new is None) or new is not None:
@@ -64,7 +64,7 @@ class Keys:
         client = state.by or (next(iter(known)) if len(known) == 1 else "")
         return KeyOwner(state.owner, client, None if state.left is None else state.time + state.left)
 
-    def _same(self, old: KeyOwner, new: KeyOwner, state: KeyState) -> bool:
+    def _belong_together(self, old: KeyOwner, new: KeyOwner, state: KeyState) -> bool:
         """Return whether the key was only renewed. If all clients store the same token, compare the writers."""
         return old.owner == new.owner and (state.by is None or not old.client or state.by == old.client)
 

@@ -180,7 +180,7 @@ class StoryContext:
             if call.invoke.f == "acquire":
                 last[client_of(call)] = call
             unsure = call.invoke.f in ("acquire", "release") and call.outcome == "info"
-            if unsure or self.robs(call) or (harmed and call.invoke.f in EFFECTS and self._is_last(call)):
+            if unsure or self.takes_key(call) or (harmed and call.invoke.f in EFFECTS and self._is_last(call)):
                 yield call
         yield from last.values()
 
@@ -195,14 +195,14 @@ class StoryContext:
         ]
         return same[-1] is call
 
-    def robs(self, call: Call) -> bool:
+    def takes_key(self, call: Call) -> bool:
         """Return whether the call took away another client's key before it expired."""
         if call.invoke.f not in ("acquire", "release"):
             return False
         client, until = client_of(call), (call.done or call.invoke).time
         return any(
             change.by == client and change.old is not None and change.old.client not in ("", client)
-            and not change.ran_out
+            and not change.expired
             for change in self.keys.changes
             if call.invoke.time <= change.time <= until
         )  # fmt: skip
@@ -274,7 +274,7 @@ class StoryContext:
         client, f = client_of(call), call.invoke.f
         mine = [one for one in self.calls if client_of(one) == client and one.invoke.index < call.invoke.index]
         before = [one for one in mine if one.invoke.f == f]
-        if f == "acquire" and not self._holding(mine) and not self._reborn(client, call.invoke.index):
+        if f == "acquire" and not self._holding(mine) and not self._restarted(client, call.invoke.index):
             return Ends(client, len(before))
         plan = self.trial.plan
         quiet = plan.time_limit - plan.settle_time
@@ -304,7 +304,7 @@ class StoryContext:
         granted = [one for one in calls if one.invoke.f == "acquire" and one.outcome == "ok"]
         return len(granted) > sum(one.invoke.f == "release" for one in calls)
 
-    def _reborn(self, client: str, index: int) -> bool:
+    def _restarted(self, client: str, index: int) -> bool:
         """Return whether the client died earlier, so that its calls are counted anew."""
         return any(op.value.get("host") == client and op.index < index for op in self.history.nemesis("crash"))
 

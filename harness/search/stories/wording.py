@@ -43,10 +43,10 @@ class StoryWriter:
             assert isinstance(part, CallPart)
             text = self._act(part)
         before, after = self._effects.before.get(number, []), self._effects.after.get(number, [])
-        first = f"{', '.join(before)}; " if before else ""
+        reason = f" ({', '.join(before)})" if before else ""
         effect = f"{';' if ':' in text else ':'} {', '.join(after)}" if after else ""
-        back = self._given_back(part) if isinstance(part, CallPart) and part.granted else ""
-        return f"{first}{text}{effect}{back}"
+        back = self._release(part) if isinstance(part, CallPart) and part.granted else ""
+        return f"{text}{reason}{effect}{back}"
 
     def _on(self, hosts: Sequence[str]) -> str:
         """Return `` on n1 and n2``; empty if the cluster has only one server."""
@@ -87,12 +87,12 @@ class StoryWriter:
     def _act(self, act: CallPart) -> str:
         f, who = act.call.invoke.f, act.client
         if f == "acquire":
-            return self._grant(act) if act.granted else self._asks(act)
+            return self._grant(act) if act.granted else self._unsuccessful(act)
         if f == "release":
             return f"{who} releases {act.call.invoke.key}{self._no_answer(act.call)}"
         token = self._token(act.call.invoke.value)
         return (
-            f"{who} {_EFFECTS.get(f, f)} {act.call.invoke.key}{token}{self._strength(act)}{self._no_answer(act.call)}"
+            f"{who} {_EFFECTS.get(f, f)} {act.call.invoke.key}{token}{self._based_on(act)}{self._no_answer(act.call)}"
         )
 
     def _token(self, value: Any) -> str:
@@ -104,10 +104,10 @@ class StoryWriter:
         hosts = self._scene.made_key(act.call)
         until = self._until(act, hosts)
         token = self._token(act.call.done.value) if act.call.done is not None else ""
-        again = " once more" if self._scene.nested(act.call) else ""
+        again = " again" if self._scene.nested(act.call) else ""
         text = f"{act.client} acquires {act.call.invoke.key}{again}{token}{self._on(hosts)}{until}"
         waited = self._scene.violation.kind in (*STUCK, "slow-try") and act.at - act.call.invoke.time > LONG_NS
-        return f"{text}, having asked since {self._scene.at(act.call.invoke.time)}" if waited else text
+        return f"{text}, which it requested at {self._scene.at(act.call.invoke.time)}" if waited else text
 
     def _until(self, act: CallPart, hosts: list[str]) -> str:
         """Return a clause about the lease's end, by the single server's clock, or as granted if no key is known."""
@@ -116,13 +116,13 @@ class StoryWriter:
             return ""
         if not self._scene.keys.changes:
             valid = done.value.get("valid_for")
-            return "" if valid is None else f", with a lease until {self._scene.at(done.time + int(valid * 1e9))}"
+            return "" if valid is None else f" with a lease until {self._scene.at(done.time + int(valid * 1e9))}"
         holder = self._scene.keys.holders(done.time).get(hosts[0]) if len(hosts) == 1 else None
         if holder is None or holder.until is None or holder.client != act.client:
             return ""
-        return f", and has it until {self._scene.at(holder.until)}"
+        return f" with a lease until {self._scene.at(holder.until)}"
 
-    def _given_back(self, act: CallPart) -> str:
+    def _release(self, act: CallPart) -> str:
         """Return a clause about the release of this hold, if it happened and is not a step of its own."""
         release = self._scene.release_of(act.call)
         if release is None or release.invoke.time > self._parts[-1].at:
@@ -140,46 +140,45 @@ class StoryWriter:
         if call.outcome == "ok":
             return ""
         if call.done is None:
-            return ", and gets no answer"
+            return " and gets no answer"
         error = (call.done.error or "").partition(":")[0]
-        return f", and gets an error ({error})" if error else ""
+        return f" and gets an error ({error})" if error else ""
 
-    def _asks(self, act: CallPart) -> str:
+    def _unsuccessful(self, act: CallPart) -> str:
         who, key, count = act.client, act.call.invoke.key, len(act.calls)
         made = self._scene.made_key(act.call)
         if made and act.call.outcome == "info":
-            heard = ":" if act.call.done is None else f"{self._no_answer(act.call)}, but"
-            return f"{who} asks for {key}{heard} the key{self._on(made)} is {who}'s"
+            reply = ":" if act.call.done is None else f"{self._no_answer(act.call)}, but"
+            return f"{who} requests {key}{reply} {who} now owns the key{self._on(made)}"
         begun, ended = act.call.invoke.time, min(act.until, self._scene.moment)
         if count == 1 and (act.call.done is None or act.until > self._scene.moment):
-            return f"{who} asks for {key}, and waits"
-        asks = (
-            f"asks for {key}" if act.at - begun <= NOTICED_NS else f"has asked for {key} since {self._scene.at(begun)}"
-        )
+            return f"{who} requests {key} and waits"
         times = f" {count} times" if count > 1 else ""
-        until = f", until {self._scene.at(ended)}" if ended - begun > NOTICED_NS else ""
-        return f"{who} {asks}{times}{until}, in vain{self._whose(act)}"
+        until = f" until {self._scene.at(ended)}" if ended - begun > NOTICED_NS else ""
+        if act.at - begun <= NOTICED_NS:
+            return f"{who} requests {key}{times}{until} without success{self._owners(act)}"
+        span = f"{times[1:]}, since {self._scene.at(begun)}" if times else f"since {self._scene.at(begun)}"
+        return f"{who} keeps requesting {key} ({span}){until} without success{self._owners(act)}"
 
-    def _whose(self, act: CallPart) -> str:
+    def _owners(self, act: CallPart) -> str:
         """Return a clause about the owners of the key when the client last requested it."""
         moment = min(act.calls[-1].invoke.time, self._scene.moment)
         holders = self._scene.keys.holders(moment)
         by_client: dict[str, list[str]] = {}
         for host, holder in holders.items():
-            by_client.setdefault(holder.client or "somebody", []).append(host)
+            by_client.setdefault(holder.client or "an unknown client", []).append(host)
         if by_client:
-            owners = ", ".join(f"{client}'s{self._on(hosts)}" for client, hosts in by_client.items())
-            return f": the key is {owners}"
+            return ": " + ", ".join(f"{client} owns the key{self._on(hosts)}" for client, hosts in by_client.items())
         free = self._scene.keys.free_since(moment)
-        return "" if free is None else f", though the key is nobody's since {self._scene.at(free)}"
+        return "" if free is None else f", although the key has been free since {self._scene.at(free)}"
 
-    def _strength(self, act: CallPart) -> str:
+    def _based_on(self, act: CallPart) -> str:
         """Return a clause about the read on which a write is based."""
         if act.call.invoke.f not in ("write", "cas", "take"):
             return ""
         reads = [call for call in self._scene.section(act.call) if call.invoke.f == "read" and call.outcome == "ok"]
         done = reads[-1].done if reads else None
-        return "" if done is None else f", on the strength of what it read at {self._scene.at(done.time)}"
+        return "" if done is None else f", based on its read at {self._scene.at(done.time)}"
 
 
 _EFFECTS: Final = {
@@ -201,20 +200,21 @@ def ending(scene: StoryContext) -> str:
     if violation.kind == "overlap":
         return f"Both hold {key} from {begin} to {end}."
     if violation.kind == "lost-update" and len(who) == 3:
-        return f"{who[2]} has written over {who[1]}'s {key}: {who[1]}'s update is lost."
+        return f"{who[2]} has overwritten {who[1]}'s {key}: {who[1]}'s update is lost."
     if violation.kind == "interleaved" and len(who) == 3:
-        return f"{who[2]} has written over {who[1]}'s {key}: their critical sections are interleaved."
+        return f"{who[2]} has overwritten {who[1]}'s {key}: their critical sections are interleaved."
     if violation.kind == "foreign-release":
-        return f"{who[0]}'s release has ended {who[1]}'s hold of {key}, and {who[2]} has acquired it meanwhile."
+        return f"{who[0]}'s release has ended {who[1]}'s hold of {key}, and {who[2]} has acquired it."
     if violation.kind == "stale-accepted":
         newer, stale = violation.involved
         old, new = stale["invoked"]["fence"], newer["invoked"]["fence"]
         return f"{who[1]}'s {stale['f']} with token {old} is accepted, though {who[0]} had used token {new}."
     if violation.kind == "token-repeated":
-        return f"Both have {key} with the same token, {violation.involved[0]['fence']}."
+        return f"Both acquired {key} with the same token, {violation.involved[0]['fence']}."
     if violation.kind in STUCK:
-        return f"Nobody holds {key} from {begin} to {end}, and who asks for it does not get it."
+        return f"Nobody holds {key} from {begin} to {end}, but requests for it fail."
     if violation.kind == "overstayed":
         held = violation.involved[0]
-        return f"{who[0]} holds {key} from {at(held['from_ns'])} to {at(held['until_ns'])}, and nobody else gets it."
+        span = f"from {at(held['from_ns'])} to {at(held['until_ns'])}"
+        return f"{who[0]} holds {key} {span}, and no other client can acquire it."
     return as_sentence(violation.sentence)

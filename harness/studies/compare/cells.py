@@ -23,7 +23,7 @@ LOCK_LEVEL: Final = frozenset({"mutual-exclusion", "ownership"})
 """Checkers of violations that a fence makes harmless: they compare the holders only, not the accesses."""
 AVAILABILITY: Final = frozenset({"liveness", "deadlock"})
 TOKENS: Final = frozenset({"token-fell", "token-repeated"})
-NEVER: Final = "The fault never struck: its moment did not come before the run was over."
+NEVER: Final = "The fault was never injected: its trigger did not occur before the end of the run."
 NOBODY: Final = "No client was granted the lock."
 _SENTENCE: Final = re.compile(r"(?<=\.) (?=\S)")
 

@@ -67,10 +67,10 @@ SETTINGS: Final = {
 Part = Literal["cell", "property", "cost"]
 PROBES: Final[dict[str, tuple[Part, str]]] = {
     "released": ("property", "Is it freed when its holder dies?"),
-    "reentrant": ("property", "May its holder take it again?"),
-    "no-single-point": ("property", "Can it do without one server?"),
-    "alone": ("cost", "What does it cost one client alone?"),
-    "contended": ("cost", "What does it cost while several want it?"),
+    "reentrant": ("property", "Can its holder acquire it again?"),
+    "no-single-point": ("property", "Is it available after the loss of one server?"),
+    "alone": ("cost", "What does it cost without contention?"),
+    "contended": ("cost", "What does it cost under contention?"),
 }
 """Jobs besides the cells: the part and the question of each, by job name."""
 
@@ -93,15 +93,17 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
         if self.cluster not in BACKENDS:
             raise UsageError(f"cluster must be one of {', '.join(BACKENDS)}, got {self.cluster!r}")
         if not self.nemeses:
-            raise UsageError("nemeses: expected a name from 'harness list nemeses', or more of them with commas")
+            raise UsageError("nemeses: expected a name from 'harness list nemeses', or several names with commas")
         for what, names in (("locks", self.locks), ("nemeses", self.nemeses)):
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise UsageError(f"{what}: {twice} is there more than once")
+                raise UsageError(f"{what}: {twice} is given more than once")
         if self.runs < 1:
             raise UsageError(f"runs must be at least 1, got {self.runs}")
         if self.clients < 2:
-            raise UsageError(f"clients must be at least 2, got {self.clients}: a lock is for those who compete")
+            raise UsageError(
+                f"clients must be at least 2, got {self.clients}: a comparison needs clients that compete for the lock"
+            )
         for name in self.nemeses:
             fault_class(name)
         return self
@@ -147,7 +149,7 @@ def chosen(text: str, cluster: str) -> tuple[tuple[str, ...], tuple[tuple[str, s
     """
     request = [name.strip() for name in text.split(",") if name.strip()]
     if not request:
-        raise UsageError("locks: expected a name from 'harness list locks', a family, or all; or more with commas")
+        raise UsageError("locks: expected a name from 'harness list locks', a family or all; several with commas")
     everything = sorted(catalogue.infos(), key=lambda info: (_families().index(family(info)), info.name))
     found: list[str] = []
     out: dict[str, str] = {}
@@ -275,7 +277,7 @@ def _probe(lock: str, name: str, fault: str, *some: Plan) -> ComparisonJob:
     """Return a job other than a cell. The titles of its runs name its purpose, because a violation there is an answer
     and not a surprise."""
     part, question = PROBES[name]
-    titled = tuple(with_(plan, title=f"{question} (asked by a comparison)") for plan in some)
+    titled = tuple(with_(plan, title=f"{question} (part of a comparison)") for plan in some)
     return ComparisonJob(lock, part, name, titled, fault)
 
 

@@ -49,15 +49,15 @@ def claims(info: LockInfo) -> dict[str, tuple[bool | None, str]]:
     return {
         "mutual-exclusion": (EXCLUDES[info.safety], SAFETY[info.safety]),
         "released": (info.on_death != "nothing" if info.on_death else None, _on_death(info.on_death)),
-        "reentrant": (info.reentrant, "its holder may take it again" if info.reentrant else "not promised"),
-        "no-single-point": (info.no_single_point if info.outage else None, info.outage or "not said"),
-        "fence": (info.fence, "a token that grows with every grant" if info.fence else "none"),
+        "reentrant": (info.reentrant, "its holder can acquire it again" if info.reentrant else "not promised"),
+        "no-single-point": (info.no_single_point if info.outage else None, info.outage or "not stated"),
+        "fence": (info.fence, "a token that is higher for every grant" if info.fence else "none"),
     }
 
 
 def _on_death(frees: str) -> str:
     if not frees:
-        return "not said"
+        return "not stated"
     return "nothing frees it when its holder dies" if frees == "nothing" else f"freed by {frees}"
 
 
@@ -72,9 +72,9 @@ def released(result: Result, folder: str | None) -> tuple[Finding, ComparedRecov
         return Finding(None, "no holder died", folder), ComparedRecovery(found="no holder died")
     left = plan.time_limit - died
     if late is None:
-        words = f"not granted again in the {left:.1f} s that were left after its holder had died"
+        words = f"not granted again in the remaining {left:.1f} s of the run after its holder died"
     else:
-        words = f"granted again {late:.2f} s after its holder had died (ttl {plan.ttl:g} s)"
+        words = f"granted again {late:.2f} s after its holder died (ttl {plan.ttl:g} s)"
     measured = None if verdict.valid is None else verdict.valid and late is not None
     if late is None and verdict.valid is not False and left < plan.ttl + plan.slack:  # the release was not due yet
         return Finding(None, words, folder), ComparedRecovery(found=words)
@@ -122,7 +122,7 @@ def outage(result: Result) -> tuple[bool | None, str]:
     if not granted:
         return False, f"no client acquired it in the {(until - killed.injected_ns) / SECOND:.0f} s without {gone}"
     late = (min(granted) - killed.injected_ns) / SECOND
-    return True, f"granted again {late:.2f} s after {gone} had been lost, {counted(len(granted), 'grant')} without it"
+    return True, f"granted again {late:.2f} s after the loss of {gone}, {counted(len(granted), 'grant')} without it"
 
 
 def no_single_point(usual: tuple[bool | None, str], others: Mapping[str, tuple[bool | None, str]], folder: str | None,
@@ -145,7 +145,7 @@ def mutual_exclusion(info: LockInfo, cells: Mapping[str, ComparedCell]) -> Findi
     fenced = [name for name, cell in cells.items() if cell.two_holders and cell.state != "unsafe"]
     known = [name for name, cell in cells.items() if cell.state in ("safe", "fenced", "unavailable")]
     parts = [f"broken under {listed(unsafe)}"] if unsafe else []
-    parts += [f"two holders under {listed(fenced)}, and the fence refused the late one"] if fenced else []
+    parts += [f"two holders under {listed(fenced)}, but the fencing token stopped the late one"] if fenced else []
     parts += ["never two holders"] if known and not parts else []
     shown = next(iter(unsafe or fenced), None)
     return Finding(
@@ -160,11 +160,11 @@ def fence(info: LockInfo, contended: Verdict | None, cells: Mapping[str, Compare
     cells?"""
     fell = [name for name, cell in cells.items() if cell.tokens_fell]
     if fell:
-        return Finding(False, f"not above the last one under {listed(fell)}", cells[fell[0]].run)
+        return Finding(False, f"a token was not higher than the one before under {listed(fell)}", cells[fell[0]].run)
     if contended is None or contended.valid is None:
         return NOT_MEASURED
     tokens = contended.stats.get("tokens", 0)
     if not tokens:
         return Finding(False, "no grant had a token", folder)
-    words = f"the tokens of {tokens} grants grew" if info.fence else f"{tokens} grants had a token"
+    words = f"the tokens of {tokens} grants increased" if info.fence else f"{tokens} grants had a token"
     return Finding(contended.valid, words, folder)

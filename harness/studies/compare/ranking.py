@@ -16,7 +16,7 @@ CANONICAL: Final = {
     "mysql": "mysql-unique",
 }
 WHY: Final = (
-    "the lock that the articles themselves show for each service: SET NX PX with a token, etcd's Mutex, the recipe of "
+    "the lock that the articles show for each service: SET NX PX with a token, etcd's Mutex, the recipe of "
     "sequential nodes, and a row with a unique key"
 )
 ALIKE: Final = 0.05
@@ -28,8 +28,8 @@ def ranking(costs: Mapping[str, Sequence[ComparedCost]]) -> Ranking:
     are left out, and so are services whose lock was not compared."""
     locks = {service: lock for service, lock in CANONICAL.items() if lock in costs}
     measures = [
-        _measure("acquire and release, alone, median", "ms", locks, costs, "alone", _round_ms, low=True),
-        _measure("grants, contended", "a second", locks, costs, "contended", _rate, low=False),
+        _measure("acquire and release without contention, median", "ms", locks, costs, "alone", _round_ms, low=True),
+        _measure("grants under contention", "per second", locks, costs, "contended", _rate, low=False),
     ]
     usable = tuple(measure for measure in measures if len(measure.values) > 1)
     return Ranking(claimed=CLAIMED, source=SOURCE, why_these=WHY, measures=usable)

@@ -1,6 +1,6 @@
-// What a cell is about, beside it while the pointer or the focus is on it; and what a link leads to is unfolded.
+// Show the tooltip of a cell while the pointer or the focus is on it. Open the details that a link leads to.
 const tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
-tip.setAttribute("aria-hidden", "true"); // readers that speak have it from aria-describedby
+tip.setAttribute("aria-hidden", "true"); // screen readers get the text from aria-describedby
 document.body.append(tip);
 
 function show(event) {
@@ -26,7 +26,7 @@ document.addEventListener("keydown", (event) => { if (event.key === "Escape") ti
 addEventListener("hashchange", reveal);
 if (location.hash) reveal();
 
-// What goes on to the right of the edge fades out there, so that one sees that it can be scrolled.
+// Fade out a table at its right edge if it continues there, as a hint that it can be scrolled.
 function fade(box) {
   box.classList.toggle("beyond", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
 }

@@ -1,8 +1,8 @@
-// The run as the page was given it: columns of numbers (written by reports/timeline.py), and searches in them.
+// The data of the run: columns of numbers (written by reports/timeline.py), and searches in them.
 
 const OUTCOMES = ["ok", "fail", "info"];
 
-const ENDS = ["open", "given back", "ran out", "early", "removed", "no answer", "not recorded"];
+const ENDS = ["open", "released", "expired", "early", "removed", "no answer", "not recorded"];
 const SIZES = { b: Int8Array, h: Int16Array, i: Int32Array, d: Float64Array };
 
 // A column as reports/columns.py packs it: a letter for the size of its numbers, and their bytes in base64.
@@ -42,7 +42,7 @@ function readRun(run) {
   return run;
 }
 
-// Grants and accesses of each key by themselves, in the order of time.
+// Grants and accesses of each key, in the order of time.
 function readTokens(run) {
   for (const name of ["grants", "shown"]) {
     const table = run.tokens[name];
@@ -55,8 +55,8 @@ function readTokens(run) {
   }
 }
 
-// For each lane: the rows in order of their start, and for each row the latest end of it and all before it. That grows,
-// so the first row that reaches into a view is found by halving, however long an early row lasts.
+// For each lane: the rows in order of their start, and for each row the latest end up to it. The ends are ascending, so
+// binary search finds the first row that reaches into a view, however long an early row lasts.
 function byLane(columns, end, count) {
   const sizes = new Int32Array(count), rows = columns.start.length;
   for (let i = 0; i < rows; i++) sizes[columns.lane[i]]++;
@@ -103,7 +103,7 @@ function seconds(us, digits = 3) {
   return (us / 1e6).toFixed(digits) + " s";
 }
 
-// As many digits as tell times apart of which the nearest are so many µs apart: at least milliseconds.
+// The number of digits that distinguish times that are at least so many µs apart: at least milliseconds.
 function digitsFor(us) {
   return Math.min(Math.max(3, Math.ceil(6 - Math.log10(us))), 6);
 }

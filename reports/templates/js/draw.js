@@ -1,4 +1,4 @@
-// Draws the visible part of the run, and only that: rows are found by halving, rows thinner than a pixel are merged.
+// Draws only the visible part of the run: rows are found by binary search, and rows thinner than a pixel are merged.
 
 const FONT = "11px system-ui, sans-serif";
 const SHADES = 6;
@@ -79,7 +79,7 @@ function drawClient(state, lane, index) {
   if (steps) drawOffset(state, steps, laneTop(layout, index) + CLIENT_LANE - 8, 6);
 }
 
-// Waiting to be granted: a thin line from the invocation on. Lines within a pixel of the last are not drawn again.
+// Waiting for a grant: a thin line from the invocation on. Skip lines within a pixel of the last one.
 function drawWaits(state, lane, index) {
   const { context, run, view, colours } = state, { calls } = run, y = laneTop(state.layout, index) + 22;
   let drawn = -Infinity;
@@ -93,8 +93,8 @@ function drawWaits(state, lane, index) {
   });
 }
 
-// How long the lock said the lease would last: a ribbon behind the hold's foot to a tick where it ends, fainter once the
-// client has died or no longer believes; who has released it has none any more.
+// The lease as granted: a ribbon behind the hold's lower edge up to a tick at its end. It is fainter after the client has
+// died or stopped believing that it holds the lock, and ends with a release.
 function drawLease(state, row, lane, levels) {
   const { context, run, colours } = state, { holds } = run;
   if (holds.lease[row] < 0) return;
@@ -126,7 +126,7 @@ function drawHold(state, row, lane, levels, thin) {
   if (box.height > 12) drawBarLabel(state, barLabel(run, row), from, until, box, holds.shared?.[row] ? colours.ink : colours.onHold);
 }
 
-// A hold that others may share is a frame with little in it; its label is in ink.
+// A shared hold is an outline with a pale fill and a dark label.
 function drawShared(state, from, width, box) {
   const { context, colours } = state;
   context.globalAlpha = 0.2;
@@ -145,7 +145,7 @@ function barLabel(run, row) {
   return [key, holds.fence[row] < 0 ? "" : "#" + texts[holds.fence[row]]].filter(Boolean).join(" ");
 }
 
-// Where the visible part of the bar has room for it.
+// Draw a label if the visible part of the bar has room for it.
 function drawBarLabel(state, label, from, until, box, colour) {
   const { context, layout } = state, left = Math.max(from, layout.gutter) + 6;
   if (Math.min(until, layout.right) - left < context.measureText(label).width + 4) return;
@@ -154,7 +154,7 @@ function drawBarLabel(state, label, from, until, box, colour) {
   context.fillText(label, left, box.y + 7);
 }
 
-// The part of a hold that outlived its lease: its client still believed, the service no longer did.
+// The part of a hold after the end of its lease: the client still believed that it held the lock.
 function drawExpired(state, lease, until, box) {
   if (until - lease < 0.5) return;
   state.context.fillStyle = state.hatch.expired;
@@ -183,8 +183,8 @@ function cover(thin, from, until) {
   if (until > column + 1 && column + 1 < thin.length) thin[column + 1] += until - column - 1;
 }
 
-// Bars thinner than a pixel: each column as dark, in steps, as the share of its time that they cover; columns beside
-// each other that are as dark are painted at once.
+// Bars thinner than a pixel: the shade of each column shows, in steps, the share of its time that they cover. Adjacent
+// columns of one shade are painted together.
 function drawThin({ context }, thin, box, colour) {
   const shade = (x) => Math.ceil(Math.min(1, thin[x]) * SHADES);
   context.fillStyle = colour;
@@ -198,7 +198,7 @@ function drawThin({ context }, thin, box, colour) {
   context.globalAlpha = 1;
 }
 
-// Calls that failed, and calls of which nobody knows: a cross, a question mark; where they crowd, ticks of their colours.
+// Failed calls (a cross) and calls of unknown outcome (a question mark); ticks of the same colours where they crowd.
 function drawMarks(state, lane, index) {
   const { context, colours, layout } = state, y = laneTop(layout, index) + 7, marks = visibleMarks(state, lane);
   const crowded = marks.length > (layout.right - layout.gutter) / 16;
@@ -212,7 +212,7 @@ function drawMarks(state, lane, index) {
   context.font = FONT;
 }
 
-// At most one mark of each kind a pixel.
+// Draw at most one mark of each kind in a pixel column.
 function visibleMarks(state, lane) {
   const { run, view } = state, { calls } = run, marks = [], last = [0, -1, -1];
   eachVisible(calls, lane.calls, view.from, view.until, (row) => {

@@ -1,4 +1,4 @@
-// Draws what is not a client's own doing: faults, violations, the overview of the whole run.
+// Draws faults, violations, and the overview of the whole run.
 
 function faultSpan(state, fault) {
   const from = xOf(state, fault.from), until = xOf(state, fault.until === null ? state.run.end : fault.until);
@@ -20,7 +20,7 @@ function drawFaultBands(state) {
   });
 }
 
-// The hosts a fault hit have a stronger band in their own lanes.
+// Hosts that a fault hit have a stronger band in their lanes.
 function drawHostBand(state, host, from, width) {
   const { context, layout, run, colours } = state;
   const server = run.servers.indexOf(host), client = run.clients.indexOf(host);
@@ -53,7 +53,7 @@ function shorten(context, text, room) {
   return text.slice(0, end) + "…";
 }
 
-// All outlines first, then the labels, the chosen violation's before the others: a label that has no room is left out.
+// Draw all outlines, then the labels, the selected violation's first. A label without room is left out.
 function drawViolations(state) {
   const { violations } = state.run, { view } = state, taken = [];
   const visible = violations.filter((violation) => violation.from <= view.until && violation.until >= view.from);
@@ -82,7 +82,7 @@ function drawViolation(state, violation) {
   return { centre: from + width / 2, top };
 }
 
-// A hold is outlined as a whole, a call low in its bar, where the critical section is.
+// Outline a whole hold; outline a call in the lower part of the bar, where the critical section is.
 function outline(state, one, end) {
   const { context, layout } = state, top = laneTop(layout, one.lane);
   const from = xOf(state, one.from), width = Math.max(xOf(state, one.until ?? end) - from, 3);
@@ -92,7 +92,7 @@ function outline(state, one, end) {
   context.stroke();
 }
 
-// On the upper edge of the overlap, between two lanes.
+// The label is on the upper edge of the overlap, between two lanes.
 function labelViolation(state, violation, { centre, top }, taken) {
   const { context, layout, colours } = state;
   const said = `${violation.kind} ${span(violation.until - violation.from)}`;
@@ -111,7 +111,7 @@ function labelViolation(state, violation, { centre, top }, taken) {
   context.font = FONT;
 }
 
-// Where a client's host died.
+// Mark the death of a client's host.
 function drawCrashes(state) {
   const { context, layout, run, colours } = state;
   context.textAlign = "left";
@@ -123,7 +123,7 @@ function drawCrashes(state) {
   }
 }
 
-// Where the history was cut off; what is drawn after it is known from the results only.
+// Mark the end of a truncated history; anything drawn after it comes from the results only.
 function drawCut(state) {
   const { context, layout, run, colours } = state;
   if (run.recorded >= run.end) return;
@@ -141,7 +141,7 @@ function drawPointer(state) {
   context.fillRect(Math.round(state.pointer), AXIS - 4, 1, layout.bottom - AXIS + 4);
 }
 
-// The whole run in one strip, with the visible part framed.
+// Draw the whole run as a strip, with a frame around the visible part.
 function drawOverview(state) {
   const { context, layout, run, view, colours } = state, top = layout.overview;
   context.fillStyle = colours.bg;

@@ -1,6 +1,6 @@
-// Draws the servers' lanes: for whom each server had the lock's key, and below it how far its clock was off.
+// Draws the servers' lanes: the owner of the lock's key on each server, and below it the offset of the server's clock.
 
-const STRAY = 50000;  // µs by which the end of a key may differ from what was said and still be as said
+const STRAY = 50000;  // µs by which a key's end may differ from its announced end and still count as punctual
 const MOST_GHOSTS = 4;
 const EARLY = ENDS.indexOf("early"), REMOVED = ENDS.indexOf("removed"), UNRECORDED = ENDS.indexOf("not recorded");
 
@@ -20,7 +20,7 @@ function keyBox(top) {
   return { y: top + 5, height: 15 };
 }
 
-// The loop that may go over a hundred thousand stays a frame: what is thinner than a pixel is only added up in it.
+// This loop may visit a hundred thousand stays in a frame, so it only adds up those thinner than a pixel.
 function drawStays(state, lane, top) {
   const { colours, run, view, layout } = state, { stays } = run, box = keyBox(top), gone = [];
   const { start, took, ended } = stays, { rows, reach } = lane, thin = new Float32Array(Math.ceil(layout.width) + 1);
@@ -52,7 +52,7 @@ function drawStay(state, row, from, until, box, next) {
   if (width > 14) drawWho(state, run.texts[stays.who[row]], tone.ink, from, until, box);
 }
 
-// A client's bars have the same tone everywhere, from four of one colour; the name on the bar is what says who it is.
+// A client's bars have the same shade everywhere, one of four; the name on the bar identifies the client.
 function toneOf(state, who) {
   const client = state.run.tone[who], { tones } = state;
   return tones[client < 0 ? tones.length - 1 : client % (tones.length - 1)];
@@ -66,11 +66,11 @@ function drawWho(state, name, ink, from, until, box) {
   context.fillText(name, left, box.y + box.height / 2 + 0.5);
 }
 
-// When the server said that the key would end: a ribbon below the bar with a tick, unless the key was given back. It ends
-// where the next bar begins: below that one it would be taken for that one's own.
+// The end that the server announced for the key: a ribbon below the bar with a tick, unless the key was released. The
+// ribbon stops at the next bar, below which it would look like the next key's.
 function drawTerm(state, row, from, until, box, next) {
   const { context, run, colours } = state, { stays } = run, ended = stays.ended[row];
-  if (stays.until[row] < 0 || ENDS[ended] === "given back" || until - from < 3) return;
+  if (stays.until[row] < 0 || ENDS[ended] === "released" || until - from < 3) return;
   const end = xOf(state, stays.start[row] + stays.until[row]), foot = box.y + box.height;
   context.fillStyle = colours.lease;
   context.fillRect(from, foot + 1, Math.min(end, until) - from, 3);
@@ -84,8 +84,8 @@ function drawTerm(state, row, from, until, box, next) {
   context.fillRect(end, box.y, until - end, box.height);
 }
 
-// A key that went before its time: a notch where it went, and dashes to where the server had said that it would end, or to
-// the next bar; of many keys only a notch or a line each.
+// A key that disappeared early: a notch at that time, and dashes up to its announced end or the next bar. If there are
+// many keys, each gets only a notch or a line.
 function drawGone(state, row, x, box, many, next) {
   const { context, run, colours, layout } = state, { stays } = run, foot = box.y + box.height;
   context.fillStyle = colours.gone;
@@ -104,7 +104,7 @@ function drawGone(state, row, x, box, many, next) {
   if (said <= next) context.fillRect(said - 1, foot - 2, 1.5, 8);
 }
 
-// Whose it was, beside the notch, where the bar was too short to say so.
+// Name the owner beside the notch if the bar was too short for the name.
 function nameGone(state, row, x, box, next) {
   const { context, run, layout } = state, { stays } = run, name = run.texts[stays.who[row]];
   const room = context.measureText(name).width + 10, short = x - Math.max(xOf(state, stays.start[row]), layout.gutter) < room;
@@ -120,7 +120,7 @@ function drawSilence(state, row, from, until, box) {
   drawWho(state, said, state.colours.muted, from, until, box);
 }
 
-// How far a host's wall clock is off, as a step line: up is ahead, down is behind, scaled to the largest of the run.
+// The offset of a host's wall clock as a step line: up is ahead, down is behind, scaled to the largest offset of the run.
 function drawOffset(state, steps, middle, height) {
   const { context, view, colours } = state;
   const level = (offset) => middle - Math.sign(offset) * height * Math.sqrt(Math.abs(offset) / state.largestOffset);

@@ -1,4 +1,4 @@
-// Draws the fencing tokens: a step up with each grant, and what the resource made of the tokens that it was shown.
+// Draws the fencing tokens: a step up for each grant, and the resource's answers to the tokens of accesses.
 
 const ACCEPTED = 0, STALE = 1, REFUSED = 2;
 
@@ -13,14 +13,14 @@ function drawTokens(state) {
   drawTokenLabels(state);
 }
 
-// The rows of one table that are in view, and the grant before them, which still counts there.
+// The rows of one table that are in view, and the grant before them, whose token is still the highest there.
 function tokenRows(state, name, before = 0) {
   const { run, view } = state, its = run.tokens[name].of[state.key];
   if (!its) return [];
   return its.rows.slice(Math.max(0, lowerBound(its.times, view.from) - before), lowerBound(its.times, view.until));
 }
 
-// From the lowest to the highest token in view.
+// The range of the tokens in view.
 function tokenRange(state) {
   const { grants, shown } = state.run.tokens;
   let low = Infinity, high = -Infinity;
@@ -34,7 +34,7 @@ function tokenY(state, token) {
   return layout.bottom - 14 - (token - low) / (high - low) * (TOKENS - 38);
 }
 
-// Each step as two thin rectangles; steps within one pixel as one, from the lowest to the highest of them.
+// Draw each step as two thin rectangles, and steps within one pixel as one, from the lowest to the highest of them.
 function drawSteps(state) {
   const { context, run, colours, layout } = state, { grants } = run.tokens;
   const rows = tokenRows(state, "grants", 1), end = Math.min(xOf(state, run.recorded), layout.right);
@@ -53,7 +53,7 @@ function drawSteps(state) {
   if (rows.length) flush(Math.max(end, column));
 }
 
-// First the accepted, then over them, and always, what was refused or should have been.
+// Draw accepted accesses first. Refused and stale ones are drawn over them, and never left out.
 function drawShown(state) {
   const { run, layout } = state, { shown } = run.tokens, rows = tokenRows(state, "shown"), marks = [];
   const apart = rows.length > layout.width ? 4 : 1;
@@ -85,7 +85,7 @@ function drawRefused({ context, colours }, x, y) {
   context.stroke();
 }
 
-// Accepted, though a higher one had been: a diamond, hanging from the token that should have kept it out.
+// A stale token that was accepted: a diamond below the higher token that should have excluded it.
 function drawStale(state, row, x, y) {
   const { context, colours, run } = state, top = Math.max(tokenY(state, run.tokens.shown.highest[row]), state.layout.tokens + 4);
   context.fillStyle = colours.bad;
@@ -103,7 +103,7 @@ function tokenText(run, token) {
   return run.tokens.names ? run.tokens.names[token] : "#" + token;
 }
 
-// The token above its step, where the step is wide enough for it.
+// Write the token above its step if the step is wide enough.
 function drawTokenLabels(state) {
   const { context, run, colours, layout } = state, { grants } = run.tokens, rows = tokenRows(state, "grants", 1);
   if (rows.length > layout.width / 12) return;

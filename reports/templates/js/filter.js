@@ -1,4 +1,4 @@
-// Shows the rows that hold all the words typed and, where there is a choice, have a scenario in the state chosen.
+// Shows the rows that contain all typed words and, if a state is selected, have a scenario in that state.
 const byId = (id) => document.getElementById(id);
 const rows = [...byId("row-table").rows];
 

@@ -1,5 +1,5 @@
-// What lies under the pointer, in words: the operation with its entries, the hold, the fault and what was seen of it, what a
-// server has and its clock, the token.
+// Describes the item under the pointer: an operation with its entries, a hold, a fault and its observation, a server's
+// key and clock, or a token.
 
 function describe(state, x, y) {
   const { layout, run } = state, time = timeAt(state, x);
@@ -39,7 +39,7 @@ function titled(state, name, time) {
   return `${name} at ${seconds(time, digitsFor(perPixel(state)))}`;
 }
 
-// The time pointed at, or the nearer end of a row that is only near it: what is said is true then.
+// The time under the pointer, or the nearer end of a row that is only near it, so that the text is true at that time.
 function within({ recorded }, columns, row, pointed) {
   return row < 0 ? pointed : Math.min(Math.max(pointed, columns.start[row]), endOf(columns, row, recorded));
 }
@@ -48,7 +48,7 @@ function stayLines(state, server, row) {
   const { run } = state, { stays } = run;
   if (row < 0) return [`does not have ${state.key}`];
   const start = stays.start[row], end = start + stays.took[row], said = start + stays.until[row];
-  if (stays.who[row] < 0 && stays.ended[row] === UNRECORDED) return [`what it has was not recorded after ${seconds(start, 6)}`];
+  if (stays.who[row] < 0 && stays.ended[row] === UNRECORDED) return [`its state was not recorded after ${seconds(start, 6)}`];
   if (stays.who[row] < 0) return [`no answer from ${seconds(start)} ${stays.took[row] < 0 ? "on" : "to " + seconds(end)}`, ...silenceLines(state, row)];
   const renewed = stays.renewed[row] ? `, renewed ${times(stays.renewed[row])}` : "";
   const lines = [`has ${state.key} for ${run.texts[stays.who[row]]} from ${seconds(start, 6)}${renewed}`];
@@ -61,7 +61,7 @@ function times(count) {
   return count === 1 ? "once" : count + " times";
 }
 
-// Where somebody says who sent what, and it was not its client, a server's clock that jumps takes the ends along.
+// If the sender of each command is known, and the owner sent none, the end moved because the server's clock jumped.
 function movedLine(run, name, count) {
   return run.told && run.offsets[name] ? `its end was moved ${times(count)} by the clock` : `its end moved ${times(count)}`;
 }
@@ -70,13 +70,13 @@ function silenceLines(state, row) {
   return ENDS[state.run.stays.ended[row]] === "early" ? [`came back without ${state.key}`] : [];
 }
 
-// How a key on a server ended; said is its announced expiry.
+// Describe the end of a key on a server; said is its announced expiry.
 function endLines(ended, end, said) {
   const early = said === null ? "although no client had released it" : `${span(said - end)} early, although no client had released it`;
   const late = said !== null && end - said > STRAY ? `, ${span(end - said)} late` : "";
   return {
-    "given back": [`released at ${seconds(end, 6)}`],
-    "ran out": [`expired at ${seconds(end, 6)}${late}`],
+    "released": [`released at ${seconds(end, 6)}`],
+    "expired": [`expired at ${seconds(end, 6)}${late}`],
     early: [`gone at ${seconds(end, 6)}, ${early}`],
     removed: [`removed at ${seconds(end, 6)} by another client's command`],
     "no answer": [`no answer from ${seconds(end, 6)} on`],
@@ -85,7 +85,7 @@ function endLines(ended, end, said) {
   }[ended];
 }
 
-// The grant or access within a few pixels, or else the token that counts at that time.
+// The grant or access within a few pixels, or else the highest token at that time.
 function describeToken(state, x, y) {
   const { run } = state, { shown, grants } = run.tokens;
   let best = null, nearest = 10;

@@ -1,10 +1,10 @@
-// Zooming, moving, choosing a violation; and the one way in:
+// Zooming, moving and selecting a violation. The only entry point:
 //
 //   showRun(data, { follow = false } = {})
 //
-// data is what timeline.encode of reports/timeline.py wrote, parsed; it is taken over and must not be used afterwards. The
-// first call shows the first violation, or else the whole run. Each later call shows a newer state of the run: at the
-// same times or, with follow, at its end, if the end was in view (the whole run stays the whole run).
+// data is the parsed output of timeline.encode in reports/timeline.py. The caller must not use it afterwards. The
+// first call shows the first violation, or else the whole run. Each later call shows a newer state of the run, with the
+// same time range. With follow, the range moves to the end if the end was in view; a view of the whole run stays one.
 
 const NARROWEST = 20;  // µs
 
@@ -113,7 +113,7 @@ function onKey(state, event) {
   action(state);
 }
 
-// The wheel zooms about the pointer, sideways it moves; where there is no more to zoom out, the page scrolls on.
+// The wheel zooms around the pointer, and moves if turned sideways. If no more zooming out is possible, the page scrolls.
 function onWheel(state, event) {
   const sideways = event.shiftKey ? event.deltaY : event.deltaX;
   const whole = state.view.until - state.view.from >= state.run.end * 1.039;

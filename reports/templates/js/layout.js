@@ -2,7 +2,7 @@
 
 const AXIS = 24, FAULT_ROW = 18, CLIENT_LANE = 46, KEY_ROW = 29, CLOCK_ROW = 30, TOKENS = 104, OVERVIEW = 26, GAP = 10;
 const MOST_FAULT_ROWS = 4;
-const OUTSIDE = 400;  // px, more than the widest label beside a thing
+const OUTSIDE = 400;  // px, more than the widest label beside an item
 
 function layOut(run, width) {
   const gutter = width < 560 ? 40 : 64;
@@ -26,7 +26,7 @@ function serverTop(layout, server) {
   return layout.servers + server * layout.lane;
 }
 
-// Faults that overlap in time get rows of their own for their labels, the first row that is free.
+// Give each fault's label the first row in which it overlaps no other.
 function assignRows(faults, end) {
   const free = [];
   const rows = faults.map((fault) => {
@@ -86,7 +86,7 @@ function tickStep(pixel, apart) {
   return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= rough);
 }
 
-// The view of a violation: all that was involved, with room around them, unless the overlap would be too small to see.
+// The view of a violation: everything involved, with a margin, unless the overlap would then be too small to see.
 function viewOfViolation(run, violation) {
   const starts = violation.involved.map((one) => one.from);
   const ends = violation.involved.map((one) => one.until ?? run.recorded);

@@ -75,7 +75,7 @@ def test_an_exhausted_budget_gives_unknown_and_the_position_reached() -> None:
     entries += [(0, "invoke", "read"), (0, "ok", "read", (sum(range(41)) - 1) % 97)]
     found = check(without_grants(calls(entries)), Sum(), budget=Budget(0.05, 2**20)).verdict
     assert found.valid is None
-    assert "ran out" in found.explanation
+    assert "used up its budget" in found.explanation
     assert "configurations" in found.explanation
 
 
@@ -85,7 +85,7 @@ def test_calls_unknown_to_the_model_are_ignored_or_refused() -> None:
     nothing = check(history, Mutex(), name="mutex").verdict
     assert nothing.valid is None
     assert "nothing to check" in nothing.explanation
-    with pytest.raises(ModelError, match="does not know what cas does"):
+    with pytest.raises(ModelError, match="does not define what cas does"):
         check(without_grants(calls([(0, "invoke", "cas", (1, 2)), (0, "ok", "cas", (1, 2))])), Register())
     with pytest.raises(ModelError, match=r"the value of a cas is \[old, new\], got 5"):
         check(without_grants(calls([(0, "invoke", "cas", 5), (0, "ok", "cas", 5)])), CasRegister())

@@ -123,7 +123,7 @@ def test_a_user_model_is_accepted(
         (("good.edn", "--model", "mutex", "--memory", "much"), "expected a size such as 512M"),
         (("absent.edn", "--model", "mutex"), "absent.edn"),
         (("good.txt", "--model", "mutex"), ".jsonl, .edn"),
-        (("cas.edn", "--model", "register"), "does not know what cas does"),
+        (("cas.edn", "--model", "register"), "does not define what cas does"),
         (("torn.edn", "--model", "mutex"), "torn.edn, line 2"),
     ],
 )

@@ -188,7 +188,7 @@ def test_running_out_of_time_is_reported() -> None:
     answer = search(hopeless(40), Sum(), Budget(0.1, 2**26))
     assert time.monotonic() - begun < 2
     assert answer.valid is None
-    assert answer.why.startswith("the time for the search, 0.1 s, ran out after ")
+    assert answer.why.startswith("the search used up its budget of 0.1 s after ")
     assert answer.stuck == NEVER
     replay(hopeless(40), Sum(), answer)
 
@@ -232,7 +232,7 @@ def test_an_endless_state_space_ends_the_search() -> None:
     part = put([(MUST, 2 * i, 2 * i + 1) for i in range(count)], [0] * count, [Operation("count")])
     answer = search(part, Counter(), Budget(10.0, 0))
     assert answer.valid is None
-    assert answer.why.startswith("the memory for the model's states, 0 MiB, ran out after ")
+    assert answer.why.startswith("the search used up its memory of 0 MiB after ")
     assert search(part, Counter(), BUDGET).states == tuple(range(1, count + 1))
 
 

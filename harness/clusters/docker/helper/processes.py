@@ -94,7 +94,7 @@ def kill(pid: int) -> list[int]:
     while running := members(pid):
         if time.monotonic() > deadline:
             left = ", ".join(f"{member} ({state(member)})" for member in running)
-            raise ProcessError(f"container of process {pid}: killed, but still there after {PATIENCE:g} s: {left}")
+            raise ProcessError(f"container of process {pid}: killed, but still running after {PATIENCE:g} s: {left}")
         for member in running:
             if member not in killed:
                 _kill(member)

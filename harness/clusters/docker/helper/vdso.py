@@ -69,7 +69,7 @@ def move(pid: int, offset_ns: int, rate: float = 0.0) -> None:
     """
     now = time.time_ns()
     if abs(now + offset_ns) >= FURTHEST:
-        raise ClockError(f"an offset of {offset_ns} ns leads out of the years 1715 to 2225")
+        raise ClockError(f"an offset of {offset_ns} ns sets the clock outside the years 1715 to 2225")
     if not -1 <= rate <= 1000:
         raise ClockError(f"a clock cannot gain {rate} seconds per second: expected -1 to 1000")
     with _MOVING, _opened(pid, os.O_RDWR) as target:
@@ -120,7 +120,7 @@ def _opened(pid: int, flags: int) -> Iterator[_Target]:
         finally:
             os.close(memory)
     except (FileNotFoundError, ProcessLookupError) as error:
-        raise ClockError(f"process {pid} has ended or never was") from error
+        raise ClockError(f"process {pid} has ended or never existed") from error
     except PermissionError as error:
         raise ClockError(f"no access to the memory of process {pid}: that takes root or CAP_SYS_PTRACE") from error
     except OSError as error:

@@ -68,7 +68,7 @@ def base(engine: docker.DockerClient, progress: Progress) -> str:
     except (APIError, DockerException) as error:
         reason = explanation(error)
         progress(f"{PUBLISHED} cannot be pulled ({reason}); making it with debootstrap")
-    return make(engine, progress, OWN, f"{PUBLISHED} is not here and cannot be pulled ({reason})")
+    return make(engine, progress, OWN, f"{PUBLISHED} is not present and cannot be pulled ({reason})")
 
 
 def explanation(error: BaseException) -> str:

@@ -109,7 +109,7 @@ class Images:
             self._engine.images.pull(reference)
         except (DockerException, RequestException) as error:
             raise EnvironmentLacking(
-                f"the image {reference} is not here and cannot be pulled ({base_image.explanation(error)}): {advice}"
+                f"the image {reference} is not present and cannot be pulled ({base_image.explanation(error)}): {advice}"
             ) from error
         return reference
 
