@@ -246,7 +246,7 @@ print("loaded:", sorted(heavy & set(sys.modules)))
 
 
 REAL = """
-from harness.pytest_plugin import LockBroken
+from harness.pytest.plugin import LockBroken
 
 @pytest.mark.xfail(strict=True, raises=LockBroken)
 @pytest.mark.hunt(Naive, faults=("client-pause",), look_for="mutual-exclusion", rounds=3)

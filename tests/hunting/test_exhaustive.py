@@ -143,7 +143,7 @@ def test_the_first_violation_is_reported_and_repeatable() -> None:
     assert found.truncated
     assert found.sentence().startswith(f"Violation in interleaving {found.violation.number}: ")
     assert found.violation.broken == ("mutual-exclusion",)
-    assert "c1 acquired k0" in found.violation.why
+    assert "held k0 at the same time" in found.violation.why
     trial = repeat(found.scope, found.violation.steps)
     assert trial.broken() == found.violation.broken
     assert trial.verdicts["mutual-exclusion"].explanation == found.violation.why

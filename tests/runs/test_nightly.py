@@ -163,8 +163,9 @@ def test_an_interrupted_nightly_run_leaves_no_process_and_stores_nothing(number:
 
 
 def children(pid: int) -> list[int]:
-    told = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(child) for child in told.split()]
+    """Return the processes that any thread of a process has started."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for thread in threads for child in thread.read_text().split()]
 
 
 def test_the_suite_determines_seeds_and_clusters() -> None:

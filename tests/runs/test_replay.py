@@ -180,7 +180,7 @@ def test_failed_tries_are_repeated_and_report_where_they_diverged(
     said = capsys.readouterr()
     where = "On the simulator client-pause struck c0 at 0.200 s (step 3); here client-pause struck c1 (at "
     assert [line[: len(where) + 7] for line in said.err.splitlines()[1:]] == [f"try {n}: {where}" for n in (1, 2)]
-    assert f"replay: not reproduced in 2 tries; it parted from the simulation: {where}" in said.out
+    assert f"replay: not reproduced in 2 tries; it diverged from the simulation: {where}" in said.out
     assert "VALID: redis-token" in said.out
 
 
@@ -193,7 +193,7 @@ def test_tries_whose_fault_never_struck_give_unknown(
     assert harness("replay", "counterexample.toml", "--cluster", "docker", "--tries", "1", "--json") == 3
     replayed = json.loads(capsys.readouterr().out)["replayed"]
     assert replayed["reproduced"] is None
-    assert replayed["said"].startswith("unknown after 1 try: no run proves anything; the last parted: On the simulator")
+    assert replayed["said"].startswith("unknown after 1 try: no run was conclusive; the last diverged: On the simulator")
     assert replayed["parted"]["step"] == 3
     containers.faults = [(never,)]
     assert harness("replay", "counterexample.toml", "--cluster", "docker", "--tries", "1", "--quiet") == 3

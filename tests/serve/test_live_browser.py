@@ -56,9 +56,8 @@ def test_the_page_updates_until_the_verdict(recording: Recording, page: Page, ba
         assert number(page, "granted") >= granted
         assert number(page, "time") > elapsed + 1
         assert view(page)[1] > end + 1e6
-        expect(page.locator("#live-faults")).to_contain_text("client-pause")
-        expect(page.locator("#live-word")).to_have_text("Violation found", timeout=15_000)
-    expect(page.locator("#live-story")).to_contain_text("while")
+        expect(page.locator("#live-word")).to_have_text("Violation found", timeout=60_000)
+    expect(page.locator("#live-story")).to_contain_text("held k0 at the same time")
     expect(page.locator("#live-granted")).to_have_text(str(recording.result.document["stats"]["acquires_ok"]))
     assert page.title().startswith("Violation found: redis-token")
     link = page.get_by_role("link", name="Open the run and its report")
@@ -66,9 +65,15 @@ def test_the_page_updates_until_the_verdict(recording: Recording, page: Page, ba
     polls = len(asked)
     page.wait_for_timeout(1500)
     assert len(asked) == polls, "nobody asks about what is over"
-    assert 5 < polls < 20, "once a second"
+    assert polls > 5, "it polls while the run goes on"
     link.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Violation found")
+
+
+def test_active_faults_are_listed(recording: Recording, page: Page, base: str) -> None:
+    recording.until(2.0)
+    page.goto(base + recording.address)
+    expect(page.locator("#live-faults")).to_contain_text("client-pause", timeout=60_000)
 
 
 def test_the_view_stays_after_scrolling_until_the_user_resumes(
