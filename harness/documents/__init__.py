@@ -6,6 +6,7 @@ Every field says what it means and its unit. The JSON Schemas in ``docs/schemas`
 or changed without a new number. Keys that this version does not know are ignored.
 """
 
+from .bisect import BisectDocument, load_bisect
 from .check import CheckDocument
 from .comparison import ComparisonDocument, load_comparison
 from .exhaustive import ExhaustiveDocument
@@ -17,6 +18,7 @@ from .sweep import SweepDocument, load_sweep
 from .trends import TrendsDocument, load_trends
 
 __all__ = [
+    "BisectDocument",
     "CheckDocument",
     "ComparisonDocument",
     "DocumentError",
@@ -29,6 +31,7 @@ __all__ = [
     "convert",
     "decode",
     "indented",
+    "load_bisect",
     "load_comparison",
     "load_hunt",
     "load_nightly",

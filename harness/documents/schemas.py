@@ -17,6 +17,7 @@ import msgspec
 from harness.files import write_file
 
 from . import (
+    BisectDocument,
     CheckDocument,
     ComparisonDocument,
     ExhaustiveDocument,
@@ -35,6 +36,7 @@ DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "comparison": ComparisonDocument,
     "sweep": SweepDocument,
     "trends": TrendsDocument,
+    "bisect": BisectDocument,
     "exhaustive": ExhaustiveDocument,
     "check": CheckDocument,
 }

@@ -1,0 +1,1 @@
+"""Studies of several releases of a library."""
