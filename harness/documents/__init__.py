@@ -16,6 +16,7 @@ from .reading import DocumentError, convert, decode, indented, plain, present
 from .run import RunDocument, load_run
 from .sweep import SweepDocument, load_sweep
 from .trends import TrendsDocument, load_trends
+from .versions import VersionsDocument, load_versions
 
 __all__ = [
     "BisectDocument",
@@ -28,6 +29,7 @@ __all__ = [
     "RunDocument",
     "SweepDocument",
     "TrendsDocument",
+    "VersionsDocument",
     "convert",
     "decode",
     "indented",
@@ -38,6 +40,7 @@ __all__ = [
     "load_run",
     "load_sweep",
     "load_trends",
+    "load_versions",
     "plain",
     "present",
 ]

@@ -26,6 +26,7 @@ from . import (
     RunDocument,
     SweepDocument,
     TrendsDocument,
+    VersionsDocument,
 )
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "schemas"
@@ -37,6 +38,7 @@ DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "sweep": SweepDocument,
     "trends": TrendsDocument,
     "bisect": BisectDocument,
+    "versions": VersionsDocument,
     "exhaustive": ExhaustiveDocument,
     "check": CheckDocument,
 }

@@ -153,8 +153,7 @@ def test_a_search_interrupted_at_its_ends_knows_nothing() -> None:
 
 def test_trials_that_change_their_answer_twice_are_ambiguous() -> None:
     versions = ("1", "2", "3", "4")
-    trials = [
-        BisectTrial(version=v, outcome=o) for v, o in zip(versions, ("bad", "good", "unknown", "bad"), strict=True)
-    ]
+    outcomes: tuple[BisectOutcome, ...] = ("bad", "good", "unknown", "bad")
+    trials = [BisectTrial(version=one, outcome=outcomes[n]) for n, one in enumerate(versions)]
     assert not is_unambiguous(trials, versions)
     assert is_unambiguous(trials[:3], versions)
