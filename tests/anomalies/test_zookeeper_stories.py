@@ -13,7 +13,7 @@ import pytest
 
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints
-from tests.locks.zookeeper_play import Play, opened, real_servers, simulated
+from tests.locks.zookeeper_play import Play, on_simulated_client, open_locks, real_servers
 
 CLIENTS = 6
 
@@ -27,7 +27,7 @@ def real() -> Iterator[Endpoints]:
 @pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.long)])
 def play(request: pytest.FixtureRequest) -> Play:
     if request.param == "sim":
-        return simulated
+        return on_simulated_client
     where: Endpoints = request.getfixturevalue("real")
     return lambda story: story(where)
 
@@ -36,7 +36,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 def test_release_wakes_all_waiters_of_a_herd_lock_and_one_of_a_queue(name: str, woken: int, play: Play) -> None:
 
     def story(where: Endpoints) -> None:
-        holder, *others = opened(catalogue.find(name), where, CLIENTS)
+        holder, *others = open_locks(catalogue.find(name), where, CLIENTS)
         holder.acquire(0)
         grants = []
         waiters = [threading.Thread(target=lambda lock=lock: grants.append(lock.acquire(20.0))) for lock in others]

@@ -84,7 +84,7 @@ class World:
             wait = next(steps, None)
             if wait is not None:
                 heapq.heappush(queue, (self.now + wait, next(order), steps))
-        return self.story.told(self.span)
+        return self.story.history(self.span)
 
     def clock(self) -> Steps:
         while True:

@@ -23,14 +23,14 @@ def shared_together() -> History:
     for arrival, (client, at) in enumerate((("c2", 0.15), ("c1", 0.16), ("c2", 0.25), ("c1", 0.26))):
         story.access(client, "read", at, arrival, 0, fence=int(client[1]), shared=SHARED)
     story.release("c1", 0.3).release("c2", 0.4)
-    return story.access("c3", "write", 0.5, 4, 1, fence=3).release("c3", 0.6).told()
+    return story.access("c3", "write", 0.5, 4, 1, fence=3).release("c3", 0.6).history()
 
 
 @row("shared-alone", unknown=(ME,))
 def shared_alone() -> History:
     """There are only readers, so there was no contention."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c2", 0.12, 0.13, shared=SHARED)
-    return story.release("c1", 0.3).release("c2", 0.4).told()
+    return story.release("c1", 0.3).release("c2", 0.4).history()
 
 
 @row("shared-writer-beside-reader", invalid=(ME, RES))
@@ -38,21 +38,21 @@ def writer_beside_reader() -> History:
     """c0 is granted the write lock while c1 reads, and changes the value under c1."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).access("c1", "read", 0.12, 0, 0, shared=SHARED)
     story.acquire("c0", 0.15, 0.2).access("c0", "read", 0.21, 1, 0).access("c0", "write", 0.3, 2, 1).release("c0", 0.31)
-    return story.access("c1", "read", 0.4, 3, 1, shared=SHARED).release("c1", 0.5).told()
+    return story.access("c1", "read", 0.4, 3, 1, shared=SHARED).release("c1", 0.5).history()
 
 
 @row("shared-reader-beside-writer", invalid=(ME,), valid=(RES,))
 def reader_beside_writer() -> History:
     """A reader is granted the lock beside a writer. A long read that began earlier overlaps rightly."""
     story = Story().acquire("c2", 0.1, 0.5, outcome="fail").acquire("c0", 0.1, 0.2)
-    return story.acquire("c1", 0.25, 0.3, shared=SHARED).release("c0", 0.4).release("c1", 0.5).told()
+    return story.acquire("c1", 0.25, 0.3, shared=SHARED).release("c0", 0.4).release("c1", 0.5).history()
 
 
 @row("shared-two-writers", invalid=(ME,))
 def two_writers() -> History:
     """Readers may overlap and two writers may not, whether or not readers come between the writers."""
     story = readers().release("c1", 0.3).release("c2", 0.4).acquire("c0", 0.45, 0.5)
-    return story.release("c3", 0.6).release("c0", 0.7).told()
+    return story.release("c3", 0.6).release("c0", 0.7).history()
 
 
 @row("shared-same-token", valid=(FO,))
@@ -60,7 +60,7 @@ def same_token() -> History:
     """Readers who share the lock get the token of the writer before them, all the same one."""
     story = Story().acquire("c0", 0.1, 0.11, fence=7).release("c0", 0.2)
     story.acquire("c1", 0.21, 0.22, fence=8, shared=SHARED).acquire("c2", 0.23, 0.24, fence=8, shared=SHARED)
-    return story.release("c1", 0.3).release("c2", 0.4).told()
+    return story.release("c1", 0.3).release("c2", 0.4).history()
 
 
 @row("shared-token-stale", invalid=(FO,))
@@ -68,13 +68,13 @@ def stale_reader() -> History:
     """A writer overtakes a reader, which is then granted the lock with its older token."""
     story = Story().acquire("c1", 0.1, 0.11, fence=1, shared=SHARED).fault(0, "client-pause", ["c1"], 0.12, 3.2)
     story.acquire("c0", 0.13, 2.3, fence=2).access("c0", "write", 2.4, 0, 1, fence=2).release("c0", 2.5)
-    return story.access("c1", "read", 3.3, 1, 1, fence=1, shared=SHARED).release("c1", 3.4).told()
+    return story.access("c1", "read", 3.3, 1, 1, fence=1, shared=SHARED).release("c1", 3.4).history()
 
 
 @row("shared-release-frees-all", invalid=(NO, ME))
 def release_frees_all() -> History:
     """The first of two readers to release frees the lock, so the waiting writer is granted it beside the other."""
-    return readers().release("c1", 0.4).release("c2", 0.6).release("c3", 0.7).told()
+    return readers().release("c1", 0.4).release("c2", 0.6).release("c3", 0.7).history()
 
 
 @row("shared-third-reader", valid=(NO, ME))
@@ -82,7 +82,7 @@ def third_reader() -> History:
     """A third reader acquires after the first has released, beside the second. The writer keeps waiting."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c2", 0.12, 0.13, shared=SHARED)
     story.acquire("c3", 0.14, 0.91).release("c1", 0.3).acquire("c0", 0.35, 0.36, shared=SHARED)
-    return story.release("c2", 0.8).release("c0", 0.9).release("c3", 1.0).told()
+    return story.release("c2", 0.8).release("c0", 0.9).release("c3", 1.0).history()
 
 
 @row("shared-nested", valid=(RE,))
@@ -90,21 +90,21 @@ def shared_nested() -> History:
     """A reader nests a shared acquire. Its inner release admits no writer, and other readers read all the time."""
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c1", 0.2, 0.21, shared=SHARED).release("c1", 0.3)
     story.acquire("c2", 0.31, 0.32, shared=SHARED).acquire("c3", 0.35, 0.61)
-    return story.release("c2", 0.5).release("c1", 0.6).release("c3", 0.7).told()
+    return story.release("c2", 0.5).release("c1", 0.6).release("c3", 0.7).history()
 
 
 @row("shared-woken-together", valid=(FA,))
 def woken_together() -> History:
     """Two readers have waited for the same writer. The one that asked first hears of its grant a moment later."""
     story = queue().acquire("c1", 0.3, 2.02, shared=SHARED).acquire("c2", 1.1, 2.01, shared=SHARED)
-    return story.release("c0", 2.0).release("c1", 2.5).release("c2", 2.6).told()
+    return story.release("c0", 2.0).release("c1", 2.5).release("c2", 2.6).history()
 
 
 @row("shared-writer-passed", invalid=(FA,))
 def writer_passed() -> History:
     """A reader joins another reader, and overtakes a writer that requested the lock before it."""
     story = queue(shared=SHARED).acquire("c1", 0.3, 2.7).acquire("c2", 1.1, 1.12, shared=SHARED)
-    return story.release("c0", 2.0).release("c2", 2.6).release("c1", 2.9).told()
+    return story.release("c0", 2.0).release("c2", 2.6).release("c1", 2.9).history()
 
 
 def queue(*, shared: bool = False) -> Story:
@@ -121,4 +121,4 @@ def reader_hangs() -> History:
     story = Story().acquire("c1", 0.1, 0.11, shared=SHARED).acquire("c3", 0.2, None, timeout=60.0)
     for at in (1.0, 3.0, 5.0, 7.0):
         story.acquire("c2", at, at + 0.01, shared=SHARED).release("c2", at + 0.5)
-    return story.told(9.0)
+    return story.history(9.0)

@@ -139,7 +139,7 @@ class Story:
         self.nemesis(at, "crash", "info", {"host": host})
         return self
 
-    def told(self, end: float | None = None, reason: str | None = "done") -> History:
+    def history(self, end: float | None = None, reason: str | None = "done") -> History:
         """Return the history. It has a stop entry at ``end`` (by default the last time) unless ``reason`` is None."""
         last = max(at for at, *_ in self._entries) if end is None else end
         if reason is not None:

@@ -12,7 +12,7 @@ from tests.checkers.story import SECOND, Story
 
 
 def stretches(story: Story) -> Stretches:
-    found = availability.stretches_of(story.told())
+    found = availability.stretches_of(story.history())
     assert found is not None
     return found
 
@@ -31,7 +31,7 @@ def hold(story: Story, client: str, begin: float, granted: float, released: floa
     return story.acquire(client, begin, granted, **more).release(client, released)  # type: ignore[arg-type]
 
 
-def refused() -> Story:
+def story_with_refused_requests() -> Story:
     """The lock is granted at once and held until 0.4 s. All requests from then until 2.0 s fail."""
     story = hold(Story(), "c0", 0.0, 0.01, 0.4)
     story.acquire("c1", 0.4, 1.0, "fail").acquire("c1", 1.2, 1.5, "fail")
@@ -39,7 +39,7 @@ def refused() -> Story:
 
 
 def test_a_window_is_served_by_a_grant_or_a_hold_and_missed_if_requests_fail() -> None:
-    one = only(refused())
+    one = only(story_with_refused_requests())
     assert strip(one) == "##......#### "  # [0.25, 0.5): held for more than half of it
     assert availability.share([one]) == 0.5
     assert one.gap == (4 * SECOND // 10, 2 * SECOND)  # the pause from 1.0 to 1.2 s does not end the attempt
@@ -84,12 +84,12 @@ def test_a_heal_recovers_by_any_grant_and_a_death_by_one_of_the_same_key() -> No
         Recovery("its holder died", ("c1",), "k0", at[1], None, disturbs=False, held=False),
     ]
     assert [one.ns for one in found] == [SECOND // 4, None]
-    assert LivenessChecker().check(story.told()).stats["recovery_s"] == [0.25]
+    assert LivenessChecker().check(story.history()).stats["recovery_s"] == [0.25]
 
 
 def test_availability_is_none_without_slack_locks_or_requests() -> None:
-    assert availability.stretches_of(Story(slack=None).acquire("c0", 0.0, 0.1).told()) is None
-    assert availability.stretches_of(Story(locks=False).told()) is None
+    assert availability.stretches_of(Story(slack=None).acquire("c0", 0.0, 0.1).history()) is None
+    assert availability.stretches_of(Story(locks=False).history()) is None
     assert availability.share([]) is None
     nothing = Served("k0", np.zeros(3, dtype=bool), np.zeros(3, dtype=bool), None)
     assert availability.share([nothing]) is None

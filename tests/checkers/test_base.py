@@ -45,11 +45,11 @@ def test_keyboard_interrupt_passes_through() -> None:
 
 
 def test_violations_remain_when_a_run_is_cut_short() -> None:
-    history = Story().told(reason=None)
+    history = Story().history(reason=None)
     violation = Violation("overlap", "k0", "it happened", 1, 2)
     assert conclude(history, [violation], fine="").valid is False
     assert conclude(history, [], fine="").valid is None
-    assert conclude(Story().told(), [], fine="all well").explanation == "all well"
+    assert conclude(Story().history(), [], fine="all well").explanation == "all well"
 
 
 def test_find_returns_every_checker_and_suggests_the_nearest_name() -> None:

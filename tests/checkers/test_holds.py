@@ -51,7 +51,9 @@ def orders(lengths: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
                 yield (client, *tail)
 
 
-def tell(scripts: list[list[Entry]], order: tuple[int, ...], gaps: tuple[int, ...] = (), **options: Any) -> History:
+def interleaved_history(
+    scripts: list[list[Entry]], order: tuple[int, ...], gaps: tuple[int, ...] = (), **options: Any
+) -> History:
     """Return the history of an interleaving; ``gaps`` are the seconds before each step but the first (default 1)."""
     story = Story(**options)
     at, positions = 1.0, [0] * len(scripts)
@@ -60,7 +62,7 @@ def tell(scripts: list[list[Entry]], order: tuple[int, ...], gaps: tuple[int, ..
         f, type_, value = scripts[client][positions[client]]
         positions[client] += 1
         story.entry(at, f"c{client}", type_, f, "k0", value)  # type: ignore[arg-type]
-    return story.told(at + 1)
+    return story.history(at + 1)
 
 
 def agree(history: History) -> None:
@@ -74,20 +76,20 @@ def agree(history: History) -> None:
 def test_checkers_match_definitions_for_two_clients(pair: tuple[str, str]) -> None:
     scripts = [SCRIPTS[name] for name in pair]
     for order in orders((len(scripts[0]), len(scripts[1]))):
-        agree(tell(scripts, order))
+        agree(interleaved_history(scripts, order))
 
 
 @pytest.mark.slow
 def test_checkers_match_definitions_for_three_clients() -> None:
     for order in orders((3, 3, 3)):
-        agree(tell([SCRIPTS["releases"][:3]] * 3, order))
+        agree(interleaved_history([SCRIPTS["releases"][:3]] * 3, order))
 
 
 @pytest.mark.slow
 def test_checkers_match_definitions_for_equal_times() -> None:
     for order in orders((4, 4)):
         for gaps in product((0, 1), repeat=7):
-            agree(tell([SCRIPTS["releases"]] * 2, order, gaps))
+            agree(interleaved_history([SCRIPTS["releases"]] * 2, order, gaps))
 
 
 @st.composite
@@ -111,7 +113,7 @@ def histories(draw: st.DrawFn) -> History:
         f, key = pending.pop(client)
         type_: OpType = draw(st.sampled_from(OUTCOMES))
         story.entry(at, client, type_, f, key, _answer(draw, f, client) if type_ == "ok" else None)
-    return story.told(at + 1)
+    return story.history(at + 1)
 
 
 def _answer(draw: st.DrawFn, f: str, client: str) -> Any:
@@ -136,7 +138,7 @@ def test_fencing_matches_its_definition_for_all_small_token_orders() -> None:
             scripts = [
                 [ACQUIRE, ("acquire", "ok", {"fence": token}), RELEASE, ("release", "ok", None)] for token in tokens
             ]
-            history = tell(scripts, order)
+            history = interleaved_history(scripts, order)
             assert (FencingChecker().check(history).valid is False) == naive_token_trouble(naive_holds(history))
 
 
@@ -146,7 +148,7 @@ def test_many_overlaps_are_all_counted_and_twenty_are_listed() -> None:
         begin = 1.0 + 3 * n
         story.acquire("c0", begin, begin + 0.1, valid_for=2.0).acquire("c1", begin, begin + 1, valid_for=2.0)
         story.release("c0", begin + 1.5).release("c1", begin + 1.6)
-    verdict = MutualExclusionChecker().check(story.told())
+    verdict = MutualExclusionChecker().check(story.history())
     assert verdict.stats["violations"] == 100
     assert len(verdict.evidence) == 20
     assert verdict.evidence[0].blame == "service"
@@ -158,17 +160,17 @@ def test_many_overlaps_are_all_counted_and_twenty_are_listed() -> None:
 @pytest.mark.parametrize(("valid_for", "blame"), [(None, "service"), (2.0, "service"), (0.5, "client")])
 def test_overlap_is_blamed_on_the_service_or_the_client(valid_for: float | None, blame: str) -> None:
     story = Story().acquire("c0", 0.1, 0.2, valid_for=valid_for).acquire("c1", 0.3, 1.0)
-    verdict = MutualExclusionChecker().check(story.release("c0", 1.5).release("c1", 1.6).told())
+    verdict = MutualExclusionChecker().check(story.release("c0", 1.5).release("c1", 1.6).history())
     assert [violation.blame for violation in verdict.evidence] == [blame]
 
 
 def test_an_overlap_after_a_pause_without_a_stated_lease_is_blamed_on_the_client() -> None:
     story = Story().acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.3, 3.3).acquire("c1", 0.3, 2.3)
-    verdict = MutualExclusionChecker().check(story.release("c0", 3.4).release("c1", 3.5).told())
+    verdict = MutualExclusionChecker().check(story.release("c0", 3.4).release("c1", 3.5).history())
     assert [violation.blame for violation in verdict.evidence] == ["client"]
 
 
 def test_a_client_continues_under_a_new_process_number() -> None:
     story = Story().acquire("c0", 0.1, 0.2).call("c0", "write", 0.3, 0.4, "info", asked={"value": 1})
     story.acquire("c1", 0.15, 0.7).release("c0", 0.6).release("c1", 0.8)
-    assert MutualExclusionChecker().check(story.told()).valid is True
+    assert MutualExclusionChecker().check(story.history()).valid is True

@@ -30,14 +30,14 @@ def same(story: Story) -> Story:
     return story
 
 
-def told(change: Change, granted: float, lease: float | None = 2.0, servers: int = 1) -> History:
+def overlap_history(change: Change, granted: float, lease: float | None = 2.0, servers: int = 1) -> History:
     story = Story(servers=[f"n{number}" for number in range(1, servers + 1)])
     story.acquire("c0", 1.0, 1.1, valid_for=lease, fence=1).acquire("c1", 1.2, granted, valid_for=lease, fence=2)
     change(story)
-    return story.release("c0", 9.0).release("c1", 9.5).told()
+    return story.release("c0", 9.0).release("c1", 9.5).history()
 
 
-def extended(begin: float, end: float, then: Change = same, *, good: bool = True) -> Change:
+def extend(begin: float, end: float, then: Change = same, *, good: bool = True) -> Change:
     return lambda story: then(story.call("c0", "extend", begin, end, got={"extended": good}))
 
 
@@ -58,11 +58,11 @@ def read(*readings: tuple[float, float]) -> Change:
     return add
 
 
-def paused(story: Story) -> Story:
+def pause_c0(story: Story) -> Story:
     return story.fault(90, "client-pause", ["c0"], 1.3, 5.0)
 
 
-def cut(*links: str, begin: float = 1.3, end: float | None = 5.0) -> Change:
+def cut_links(*links: str, begin: float = 1.3, end: float | None = 5.0) -> Change:
     hosts = sorted({host for link in links for host in link.split(">")})
     return lambda story: story.fault(91, "partition-clients", hosts, begin, end, observed={"cut": list(links)})
 
@@ -79,52 +79,58 @@ def first_ahead_then_true(story: Story) -> Story:
 
 
 def no_lease(change: Change, granted: float) -> History:
-    return told(change, granted, lease=None)
+    return overlap_history(change, granted, lease=None)
 
 
 CASES: dict[str, tuple[History, Blame]] = {
-    "all clocks are true": (told(same, 2.0), "service"),
-    "just before the lease ends": (told(same, 3.099), "service"),
-    "just when it ends": (told(same, 3.1), "client"),
-    "after it": (told(same, 4.0), "client"),
-    "a pause within a lease": (told(paused, 2.0), "service"),
-    "a jump past the end": (told(jump(1.5, 3.0), 2.0), "clock"),
-    "a jump to the very end": (told(jump(1.5, 1.1), 2.0), "clock"),
-    "a jump to just before the end": (told(jump(1.5, 1.099), 2.0), "service"),
-    "a jump, and true time has passed the end too": (told(jump(1.5, 3.0), 3.2), "client"),
-    "a jump before c0 asks": (told(jump(0.5, 3.0), 2.0), "service"),
-    "a jump while c0 asks": (told(jump(1.05, 3.0), 2.0), "clock"),
-    "a jump that is read after the grant": (told(jump(1.9995, 3.0), 2.0), "clock"),
-    "a jump after the grant": (told(jump(2.5, 3.0), 2.0), "service"),
-    "a jump back": (told(jump(1.5, -3.0), 2.0), "service"),
-    "a jump forward, undone before the grant": (told(jump(1.5, 3.0, 1.8), 2.0), "clock"),
-    "a jump back, undone before the grant": (told(jump(1.5, -3.0, 1.8), 2.0), "service"),
-    "put right during the lease": (told(back_to_truth, 2.0), "clock"),
-    "put back while c0 asks": (told(first_ahead_then_true, 2.0), "service"),
-    "the clock of a client jumps": (told(jump(1.5, 3.0, host="c1"), 2.0), "service"),
-    "one of five servers": (told(jump(1.5, 3.0, host="n3"), 2.0, servers=5), "clock"),
-    "extended after the jump": (told(extended(1.6, 1.61, jump(1.5, 3.0)), 2.0), "service"),
-    "extended before the jump": (told(extended(1.3, 1.31, jump(1.5, 3.0)), 2.0), "clock"),
-    "extended beyond the jump": (told(extended(1.3, 1.9, jump(1.35, 1.5)), 3.5), "clock"),
-    "extended after the grant": (told(extended(2.1, 2.2, jump(1.5, 3.0)), 2.0), "service"),
-    "a drift, not yet": (told(drift(1.0, 0.001), 2.0), "service"),
-    "a drift, in time": (told(drift(1.0, 0.001), 2.1), "clock"),
-    "a drift that has ended": (told(lambda story: story.jump(0.5, {"n1": 0.001}, 0.9, rate=1.0), 2.1), "service"),
-    "too slow a clock": (told(drift(-0.5, -0.0005), 3.0), "service"),
-    "readings that leave the time open": (told(read((1.15, 0.0), (2.5, 3.0)), 2.0), "clock"),
-    "readings that do not": (told(read((1.15, 0.0), (2.1, 0.0), (2.5, 3.0)), 2.0), "service"),
-    "a clock that was never true": (told(read((1.5, 3.0)), 2.0), "service"),
+    "all clocks are true": (overlap_history(same, 2.0), "service"),
+    "just before the lease ends": (overlap_history(same, 3.099), "service"),
+    "just when it ends": (overlap_history(same, 3.1), "client"),
+    "after it": (overlap_history(same, 4.0), "client"),
+    "a pause within a lease": (overlap_history(pause_c0, 2.0), "service"),
+    "a jump past the end": (overlap_history(jump(1.5, 3.0), 2.0), "clock"),
+    "a jump to the very end": (overlap_history(jump(1.5, 1.1), 2.0), "clock"),
+    "a jump to just before the end": (overlap_history(jump(1.5, 1.099), 2.0), "service"),
+    "a jump, and true time has passed the end too": (overlap_history(jump(1.5, 3.0), 3.2), "client"),
+    "a jump before c0 asks": (overlap_history(jump(0.5, 3.0), 2.0), "service"),
+    "a jump while c0 asks": (overlap_history(jump(1.05, 3.0), 2.0), "clock"),
+    "a jump that is read after the grant": (overlap_history(jump(1.9995, 3.0), 2.0), "clock"),
+    "a jump after the grant": (overlap_history(jump(2.5, 3.0), 2.0), "service"),
+    "a jump back": (overlap_history(jump(1.5, -3.0), 2.0), "service"),
+    "a jump forward, undone before the grant": (overlap_history(jump(1.5, 3.0, 1.8), 2.0), "clock"),
+    "a jump back, undone before the grant": (overlap_history(jump(1.5, -3.0, 1.8), 2.0), "service"),
+    "put right during the lease": (overlap_history(back_to_truth, 2.0), "clock"),
+    "put back while c0 asks": (overlap_history(first_ahead_then_true, 2.0), "service"),
+    "the clock of a client jumps": (overlap_history(jump(1.5, 3.0, host="c1"), 2.0), "service"),
+    "one of five servers": (overlap_history(jump(1.5, 3.0, host="n3"), 2.0, servers=5), "clock"),
+    "extended after the jump": (overlap_history(extend(1.6, 1.61, jump(1.5, 3.0)), 2.0), "service"),
+    "extended before the jump": (overlap_history(extend(1.3, 1.31, jump(1.5, 3.0)), 2.0), "clock"),
+    "extended beyond the jump": (overlap_history(extend(1.3, 1.9, jump(1.35, 1.5)), 3.5), "clock"),
+    "extended after the grant": (overlap_history(extend(2.1, 2.2, jump(1.5, 3.0)), 2.0), "service"),
+    "a drift, not yet": (overlap_history(drift(1.0, 0.001), 2.0), "service"),
+    "a drift, in time": (overlap_history(drift(1.0, 0.001), 2.1), "clock"),
+    "a drift that has ended": (
+        overlap_history(lambda story: story.jump(0.5, {"n1": 0.001}, 0.9, rate=1.0), 2.1),
+        "service",
+    ),
+    "too slow a clock": (overlap_history(drift(-0.5, -0.0005), 3.0), "service"),
+    "readings that leave the time open": (overlap_history(read((1.15, 0.0), (2.5, 3.0)), 2.0), "clock"),
+    "readings that do not": (overlap_history(read((1.15, 0.0), (2.1, 0.0), (2.5, 3.0)), 2.0), "service"),
+    "a clock that was never true": (overlap_history(read((1.5, 3.0)), 2.0), "service"),
     "no lease": (no_lease(same, 4.0), "service"),
-    "no lease, a pause": (no_lease(paused, 2.0), "client"),
+    "no lease, a pause": (no_lease(pause_c0, 2.0), "client"),
     "no lease, the holder's clock jumps": (no_lease(jump(1.5, 3.0, host="c0"), 2.0), "service"),
-    "a cut within a lease": (told(cut("c0>n1", "n1>c0"), 2.0), "service"),
-    "no lease, cut off": (no_lease(cut("c0>n1", "n1>c0"), 2.0), "client"),
-    "no lease, cut off one way": (no_lease(cut("n1>c0"), 2.0), "client"),
-    "no lease, the other one cut off": (no_lease(cut("c1>n1", "n1>c1"), 2.0), "service"),
-    "no lease, cut off before": (no_lease(cut("c0>n1", begin=0.1, end=0.9), 2.0), "service"),
-    "no lease, cut off after": (no_lease(cut("c0>n1", begin=2.5), 2.0), "service"),
-    "no lease, cut off from one server of two": (told(cut("c0>n1"), 2.0, lease=None, servers=2), "service"),
-    "no lease, cut off from both": (told(cut("c0>n1", "n2>c0"), 2.0, lease=None, servers=2), "client"),
+    "a cut within a lease": (overlap_history(cut_links("c0>n1", "n1>c0"), 2.0), "service"),
+    "no lease, cut off": (no_lease(cut_links("c0>n1", "n1>c0"), 2.0), "client"),
+    "no lease, cut off one way": (no_lease(cut_links("n1>c0"), 2.0), "client"),
+    "no lease, the other one cut off": (no_lease(cut_links("c1>n1", "n1>c1"), 2.0), "service"),
+    "no lease, cut off before": (no_lease(cut_links("c0>n1", begin=0.1, end=0.9), 2.0), "service"),
+    "no lease, cut off after": (no_lease(cut_links("c0>n1", begin=2.5), 2.0), "service"),
+    "no lease, cut off from one server of two": (
+        overlap_history(cut_links("c0>n1"), 2.0, lease=None, servers=2),
+        "service",
+    ),
+    "no lease, cut off from both": (overlap_history(cut_links("c0>n1", "n2>c0"), 2.0, lease=None, servers=2), "client"),
     "no lease, a jump by a ttl": (no_lease(jump(1.5, 2.0), 2.0), "clock"),
     "no lease, a jump by less": (no_lease(jump(1.5, 1.999), 2.0), "service"),
     "no lease, a jump long ago": (no_lease(jump(1.5, 3.0), 4.0), "service"),
@@ -177,14 +183,14 @@ MUTANTS: list[tuple[str, Any, str, Any]] = [
     ("drifts stop", clocks, "_note_drift", lambda *_: None),
     ("who is paused renews", leases, "STILL", frozenset()),
     ("all faults are pauses", leases, "STILL", frozenset({"client-pause", "clock-jump"})),
-    ("who is cut off renews", leases, "faults_among", lambda told: [f for f in faults_among(told) if not f.cut]),
+    ("who is cut off renews", leases, "faults_among", lambda ops: [f for f in faults_among(ops) if not f.cut]),
     ("one link is enough", leases, "all", any),
     ("extends prolong nothing", mutual_exclusion, "lease_of", from_the_acquire),
     ("a lease is for ever", leases, "FOREVER", 0),
 ]
 
 
-def judged(history: History) -> Blame | None:
+def first_cause(history: History) -> Blame | None:
     """Use a fresh view, because a view caches what it finds."""
     return next(iter(blames(History(list(history)))), None)
 
@@ -195,7 +201,7 @@ def test_every_mutant_of_the_rules_is_caught(
 ) -> None:
     _, where, name, replacement = mutant
     monkeypatch.setattr(where, name, replacement, raising=name != "all")
-    assert any(judged(history) != blame for history, blame in CASES.values())
+    assert any(first_cause(history) != blame for history, blame in CASES.values())
 
 
 def may_be_over(course: list[Reading], asked: int, given: int, end: int, until: int) -> int | None:
@@ -238,11 +244,11 @@ def sentence(history: History) -> str:
 
 def test_explanations_name_the_clock_and_the_time() -> None:
     begin = "Two clients held k0 at the same time for 7.000 s: c0 until 9.000 s, and c1 from 2.000 s; "
-    assert sentence(told(same, 2.0)) == f"{begin}the service had promised the lock to c0 until 3.100 s"
-    assert sentence(told(jump(1.5, 12.4), 2.0)) == (
+    assert sentence(overlap_history(same, 2.0)) == f"{begin}the service had promised the lock to c0 until 3.100 s"
+    assert sentence(overlap_history(jump(1.5, 12.4), 2.0)) == (
         f"{begin}c0's lease lasted until 3.100 s, but it ended at 1.500 s by n1's clock, which had gained 12.400 s"
     )
-    two = told(lambda story: story.jump(1.5, {"n2": 3.0, "n5": 1.2, "n4": 0.5}), 2.0, servers=5)
+    two = overlap_history(lambda story: story.jump(1.5, {"n2": 3.0, "n5": 1.2, "n4": 0.5}), 2.0, servers=5)
     assert sentence(two) == (
         f"{begin}c0's lease lasted until 3.100 s, but it ended at 1.500 s by 2 of 5 servers' clocks (n2's had gained "
         "3.000 s)"
@@ -250,16 +256,16 @@ def test_explanations_name_the_clock_and_the_time() -> None:
     assert sentence(no_lease(jump(1.5, 3.0), 2.0)) == (
         f"{begin}c0's lock stated no lease, and any lease ended by 1.500 s by n1's clock, which had gained 3.000 s"
     )
-    assert sentence(no_lease(paused, 2.0)) == f"{begin}c0 was stopped and could not renew its lease"
-    assert sentence(no_lease(cut("c0>n1"), 2.0)) == (
+    assert sentence(no_lease(pause_c0, 2.0)) == f"{begin}c0 was stopped and could not renew its lease"
+    assert sentence(no_lease(cut_links("c0>n1"), 2.0)) == (
         f"{begin}c0 was cut off from all servers and could not renew its lease"
     )
-    drifting = sentence(told(drift(1.0, 0.001), 2.1))
+    drifting = sentence(overlap_history(drift(1.0, 0.001), 2.1))
     assert drifting.endswith("until 3.100 s, but it ended at 2.050 s by n1's clock, which had gained 1.050 s")
 
 
 def test_without_server_names_every_clock_except_the_clients_counts() -> None:
-    history = told(lambda story: story.jump(1.5, {"n7": 3.0, "c1": 9.0}), 2.0, servers=0)
+    history = overlap_history(lambda story: story.jump(1.5, {"n7": 3.0, "c1": 9.0}), 2.0, servers=0)
     assert classify(history.nemesis(), lease_of(holds(history), 0), 2 * SECOND).host == "n7"
 
 
@@ -272,13 +278,13 @@ def test_one_history_may_have_all_three_causes() -> None:
         story.acquire("c1", at - 0.1, at, valid_for=2.0)
     for at in (5.0, 15.0, 25.0):
         story.release("c0", at).release("c1", at + 0.1)
-    assert blames(story.told()) == ["service", "clock", "client"]
+    assert blames(story.history()) == ["service", "clock", "client"]
 
 
 def test_overlaps_of_every_cause_are_counted() -> None:
     assert set(BLAMES) == set(get_args(Blame))
-    assert Leases(told(same, 2.0).nemesis()).blames == 2
-    assert Leases(told(jump(1.5, 3.0), 2.0).nemesis()).blames == 3
+    assert Leases(overlap_history(same, 2.0).nemesis()).blames == 2
+    assert Leases(overlap_history(jump(1.5, 3.0), 2.0).nemesis()).blames == 3
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -304,7 +310,7 @@ def stale(change: Change, granted: float, **settings: str) -> Violation:
     story.acquire("c1", 1.2, granted, valid_for=2.0, fence=2)
     story.access("c1", "write", granted + 0.1, 1, 1, fence=2).access("c0", "write", granted + 0.2, 2, 1, fence=1)
     change(story)
-    (found,) = FencingChecker().check(story.told()).evidence
+    (found,) = FencingChecker().check(story.history()).evidence
     return found
 
 
@@ -327,7 +333,7 @@ def test_stale_accesses_are_judged_by_the_leases_of_their_tokens(change: Change,
 def test_an_older_token_granted_later_is_blamed_on_the_service() -> None:
     story = Story().acquire("c0", 1.0, 2.1, valid_for=2.0, fence=1).acquire("c1", 1.2, 2.0, valid_for=0.0, fence=2)
     story.access("c1", "write", 2.2, 1, 1, fence=2).access("c0", "write", 2.3, 2, 1, fence=1)
-    found = FencingChecker().check(story.told()).evidence
+    found = FencingChecker().check(story.history()).evidence
     assert [one.blame for one in found if one.kind == "stale-accepted"] == ["service"]
 
 

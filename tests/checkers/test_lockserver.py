@@ -55,11 +55,11 @@ def test_exactly_the_foreign_releases_are_reported(seed: int, jumps: bool) -> No
     for violation in verdict.evidence:
         assert any(violation.from_ns <= at <= violation.until_ns for at in truth), violation.sentence
     for at in truth:
-        if documented(history, at):
-            assert found(verdict, at), at / SECOND
+        if has_documented_shape(history, at):
+            assert violation_at(verdict, at), at / SECOND
 
 
-def documented(history: History, at: int) -> bool:
+def has_documented_shape(history: History, at: int) -> bool:
     """Return whether the foreign release at ``at`` has the shape that the checker's module promises to find."""
     everything = sorted(holds(history), key=lambda hold: hold.start_ns)
     for victim, third in pairwise(everything):
@@ -82,7 +82,7 @@ def documented(history: History, at: int) -> bool:
     return False
 
 
-def found(verdict: Verdict, at: int) -> Violation | None:
+def violation_at(verdict: Verdict, at: int) -> Violation | None:
     return next((v for v in verdict.evidence if v.from_ns <= at <= v.until_ns), None)
 
 
@@ -93,7 +93,7 @@ def test_the_documented_shape_occurs() -> None:
     for seed in SEEDS[: len(SEEDS) // 2]:
         world = World(seed, trusts=True, pauses=0.3)
         history = world.run()
-        shapes += sum(documented(history, round(at * SECOND)) for at, _, _ in world.server.foreign)
+        shapes += sum(has_documented_shape(history, round(at * SECOND)) for at, _, _ in world.server.foreign)
     assert shapes > 10
 
 

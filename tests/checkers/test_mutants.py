@@ -41,7 +41,7 @@ from tests.checkers.test_golden import FILES, VERDICTS
 Stretches = stuck.Stretches
 
 
-def nothing(*_: Any, **__: Any) -> Any:
+def no_items(*_: Any, **__: Any) -> Any:
     return iter(())
 
 
@@ -75,7 +75,7 @@ def undoubting(history: History, violations: Any, *, fine: str, **_: Any) -> Ver
     return Verdict(True, fine)
 
 
-def unclipped(self: Any, client: Ints, begin: Ints, end: Ints) -> Ints:
+def end_without_limit(self: Any, client: Ints, begin: Ints, end: Ints) -> Ints:
     return end
 
 
@@ -83,7 +83,7 @@ def without_waiting(columns: view.View, invoke: int) -> int:
     return int(columns.time[invoke])
 
 
-def marked(columns: view.View, *, shared: bool) -> dict[str, list[Access]]:
+def mark_all_accesses(columns: view.View, *, shared: bool) -> dict[str, list[Access]]:
     return {key: [replace(one, shared=shared) for one in accepted] for key, accepted in accesses(columns).items()}
 
 
@@ -112,25 +112,25 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("who only shares was in the way", mutual_exclusion, "is_shared", never),
     ],
     "fencing": [
-        ("order is not looked at", fencing, "_falling", nothing),
-        ("equal tokens pass", fencing, "_repeated", nothing),
-        ("the resource is not looked at", fencing, "_regressions", nothing),
+        ("order is not looked at", fencing, "_falling", no_items),
+        ("equal tokens pass", fencing, "_repeated", no_items),
+        ("the resource is not looked at", fencing, "_regressions", no_items),
         ("strings are ordered", fencing, "is_ordered", always),
         ("no hold is shared", holds, "is_shared", never),
-        ("who shares comes in order", fencing, "accesses", lambda columns: marked(columns, shared=False)),
-        ("all share what they touch", fencing, "accesses", lambda columns: marked(columns, shared=True)),
+        ("who shares comes in order", fencing, "accesses", lambda columns: mark_all_accesses(columns, shared=False)),
+        ("all share what they touch", fencing, "accesses", lambda columns: mark_all_accesses(columns, shared=True)),
         ("one acquire is enough", fencing, "too_few", no_doubt),
     ],
     "resource": [
-        ("interleaving passes", resource, "_interleaved", nothing),
-        ("stale reads pass", resource, "_stale_reads", nothing),
-        ("what changes under a reader passes", resource, "_changed", nothing),
-        ("stock is endless", resource, "_oversold", nothing),
+        ("interleaving passes", resource, "_interleaved", no_items),
+        ("stale reads pass", resource, "_stale_reads", no_items),
+        ("what changes under a reader passes", resource, "_changed", no_items),
+        ("stock is endless", resource, "_oversold", no_items),
         ("lost writes explain nothing", resource, "_explained", never),
         ("all is one section", resource, "_same_section", always),
         ("a conditional write is none", resource, "WRITES", frozenset({"write"})),
-        ("what is done twice passes", resource, "_processed_twice", nothing),
-        ("additions never collide", resource, "collisions", nothing),
+        ("what is done twice passes", resource, "_processed_twice", no_items),
+        ("additions never collide", resource, "collisions", no_items),
         ("open transactions are committed", additions, "OK", INFO),
         ("whoever adds has committed", additions, "_released_sections", lambda columns: set(range(columns.length))),
         ("money is not counted", resource, "conserved", no_violations),
@@ -138,7 +138,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("every grabber writes down his share", money, "_all_paid", always),
     ],
     "ownership": [
-        ("blind", ownership, "_suspects", nothing),
+        ("blind", ownership, "_suspects", no_items),
         ("server faults are no excuse", ownership, "_excused", never),
         ("leases never end", ownership, "_alive", always),
         ("refused releases release", ownership, "_refused", never),
@@ -155,8 +155,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
     ],
     "liveness": [
-        ("blind to stuck keys", Stretches, "stuck", nothing),
-        ("blind to hanging holders", liveness, "_overstayed", nothing),
+        ("blind to stuck keys", Stretches, "stuck", no_items),
+        ("blind to hanging holders", liveness, "_overstayed", no_items),
         ("a pause is no excuse", liveness, "STILL", frozenset()),
         ("no hold is shared", holds, "is_shared", never),
         ("a slow link silences", stuck, "SILENT", SILENT | {"latency"}),
@@ -166,7 +166,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     "reentrancy": [
         ("refusals pass", reentrancy, "FAIL", -9),
         ("waiting passes", reentrancy, "returned", without_waiting),
-        ("nested releases are not looked at", reentrancy, "_freed", nothing),
+        ("nested releases are not looked at", reentrancy, "_freed", no_items),
         (
             "every release is to blame",
             reentrancy,
@@ -176,11 +176,11 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("unknown outcomes accuse", reentrancy, "_known", always),
         ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
         ("all faults excuse", excuses.Excuses, "any", always),
-        ("nested grants prolong nothing", holds._Rows, "_renew", nothing),
+        ("nested grants prolong nothing", holds._Rows, "_renew", no_items),
         ("no hold is shared", holds, "is_shared", never),
     ],
     "try-lock": [
-        ("blind", try_lock, "_slow", nothing),
+        ("blind", try_lock, "_slow", no_items),
         ("who was never answered does not count", try_lock, "returned", without_waiting),
         ("servers always come back", try_lock, "_is_answered", always),
         ("errors are no answers", try_lock, "_is_answered", never),
@@ -190,10 +190,10 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     ],
     "fairness": [
         ("order is not looked at", fairness.RequestTable, "overtakings", lambda self: []),
-        ("nobody starves", fairness, "_starved", nothing),
+        ("nobody starves", fairness, "_starved", no_items),
         ("bad luck is starvation", fairness, "STARVED", 10),
         ("every request has its place at once", fairness, "MARGIN", 0),
-        ("faults excuse nothing", excuses.Excuses, "clip", unclipped),
+        ("faults excuse nothing", excuses.Excuses, "clip", end_without_limit),
         ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
         ("nobody gives up", fairness.RequestTable, "_limits", lambda self: self.done),
         ("who shares overtakes who shares", fairness, "is_shared", never),

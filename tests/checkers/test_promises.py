@@ -30,7 +30,7 @@ def queue(rng: Random) -> History:
         at = rng.randrange(8) / 4
         for _ in range(rng.randrange(2, 6)):
             at = _section(rng, story, client, at, rng.choice(["k0", "k0", "k0", "k0", "k0", "k1"]))
-    return story.told()
+    return story.history()
 
 
 def _section(rng: Random, story: Story, client: str, at: float, key: str) -> float:

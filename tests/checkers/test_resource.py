@@ -40,7 +40,7 @@ def run(order: tuple[int, ...], outcomes: tuple[str, ...]) -> list[Step]:
     return steps
 
 
-def tell(steps: list[Step]) -> History:
+def history_of_steps(steps: list[Step]) -> History:
     story = Story()
     arrival = 0
     for number, (client, f, outcome, value) in enumerate(steps):
@@ -50,7 +50,7 @@ def tell(steps: list[Step]) -> History:
             asked = {"fence": None, "value": value}
             story.call(f"c{client}", f, 1.0 + number, 1.5 + number, "info", asked=asked)
         arrival += outcome != "unapplied"
-    return story.told()
+    return story.history()
 
 
 def completions(steps: list[Step]) -> Iterator[list[Step]]:
@@ -79,7 +79,7 @@ def loses(steps: list[Step]) -> bool | None:
 
 def judge(order: tuple[int, ...], outcomes: tuple[str, ...]) -> None:
     steps = run(order, outcomes)
-    invalid = ResourceChecker().check(tell(steps)).valid is False
+    invalid = ResourceChecker().check(history_of_steps(steps)).valid is False
     certain = all(lost is not False for lost in map(loses, completions(steps)))
     surely = loses_by_version([step for step in steps if step[2] == "ok"])
     assert not invalid or certain, steps
@@ -127,14 +127,14 @@ def test_oversold_stock_matches_the_definition_for_all_takes(stock: int) -> None
             else:
                 story.call(f"c{number % 3}", "take", 1.0 + number, 1.5 + number, outcome)  # type: ignore[arg-type]
         least = min(sum(applied) for applied in product(*[{"ok": (1,), "fail": (0,)}.get(o, (0, 1)) for o in outcomes]))
-        assert (ResourceChecker().check(story.told()).valid is False) == (least > stock)
+        assert (ResourceChecker().check(story.history()).valid is False) == (least > stock)
 
 
 def test_a_lost_write_explains_an_unexpected_read() -> None:
     story = Story().access("c0", "write", 1.0, 0, 1).call("c1", "write", 1.1, 1.2, "info", asked={"value": 2})
-    assert ResourceChecker().check(story.access("c0", "read", 1.5, 2, 2).told()).valid is True
+    assert ResourceChecker().check(story.access("c0", "read", 1.5, 2, 2).history()).valid is True
     story = Story().access("c0", "write", 1.0, 0, 1)
-    verdict = ResourceChecker().check(story.access("c0", "read", 1.5, 1, 2).told())
+    verdict = ResourceChecker().check(story.access("c0", "read", 1.5, 1, 2).history())
     assert [violation.kind for violation in verdict.evidence] == ["stale-read"]
 
 
@@ -156,7 +156,7 @@ def elements_lost(order: tuple[int, ...]) -> int:
 def test_lost_updates_equal_the_elements_missing_from_a_set(calls: tuple[int, ...]) -> None:
     found = set()
     for order in orders(calls):
-        stats = ResourceChecker().check(tell(run(order, ("ok",) * (sum(calls) // 2)))).stats
+        stats = ResourceChecker().check(history_of_steps(run(order, ("ok",) * (sum(calls) // 2)))).stats
         assert stats["lost"] == elements_lost(order), order
         found.add(stats["lost"])
     assert {0, 1} < found
@@ -166,4 +166,4 @@ def test_a_blind_write_loses_all_earlier_updates() -> None:
     story = Story()
     for arrival, client in enumerate(("c0", "c1", "c2")):
         story.access(client, "write", 1.0 + arrival, arrival, 7)
-    assert ResourceChecker().check(story.told()).stats["lost"] == 2
+    assert ResourceChecker().check(story.history()).stats["lost"] == 2

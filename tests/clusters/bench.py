@@ -47,7 +47,7 @@ Main = Callable[[AnyCluster], Any]
 
 
 class Bench(Protocol):
-    """Runs ``main`` on the control side of a cluster of some kind with three clients, and returns what it returns."""
+    """Runs ``main`` on the control side of a cluster of some kind with three clients, and returns its result."""
 
     backend: str
 
@@ -57,7 +57,7 @@ class Bench(Protocol):
 
 
 def make(kind: str = "redis-independent", *, clients: int = 3, seed: int = 0, **options: Any) -> SimCluster:
-    """A simulated cluster that has not been started."""
+    """Return a simulated cluster that has not been started."""
     return SimCluster(
         kind=kind,
         nodes=0,
@@ -77,7 +77,7 @@ def on(cluster: Cluster, main: Callable[[], Any]) -> Any:
 
 
 class SimBench:
-    """A new cluster each time: it costs nothing."""
+    """Starts a new simulated cluster for each call, since that is cheap."""
 
     backend = "sim"
 
@@ -90,7 +90,7 @@ class SimBench:
 
 
 class DockerBench:
-    """One cluster of each kind for all tests: what a test breaks, it mends."""
+    """Uses one cluster of each kind for all tests, so each test must heal its faults."""
 
     backend = "docker"
 
@@ -147,8 +147,8 @@ def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) 
     )
 
 
-def ask(cluster: Cluster, *commands: str, client: str = "c0") -> list[str]:
-    """What a client gets: the server's answers to commands such as ``"n1 GET lock"``, or the kinds of errors."""
+def client_answers(cluster: Cluster, *commands: str, client: str = "c0") -> list[str]:
+    """Return a client's answers to commands such as ``"n1 GET lock"``; for an error, its kind."""
     answers: list[str] = []
 
     def record(**entry: Any) -> None:
@@ -166,7 +166,7 @@ def ask(cluster: Cluster, *commands: str, client: str = "c0") -> list[str]:
 
 
 class Chat:
-    """While it lasts, each client sets a key of its own on each server (or on the primary), ten times a second."""
+    """Context in which each client sets a key of its own on each server (or on the primary), ten times a second."""
 
     def __init__(self, cluster: AnyCluster) -> None:
         self._cluster = cluster
@@ -185,7 +185,7 @@ class Chat:
 
 
 def fault(name: str, **params: Any) -> Fault:
-    """A fault with these parameters."""
+    """Return the fault with these parameters."""
     built: Fault = msgspec.convert(params, fault_class(name))
     return built
 
@@ -195,12 +195,13 @@ def scene(cluster: Cluster, client: str = "c0") -> InjectionContext:
 
 
 def part_with(cluster: Cluster, method: str) -> Any:
-    """The part of a cluster that has this method."""
+    """Return the part of a cluster that has this method."""
     return next(part for part in cluster.parts if hasattr(part, method))
 
 
 def strike(cluster: AnyCluster, name: str) -> tuple[Observation, Observation]:
-    """Inject among chatting clients, observe, wait, heal: what was seen of the fault, and of its heal in the end."""
+    """Inject a fault while clients send commands, observe it, wait and heal it. Return the observations of the fault
+    and of its heal."""
     with Chat(cluster):
         time.sleep(1)
         damage = fault(name).inject(scene(cluster))

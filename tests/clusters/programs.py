@@ -1,5 +1,5 @@
-"""Client programs for tests of clusters: a lock whose "acquire" is a Redis command, and workloads that call it. Clients
-in containers load this file by its name, as they would a user's."""
+"""Client programs for tests of clusters: a lock whose "acquire" is a Redis command, and workloads that call it.
+Clients in containers load this file by its name, like a user's file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.worker.client import Client
 
 
 class Commands:
-    """``key`` is ``"n1 SET lock x"``; the fence of the grant is what the server said."""
+    """A lock whose ``key`` is a command such as ``"n1 SET lock x"``. The fence of its grant is the server's reply."""
 
     def __init__(self, address: tuple[str, int], command: list[str], timeout: float) -> None:
         self._command = command
@@ -40,7 +40,7 @@ class Commands:
 
 
 class Once:
-    """Each of the plan's commands, one after the other."""
+    """Sends the plan's commands once, one after the other."""
 
     name: ClassVar = "once"
 
@@ -56,7 +56,7 @@ class Once:
 
 
 class Chatter:
-    """Sets a key of its own on each server, ten times a second, to the end."""
+    """Sets a key of its own on each server, ten times a second, until the end of the run."""
 
     name: ClassVar = "chatter"
 

@@ -34,8 +34,8 @@ LASTING: Final[tuple[tuple[type, str, Call], ...]] = (
 
 @contextmanager
 def servers(kind: str, nodes: int = 0, *, needs: Needs = frozenset(), **options: Any) -> Iterator[DockerCluster]:
-    """Servers of that kind in containers, as many as it has by default or ``nodes``; ``needs`` is what faults are to be
-    able to do to them, and ``options`` are the cluster's."""
+    """Start servers of a kind in containers: its default number, or ``nodes``. ``needs`` are the abilities that
+    faults require of them, ``options`` those of the cluster."""
     cluster = DockerCluster(
         kind=kind, nodes=nodes, clients=Clients(0), seed=0, resource="", options=options, needs=needs, by_hand=True
     )
@@ -49,8 +49,8 @@ def servers(kind: str, nodes: int = 0, *, needs: Needs = frozenset(), **options:
 
 @contextmanager
 def _clients_end() -> Iterator[None]:
-    """Locks never close their clients, as their processes end. Here they would go on to look for servers at addresses
-    that are nobody's by then."""
+    """Close the clients that locks opened. Locks never close them, because their processes end; here they would
+    continue to search for servers at addresses that no longer exist."""
     ends = _noted()
     before = len(ends)
     try:
@@ -62,7 +62,7 @@ def _clients_end() -> Iterator[None]:
 
 @cache
 def _noted() -> list[Call]:
-    """How to end all that lasts, of what is begun from now on."""
+    """Record the calls that close the clients, or end the threads, that locks start from now on; return the list."""
     ends: list[Call] = []
     for kind, begins, end in LASTING:
         setattr(kind, begins, _noting(getattr(kind, begins), end, ends))
@@ -81,7 +81,7 @@ def _noting(begin: Call, end: Call, ends: list[Call]) -> Call:
 
 @contextmanager
 def paused(cluster: DockerCluster) -> Iterator[None]:
-    """None of its servers says anything."""
+    """Pause all servers of the cluster."""
     with ExitStack() as stack:
         for host in names(cluster.hosts, "server"):
             cluster.pause(host)

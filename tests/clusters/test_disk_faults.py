@@ -92,7 +92,7 @@ class TestStall:
         monkeypatch.setattr(DISKS.of(cluster), "stall", lambda host: None)
         assert inject(cluster, "disk-stall").observe().effective is False
 
-    def test_a_stall_that_is_not_undone_is_reported(
+    def test_a_stall_that_does_not_heal_is_reported(
         self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         damage = inject(cluster, "disk-stall")
@@ -212,7 +212,7 @@ def test_a_lock_on_a_log_that_is_synced_late_is_violated(mode: str, valid: bool)
 
 @pytest.mark.docker
 @pytest.mark.xdist_group("docker")
-def test_nothing_is_left_of_a_run_that_was_killed_while_a_disk_stalled(tmp_path: Path) -> None:
+def test_a_run_killed_during_a_disk_stall_leaves_no_remains(tmp_path: Path) -> None:
     engine = connect()
     program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.DEVNULL)
     try:
@@ -243,7 +243,7 @@ def _eventually(look: Callable[[], Any], within: float) -> Any:
 
 
 def _server_of(engine: Any, owner: int) -> Any:
-    """The server of the run of a process; others may be at work on this machine."""
+    """Return the server container of the run of a process. Other runs may be active on this machine."""
     servers = engine.containers.list(filters={"label": f"{HOST}=n1"}, ignore_removed=True)
     return next((box for box in servers if box.labels[OWNER].startswith(f"{owner}:")), None)
 
@@ -254,13 +254,14 @@ def _pid(container: Any) -> int:
 
 
 def _disk(mounts: Path) -> str | None:
-    """The device on /data."""
+    """Return the device that is mounted on /data."""
     lines = [line.split() for line in mounts.read_text().splitlines()]
     return next((line[0] for line in lines if line[1:3] == ["/data", "ext4"]), None)
 
 
 def _hangs(pid: int) -> bool:
-    """In a thread of its own: whoever writes to such a disk cannot even be killed."""
+    """Return whether a write hangs. It is made in a thread, because a process that writes to such a disk cannot be
+    killed."""
     path = Path(f"/proc/{pid}/root/data/.look")
     writer = threading.Thread(target=path.write_text, args=("x",), daemon=True)
     writer.start()

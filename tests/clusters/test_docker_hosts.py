@@ -17,7 +17,7 @@ Step = Callable[[DockerCluster, str], None]
 
 
 class FakeChannel:
-    """A client program that answers pings at once, as far as it is not cut off."""
+    """A client program that answers pings at once unless it is cut off."""
 
     errors = ("Killed",)
     alive = True

@@ -27,7 +27,7 @@ LONG_MS = 60
 
 
 class Script:
-    """An reader that sees one thing after the other, and then the last for ever."""
+    """A reader that returns the given observations in order, and then the last one for ever."""
 
     def __init__(self, *sights: KeyObservation | Exception | None) -> None:
         self.sights = deque(sights)
@@ -49,7 +49,7 @@ class Script:
     def close(self) -> None: ...
 
 
-def told(*sights: KeyObservation | Exception | None) -> tuple[list[KeyState], Script]:
+def watch_observations(*sights: KeyObservation | Exception | None) -> tuple[list[KeyState], Script]:
     states: list[KeyState] = []
     script = Script(*sights)
     watch = KeyWatch(["k0"], states.append, NetworkGate())
@@ -62,7 +62,7 @@ def told(*sights: KeyObservation | Exception | None) -> tuple[list[KeyState], Sc
 
 def test_only_changes_are_reported() -> None:
     endless = KeyObservation("a")
-    states, script = told(None, endless, endless, KeyObservation("b"), None, None)
+    states, script = watch_observations(None, endless, endless, KeyObservation("b"), None, None)
     assert [state.owner for state in states] == ["a", "b", None]
     assert [state.time for state in states] == sorted(state.time for state in states)
     assert script.opened == 1
@@ -89,7 +89,9 @@ def test_a_renewed_lease_is_a_change_and_one_that_runs_down_is_not() -> None:
 
 
 def test_a_server_that_does_not_answer_is_reported_once_and_polled_again() -> None:
-    states, script = told(KeyObservation("a"), NoAnswer(), ValueError("half an answer"), KeyObservation("a"))
+    states, script = watch_observations(
+        KeyObservation("a"), NoAnswer(), ValueError("half an answer"), KeyObservation("a")
+    )
     assert [(state.owner, state.answers) for state in states] == [("a", True), (None, False), ("a", True)]
     assert script.opened == 3
 
@@ -126,7 +128,7 @@ def test_an_owner_that_is_not_text_is_reported() -> None:
 
 
 def _answers(listener: socket.socket) -> None:
-    """A Redis that has a key of two bytes for two seconds more, and knows nothing else."""
+    """Answer as a Redis that has one key, with a value of two bytes and two seconds to live."""
     connection, _ = listener.accept()
     with connection:
         while request := connection.recv(4096):
@@ -137,8 +139,8 @@ def _answers(listener: socket.socket) -> None:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("lock", RUNS)
-def test_a_hold_is_seen_on_the_servers(lock: str, tmp_path: Path) -> None:
-    """The key of a hold that lasts, and ends by its release, is seen on a majority of the servers that answer."""
+def test_a_hold_is_observed_on_the_servers(lock: str, tmp_path: Path) -> None:
+    """The key of a long hold is observed on a majority of the servers that answer, until its release."""
     # Servers are polled every 25 ms, by a busy machine less often: a hold must last for many polls.
     plan = Plan(lock=lock, cluster="docker", clients=3, hold=0.5, time_limit=10.0, faults=RUNS[lock])
     result = run(complete(plan), store=tmp_path)
@@ -175,7 +177,7 @@ def _at(states: list[KeyState], host: str, time_ns: int) -> KeyState | None:
 
 @pytest.mark.docker
 def test_polling_redis_does_not_count_as_use_of_a_key(request: pytest.FixtureRequest) -> None:
-    """By its age a server chooses what to evict; a reader that looked with GET alone would keep every key young."""
+    """A server evicts keys by the time since their last use. A reader that only used GET would keep every key young."""
 
     def idle(cluster: Any) -> int:
         address = cluster.servers.addresses["n1"]

@@ -19,7 +19,7 @@ def _follower(cluster: AnyCluster) -> str:
     return next(name for name in names(cluster.hosts, "server") if name != leader_of(cluster))
 
 
-def _wiped(cluster: Any) -> Any:
+def _wipe_follower(cluster: Any) -> Any:
     victim, leader = _follower(cluster), leader_of(cluster)
     damage = fault("kill-amnesia", target=victim).inject(scene(cluster))
     seen = damage.observe()
@@ -32,7 +32,7 @@ def _wiped(cluster: Any) -> Any:
 
 
 def test_a_member_without_data_is_added_again_and_catches_up(bench: Bench) -> None:
-    seen, healed, mine, others, (before, after) = bench.on("etcd", _wiped)
+    seen, healed, mine, others, (before, after) = bench.on("etcd", _wipe_follower)
     assert seen.effective, seen
     assert healed.effective, healed
     assert mine == others
@@ -41,7 +41,7 @@ def test_a_member_without_data_is_added_again_and_catches_up(bench: Bench) -> No
 
 @pytest.mark.docker
 def test_keys_are_counted_and_the_clock_is_moved(request: pytest.FixtureRequest) -> None:
-    """Over etcd3 from here: what the control side asks for by other means."""
+    """The test uses etcd3 on this machine; the control side uses other interfaces."""
 
     def ask(cluster: Any) -> Any:
         leader = leader_of(cluster)

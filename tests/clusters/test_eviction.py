@@ -14,14 +14,14 @@ from harness.faults.catalogue import default_specs
 from harness.plan import Plan
 from harness.run.judging import Result
 from harness.run.runs import run
-from tests.clusters.bench import AnyCluster, Bench, ask, make, on, scene
+from tests.clusters.bench import AnyCluster, Bench, client_answers, make, on, scene
 from tests.clusters.bench import fault as build
 
 SETTINGS = ("n1 CONFIG GET maxmemory", "n1 CONFIG GET maxmemory-policy")
 SEEDS = range(5)
 
 
-def flooded(cluster: AnyCluster, **params: Any) -> tuple[Observation, Observation]:
+def inject_eviction(cluster: AnyCluster, **params: Any) -> tuple[Observation, Observation]:
     damage = build("eviction", **params).inject(scene(cluster))
     seen = damage.observe()
     damage.heal()
@@ -30,38 +30,38 @@ def flooded(cluster: AnyCluster, **params: Any) -> tuple[Observation, Observatio
 
 def test_a_flood_evicts_expiring_keys_and_leaves_nothing_behind(bench: Bench) -> None:
     def main(cluster: AnyCluster) -> None:
-        before = ask(cluster, "n1 FLUSHALL", "n1 SET lock x PX 60000", "n1 SET counter 7", *SETTINGS)[3:]
+        before = client_answers(cluster, "n1 FLUSHALL", "n1 SET lock x PX 60000", "n1 SET counter 7", *SETTINGS)[3:]
         damage = build("eviction").inject(scene(cluster))
         seen = damage.observe()
         assert seen.effective, seen
         assert seen.facts["flood"]["n1"]["keys_before"] == 2
-        assert ask(cluster, "n1 EXISTS lock", "n1 GET counter", "n2 DBSIZE") == ["0", "7", "0"]
-        assert ask(cluster, *SETTINGS) != before
+        assert client_answers(cluster, "n1 EXISTS lock", "n1 GET counter", "n2 DBSIZE") == ["0", "7", "0"]
+        assert client_answers(cluster, *SETTINGS) != before
         assert damage.healed().effective is False
         damage.heal()
         assert damage.healed().effective
-        assert ask(cluster, *SETTINGS, "n1 INFO keyspace", "n1 DEL counter")[:2] == before
+        assert client_answers(cluster, *SETTINGS, "n1 INFO keyspace", "n1 DEL counter")[:2] == before
 
     bench.on("redis-independent", main)
 
 
 def test_a_flood_without_effect_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def main(cluster: AnyCluster) -> bool:
-        ask(cluster, "n1 SET lock x PX 60000")
+        client_answers(cluster, "n1 SET lock x PX 60000")
         with monkeypatch.context() as patch:
             patch.setattr(MEMORY.of(cluster), "flood", lambda host: {})
             patch.setattr(MEMORY.of(cluster), "drain", lambda host: None)
-            return flooded(cluster)[0].effective
+            return inject_eviction(cluster)[0].effective
 
     assert bench.on("redis-independent", main) is False
 
 
-def test_a_flood_that_is_not_undone_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_that_does_not_heal_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def main(cluster: AnyCluster) -> list[bool]:
-        ask(cluster, "n1 SET lock x PX 60000")
+        client_answers(cluster, "n1 SET lock x PX 60000")
         with monkeypatch.context() as patch:
             patch.setattr(MEMORY.of(cluster), "drain", lambda host: None)
-            found = [seen.effective for seen in flooded(cluster)]
+            found = [seen.effective for seen in inject_eviction(cluster)]
         MEMORY.of(cluster).drain("n1")
         return [*found, MEMORY.of(cluster).flooded("n1") is False]
 
@@ -72,17 +72,17 @@ def test_without_a_key_that_expires_nothing_is_evicted_and_it_says_so() -> None:
     cluster = make("redis-single")
 
     def main() -> bool:
-        ask(cluster, "n1 SET counter 7")
-        return flooded(cluster)[0].effective
+        client_answers(cluster, "n1 SET counter 7")
+        return inject_eviction(cluster)[0].effective
 
     assert on(cluster, main) is False
 
 
 def test_each_flood_needs_its_own_drain(bench: Bench) -> None:
     def main(cluster: AnyCluster) -> list[bool | None]:
-        ask(cluster, "n1 SET lock x PX 60000")
+        client_answers(cluster, "n1 SET lock x PX 60000")
         assert MEMORY.of(cluster).flood("n1")["others"] == 1
-        ask(cluster, "n1 SET lock x PX 60000")
+        client_answers(cluster, "n1 SET lock x PX 60000")
         assert MEMORY.of(cluster).flood("n1")["others"] == 1
         MEMORY.of(cluster).drain("n1")
         found = [MEMORY.of(cluster).flooded("n1")]
@@ -100,25 +100,25 @@ def test_a_flood_that_is_drained_before_it_starts_writes_nothing(bench: Bench) -
     assert bench.on("redis-independent", main) == (0, False)
 
 
-def test_a_flood_of_a_dead_server_is_undone_when_it_is_back() -> None:
+def test_a_flood_of_a_dead_server_is_healed_after_its_restart() -> None:
     cluster = make("redis-single")
 
     def main() -> list[Any]:
-        ask(cluster, "n1 SET lock x PX 60000")
+        client_answers(cluster, "n1 SET lock x PX 60000")
         MEMORY.of(cluster).flood("n1")
         cluster.kill("n1")
         MEMORY.of(cluster).drain("n1")
         found = [MEMORY.of(cluster).flooded("n1")]
         cluster.start("n1", wiped=False)
         time.sleep(1)
-        return [*found, MEMORY.of(cluster).flooded("n1"), ask(cluster, SETTINGS[0])]
+        return [*found, MEMORY.of(cluster).flooded("n1"), client_answers(cluster, SETTINGS[0])]
 
-    assert on(cluster, main) == [True, False, ask_of_a_fresh_one()]
+    assert on(cluster, main) == [True, False, answer_of_fresh_cluster()]
 
 
-def ask_of_a_fresh_one() -> list[str]:
+def answer_of_fresh_cluster() -> list[str]:
     cluster = make("redis-single")
-    answer: list[str] = on(cluster, lambda: ask(cluster, SETTINGS[0]))
+    answer: list[str] = on(cluster, lambda: client_answers(cluster, SETTINGS[0]))
     return answer
 
 

@@ -1,5 +1,5 @@
-"""Every fault takes effect, is seen to, and is undone; and one that does nothing is seen to have done nothing. On the
-simulator and on containers."""
+"""Every fault takes effect, is observed and heals, and a fault without effect is reported, on the simulator and on
+containers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.faults.base import targets
 from harness.faults.catalogue import fault_class, fault_names
 from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
-from tests.clusters.bench import AnyCluster, Bench, Chat, ask, make, part_with, scene, strike, until_healed
+from tests.clusters.bench import AnyCluster, Bench, Chat, client_answers, make, part_with, scene, strike, until_healed
 from tests.clusters.bench import fault as build
 
 SENTINEL = {"failover", "partition-replicas", "partition-ring", "partition-bridge"}
@@ -80,11 +80,11 @@ def test_a_fault_without_effect_is_reported(
 def test_clients_notice_each_fault_and_its_heal(bench: Bench) -> None:
     def feel(cluster: AnyCluster, fault: str) -> list[list[str]]:
         damage = build(fault, target="n1").inject(scene(cluster))
-        felt = ask(cluster, "n1 PING", "n2 PING")
+        felt = client_answers(cluster, "n1 PING", "n2 PING")
         damage.heal()
         until_healed(damage.healed)
         time.sleep(1)
-        return [felt, ask(cluster, "n1 PING", "n2 PING")]
+        return [felt, client_answers(cluster, "n1 PING", "n2 PING")]
 
     healed = ["True", "True"]
     for fault, error in (
@@ -99,21 +99,21 @@ def test_clients_notice_each_fault_and_its_heal(bench: Bench) -> None:
 @pytest.mark.parametrize(("fault", "kept"), [("kill", True), ("kill-amnesia", False)])
 def test_amnesia_loses_the_keys_and_a_plain_kill_does_not(fault: str, kept: bool, bench: Bench) -> None:
     def size_after(cluster: AnyCluster) -> list[list[str]]:
-        before = ask(cluster, "n1 SET kept x PX 60000", "n1 EXISTS kept")
+        before = client_answers(cluster, "n1 SET kept x PX 60000", "n1 EXISTS kept")
         damage = build(fault, target="n1").inject(scene(cluster))
         assert damage.observe().effective
         damage.heal()
         assert until_healed(damage.healed).effective
-        return [before, ask(cluster, "n1 EXISTS kept", "n1 DEL kept")]
+        return [before, client_answers(cluster, "n1 EXISTS kept", "n1 DEL kept")]
 
     assert bench.on("redis-independent", size_after) == [["True", "1"], ["1", "1"] if kept else ["0", "0"]]
 
 
 def test_a_clock_jump_expires_a_key_on_that_server_only(bench: Bench) -> None:
     def keys(cluster: AnyCluster) -> list[str]:
-        ask(cluster, "n1 SET lock x PX 2000", "n2 SET lock x PX 2000")
+        client_answers(cluster, "n1 SET lock x PX 2000", "n2 SET lock x PX 2000")
         damage = build("clock-jump", target="n1", seconds=3.0).inject(scene(cluster))
-        found = ask(cluster, "n1 EXISTS lock", "n2 EXISTS lock")
+        found = client_answers(cluster, "n1 EXISTS lock", "n2 EXISTS lock")
         damage.heal()
         return found
 
@@ -155,10 +155,10 @@ def test_failover_moves_the_primary_and_an_isolated_one_still_takes_writes(bench
         damage = build("failover", how="isolate").inject(scene(cluster))
         seen = damage.observe()
         new = leader_of(cluster)
-        both = ask(cluster, *(f"{host} SET lock x NX PX 60000" for host in (old, new)))
+        both = client_answers(cluster, *(f"{host} SET lock x NX PX 60000" for host in (old, new)))
         damage.heal()
         time.sleep(15)
-        roles = ask(cluster, *(f"{host} INFO replication" for host in ("n1", "n2", "n3")))
+        roles = client_answers(cluster, *(f"{host} INFO replication" for host in ("n1", "n2", "n3")))
         primaries = sum("'role': 'master'" in role for role in roles)
         return seen.facts["primary_before"] == old, seen.effective, both, primaries, leader_of(cluster) == new != old
 
@@ -166,19 +166,19 @@ def test_failover_moves_the_primary_and_an_isolated_one_still_takes_writes(bench
 
 
 def test_a_trap_catches_exactly_the_matching_message(bench: Bench) -> None:
-    """Lost on its way back: executed all the same. Held back on its way: executed later, when nobody expects it."""
+    """A request whose reply is lost is executed. A request that is held back is executed later."""
 
     def story(cluster: AnyCluster) -> list[Any]:
-        ask(cluster, "n1 DEL lost", "n1 DEL held")
+        client_answers(cluster, "n1 DEL lost", "n1 DEL held")
         trap = cluster.trap_message("n1", "c0", b"OK", None)
-        lost = ask(cluster, "n1 GET other", "n1 SET lost x", "n1 EXISTS lost")
+        lost = client_answers(cluster, "n1 GET other", "n1 SET lost x", "n1 EXISTS lost")
         caught = trap.used
         trap.cancel()
         held = cluster.trap_message("c0", "n1", b"held", 1.0)
-        late = [*ask(cluster, "n1 SET held x"), *ask(cluster, "n1 GET other")]
-        assert ask(cluster, "n2 PING") == ["True"]
+        late = [*client_answers(cluster, "n1 SET held x"), *client_answers(cluster, "n1 GET other")]
+        assert client_answers(cluster, "n2 PING") == ["True"]
         time.sleep(1.5)
-        late += ask(cluster, "n1 EXISTS held")
+        late += client_answers(cluster, "n1 EXISTS held")
         held.cancel()
         return [lost, caught, late, held.used]
 
@@ -187,15 +187,15 @@ def test_a_trap_catches_exactly_the_matching_message(bench: Bench) -> None:
 
 
 def test_a_request_that_was_given_up_is_not_delivered_after_a_cut(bench: Bench) -> None:
-    """A proxy on the way must not take what the network would not have taken."""
+    """The proxy must not accept a request that the cut network would have dropped."""
 
     def story(cluster: AnyCluster) -> list[Any]:
-        ask(cluster, "n1 DEL late")
+        client_answers(cluster, "n1 DEL late")
         cluster.cut([("c0", "n1")])
-        gave_up = ask(cluster, "n1 SET late x")
+        gave_up = client_answers(cluster, "n1 SET late x")
         cluster.heal([("c0", "n1")])
         time.sleep(1)
-        return [gave_up, ask(cluster, "n1 EXISTS late")]
+        return [gave_up, client_answers(cluster, "n1 EXISTS late")]
 
     assert bench.on("redis-independent", story) == [["TimeoutError"], ["0"]]
 
@@ -240,10 +240,10 @@ def test_targets_are_resolved_by_intent() -> None:
 
 
 def test_chatting_clients_reach_every_server(bench: Bench) -> None:
-    """The control of this file: with no fault, the keys are there."""
+    """Control: without a fault, the keys exist on every server."""
 
     def sizes(cluster: AnyCluster) -> list[int | None]:
-        ask(cluster, *(f"n{number} FLUSHALL" for number in range(1, 6)))
+        client_answers(cluster, *(f"n{number} FLUSHALL" for number in range(1, 6)))
         with Chat(cluster):
             time.sleep(2)
             return [cluster.key_count(name) for name in names(cluster.hosts, "server")]

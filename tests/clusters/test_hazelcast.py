@@ -84,8 +84,8 @@ def test_a_killed_member_is_promoted_again_and_the_lock_outlives_its_loss() -> N
 
 
 def _fence(lock: HazelcastFencedLock) -> int:
-    """Of a grant and its release. What was asked through a member that died may stay without an answer: then the lock
-    gives its session up, and the next one is to have its turn."""
+    """Acquire and release the lock, and return the fence. A request through a member that died may get no answer.
+    The lock then gives up its session, and another session must be able to acquire it."""
     for _ in range(3):
         try:
             grant = lock.acquire(5)

@@ -42,8 +42,8 @@ def kept() -> Iterator[ClusterPool]:
         yield kept
 
 
-def opened(kept: ClusterPool, kind: str, *, clients: int = 2, damaged: bool = True) -> DockerCluster:
-    """A cluster that all faults can be done to, or one without what is expensive."""
+def open_cluster(kept: ClusterPool, kind: str, *, clients: int = 2, damaged: bool = True) -> DockerCluster:
+    """Return a cluster that supports all faults, or one without the expensive abilities."""
     requirements, source = requirements_of(LOCKS[kind])
     return DockerCluster(
         kind=kind,
@@ -58,7 +58,7 @@ def opened(kept: ClusterPool, kind: str, *, clients: int = 2, damaged: bool = Tr
 
 
 def acquires(cluster: DockerCluster, seconds: float = 20.0) -> None:
-    """All clients start to use the lock, and one gets it."""
+    """Start all clients and wait until one of them acquires the lock."""
     got: list[str] = []
 
     def record(**entry: Any) -> None:
@@ -86,7 +86,7 @@ def acquires(cluster: DockerCluster, seconds: float = 20.0) -> None:
 
 
 def strike(cluster: DockerCluster) -> None:
-    """Everything that a fault can do to links, clocks and memory, and nothing of it is undone."""
+    """Inject every fault of links, clocks and memory, and heal none."""
     first, *others = names(cluster.hosts, "server")
     one, two = names(cluster.hosts, "client")
     both = [(one, first), (first, one)]
@@ -111,7 +111,8 @@ def strike(cluster: DockerCluster) -> None:
 
 
 def leave_without_power(cluster: DockerCluster) -> None:
-    """Servers are dead, one has lost its disk, and one has just come back without its data and with a moved clock."""
+    """Leave dead servers, one server without its disk, and one that just restarted without its data and with a moved
+    clock."""
     strike(cluster)
     first, *others = names(cluster.hosts, "server")
     one, two = names(cluster.hosts, "client")
@@ -130,7 +131,7 @@ def leave_without_power(cluster: DockerCluster) -> None:
 
 
 def leave_frozen(cluster: DockerCluster) -> None:
-    """A server has just come back, its disk is stalled, and hosts are paused; clients have left files."""
+    """Leave a server that just restarted and whose disk is stalled, paused hosts, and files of clients."""
     strike(cluster)
     first = names(cluster.hosts, "server")[0]
     one, _ = names(cluster.hosts, "client")
@@ -143,8 +144,8 @@ def leave_frozen(cluster: DockerCluster) -> None:
         cluster.pause(host.name)
 
 
-def found(cluster: DockerCluster) -> dict[str, Any]:
-    """State of the servers at the start of a run."""
+def server_state(cluster: DockerCluster) -> dict[str, Any]:
+    """Return the state of the servers at the start of a run."""
     servers, clients = names(cluster.hosts, "server"), names(cluster.hosts, "client")
     everybody = [host.name for host in cluster.hosts]
     links = [(a, b) for a in everybody for b in everybody if a < b]
@@ -173,17 +174,17 @@ def found(cluster: DockerCluster) -> dict[str, Any]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_of_a_run_reaches_the_next(kept: ClusterPool, kind: str) -> None:
+def test_no_state_of_a_run_reaches_the_next(kept: ClusterPool, kind: str) -> None:
     seen: list[dict[str, Any]] = []
     boxes: list[dict[str, str]] = []
     logs: list[dict[str, str]] = []
 
     def play(spoil: Callable[[DockerCluster], None]) -> dict[str, Any]:
-        cluster = opened(kept, kind)
+        cluster = open_cluster(kept, kind)
         began = time.monotonic_ns()
 
         def main() -> None:
-            seen.append(found(cluster))
+            seen.append(server_state(cluster))
             boxes.append({name: box.id for name, box in cluster._boxes.items()})
             acquires(cluster)
             spoil(cluster)
@@ -218,28 +219,28 @@ def test_changed_or_used_up_client_containers_are_replaced(kept: ClusterPool) ->
 
         cluster.run(main)
 
-    play(opened(kept, "redis-single", clients=1, damaged=False))
-    cluster = opened(kept, "redis-single", clients=2, damaged=False)
+    play(open_cluster(kept, "redis-single", clients=1, damaged=False))
+    cluster = open_cluster(kept, "redis-single", clients=2, damaged=False)
     play(cluster)
     assert boxes[1]["n1"] == boxes[0]["n1"]
     assert boxes[1]["c0"] == boxes[0]["c0"]
     cluster.deployment.drop("n1")  # nobody notices before the next run needs it
-    cluster = opened(kept, "redis-single", clients=1, damaged=False)
+    cluster = open_cluster(kept, "redis-single", clients=1, damaged=False)
     play(cluster)
     assert "would not do" in cluster.about()["started_again"]
     assert not set(boxes[2].values()) & set(boxes[1].values())
     gone = cluster.deployment.drop
-    play(opened(kept, "redis-single", clients=1, damaged=False), lambda: gone("resource"))
+    play(open_cluster(kept, "redis-single", clients=1, damaged=False), lambda: gone("resource"))
     assert len(kept.failures) == 1, "it could not be made ready"
     with pytest.raises(ZeroDivisionError):
-        play(opened(kept, "redis-single", clients=1, damaged=False), lambda: print(1 / 0))
-    play(opened(kept, "redis-single", clients=1, damaged=False))
+        play(open_cluster(kept, "redis-single", clients=1, damaged=False), lambda: print(1 / 0))
+    play(open_cluster(kept, "redis-single", clients=1, damaged=False))
     assert len({run["n1"] for run in boxes[3:]}) == 3, "a new one after each"
-    assert "started_again" not in opened(kept, "redis-single", clients=1).about()
+    assert "started_again" not in open_cluster(kept, "redis-single", clients=1).about()
 
 
 class FakeSite:
-    """Containers that nobody has to start. ``left`` is what became of them."""
+    """Fake of the containers of a run. ``left`` lists what happened to them."""
 
     def __init__(self, engine: Any, wanted: Any) -> None:
         self.wanted, self.left = wanted, ""
@@ -313,7 +314,7 @@ class TestContainerReuse:
 
 
 def test_a_clock_is_not_set_again_when_the_run_is_over() -> None:
-    """A fault that waits for a server to come back may find the server of the next run."""
+    """A fault that waits for a server to restart might otherwise set the clock of the next run's server."""
     moved: list[str] = []
 
     def own(host: str, offset_ns: int, rate: float, since_ns: int) -> bool:
@@ -329,7 +330,7 @@ def test_a_clock_is_not_set_again_when_the_run_is_over() -> None:
     assert moved == ["n1", "n1"]
 
 
-def nothing(*_: Any, **__: Any) -> list[Any]:
+def no_entries(*_: Any, **__: Any) -> list[Any]:
     return []
 
 
@@ -346,7 +347,7 @@ def nothing(*_: Any, **__: Any) -> list[Any]:
 def test_each_step_of_the_reset_is_needed(
     kept: ClusterPool, monkeypatch: pytest.MonkeyPatch, where: str, what: str
 ) -> None:
-    """The control: either the next run is seen to find something, or its start fails."""
-    monkeypatch.setattr(f"{where}.{what}", nothing)
+    """Control: without the step, the next run finds remains, or its start fails."""
+    monkeypatch.setattr(f"{where}.{what}", no_entries)
     with pytest.raises((AssertionError, HarnessError)):
-        test_nothing_of_a_run_reaches_the_next(kept, "redis-single")
+        test_no_state_of_a_run_reaches_the_next(kept, "redis-single")

@@ -1,5 +1,5 @@
-"""The leader of a quorum is lost and another is elected: on simulated and on real ensembles, and seen not to happen
-where nothing was done."""
+"""The leader of a quorum is lost and another is elected, on simulated and on real ensembles; a fault without effect
+is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOWS = ("kill", "pause", "isolate")
 METHODS = {"kill": "kill", "pause": "pause", "isolate": "cut"}
 
 
-def _lost(cluster: AnyCluster, how: str, patience: float = 20.0) -> tuple[Observation, Observation, str | None]:
+def _lose_leader(cluster: AnyCluster, how: str, patience: float = 20.0) -> tuple[Observation, Observation, str | None]:
     """Return the observations of the fault and of its heal, and the last leader."""
     damage = fault("leader-loss", how=how, patience=patience).inject(scene(cluster))
     seen = damage.observe()
@@ -30,7 +30,7 @@ def _lost(cluster: AnyCluster, how: str, patience: float = 20.0) -> tuple[Observ
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_leader_is_elected_and_the_old_one_comes_back(kind: str, how: str, bench: Bench) -> None:
-    seen, healed, leader = bench.on(kind, partial(_lost, how=how))
+    seen, healed, leader = bench.on(kind, partial(_lose_leader, how=how))
     assert seen.effective, seen
     assert seen.facts["primary_after"] != seen.facts["primary_before"]
     assert healed.effective, healed
@@ -43,7 +43,7 @@ def test_a_fault_without_effect_is_reported(kind: str, how: str, bench: Bench, m
     def struck(cluster: AnyCluster) -> Observation:
         with monkeypatch.context() as patch:
             patch.setattr(cluster, METHODS[how], _nothing)
-            return _lost(cluster, how, patience=1.0)[0]
+            return _lose_leader(cluster, how, patience=1.0)[0]
 
     seen = bench.on(kind, struck)
     assert not seen.effective
@@ -60,7 +60,7 @@ def test_leader_loss_uses_only_its_declared_needs(kind: str, bench: Bench) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_follower_is_no_leader(kind: str, bench: Bench) -> None:
-    """The control of this file: with a follower gone, the same one leads."""
+    """Control: after the loss of a follower, the leader stays."""
 
     def led(cluster: AnyCluster) -> list[str | None]:
         before = leader_of(cluster)

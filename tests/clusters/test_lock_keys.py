@@ -45,7 +45,7 @@ moment later what is committed."""
 
 
 class Seen:
-    """A run, and what its servers were said to have meanwhile."""
+    """A run with the recorded states of its servers' keys."""
 
     def __init__(self, plan: Plan, *, watched: bool = True) -> None:
         plan = complete(plan.check())
@@ -63,13 +63,14 @@ class Seen:
         return [state for state in self.states if state.host == host]
 
     def whose(self, host: str, since: int, until: int) -> set[str | None]:
-        """For whom a server had the key in that time."""
+        """Return the clients for which a server had the key in that time."""
         told = [KeyState(0, host, "k0"), *self.of(host), KeyState(until + 1, host, "k0")]
         over = [state for state, after in pairwise(told) if state.time <= until and after.time > since]
         return {self.client(state) for state in over}
 
     def client(self, state: KeyState) -> str | None:
-        """A replica does not know whose token it has been given; another server does."""
+        """Return the client of a state. A replica's entry has no client, so use another server's entry with the same
+        token."""
         if state.owner is None or state.by is not None:
             return None if state.owner is None else state.by
         return next((other.by for other in self.states if other.owner == state.owner and other.by is not None), None)
@@ -85,7 +86,7 @@ def faulty(lock: str, *faults: FaultSpec, **more: Any) -> Seen:
 
 
 def holds(history: History) -> Iterator[tuple[Op, Op]]:
-    """Each grant, and the request to give it back."""
+    """Yield each grant with the invocation of its release."""
     open_: dict[int, Op] = {}
     for op in history:
         if (op.f, op.type) == ("acquire", "ok"):
@@ -94,8 +95,8 @@ def holds(history: History) -> Iterator[tuple[Op, Op]]:
             yield open_.pop(op.process), op
 
 
-def uncovered(seen: Seen, enough: int) -> list[str]:
-    """The holds during which too few servers had the key for that client, and for nobody else."""
+def holds_without_keys(seen: Seen, enough: int) -> list[str]:
+    """Return the holds during which fewer than ``enough`` servers had the key for that client only."""
     found = []
     for grant, release in holds(seen.history):
         having = [host for host in seen.servers if seen.whose(host, grant.time, release.time) == {grant.node}]
@@ -105,10 +106,10 @@ def uncovered(seen: Seen, enough: int) -> list[str]:
 
 
 @pytest.mark.parametrize("lock", ENOUGH)
-def test_servers_have_the_key_for_whoever_holds_it(lock: str) -> None:
+def test_servers_have_the_key_of_the_holder(lock: str) -> None:
     seen = quiet(lock)
     assert len(list(holds(seen.history))) >= 3
-    assert uncovered(seen, ENOUGH[lock]) == []
+    assert holds_without_keys(seen, ENOUGH[lock]) == []
     assert [state.time for state in seen.states] == sorted(state.time for state in seen.states)
 
 
@@ -116,12 +117,12 @@ def test_servers_have_the_key_for_whoever_holds_it(lock: str) -> None:
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("lock", [*ENOUGH, "redis-reentrant", "redis-watchdog", "mysql-ttl", "mysql-reentrant"])
 def test_servers_have_the_holders_key_with_other_seeds(lock: str, seed: int) -> None:
-    assert uncovered(Seen(Plan(lock=lock, time_limit=5.0, seed=seed)), ENOUGH.get(lock, 1)) == []
+    assert holds_without_keys(Seen(Plan(lock=lock, time_limit=5.0, seed=seed)), ENOUGH.get(lock, 1)) == []
 
 
 @pytest.mark.parametrize("lock", ["redlock", "zookeeper-sequential", "etcd-mutex", "chubby", "mysql-get-lock"])
 def test_the_key_has_no_owner_soon_after_a_release(lock: str) -> None:
-    """Of two that hold it one after the other, no server has it for the first one once the second one's is the rule."""
+    """After the second of two holders has acquired the lock, no server keeps the first holder's key."""
     seen = quiet(lock)
     for (_, released), (granted, again) in pairwise(holds(seen.history)):
         assert released.time < granted.time
@@ -130,7 +131,7 @@ def test_the_key_has_no_owner_soon_after_a_release(lock: str) -> None:
 
 
 def test_watching_changes_nothing() -> None:
-    """A look deletes nothing, draws nothing and schedules nothing: logs are the same as well."""
+    """Reading a key deletes nothing, draws no random number and schedules no event, so logs are the same as well."""
     plan = Plan(lock="redlock", time_limit=1.5, faults=(FaultSpec("clock-jump", at=0.3), FaultSpec("kill", at=0.7)))
     alone, watched = Seen(plan, watched=False), Seen(plan)
     assert not alone.states
@@ -171,7 +172,7 @@ def test_a_stored_run_has_the_same_keys_each_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lock", ["redis-token", "mysql-ttl", "memcached-token"])
 def test_a_key_that_is_not_released_expires(lock: str) -> None:
-    """To the moment, though nobody asks then: no server deletes it, and the next contender comes later."""
+    """The expiry is recorded at its exact time, although no server deletes the key then and no client requests it."""
     pause = FaultSpec("client-pause", on="acquire", nth=2, for_=2.5)
     seen = faulty(lock, pause, time_limit=2.5, ttl=1.0)
     over = [(had, gone) for had, gone in pairwise(seen.of("n1")) if gone.owner is None and gone.by is None]
@@ -230,7 +231,7 @@ def test_a_clock_that_jumps_ends_keys_before_their_time() -> None:
 
 
 def test_a_clock_that_runs_too_fast_ends_a_key_when_that_clock_says_so() -> None:
-    """The rest of a lease is reported as the time at which it ends."""
+    """The end of the lease is reported as the time at which the server's clock reaches it."""
     drift = FaultSpec("clock-drift", at=0.0, params={"rate": 0.5})
     seen = faulty("redis-token", drift, FaultSpec("client-crash", on="acquire", nth=3), ttl=1.5, time_limit=2.5)
     over = [(had, gone) for had, gone in pairwise(seen.of("n1")) if gone.owner is None and gone.by is None]
@@ -284,7 +285,7 @@ def test_every_event_that_may_change_a_server_is_signalled() -> None:
     assert heard == ["c0", "c0", "c0", None, None, None, None]
 
 
-def test_owners_are_distinguished_whatever_their_bytes() -> None:
+def test_owners_with_arbitrary_bytes_are_distinguished() -> None:
     assert [owner_text(stored) for stored in (b"token", b"\xd1\x10", b"\xd2\x10")] == ["token", "d110", "d210"]
 
 

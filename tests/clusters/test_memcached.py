@@ -24,7 +24,7 @@ def _client(cluster: AnyCluster) -> Client:
 
 
 def _put(client: Client) -> None:
-    """A server whose memory is full refuses now and then: it looks for something to evict, but not for long."""
+    """Store an item; repeat if the server refuses, since a full server searches only briefly for items to evict."""
     for _ in range(100):
         try:
             client.set("lock", "x", 60)

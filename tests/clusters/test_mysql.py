@@ -1,5 +1,5 @@
-"""Real MariaDB under faults: each takes effect and is undone, clocks move without breaking waits, and after a failover
-the name stands for another server and the old one has been rebuilt."""
+"""Real MariaDB under faults: each takes effect and heals, moved clocks do not affect waits, and after a failover the
+name denotes another server and the old one is rebuilt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FAULTS = (
 
 
 @pytest.mark.docker
-def test_every_fault_is_seen_to_take_effect_and_is_undone() -> None:
+def test_every_fault_takes_effect_and_heals() -> None:
     plan = Plan(
         lock="mysql-ttl", cluster="docker", ttl=1.0, clients=3, time_limit=33.0, settle=4.0, faults=FAULTS
     )  # fmt: skip
@@ -65,16 +65,16 @@ def real(kind: str, **options: Any) -> Iterator[DockerCluster]:
         cluster.stop_all()
 
 
-def ask(cluster: DockerCluster, host: str, *statements: str, account: str = ACCOUNT) -> Any:
-    """The first value of the last statement's result."""
-    with closing(connected(cluster, host, account)) as connection, connection.cursor() as cursor:
+def first_value(cluster: DockerCluster, host: str, *statements: str, account: str = ACCOUNT) -> Any:
+    """Execute the statements and return the first value of the last one's result."""
+    with closing(connect_as(cluster, host, account)) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
         row = cursor.fetchone()
         return row[0] if row else None
 
 
-def connected(cluster: DockerCluster, host: str, account: str = ACCOUNT) -> Connection[Any]:
+def connect_as(cluster: DockerCluster, host: str, account: str = ACCOUNT) -> Connection[Any]:
     address = cluster.servers.addresses[host]
     return pymysql.connect(host=address, user=account, password=account, database=ACCOUNT, autocommit=True)
 
@@ -88,12 +88,12 @@ def until(true: Callable[[], bool], patience: float = 15.0) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("ahead", [600.0, -600.0])
-def test_waits_take_their_time_whatever_the_clock_says(ahead: float) -> None:
+def test_waits_do_not_depend_on_the_wall_clock(ahead: float) -> None:
     def waited(cluster: DockerCluster) -> float:
-        with closing(connected(cluster, "n1")) as holder, holder.cursor() as cursor:
+        with closing(connect_as(cluster, "n1")) as holder, holder.cursor() as cursor:
             cursor.execute("SELECT GET_LOCK('x', 0)")
             began = time.monotonic()
-            assert ask(cluster, "n1", "SELECT GET_LOCK('x', 1)") == 0
+            assert first_value(cluster, "n1", "SELECT GET_LOCK('x', 1)") == 0
             return time.monotonic() - began
 
     with real("mysql-single") as cluster:
@@ -112,24 +112,26 @@ def test_a_failover_moves_the_name_and_the_old_primary_is_rebuilt() -> None:
         servers = cluster.servers
         assert isinstance(servers, MysqlServers)
         assert leader_of(cluster) == "n1"
-        ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-        until(lambda: ask(cluster, "n2", "SELECT COUNT(*) FROM t") == 1)
+        first_value(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+        until(lambda: first_value(cluster, "n2", "SELECT COUNT(*) FROM t") == 1)
         with pytest.raises(pymysql.err.OperationalError, match="read-only"):
-            ask(cluster, "n2", "INSERT INTO t VALUES (9)")
+            first_value(cluster, "n2", "INSERT INTO t VALUES (9)")
         cut = [("n1", "n2"), ("n2", "n1")]
         cluster.cut(cut)
-        ask(cluster, "n1", "INSERT INTO t VALUES (2)")  # acknowledged, and on n1 alone
-        number = ask(cluster, "n1", "SELECT @@server_id")
+        first_value(cluster, "n1", "INSERT INTO t VALUES (2)")  # acknowledged, and on n1 alone
+        number = first_value(cluster, "n1", "SELECT @@server_id")
         cluster.kill("n1")
         until(lambda: leader_of(cluster) == "n2")
         assert servers.addresses["n2"] in hosts_file(cluster, "c0")
-        assert ask(cluster, "n2", "INSERT INTO t VALUES (3)", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3"
+        assert (
+            first_value(cluster, "n2", "INSERT INTO t VALUES (3)", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3"
+        )
         cluster.heal(cut)
         cluster.start("n1", wiped=False)
         until(lambda: cluster.state("n1") == "running" and replicates(cluster, "n1", "n2"))
-        until(lambda: ask(cluster, "n1", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3")
-        assert ask(cluster, "n1", "SELECT @@read_only") == 1
-        assert ask(cluster, "n1", "SELECT @@server_id") != number
+        until(lambda: first_value(cluster, "n1", "SELECT GROUP_CONCAT(a ORDER BY a) FROM t") == "1,3")
+        assert first_value(cluster, "n1", "SELECT @@read_only") == 1
+        assert first_value(cluster, "n1", "SELECT @@server_id") != number
         assert leader_of(cluster) == "n2"
         began = time.monotonic()
         servers.on_log_line("s1", '{"primary": "n1"}')
@@ -149,7 +151,7 @@ def hosts_file(cluster: DockerCluster, client: str) -> str:
 
 
 def replicates(cluster: DockerCluster, host: str, primary: str) -> bool:
-    with closing(connected(cluster, host, MANAGER)) as connection:
+    with closing(connect_as(cluster, host, MANAGER)) as connection:
         return follows(connection, cluster.servers.addresses[primary])
 
 
@@ -161,8 +163,8 @@ def _insert_for_ever(cursor: Any) -> None:
 @pytest.mark.long
 def test_a_resumed_old_primary_loses_its_clients_and_its_own_data() -> None:
     with real("mysql-replicated") as cluster:
-        ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
-        with closing(connected(cluster, "n1")) as late, late.cursor() as cursor:
+        first_value(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
+        with closing(connect_as(cluster, "n1")) as late, late.cursor() as cursor:
             cursor.execute("SELECT 1")
             cluster.pause("n1")
             until(lambda: leader_of(cluster) == "n2")
@@ -170,17 +172,17 @@ def test_a_resumed_old_primary_loses_its_clients_and_its_own_data() -> None:
             with pytest.raises(pymysql.MySQLError):
                 _insert_for_ever(cursor)
         until(lambda: replicates(cluster, "n1", "n2"))
-        assert ask(cluster, "n1", "SELECT COUNT(*) FROM t") == 0
+        assert first_value(cluster, "n1", "SELECT COUNT(*) FROM t") == 0
 
 
 @pytest.mark.long
 def test_semi_synchronous_commits_wait_for_the_replica_and_then_no_longer() -> None:
     with real("mysql-replicated", semi_sync=True, semi_sync_timeout=1.0) as cluster:
-        ask(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
+        first_value(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
 
         def seconds() -> float:
             began = time.monotonic()
-            ask(cluster, "n1", f"INSERT INTO t VALUES ({time.time_ns() % 1_000_000_000})")
+            first_value(cluster, "n1", f"INSERT INTO t VALUES ({time.time_ns() % 1_000_000_000})")
             return time.monotonic() - began
 
         assert seconds() < 0.5
@@ -192,5 +194,5 @@ def test_semi_synchronous_commits_wait_for_the_replica_and_then_no_longer() -> N
 @pytest.mark.long
 def test_options_of_servers_are_theirs() -> None:
     with real("mysql-single", lock_wait_timeout=7.0, wait_timeout=9.0) as cluster:
-        assert ask(cluster, "n1", "SELECT @@innodb_lock_wait_timeout") == 7
-        assert ask(cluster, "n1", "SELECT @@wait_timeout") == 9
+        assert first_value(cluster, "n1", "SELECT @@innodb_lock_wait_timeout") == 7
+        assert first_value(cluster, "n1", "SELECT @@wait_timeout") == 9

@@ -1,4 +1,4 @@
-"""Which links a partition cuts."""
+"""Links that each kind of partition cuts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_over_a_bridge_the_halves_meet_in_one_host_only(count: int) -> None:
     ],
 )
 def test_halves_of_certain_hosts(params: dict[str, str], links: list[tuple[str, str]]) -> None:
-    """Without a right half it is everybody else; who is in neither sees both."""
+    """Without ``right``, the second half is all other hosts. A host in neither half reaches both."""
     cluster = make("redis-independent")
 
     def main() -> list[str]:

@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble under faults, simulated and real: what its clients feel, and what its members say."""
+"""A ZooKeeper ensemble under faults, simulated and real: effects on its clients, and reports of its members."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def client_of(cluster: AnyCluster, story: Story, *members: str) -> Any:
 
 
 def struck(cluster: AnyCluster, name: str, **params: Any) -> Callable[[], None]:
-    """Inject, see that it worked; returns what heals it and sees that too."""
+    """Inject a fault and assert that it took effect. Return a function that heals it and asserts that."""
     damage = fault(name, **params).inject(scene(cluster))
     seen = damage.observe()
     assert seen.effective, seen
@@ -112,7 +112,7 @@ def test_a_clock_that_jumps_ends_no_session_and_shows_in_ctime(offset: float, be
 
 
 def test_a_member_without_the_others_takes_no_writes(bench: Bench) -> None:
-    """It says so, or nothing at all, and serves again when they are back."""
+    """It refuses or does not answer, and serves again when the others are back."""
 
     def story(cluster: AnyCluster) -> list[Any]:
         alone = follower(cluster)

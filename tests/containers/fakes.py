@@ -37,7 +37,8 @@ def images_of(*here: str) -> Images:
 
 
 def fake_tool(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """A program of this name, in ``folder``, that is this shell script; and no other that is not the system's."""
+    """Write a shell script as the program of this name into ``folder``, and hide all other programs that are not the
+    system's."""
     program = folder / name
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Doctor: what it says is missing, and its exit status."""
+"""Output and exit status of ``harness doctor``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.errors import MISSING, VALID
 from tests.containers.fakes import images_of
 
 
-def told(monkeypatch: pytest.MonkeyPatch, address: str) -> tuple[int, str]:
+def run_doctor(monkeypatch: pytest.MonkeyPatch, address: str) -> tuple[int, str]:
     monkeypatch.setenv("DOCKER_HOST", address)
     console = Console(file=io.StringIO(), width=80)
     status = doctor.doctor(console)
@@ -25,7 +25,7 @@ def told(monkeypatch: pytest.MonkeyPatch, address: str) -> tuple[int, str]:
 def test_doctor_without_an_engine_names_the_command_that_installs_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    status, text = told(monkeypatch, f"unix://{tmp_path}/nobody.sock")
+    status, text = run_doctor(monkeypatch, f"unix://{tmp_path}/nobody.sock")
     assert status == MISSING
     assert "Docker engine: apt-get install docker.io" in text
     assert "No such file or directory" in text
@@ -34,7 +34,7 @@ def test_doctor_without_an_engine_names_the_command_that_installs_one(
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "ssh://nobody@127.0.0.1"])
 def test_doctor_survives_any_docker_host(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    assert told(monkeypatch, address)[0] == MISSING
+    assert run_doctor(monkeypatch, address)[0] == MISSING
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_a_pin_says_where_it_was_installed_from(tmp_path: Path, origin: str, pin
     assert wheelhouse._pin(distribution(tmp_path, origin)) == pin
 
 
-def test_what_is_installed_in_editable_mode_cannot_be_a_requirement(tmp_path: Path) -> None:
+def test_a_package_installed_in_editable_mode_cannot_be_a_requirement(tmp_path: Path) -> None:
     editable = distribution(tmp_path, '{"url": "file:///src/mine", "dir_info": {"editable": true}}')
     with pytest.raises(EnvironmentLacking, match="pip install file:///src/mine"):
         wheelhouse._pin(editable)

@@ -43,33 +43,33 @@ def test_a_catalogue_name_needs_what_its_class_needs() -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory of a user's, and ``sys.path`` as it was afterwards."""
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Change into a user's working directory; restore ``sys.path`` afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path.resolve()
     sys.path_importer_cache.pop(str(tmp_path), None)
 
 
-def test_a_lock_in_the_working_directory(here: Path) -> None:
-    (here / "my_lock_of_mine.py").write_text(
+def test_a_lock_in_the_working_directory(working_folder: Path) -> None:
+    (working_folder / "my_lock_of_mine.py").write_text(
         "import json, redis\nfrom harness.lock_impls.base import Grant\nclass Mine: ...\n"
     )
-    assert requirements_of("my_lock_of_mine:Mine") == ((), here)
+    assert requirements_of("my_lock_of_mine:Mine") == ((), working_folder)
 
 
-def test_what_a_user_s_source_imports_is_required_also_through_its_other_files(here: Path) -> None:
-    package = here / "locks_of_mine"
+def test_imports_of_a_users_source_are_required_also_through_its_other_files(working_folder: Path) -> None:
+    package = working_folder / "locks_of_mine"
     (package / "deep").mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "deep" / "__init__.py").write_text("from .. import helper\n")
     (package / "deep" / "lock.py").write_text("class Mine: ...\n")
     (package / "helper.py").write_text("def late():\n    import redis_lock.signals\n")
     (package / "unused.py").write_text("import pottery\n")
-    assert requirements_of("locks_of_mine.deep.lock:Mine") == (("python-redis-lock",), here)
+    assert requirements_of("locks_of_mine.deep.lock:Mine") == (("python-redis-lock",), working_folder)
 
 
-def test_a_missing_module_is_refused(here: Path) -> None:
+def test_a_missing_module_is_refused(working_folder: Path) -> None:
     with pytest.raises(UsageError, match="there is no module 'no_such_module'"):
         requirements_of("no_such_module.lock:Lock")
     with pytest.raises(UsageError, match="part of Python itself"):

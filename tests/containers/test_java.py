@@ -1,4 +1,4 @@
-"""Building the program of the Java locks, with a Maven that only says what it was asked."""
+"""Build of the Java locks' program, with a fake Maven that only prints its arguments."""
 
 from __future__ import annotations
 

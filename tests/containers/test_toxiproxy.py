@@ -54,7 +54,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A redis-server's."""
+    """Port of a redis-server."""
     number = free_port()
     command = ["redis-server", "--port", str(number), "--save", "", "--dir", str(tmp_path_factory.mktemp("redis"))]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -68,7 +68,7 @@ Start = Callable[[], ClientLinks]
 
 @pytest.fixture
 def sidecar(binary: Path, port: int) -> Iterator[Start]:
-    """Starts a proxy with two links to the one server, s1 and s2."""
+    """Start a proxy with two links, s1 and s2, to the same server."""
     with ExitStack() as stack:
 
         def start() -> ClientLinks:
@@ -96,7 +96,7 @@ def direct(port: int) -> redis.Redis:
 
 
 def through(links: ClientLinks, server: str = "s1", timeout: float = 0.3) -> redis.Redis:
-    """A client of one connection, made already, that repeats nothing."""
+    """Return a client with one open connection that never retries."""
     port = links.links[server].listen
     retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
     client = redis.Redis(

@@ -77,7 +77,7 @@ def test_a_field_is_wrong(tmp_path: Path, changes: dict[str, Any], expected: str
     assert expected in error_of(path, load_run)
 
 
-def changed(name: str, where: tuple[str | int, ...], value: Any) -> str:
+def with_(name: str, where: tuple[str | int, ...], value: Any) -> str:
     document = json.loads((SAMPLES / f"{name}.json").read_bytes())
     place = document
     for step in where[:-1]:
@@ -89,15 +89,15 @@ def changed(name: str, where: tuple[str | int, ...], value: Any) -> str:
 @pytest.mark.parametrize(
     ("load", "content", "expected"),
     [
-        (load_hunt, changed("hunt-found", ("moments",), [["kill"]]), ": moments[0]: expected a list of 2, got one"),
-        (load_hunt, changed("hunt-found", ("findings", 0, "plan", "lcok"), "x"), "findings[0].plan: unknown key 'lc"),
-        (load_hunt, changed("hunt-found", ("errors",), {"a": "often"}), ": errors.a: expected a whole number"),
-        (load_nightly, changed("nightly", ("started_at",), "at two"), ": started_at: expected a time such as 2026"),
-        (load_nightly, changed("nightly", ("outcomes", 1, "found_s"), "soon"), ": outcomes[1].found_s: expected a num"),
-        (load_nightly, changed("nightly", ("outcomes", 0), {}), ": outcomes[0]: expected the key 'scenario'"),
-        (load_comparison, changed("comparison", ("locks", 0, "cells", "failover", "state"), "fine"),
+        (load_hunt, with_("hunt-found", ("moments",), [["kill"]]), ": moments[0]: expected a list of 2, got one"),
+        (load_hunt, with_("hunt-found", ("findings", 0, "plan", "lcok"), "x"), "findings[0].plan: unknown key 'lc"),
+        (load_hunt, with_("hunt-found", ("errors",), {"a": "often"}), ": errors.a: expected a whole number"),
+        (load_nightly, with_("nightly", ("started_at",), "at two"), ": started_at: expected a time such as 2026"),
+        (load_nightly, with_("nightly", ("outcomes", 1, "found_s"), "soon"), ": outcomes[1].found_s: expected a num"),
+        (load_nightly, with_("nightly", ("outcomes", 0), {}), ": outcomes[0]: expected the key 'scenario'"),
+        (load_comparison, with_("comparison", ("locks", 0, "cells", "failover", "state"), "fine"),
          ": locks[0].cells.failover.state: expected one of "),
-        (load_sweep, changed("sweep", ("points", 0, "rate"), []), ": points[0].rate: expected a number or null"),
+        (load_sweep, with_("sweep", ("points", 0, "rate"), []), ": points[0].rate: expected a number or null"),
     ],
 )  # fmt: skip
 def test_a_field_of_another_document_is_wrong(tmp_path: Path, load: Any, content: str, expected: str) -> None:
@@ -125,7 +125,7 @@ def test_hostile_content_is_one_bounded_error(tmp_path: Path, content: bytes) ->
     assert error_of(path, load_run)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     assert error_of(tmp_path / "results.json", load_run) == ": cannot read it: No such file or directory"
 
 

@@ -38,7 +38,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(store.FOLDER, str(tmp_path / "cache"))
 
 
-def simulated(interpreter: Path, *arguments: str) -> list[str]:
+def simulate_in(interpreter: Path, *arguments: str) -> list[str]:
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [interpreter, "-c", SIMULATED, *arguments], cwd=interpreter.parent, capture_output=True, text=True, check=False,
@@ -58,12 +58,10 @@ def simulated(interpreter: Path, *arguments: str) -> list[str]:
         ("kazoo-lock", "zookeeper", "3", "kazoo==2.10.0", ""),
     ],
 )
-def test_a_lock_runs_with_the_release_that_was_asked_for(
-    lock: str, kind: str, nodes: str, release: str, python: str
-) -> None:
+def test_a_lock_runs_with_the_requested_release(lock: str, kind: str, nodes: str, release: str, python: str) -> None:
     library, _, version = release.partition("==")
     found = interpreter_for(lock, [release], python)
-    seen, acquired, has_numpy = simulated(found.path, lock, kind, nodes, library)
+    seen, acquired, has_numpy = simulate_in(found.path, lock, kind, nodes, library)
     assert (seen, has_numpy) == (version, "False")
     assert int(acquired) > 20
 

@@ -20,7 +20,7 @@ LOCK = "import redis\n\n\nclass MyLock:\n    def acquire(self, timeout): ...\n  
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Sequence[str]]]:
+def requested_environments(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Sequence[str]]]:
     """(Python, requirements) of each environment that would be built."""
     calls: list[tuple[str, Sequence[str]]] = []
 
@@ -42,45 +42,51 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("lock", "with_"), [("redlock", []), ("redlock", [REDIS]), ("pottery-redlock", ["redis>=4"])])
 def test_the_present_python_is_used_if_it_has_all(
-    built: list[tuple[str, Sequence[str]]], lock: str, with_: list[str]
+    requested_environments: list[tuple[str, Sequence[str]]], lock: str, with_: list[str]
 ) -> None:
     assert interpreter_for(lock, with_) == Interpreter(Path(sys.executable))
-    assert built == []
+    assert requested_environments == []
 
 
-def test_another_release_is_in_an_environment_with_the_small_runtime(built: list[tuple[str, Sequence[str]]]) -> None:
+def test_another_release_is_in_an_environment_with_the_small_runtime(
+    requested_environments: list[tuple[str, Sequence[str]]],
+) -> None:
     found = interpreter_for("redlock", ["redis==5.2.1"])
     assert (found.path, found.key) == (Path("/cache/key/bin/python"), "key")
-    assert built == [(str(Path(sys.executable).resolve()), ["redis==5.2.1", *RUNTIME])]
+    assert requested_environments == [(str(Path(sys.executable).resolve()), ["redis==5.2.1", *RUNTIME])]
 
 
-def test_another_python_has_what_the_catalogue_requires(built: list[tuple[str, Sequence[str]]]) -> None:
+def test_another_python_has_what_the_catalogue_requires(
+    requested_environments: list[tuple[str, Sequence[str]]],
+) -> None:
     interpreter_for("kazoo-lock", python="3.99")
-    assert built == [("/pythons/3.99", ["kazoo>=2.8", *RUNTIME])]
+    assert requested_environments == [("/pythons/3.99", ["kazoo>=2.8", *RUNTIME])]
 
 
-def test_a_pin_of_the_catalogue_gives_way_to_a_release_that_was_asked_for(
-    built: list[tuple[str, Sequence[str]]],
+def test_a_requested_release_overrides_the_pin_of_the_catalogue(
+    requested_environments: list[tuple[str, Sequence[str]]],
 ) -> None:
     interpreter_for("pottery-redlock", ["Redis==6.0.0"])
-    assert built[0][1][:2] == ["Redis==6.0.0", "pottery==3.0.1"]
+    assert requested_environments[0][1][:2] == ["Redis==6.0.0", "pottery==3.0.1"]
 
 
 def test_the_libraries_that_a_users_lock_imports_keep_their_releases(
-    built: list[tuple[str, Sequence[str]]], project: Path
+    requested_environments: list[tuple[str, Sequence[str]]], project: Path
 ) -> None:
     (project / "my_first_lock.py").write_text(f"import kazoo\n{LOCK}")
     found = interpreter_for("my_first_lock:MyLock", ["redis==5.2.1"])
     assert found.folder == project
-    assert built[0][1][:2] == ["redis==5.2.1", f"kazoo=={metadata.version('kazoo')}"]
+    assert requested_environments[0][1][:2] == ["redis==5.2.1", f"kazoo=={metadata.version('kazoo')}"]
 
 
-def test_inline_metadata_of_a_users_file_decides(built: list[tuple[str, Sequence[str]]], project: Path) -> None:
+def test_inline_metadata_of_a_users_file_decides(
+    requested_environments: list[tuple[str, Sequence[str]]], project: Path
+) -> None:
     block = "# /// script\n# requires-python = '>=3.99'\n# dependencies = ['redis==5.2.1']\n# ///\n"
     (project / "my_second_lock.py").write_text(f"{block}{LOCK}")
     interpreter_for("my_second_lock:MyLock")
-    assert built[0][0] == "/pythons/>=3.99"
-    assert built[0][1][0] == "redis==5.2.1"
+    assert requested_environments[0][0] == "/pythons/>=3.99"
+    assert requested_environments[0][1][0] == "redis==5.2.1"
     with pytest.raises(UsageError, match=r"--python 3\.12: .*my_second_lock\.py requires Python >=3\.99"):
         interpreter_for("my_second_lock:MyLock", python="3.12")
 
@@ -90,6 +96,8 @@ def test_a_python_that_is_too_old_for_the_harness_is_refused() -> None:
         interpreter_for("redlock", python="3.9")
 
 
-def test_a_library_that_only_the_environment_will_have_is_accepted(built: list[tuple[str, Sequence[str]]]) -> None:
+def test_a_library_that_only_the_environment_will_have_is_accepted(
+    requested_environments: list[tuple[str, Sequence[str]]],
+) -> None:
     interpreter_for("no_such_library:Lock", ["no-such-library==1"])
-    assert built[0][1][0] == "no-such-library==1"
+    assert requested_environments[0][1][0] == "no-such-library==1"

@@ -91,7 +91,7 @@ def test_a_failed_build_leaves_no_environment(fake: FakeUv, folder: Path, failin
     assert store.environment(PYTHON, ["redis==99"]).interpreter.exists()
 
 
-def test_what_a_killed_builder_left_is_removed_by_the_next(fake: FakeUv, folder: Path) -> None:
+def test_remains_of_a_killed_builder_are_removed_by_the_next(fake: FakeUv, folder: Path) -> None:
     key = store.environment(PYTHON, ["redis"]).key
     store.remove()
     left = folder / f".{key}.abcd" / "fresh"

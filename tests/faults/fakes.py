@@ -33,8 +33,8 @@ class FakeMessageTrap:
 
 @dataclass(slots=True)
 class FakeCluster:
-    """Each damage is a set of the hosts or links that it is on. ``deaf`` hosts and links take no damage, ``stubborn``
-    ones keep it when it is healed. ``undone`` counts the calls that undo something, by method."""
+    """Fake cluster that records each damage as the set of its hosts or links. ``deaf`` hosts and links take no
+    damage, ``stubborn`` ones keep it after a heal. ``undone`` counts the healing calls by method."""
 
     deaf: Deaf = "none"
     stubborn: Deaf = "none"
@@ -60,7 +60,7 @@ class FakeCluster:
         ]
 
     def _resists(self, how: Deaf, what: str, key: Any) -> bool:
-        """Is this the first host or link to be damaged (or healed) in this way, or is everything spared?"""
+        """Return whether the host or link ignores the damage or heal."""
         return how == "all" or (how == "first" and self._first.setdefault(what, key) == key)
 
     def _hit(self, what: str, key: Any) -> None:
@@ -212,7 +212,7 @@ class FakeCluster:
 
 
 def scene(cluster: FakeCluster) -> InjectionContext:
-    """A scene in which nobody waits: the fault has been healed already."""
+    """Return an injection context in which nothing waits, as if the fault was already healed."""
     over = threading.Event()
     over.set()
     return InjectionContext(cast(Cluster, cluster), Random(1), 2.0, "c0", over)

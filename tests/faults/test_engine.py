@@ -42,19 +42,19 @@ class Bench:
         return self.recorder.history[len(self.recorder.history) - 1]
 
 
-def fired(spec: FaultSpec, *events: tuple[str, str, str, float]) -> list[bool]:
+def fires(spec: FaultSpec, *events: tuple[str, str, str, float]) -> list[bool]:
     trigger = FaultTrigger(spec)
     return [trigger.fires(event, client, node, int(at * 1e9)) for event, client, node, at in events]
 
 
 def test_a_trigger_fires_on_the_nth_event_and_as_often_as_it_may() -> None:
     spec = FaultSpec("client-pause", on="acquire", nth=2, times=2)
-    assert fired(spec, *[("acquire", "c0", "c0", at) for at in range(5)]) == [False, True, True, False, False]
+    assert fires(spec, *[("acquire", "c0", "c0", at) for at in range(5)]) == [False, True, True, False, False]
 
 
 def test_a_trigger_rests_between_two_strikes() -> None:
     spec = FaultSpec("client-pause", on="acquire", times=3, every=1.0)
-    assert fired(spec, *[("acquire", "c0", "c0", at) for at in (0.0, 0.9, 1.0)]) == [True, False, True]
+    assert fires(spec, *[("acquire", "c0", "c0", at) for at in (0.0, 0.9, 1.0)]) == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_trigger_rests_between_two_strikes() -> None:
 )
 def test_a_trigger_counts_only_the_event_client_and_server_that_it_names(spec: FaultSpec, expected: list[bool]) -> None:
     events = [("request:SET", "c0", "n1", 0.0), ("request:SET", "c1", "n2", 0.0), ("request:GET", "c1", "n2", 0.0)]
-    assert fired(spec, *events) == expected
+    assert fires(spec, *events) == expected
 
 
 def test_a_fault_at_the_start_that_comes_again_strikes_first_at_the_start() -> None:

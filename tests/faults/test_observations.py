@@ -60,11 +60,11 @@ def inject(name: str, cluster: FakeCluster) -> Damage:
     return fault.inject(scene(cluster))
 
 
-def observed(name: str, deaf: Deaf) -> Observation:
+def inject_and_observe(name: str, deaf: Deaf) -> Observation:
     return inject(name, FakeCluster(deaf=deaf)).observe()
 
 
-def healed(name: str, stubborn: Deaf) -> Observation:
+def inject_and_heal(name: str, stubborn: Deaf) -> Observation:
     damage = inject(name, FakeCluster(stubborn=stubborn))
     assert damage.observe().effective
     damage.heal()
@@ -73,19 +73,19 @@ def healed(name: str, stubborn: Deaf) -> Observation:
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in BY_CHANCE])
 def test_a_fault_on_every_host_and_link_takes_effect(name: str) -> None:
-    assert observed(name, "none").error("inject") is None
+    assert inject_and_observe(name, "none").error("inject") is None
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in BY_CHANCE])
 def test_a_fault_on_no_host_or_link_has_no_effect(name: str) -> None:
-    error = observed(name, "all").error("inject")
+    error = inject_and_observe(name, "all").error("inject")
     assert error is not None
     assert error.startswith("no effect seen; expected ")
 
 
 @pytest.mark.parametrize("name", ON_SEVERAL)
 def test_a_fault_on_all_hosts_or_links_but_one_is_a_partial_effect(name: str) -> None:
-    seen = observed(name, "first")
+    seen = inject_and_observe(name, "first")
     total = len(seen.effects)
     assert total > 1
     assert not seen.effective
@@ -97,24 +97,24 @@ def test_a_fault_on_all_hosts_or_links_but_one_is_a_partial_effect(name: str) ->
 
 @pytest.mark.parametrize("name", sorted(ONE_MESSAGE))
 def test_one_caught_message_is_the_whole_effect(name: str) -> None:
-    assert observed(name, "first").effective
+    assert inject_and_observe(name, "first").effective
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in LEAVES_NOTHING | BY_CHANCE])
 def test_a_heal_on_every_host_and_link_is_effective(name: str) -> None:
-    assert healed(name, "none").error("heal") is None
+    assert inject_and_heal(name, "none").error("heal") is None
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in LEAVES_NOTHING | BY_CHANCE])
 def test_a_heal_on_no_host_or_link_is_reported(name: str) -> None:
-    error = healed(name, "all").error("heal")
+    error = inject_and_heal(name, "all").error("heal")
     assert error is not None
     assert error.startswith("not undone; expected ")
 
 
 @pytest.mark.parametrize("name", [name for name in ON_SEVERAL if name not in LEAVES_NOTHING])
 def test_a_heal_on_all_hosts_or_links_but_one_is_partial(name: str) -> None:
-    seen = healed(name, "first")
+    seen = inject_and_heal(name, "first")
     error = seen.error("heal")
     assert error is not None
     assert f"undone on {sum(seen.effects.values())} of {len(seen.effects)} " in error
@@ -212,7 +212,7 @@ def test_a_clock_that_is_meant_to_stay_needs_no_effect() -> None:
 
 
 def test_a_partial_effect_makes_the_faults_verdict_unknown_and_says_how_many() -> None:
-    seen = observed("client-pause", "first")
+    seen = inject_and_observe("client-pause", "first")
     value = {"id": 0, "fault": "client-pause", "hosts": ["c0", "c1", "c2"], "observed": seen.facts}
     history = History()
     history.append(Op(0, 1, 1, -1, "invoke", "inject", None, value))

@@ -1,4 +1,4 @@
-"""A fault is one file: its class states all that the rest of the library knows about it, and nobody else names it."""
+"""A fault is one file: its class states everything that the library knows about it, and no other file names it."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ FILES = [
 
 
 def docstrings(tree: ast.Module) -> set[ast.AST]:
-    """Strings that stand alone: docstrings of modules, classes, functions and attributes. They may give examples."""
+    """Return the docstrings of modules, classes, functions and attributes. They may name faults as examples."""
     return {
         node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
 
 def named_faults(source: str) -> Iterator[str]:
-    """The faults that a Python file names in its strings, and those of the specs that it builds."""
+    """Yield the faults that a Python file names in its strings and in the specs that it builds."""
     tree = ast.parse(source)
     prose = docstrings(tree)
     for node in ast.walk(tree):

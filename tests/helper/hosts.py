@@ -1,5 +1,5 @@
-"""Hosts to disturb: network namespaces on a bridge that stands in a namespace too, so that nothing is seen of it on the
-machine. They end with the processes that hold them."""
+"""Hosts for tests: network namespaces on a bridge that has a namespace of its own, so the machine's network is not
+changed. Each ends with its process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(pid: int, *command: str) -> str:
 
 
 def wait(what: str, deadline_s: float = 10.0) -> Iterator[None]:
-    """For loops that end by themselves when what they wait for has come."""
+    """Poll in a loop: yield before each poll, sleep between polls, and fail after the deadline."""
     end = time.monotonic() + deadline_s
     while True:
         assert time.monotonic() < end, f"{what}: not within {deadline_s:g} s"
@@ -58,7 +58,7 @@ def namespace() -> Iterator[int]:
 
 @contextmanager
 def network(number: int, count: int) -> Iterator[list[tuple[int, str]]]:
-    """Hosts on one wire, as process id and address 10.77.``number``.x."""
+    """Yield hosts on one bridge, each as process id and address 10.77.``number``.x."""
     with ExitStack() as stack:
         bridge = stack.enter_context(namespace())
         run(bridge, "ip", "link", "add", "wire", "type", "bridge")
@@ -77,8 +77,8 @@ def network(number: int, count: int) -> Iterator[list[tuple[int, str]]]:
 
 @contextmanager
 def container(*command: str) -> Iterator[int]:
-    """A PID namespace with an idle first process, as Docker gives, and the command as its child. Yields the first
-    process's id on the machine."""
+    """Start a PID namespace with an idle first process, as Docker does, and the command as its child. Yield the id
+    of the first process on the machine."""
     script = f'"$@" & exec {" ".join(HOLD)}'
     unshare = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script, "sh", *command)
     with process(*unshare) as child:

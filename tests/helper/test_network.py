@@ -59,7 +59,7 @@ def test_a_ping_of_oneself_is_not_mistaken_for_its_answer(hosts: list[Host]) -> 
     assert a.ping(to_a, GENEROUS) is not None
 
 
-def test_a_ping_of_nobody_times_out(hosts: list[Host]) -> None:
+def test_a_ping_of_an_unused_address_times_out(hosts: list[Host]) -> None:
     a, _ = hosts[0]
     start = time.monotonic()
     assert a.ping("10.77.1.200", NEVER) is None
@@ -79,7 +79,7 @@ def test_a_ping_that_a_rule_forbids_comes_back_at_once(hosts: list[Host]) -> Non
 
 
 def test_pings_at_once_do_not_mix(hosts: list[Host]) -> None:
-    """Those that a filter lets through answer, those to the host that is cut off do not."""
+    """Pings to reachable hosts are answered, pings to the host that is cut off are not."""
     (a, _), (b, to_b), (_, to_c) = hosts
     b.filter(deny("input", "saddr", hosts[0][1]))
     with ThreadPoolExecutor(24) as pool:
@@ -91,7 +91,7 @@ def test_pings_at_once_do_not_mix(hosts: list[Host]) -> None:
 
 
 def _listen(host: Network) -> socket.socket:
-    """Takes datagrams: they show which direction works."""
+    """Open a socket for datagrams, which show which direction works."""
     sock = host.namespace.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     sock.bind(("0.0.0.0", 7000))
     return sock
@@ -142,7 +142,7 @@ def test_filters_of_several_networks_at_once(hosts: list[Host]) -> None:
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_connections_are_counted(hosts: list[Host], family: socket.AddressFamily) -> None:
-    """Also those that speak IPv4 through IPv6 sockets, as Java's do."""
+    """IPv4 connections over IPv6 sockets, as Java makes them, count too."""
     (a, to_a), (b, to_b), _ = hosts
     if family == socket.AF_INET6 and not Path(f"/proc/{a.namespace.pid}/net/tcp6").exists():
         pytest.skip("a kernel without IPv6")

@@ -1,4 +1,4 @@
-"""Shaped packets: the arithmetic of a line, and what arrives through a real queue."""
+"""Shaped packets: the arithmetic of a line, and packets through a real queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Host = tuple[Network, str]
 
 
 @pytest.fixture(scope="module")
-def wired() -> Iterator[list[Host]]:
+def connected_hosts() -> Iterator[list[Host]]:
     with network(2, 3) as made, ExitStack() as stack:
         opened = [(Network(pid), address) for pid, address in made]
         for host, _ in opened:
@@ -38,9 +38,9 @@ def wired() -> Iterator[list[Host]]:
 
 
 @pytest.fixture
-def hosts(wired: list[Host]) -> Iterator[list[Host]]:
-    yield wired
-    for host, _ in wired:
+def hosts(connected_hosts: list[Host]) -> Iterator[list[Host]]:
+    yield connected_hosts
+    for host, _ in connected_hosts:
         host.shape({}, 0)
 
 
@@ -59,7 +59,7 @@ class Wire:
             self._out.sendto(struct.pack(">I", number) + bytes(96), self._to)
 
     def receive(self, count: int, within: float = GENEROUS) -> list[int]:
-        """The numbers of ``count`` datagrams, or of those that came within a time, seconds."""
+        """Return the numbers of ``count`` datagrams, or of those that arrived within the time (seconds)."""
         deadline = time.monotonic() + within
         numbers: list[int] = []
         while len(numbers) < count and (left := deadline - time.monotonic()) > 0:
@@ -91,7 +91,7 @@ def test_a_rate_lets_packets_follow_one_another() -> None:
     assert [line.due(0.0, 500), line.due(0.1, 500), line.due(10.0, 500)] == [1.5, 2.0, 11.5]
 
 
-def test_jitter_keeps_the_order_unless_reordering_is_asked_for() -> None:
+def test_jitter_keeps_the_order_unless_reordering_is_requested() -> None:
     def dues(*, reorder: bool) -> list[float]:
         line = PacketLine(PacketShape(delay=1.0, jitter=0.5, reorder=reorder), Random(0))
         found = [line.due(number / 1000, 100) for number in range(100)]
@@ -133,7 +133,7 @@ def test_packets_from_a_source_are_late_and_others_are_not(hosts: list[Host]) ->
     assert a.ping(to_b, 0.2) is None
 
 
-def test_what_is_lost_follows_from_the_seed(hosts: list[Host], wire: Wire) -> None:
+def test_the_seed_decides_which_packets_are_lost(hosts: list[Host], wire: Wire) -> None:
     (_, to_a), (b, _), _ = hosts
     shape = PacketShape(loss=0.3)
     line = PacketLine(shape, Random(f"7/{to_a}"))
@@ -151,7 +151,7 @@ def test_datagrams_keep_their_order_under_jitter(hosts: list[Host], wire: Wire) 
     assert wire.receive(200) == list(range(200))
 
 
-def test_datagrams_overtake_one_another_where_asked_for(hosts: list[Host], wire: Wire) -> None:
+def test_datagrams_overtake_one_another_if_requested(hosts: list[Host], wire: Wire) -> None:
     (_, to_a), (b, _), _ = hosts
     b.shape({to_a: PacketShape(jitter=0.1, reorder=True)}, 1)
     wire.send(200)

@@ -27,7 +27,7 @@ Answer = dict[str, Any]
 
 
 class Helper:
-    """The program, started anew."""
+    """A newly started helper program."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -52,14 +52,14 @@ class Helper:
         return answer["ok"]
 
     def end(self) -> int:
-        """Its input ends; its exit status."""
+        """Close the program's input and return its exit status."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(GENEROUS)
 
 
 @contextmanager
-def started() -> Iterator[Helper]:
+def running_helper() -> Iterator[Helper]:
     helper = Helper()
     try:
         yield helper
@@ -70,7 +70,7 @@ def started() -> Iterator[Helper]:
 
 @pytest.fixture(scope="module")
 def helper() -> Iterator[Helper]:
-    with started() as running:
+    with running_helper() as running:
         yield running
 
 
@@ -183,7 +183,7 @@ def test_clocks_are_moved_and_read(helper: Helper) -> None:
 
 def test_requests_under_way_are_answered_when_no_more_come(hosts: list[tuple[int, str]]) -> None:
     (a, to_a), (b, to_b) = hosts
-    with started() as helper:
+    with running_helper() as helper:
         helper.ask("shape", pid=b, sources={to_a: {"delay": LONG}}, seed=1)
         late = {"id": 3, "op": "ping", "pid": a, "address": to_b, "timeout": 0.5}
         helper.send(json.dumps(late).encode())
@@ -192,9 +192,9 @@ def test_requests_under_way_are_answered_when_no_more_come(hosts: list[tuple[int
         assert CHAIN not in run(b, "iptables", "-t", "mangle", "-S")
 
 
-def test_packets_pass_when_it_is_told_to_end(hosts: list[tuple[int, str]]) -> None:
+def test_packets_pass_after_a_request_to_end(hosts: list[tuple[int, str]]) -> None:
     (_, to_a), (b, _) = hosts
-    with started() as helper:
+    with running_helper() as helper:
         helper.ask("shape", pid=b, sources={to_a: {"delay": LONG}}, seed=1)
         helper.process.terminate()
         assert helper.process.wait(GENEROUS) == 0
@@ -203,11 +203,11 @@ def test_packets_pass_when_it_is_told_to_end(hosts: list[tuple[int, str]]) -> No
 
 def test_packets_pass_when_it_is_killed_and_the_next_one_cleans_up(hosts: list[tuple[int, str]]) -> None:
     (a, to_a), (b, to_b) = hosts
-    with started() as helper:
+    with running_helper() as helper:
         helper.ask("shape", pid=b, sources={to_a: {"delay": LONG}}, seed=1)
         helper.process.kill()
         helper.process.wait()
-    with started() as helper:
+    with running_helper() as helper:
         assert helper.ask("ping", pid=a, address=to_b, timeout=GENEROUS) > 0
         helper.ask("shape", pid=b, sources={to_a: {"delay": 0.1}}, seed=1)
         assert helper.ask("ping", pid=a, address=to_b, timeout=GENEROUS) >= 0.1

@@ -1,5 +1,5 @@
-"""The clocks of real processes on this machine, moved while they run. Nothing here asserts how fast: what a target
-reads is held between true readings before and after."""
+"""The clocks of real processes on this machine, moved while they run. No test depends on speed: each reading of a
+target is compared with correct readings before and after it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def true_clocks() -> Reading:
 
 
 class Target:
-    """A Python process that says what time it is: itself, in a forked child, or in a program it executes."""
+    """A Python process that reports the time itself, in a forked child, or in a program that it executes."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", TARGET]
@@ -69,7 +69,7 @@ class Target:
         self.pid = self.process.pid
 
     def ask(self, command: str) -> tuple[Reading, Reading, Reading]:
-        """True clocks before, what the target read, true clocks after."""
+        """Return the correct clocks before, the target's reading, and the correct clocks after."""
         assert self.process.stdin
         assert self.process.stdout
         before = true_clocks()
@@ -90,7 +90,7 @@ class Target:
 
 @pytest.fixture
 def start() -> Iterator[Callable[[], Target]]:
-    """Starts a target; each ends with the test."""
+    """Return a function that starts a target. All targets end with the test."""
     targets: list[Target] = []
 
     def one() -> Target:
@@ -114,7 +114,7 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Running:
-    """The C program, ready to be moved."""
+    """The running C program, whose clock can be moved."""
 
     def __init__(self, *command: str | Path) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -198,7 +198,7 @@ def test_the_functions_agree_and_keep_to_their_abi(readers: Path, offset_ns: int
 
 
 def test_a_clock_that_is_wrong_would_be_noticed(readers: Path) -> None:
-    """The control of the test above."""
+    """Control of the test above."""
     running = Running(readers, "agree", "7000000")
     vdso.move(running.pid, 8_000_000)
     assert running.finish() != "agree"
@@ -210,7 +210,7 @@ SECOND_BLOCK = (-7200 * SECOND, vdso.ONE // 2, -20_000)
 
 
 def moved_back_and_forth(readers: Path, times: int) -> list[int]:
-    """How many readings were true, of the first move, of the second, and of none."""
+    """Return how many readings were correct, showed the first move, the second move, and neither."""
     running = Running(readers, "any", "3600", "2800")
     vdso.move(running.pid, 0)
     with vdso._opened(running.pid, os.O_RDWR) as target:
@@ -229,7 +229,7 @@ def test_no_thread_sees_half_a_move(readers: Path) -> None:
 
 
 def test_half_a_move_would_be_noticed(readers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: parameters written one by one into the block in use."""
+    """Control: parameters are written one by one into the block in use."""
 
     def in_place(target: vdso._Target, stub: int, *parameters: int) -> None:
         block = stub + vdso.BLOCKS + vdso.BLOCK * (target.image[stub + vdso.GENERATION] & 1)
@@ -244,7 +244,7 @@ def test_half_a_move_would_be_noticed(readers: Path, monkeypatch: pytest.MonkeyP
 def test_a_move_whose_block_is_never_selected_would_be_noticed(
     start: Callable[[], Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control of all tests that read a moved clock."""
+    """Control of all tests that read a moved clock."""
     target = start()
     monkeypatch.setattr(vdso, "_select", lambda *_: None)
     vdso.move(target.pid, 5 * SECOND)
@@ -299,7 +299,7 @@ def own_image() -> bytes:
 
 
 def without(image: bytes, tag: int) -> bytes:
-    """The image with the entry of its dynamic section for ``tag`` made one that nobody knows."""
+    """Return the image with an unknown tag in place of ``tag`` in its dynamic section."""
     assert image.count(struct.pack("<q", tag)) == 1
     return image.replace(struct.pack("<q", tag), struct.pack("<q", 0x6FFFFEFE))
 
@@ -338,7 +338,7 @@ NOP5, NOP8 = bytes.fromhex("0f1f440000"), bytes.fromhex("0f1f840000000000")
 def test_a_jump_lies_within_one_instruction(
     padding: bytes, code: bytes, expected: tuple[str, int, bytes | None]
 ) -> None:
-    """A file stands in for the memory of a process."""
+    """The test uses a file as the memory of a process."""
     entry, routine, detour = 0x40, FAR_AWAY, FAR_AWAY + 0x100
     image = bytearray(0x400)
     image[entry - len(padding) : entry] = padding

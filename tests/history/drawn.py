@@ -14,7 +14,7 @@ from harness.history.calls import NEVER, Calls
 VALUES: tuple[Any, ...] = (None, 0, 3, -7, 1.5, True, "a b", 'q"\\\n9', [1, [2, None]], {"fence": 7, "odd key 1": [0]})
 
 
-def drawn(seed: int, *, keys: int = 1, tidy: bool = True, entries: int = 60) -> History:
+def draw_history(seed: int, *, keys: int = 1, tidy: bool = True, entries: int = 60) -> History:
     """Draw a history of clients on three hosts, some of which die. With ``tidy`` all entries are ordered by time,
     otherwise only those of each process."""
     random = Random(seed)

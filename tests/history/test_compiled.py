@@ -15,7 +15,7 @@ import pytest
 from harness.history import compiled
 from harness.history.compiled import ALWAYS, NEVER, Limits, MachineCode, fastest
 from harness.history.files import calls_of
-from tests.history.drawn import assert_same, drawn
+from tests.history.drawn import assert_same, draw_history
 
 pytestmark = pytest.mark.timeout(1800)  # a busy machine compiles slowly
 LOOPS = """
@@ -128,7 +128,7 @@ def test_a_loop_that_numba_cannot_compile_stays_plain_python(monkeypatch: pytest
 
 @pytest.mark.parametrize("wants", ["nothing", "leases", "grants", "values"])
 def test_machine_code_reads_the_same_calls(wants: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    histories = [drawn(seed, keys=2, tidy=seed % 2 == 0) for seed in range(60)]
+    histories = [draw_history(seed, keys=2, tidy=seed % 2 == 0) for seed in range(60)]
     monkeypatch.setattr(compiled, "limits", NEVER)
     plain = [read(history, wants) for history in histories]
     monkeypatch.setattr(compiled, "limits", ALWAYS)

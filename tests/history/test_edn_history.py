@@ -17,7 +17,7 @@ from harness.history.edn import fields
 from harness.history.edn_history import listed
 from harness.history.edn_write import edn_lines, write_edn
 from harness.history.files import calls_of, read_calls
-from tests.history.drawn import assert_same, drawn, plain
+from tests.history.drawn import assert_same, draw_history, plain
 
 BLOCKS = (1, 37, 1 << 20)
 
@@ -33,7 +33,7 @@ def read(folder: Path, text: str, wants: Wants = "values", keyed: Keyed = "auto"
     return found[0]
 
 
-def told(calls: Calls) -> list[tuple[Any, ...]]:
+def call_facts(calls: Calls) -> list[tuple[Any, ...]]:
     """Return function, argument, result and known of each call."""
     return [(call["f"], call["argument"], call["result"], call["known"]) for call in plain(calls)]
 
@@ -54,12 +54,12 @@ REGISTER = """
 CALLS = [("write", 3, 3, True), ("read", None, 3, True), ("cas", (3, 5), None, False), ("read", None, None, False)]
 
 
-def unchanged(text: str) -> str:
+def same_text(text: str) -> str:
     return text
 
 
 SHAPES: dict[str, Callable[[str], str]] = {
-    "lines": unchanged,
+    "lines": same_text,
     "a vector": lambda text: "[" + text.strip() + "]",
     "a list": lambda text: "(" + text.strip() + "\n)\n",
     "a vector on one line": lambda text: "[" + text.replace("\n", " ") + "]",
@@ -82,7 +82,7 @@ SHAPES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_format_gives_the_same_calls(tmp_path: Path, name: str) -> None:
     calls = read(tmp_path, SHAPES[name](REGISTER))
-    assert told(calls) == CALLS
+    assert call_facts(calls) == CALLS
     assert [call["process"] for call in plain(calls)] == [0, 1, 2, 5]
     assert (calls.failed, calls.entries, calls.complete, calls.settings) == (1, 11, True, {})
     assert calls.invoked.tolist() == [0, 3, 8, 10]
@@ -94,7 +94,7 @@ def test_every_format_gives_the_same_calls(tmp_path: Path, name: str) -> None:
 
 def test_entries_are_ordered_by_index(tmp_path: Path) -> None:
     lines = SHAPES["indices and times"](REGISTER).strip().split("\n")
-    assert told(read(tmp_path, "\n".join(lines[::-1]))) == CALLS
+    assert call_facts(read(tmp_path, "\n".join(lines[::-1]))) == CALLS
     without = [line.replace(":index 4,", "") for line in lines]
     with pytest.raises(HistoryError, match="line 5: process 1 completed 'read' but never invoked it"):
         read(tmp_path, "\n".join(without[::-1]))
@@ -109,7 +109,7 @@ def test_most_lines_take_the_fast_path(tmp_path: Path, monkeypatch: pytest.Monke
         return fields(text, at)
 
     monkeypatch.setattr(edn_history, "fields", watched)
-    write_edn(drawn(1, entries=2000), tmp_path / "h.edn")
+    write_edn(draw_history(1, entries=2000), tmp_path / "h.edn")
     assert len(read_calls(tmp_path / "h.edn", "nothing")) > 500
     assert len(slow) < 200
 
@@ -168,7 +168,7 @@ def test_keys_are_taken_from_values_or_fields(tmp_path: Path, text: str, keyed: 
 
 def test_values_are_separated_from_their_keys(tmp_path: Path) -> None:
     calls = read(tmp_path, KEYED)
-    assert told(calls) == [("read", None, 5, True), ("write", 2, 2, True), ("cas", (2, 3), (2, 3), True)]
+    assert call_facts(calls) == [("read", None, 5, True), ("write", 2, 2, True), ("cas", (2, 3), (2, 3), True)]
     assert calls.values == [5, 2, (2, 3)]
     with pytest.raises(HistoryError, match=r"line 2: expected \[key value\], got 7"):
         read(tmp_path, both("read", "[1 nil]", "7"), keyed="yes")
@@ -208,7 +208,7 @@ def test_clients_named_in_values_are_used(tmp_path: Path) -> None:
     assert clients(tmp_path, text) == ["a", "b", "a", "process 3"]
     assert read(tmp_path, text, "nothing").client.tolist() == [1, 2, 1, 0]
     assert clients(tmp_path, text, "values") == [f"process {process}" for process in range(4)]
-    with pytest.raises(HistoryError, match="line 4: process 0 is client 'b' here, and 'a' before"):
+    with pytest.raises(HistoryError, match="line 4: process 0 is client 'b' here, but 'a' in an earlier entry"):
         read(tmp_path, both("x", "nil", "{:client a}") + both("x", "nil", "{:client b}"), "nothing")
     alike = both("x", "nil", '{:client "n1"}', 4) + entry(':f :x, :node "n1"')
     assert clients(tmp_path, OURS + alike) == ["n1 (process 4)", "n1"]
@@ -261,7 +261,11 @@ def test_a_non_nil_answer_replaces_the_written_value(tmp_path: Path) -> None:
     assert [calls.argument_of(row) for row in range(4)] == [5, 4, (1, 2), 1]
     assert [calls.result_of(row) for row in range(4)] == [5, None, (1, 2), 2]
     keyed = both("write", "[1 nil]", "[1 5]") + both("cas", "[1 [0 0]]", "[1 [5 6]]") + both("read", "[1 0]", "[1 6]")
-    assert told(read(tmp_path, keyed)) == [("write", 5, 5, True), ("cas", (5, 6), (5, 6), True), ("read", 0, 6, True)]
+    assert call_facts(read(tmp_path, keyed)) == [
+        ("write", 5, 5, True),
+        ("cas", (5, 6), (5, 6), True),
+        ("read", 0, 6, True),
+    ]
     assert len(read(tmp_path, text, "grants")) == 4
 
 
@@ -285,7 +289,7 @@ def test_a_byte_order_mark_and_info_without_a_call_are_skipped(tmp_path: Path) -
 
 def test_a_process_may_continue_after_an_unknown_outcome(tmp_path: Path) -> None:
     text = entry(":f :write, :value 1") + entry(":f :write, :value 1", "info") + both("read", "nil", "1")
-    assert told(read(tmp_path, text)) == [("write", 1, None, False), ("read", None, 1, True)]
+    assert call_facts(read(tmp_path, text)) == [("write", 1, None, False), ("read", None, 1, True)]
 
 
 GOOD = both("read", "nil", "1")
@@ -358,7 +362,7 @@ def test_a_truncated_last_entry_is_left_out(tmp_path: Path, start: str) -> None:
     cut = whole.rindex("{")
     for end in range(cut + 1, len(whole)):
         calls = read(tmp_path, whole[:end])
-        assert (told(calls), calls.complete) == ([("read", None, None, False)], False)
+        assert (call_facts(calls), calls.complete) == ([("read", None, None, False)], False)
     assert read(tmp_path, whole).complete == (not start)
     with pytest.raises(HistoryError, match="line 1: what begins here does not end"):
         read(tmp_path, "{:process 0")
@@ -404,7 +408,7 @@ def test_many_written_histories_are_read_back(folder: Path, seed: int, keys: int
 
 
 def round_trip(folder: Path, seed: int, keys: int, block: int) -> None:
-    history = drawn(seed, keys=keys)
+    history = draw_history(seed, keys=keys)
     path = folder / ("h.edn.gz" if seed % 2 else "h.edn")
     write_edn(history, path)
     slow = folder / "slow.edn"
@@ -422,7 +426,7 @@ def round_trip(folder: Path, seed: int, keys: int, block: int) -> None:
 
 
 def test_written_lines_have_the_expected_form() -> None:
-    lines = list(edn_lines(drawn(3, entries=3), keyed=False))
+    lines = list(edn_lines(draw_history(3, entries=3), keyed=False))
     assert lines[0] == (
         '{:index 0, :time 0, :process :nemesis, :type :info, :f :start, :value {:clients ["c0" "c1" "c2"], '
         ':workload "locks", :ttl 2.0}}'

@@ -18,7 +18,7 @@ from harness.history.calls import NEVER, NO_FENCE, Wants
 from harness.history.clients import distinct_names, take_over
 from harness.history.files import calls_of, read_calls
 from harness.history.jsonl import frozen_lists
-from tests.history.drawn import assert_same, drawn, plain
+from tests.history.drawn import assert_same, draw_history, plain
 
 GOLDEN = sorted((Path(__file__).parents[1] / "checkers" / "golden").glob("*/*.jsonl"))
 WANTS: tuple[Wants, ...] = ("nothing", "leases", "grants", "values")
@@ -75,7 +75,7 @@ def test_calls_equal_those_of_many_histories(folder: Path, seed: int, keys: int,
 
 
 def compare(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
-    history = drawn(seed, keys=keys, tidy=tidy)
+    history = draw_history(seed, keys=keys, tidy=tidy)
     path = folder / "h.jsonl"
     history.save(path)
     calls = read_calls(path, "values", block=block)
@@ -222,7 +222,7 @@ def test_a_new_process_continues_the_client_that_waits_longest() -> None:
 
 
 def test_gzip_files_are_read_and_progress_is_reported(tmp_path: Path) -> None:
-    history = drawn(4)
+    history = draw_history(4)
     for name in ("h.jsonl", "h.jsonl.gz"):
         history.save(tmp_path / name)
         seen: list[int] = []

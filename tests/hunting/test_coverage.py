@@ -22,13 +22,13 @@ JUMP = FaultSpec("clock-jump", on="read", client=0, params={"target": "n1,n2,n3"
 
 
 @cache
-def tried(*faults: str) -> Trial:
+def run_with(*faults: str) -> Trial:
     """Play a short run of a redlock with these faults: jump, pause, kill."""
     known = {"jump": JUMP, "pause": PAUSE, "kill": FaultSpec("kill", on="read", for_=0.5, params={"target": "n1"})}
     return run_trial(msgspec.structs.replace(QUORUM, faults=tuple(known[name] for name in faults)))
 
 
-def renamed(trial: Trial) -> Trial:
+def swap_clients(trial: Trial) -> Trial:
     """Exchange the names of two clients everywhere."""
 
     def swap(value: Any) -> Any:
@@ -51,7 +51,7 @@ def renamed(trial: Trial) -> Trial:
 
 
 def test_a_state_has_the_belief_of_clients_and_the_keys_of_servers() -> None:
-    states = coverage_of(tried("jump")).states
+    states = coverage_of(run_with("jump")).states
     assert "idle, idle | free 5" in states
     assert "holds 5, idle | clock-jump" in states
     assert "holds 2, asking | free 3 | clock-jump" in states
@@ -59,13 +59,15 @@ def test_a_state_has_the_belief_of_clients_and_the_keys_of_servers() -> None:
 
 
 def test_without_a_fault_no_state_has_two_holders() -> None:
-    states = coverage_of(tried()).states
+    states = coverage_of(run_with()).states
     assert not [state for state in states if state.count("holds") > 1]
     assert not [state for state in states if "clock-jump" in state or "down" in state]
 
 
 def test_a_server_that_is_down_is_part_of_the_state() -> None:
-    assert [state for state in coverage_of(tried("kill")).states if state.startswith("holds 4") and "down 1" in state]
+    assert [
+        state for state in coverage_of(run_with("kill")).states if state.startswith("holds 4") and "down 1" in state
+    ]
 
 
 def test_a_checking_client_whose_lease_ended_is_idle() -> None:
@@ -84,7 +86,7 @@ def test_a_crashed_client_is_gone() -> None:
 
 
 def test_coverage_does_not_depend_on_client_names() -> None:
-    assert coverage_of(renamed(tried("jump", "pause"))) == coverage_of(tried("jump", "pause"))
+    assert coverage_of(swap_clients(run_with("jump", "pause"))) == coverage_of(run_with("jump", "pause"))
 
 
 @pytest.mark.slow
@@ -100,14 +102,14 @@ def test_coverage_hardly_depends_on_the_client_that_a_fault_strikes() -> None:
 
 
 def test_the_same_schedule_has_the_same_coverage() -> None:
-    assert coverage_of(run_trial(tried("jump").plan)) == coverage_of(tried("jump"))
+    assert coverage_of(run_trial(run_with("jump").plan)) == coverage_of(run_with("jump"))
 
 
 # Faults and outcomes of calls.
 
 
 def test_coverage_has_pairs_events_and_moments_of_faults() -> None:
-    found = coverage_of(tried("jump", "pause"))
+    found = coverage_of(run_with("jump", "pause"))
     assert found.pairs == {("client-pause", "clock-jump")}
     assert found.events == {"read"}
     assert {family for family, _ in found.moments} == {"client-pause", "clock-jump"}
@@ -137,14 +139,14 @@ def test_a_fault_without_effect_covers_nothing() -> None:
 
 
 def test_outcomes_include_every_kind_of_call() -> None:
-    assert {"acquire", "release", "read", "write"} <= coverage_of(tried()).outcomes
+    assert {"acquire", "release", "read", "write"} <= coverage_of(run_with()).outcomes
 
 
 # Many schedules.
 
 
 def test_merging_coverage_is_commutative_and_idempotent() -> None:
-    parts = [coverage_of(tried()), coverage_of(tried("jump")), coverage_of(tried("kill"))]
+    parts = [coverage_of(run_with()), coverage_of(run_with("jump")), coverage_of(run_with("kill"))]
     whole = merged(parts)
     assert whole == merged(reversed(parts))
     assert whole == merged([merged(parts[:2]), parts[2]]) == merged([parts[0], merged(parts[1:])])
@@ -167,10 +169,10 @@ def test_empty_coverage_leaves_everything_unreached() -> None:
 
 
 def test_reached_faults_are_no_longer_named() -> None:
-    some = unreached(REQUEST, WORDS, coverage_of(tried("jump")))
+    some = unreached(REQUEST, WORDS, coverage_of(run_with("jump")))
     assert some[0] == "Never struck: client-pause, kill (2 of 3 families of faults)."
     assert some[1] == "Never struck in one schedule: clock-jump twice (1 of 1 pairs of faults)."
-    more = unreached(REQUEST, WORDS, merged([coverage_of(tried("jump")), coverage_of(tried("kill", "pause"))]))
+    more = unreached(REQUEST, WORDS, merged([coverage_of(run_with("jump")), coverage_of(run_with("kill", "pause"))]))
     assert not [sentence for sentence in more if sentence.startswith("Never struck:")]
     assert more[0] == (
         "Never struck in one schedule: client-pause with clock-jump, clock-jump with kill, client-pause twice and 2 "
@@ -179,7 +181,7 @@ def test_reached_faults_are_no_longer_named() -> None:
 
 
 def test_moments_missed_by_every_fault_are_named_once() -> None:
-    found = merged([coverage_of(tried("jump")), coverage_of(tried("pause"))])
+    found = merged([coverage_of(run_with("jump")), coverage_of(run_with("pause"))])
     sentence = next(one for one in unreached(REQUEST, WORDS, found) if one.startswith("Never struck the lock"))
     assert "any fault while it was free" in sentence
     assert "clock-jump while it was free" not in sentence
@@ -187,13 +189,13 @@ def test_moments_missed_by_every_fault_are_named_once() -> None:
 
 
 def test_events_without_a_fault_are_named() -> None:
-    sentences = unreached(REQUEST, WORDS, coverage_of(tried("jump")))
+    sentences = unreached(REQUEST, WORDS, coverage_of(run_with("jump")))
     assert "No fault struck on: acquire:invoke, acquire, request:SET and 1 more (4 of 5 events)." in sentences
 
 
 def test_pairs_are_not_expected_with_one_fault_per_schedule() -> None:
     one = msgspec.structs.replace(REQUEST, most_faults=1)
-    assert not [said for said in unreached(one, WORDS, coverage_of(tried("jump"))) if "in one schedule" in said]
+    assert not [said for said in unreached(one, WORDS, coverage_of(run_with("jump"))) if "in one schedule" in said]
 
 
 def test_full_coverage_leaves_nothing_unreached() -> None:

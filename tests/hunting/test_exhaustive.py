@@ -33,7 +33,7 @@ TOKEN = Scope(lock="redis-token")
 SHORT_TOKEN = Scope(lock="redis-token", access=False)
 
 
-def explored(
+def explore_scope(
     scope: Scope, *, reduce: bool = True, independent: Callable[[Touched, Touched], bool] = independent
 ) -> Iterable[Execution[steered.Section]]:
     plan, bounds = scope.plan(), scope.bounds()
@@ -41,7 +41,7 @@ def explored(
         yield from explore(lambda path: execute(plan, bounds, path), reduce=reduce, independent=independent)
 
 
-def said(history: History) -> str:
+def without_times(history: History) -> str:
     """Return the history without its times, which may differ between the executions of a class."""
     return "\n".join(repr((op.process, op.type, op.f, op.value, op.error)) for op in history)
 
@@ -58,11 +58,11 @@ def check_both(scope: Scope) -> tuple[int, int]:
     counts: list[int] = []
     for reduce in (True, False):
         outcomes[reduce] = {}
-        runs = [run for run in explored(scope, reduce=reduce) if run.outcome is not None]
+        runs = [run for run in explore_scope(scope, reduce=reduce) if run.outcome is not None]
         for run in runs:
             assert run.outcome is not None
             assert run.outcome.finished
-            entries = said(run.outcome.recorder.history)
+            entries = without_times(run.outcome.recorder.history)
             assert outcomes[reduce].setdefault(foata(run.steps, run.touched), entries) == entries
         counts.append(len(runs))
     assert outcomes[True] == outcomes[False]
@@ -268,7 +268,7 @@ def test_a_wrong_independence_relation_is_detected(blind_to: str) -> None:
         return independent(one - {blind_to}, other - {blind_to})
 
     try:
-        runs = [run for run in explored(SHORT_TOKEN, independent=wrong) if run.outcome is not None]
+        runs = [run for run in explore_scope(SHORT_TOKEN, independent=wrong) if run.outcome is not None]
     except NotReproducible:
         return
     assert len(runs) != len(forms_on_paper(Token(SHORT, 1)))

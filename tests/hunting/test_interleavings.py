@@ -40,7 +40,7 @@ def play(programs: Programs, path: Path) -> tuple[str, ...]:
     return tuple(seen)
 
 
-def found(programs: Programs, *, reduce: bool) -> list[Execution[tuple[str, ...]]]:
+def executions_of(programs: Programs, *, reduce: bool) -> list[Execution[tuple[str, ...]]]:
     return list(explore(lambda path: play(programs, path), reduce=reduce))
 
 
@@ -64,19 +64,23 @@ HERE, X = frozenset[str](), frozenset({"x"})
 def test_independent_programs_have_one_class(one: int, other: int) -> None:
     """For example a round trip each to different servers."""
     programs = [[HERE] * one, [HERE] * other]
-    assert len(whole(found(programs, reduce=False))) == comb(one + other, one)
-    assert len(whole(found(programs, reduce=True))) == 1
+    assert len(whole(executions_of(programs, reduce=False))) == comb(one + other, one)
+    assert len(whole(executions_of(programs, reduce=True))) == 1
 
 
 def test_dependent_programs_have_a_class_per_order() -> None:
     programs = [[X] * 3, [X] * 4]
-    assert len(whole(found(programs, reduce=True))) == len(whole(found(programs, reduce=False))) == comb(7, 3)
+    assert (
+        len(whole(executions_of(programs, reduce=True)))
+        == len(whole(executions_of(programs, reduce=False)))
+        == comb(7, 3)
+    )
 
 
 def test_two_round_trips_to_one_server_have_two_classes() -> None:
     programs = [[HERE, X, HERE], [HERE, X, HERE]]
-    assert len(whole(found(programs, reduce=False))) == comb(6, 3)
-    assert len(whole(found(programs, reduce=True))) == 2
+    assert len(whole(executions_of(programs, reduce=False))) == comb(6, 3)
+    assert len(whole(executions_of(programs, reduce=True))) == 2
 
 
 things = st.frozensets(st.sampled_from("xyz"), max_size=2)
@@ -86,7 +90,7 @@ toys = st.lists(st.lists(things, min_size=1, max_size=3), min_size=2, max_size=3
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(toys)
 def test_reduction_finds_each_class_exactly_once(programs: Programs) -> None:
-    every, reduced = found(programs, reduce=False), found(programs, reduce=True)
+    every, reduced = executions_of(programs, reduce=False), executions_of(programs, reduce=True)
     assert len(every) == orders([len(program) for program in programs])
     assert len(whole(reduced)) == len(set(whole(reduced))), "each class once"
     assert set(whole(reduced)) == set(whole(every)), "no class is forgotten"
@@ -102,10 +106,10 @@ def test_a_wrong_independence_relation_loses_classes() -> None:
         return independent(one - {"x"}, other - {"x"})
 
     runs = list(explore(lambda path: play(programs, path), independent=wrong))
-    assert len(whole(runs)) < len(whole(found(programs, reduce=True)))
+    assert len(whole(runs)) < len(whole(executions_of(programs, reduce=True)))
 
 
-def forked(path: Path) -> str:
+def play_fork(path: Path) -> str:
     """Two independent steps. The first one has an alternative that is known only once it is taken."""
     way = ""
     left = ["a", "b"]
@@ -118,17 +122,17 @@ def forked(path: Path) -> str:
 
 
 def test_alternatives_found_during_a_step_are_explored() -> None:
-    assert [run.outcome for run in explore(forked, reduce=False)].count("!") == 2
-    outcomes = [run.outcome for run in explore(forked)]
+    assert [run.outcome for run in explore(play_fork, reduce=False)].count("!") == 2
+    outcomes = [run.outcome for run in explore(play_fork)]
     assert sorted(outcome for outcome in outcomes if outcome is not None) == ["", "!"]
 
 
 def test_given_steps_are_followed_by_the_first_possible_ones() -> None:
     path = FixedSteps([ExecutionStep("b")])
-    assert forked(path) == ""
+    assert play_fork(path) == ""
     assert path.steps == (ExecutionStep("b"), ExecutionStep("a"))
     with pytest.raises(NotReproducible, match="step 1 should be c"):
-        forked(FixedSteps([ExecutionStep("c")]))
+        play_fork(FixedSteps([ExecutionStep("c")]))
 
 
 def test_a_nondeterministic_program_is_detected() -> None:

@@ -27,7 +27,7 @@ def scenario(name: str, **changes: Any) -> Plan:
     return with_(load(SCENARIOS / f"{name}.toml"), **{"clients": 2, "expect": None, **changes})
 
 
-def told_of(plan: Plan, checker: str) -> TrialStory:
+def checked_story(plan: Plan, checker: str) -> TrialStory:
     """Return the story. Check by playing that each of its steps is needed."""
     told = story_of(run_trial(plan), checker)
     assert 2 <= len(told.story.steps) <= MOST_STEPS, told.story.lines()
@@ -50,7 +50,7 @@ LATE_WRITE = Plan(
 
 
 def test_a_clock_jump_breaks_redlock_in_four_steps() -> None:
-    told = told_of(scenario("rl-clock-jump"), "mutual-exclusion")
+    told = checked_story(scenario("rl-clock-jump"), "mutual-exclusion")
     assert told.story.lines() == [
         "1. At 0.000 s c0 is cut off from n4 and n5.",
         "2. At 0.205 s c0 acquires k0 on n1, n2 and n3.",
@@ -63,7 +63,7 @@ def test_a_clock_jump_breaks_redlock_in_four_steps() -> None:
 
 
 def test_the_story_of_a_late_write_has_the_steps_that_it_needs() -> None:
-    told = told_of(LATE_WRITE, "resource")
+    told = checked_story(LATE_WRITE, "resource")
     assert told.story.lines() == [
         "1. At 0.002 s c0 acquires k0 with a lease until 1.002 s.",
         "2. At 0.002 s c0 is paused until 1.502 s, just after its read.",
@@ -76,7 +76,7 @@ def test_the_story_of_a_late_write_has_the_steps_that_it_needs() -> None:
 
 
 def test_the_story_of_a_dead_holder_has_the_unsuccessful_requests() -> None:
-    told = told_of(
+    told = checked_story(
         scenario("setnx-crash", shuffle=0, faults=(FaultSpec("client-crash", on="acquire", client=0),)), "deadlock"
     )
     acquires, dies, asks = told.story.steps
@@ -92,7 +92,7 @@ def test_unneeded_faults_and_clients_are_left_out_of_the_story() -> None:
         FaultSpec("client-pause", at=4.0, for_=0.1, params={"target": "c1"}),
     )
     plan = with_(LATE_WRITE, clients=3, faults=(idle[0], *LATE_WRITE.faults, idle[1]))
-    told = told_of(plan, "mutual-exclusion")
+    told = checked_story(plan, "mutual-exclusion")
     assert [spec.fault for spec in told.trial.plan.faults] == ["client-pause"]
     assert told.trial.plan.faults[0].on == "read"
     assert "wall clock" not in " ".join(told.story.lines())
@@ -111,7 +111,7 @@ def test_the_check_detects_an_unneeded_step(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_late_message_is_a_step() -> None:
     late = Delay("c0", "resource", 2, 2.0)
-    told = told_of(with_(LATE_WRITE, faults=(), delays=(late,)), "mutual-exclusion")
+    told = checked_story(with_(LATE_WRITE, faults=(), delays=(late,)), "mutual-exclusion")
     texts = [step.text for step in told.story.steps]
     assert "message 2 from c0 to resource arrives 2 s late" in texts
     assert any(step.drop == WithoutDelay(0) for step in told.story.steps)
@@ -120,7 +120,7 @@ def test_a_late_message_is_a_step() -> None:
 @pytest.mark.slow
 def test_a_write_while_the_run_settles_is_checked_too() -> None:
     """Faults no longer strike then, and the death of a client is a fault, so the run is made longer."""
-    told = told_of(with_(LATE_WRITE, time_limit=4.0, settle=2.4), "resource")
+    told = checked_story(with_(LATE_WRITE, time_limit=4.0, settle=2.4), "resource")
     last = told.story.steps[-1]
     assert last.text.startswith("c0 writes k0")
     assert isinstance(last.drop, Dies)
@@ -206,14 +206,14 @@ def test_a_silent_server_is_not_known_to_have_lost_the_key() -> None:
     ],
 )
 def test_stories_of_documented_failures_have_the_expected_ending(name: str, checker: str, ending: str) -> None:
-    told = told_of(scenario(name), checker)
+    told = checked_story(scenario(name), checker)
     assert ending in told.story.ending
     assert len(told.trial.plan.faults) <= len(scenario(name).faults)
 
 
 @pytest.mark.slow
 def test_the_story_of_a_foreign_release_names_both_clients() -> None:
-    told = told_of(scenario("del-foreign", clients=3), "ownership")
+    told = checked_story(scenario("del-foreign", clients=3), "ownership")
     assert [step.text for step in told.story.steps] == [
         "c0 acquires k0 with a lease until 5.031 s",
         "c1 acquires k0 with a lease until 7.049 s (c0's key had expired at 5.031 s)",
@@ -225,7 +225,7 @@ def test_the_story_of_a_foreign_release_names_both_clients() -> None:
 
 @pytest.mark.slow
 def test_the_story_of_a_failover_names_the_servers() -> None:
-    told = told_of(scenario("db-async-failover"), "mutual-exclusion")
+    told = checked_story(scenario("db-async-failover"), "mutual-exclusion")
     assert [step.text for step in told.story.steps] == [
         "n1 is cut off from n2 until 5.000 s, just before c0 requests it",
         "c0 acquires k0 on n1 with a lease until 8.001 s",

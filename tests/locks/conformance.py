@@ -117,7 +117,7 @@ def _open(lock: LockClass, where: Endpoints, key: str, ttl: float = TTL_S) -> An
     return lock.open(where, key, ttl)
 
 
-def _acquired(lock: Any, timeout: float = 0.0) -> Grant:
+def _acquire(lock: Any, timeout: float = 0.0) -> Grant:
     grant = lock.acquire(timeout)
     assert isinstance(grant, Grant), f"expected a grant, got {grant!r}"
     return grant
@@ -126,18 +126,18 @@ def _acquired(lock: Any, timeout: float = 0.0) -> Grant:
 def one_holder_at_a_time(lock: LockClass, where: Endpoints) -> None:
     key = _key()
     first, second = _open(lock, where, key, 30), _open(lock, where, key, 30)
-    _acquired(first)
+    _acquire(first)
     assert second.acquire(0) is None
     first.release()
-    _acquired(second, 1)
+    _acquire(second, 1)
     assert first.acquire(0) is None
     second.release()
 
 
 def keys_are_independent(lock: LockClass, where: Endpoints) -> None:
     first, second = _open(lock, where, _key(), 30), _open(lock, where, _key(), 30)
-    _acquired(first)
-    _acquired(second)
+    _acquire(first)
+    _acquire(second)
     first.release()
     second.release()
 
@@ -145,14 +145,14 @@ def keys_are_independent(lock: LockClass, where: Endpoints) -> None:
 def acquires_again_after_release(lock: LockClass, where: Endpoints) -> None:
     mine = _open(lock, where, _key(), 30)
     for _ in range(3):
-        _acquired(mine)
+        _acquire(mine)
         mine.release()
 
 
 def waits_until_its_timeout(lock: LockClass, where: Endpoints) -> None:
     key = _key()
     holder, waiter = _open(lock, where, key, 30), _open(lock, where, key, 30)
-    _acquired(holder)
+    _acquire(holder)
     began = time.monotonic()
     assert waiter.acquire(SHORT_S) is None
     assert SHORT_S - EARLY_S.get(lock.info.name, 0.0) <= round(time.monotonic() - began, 6) < SHORT_S + 1
@@ -163,11 +163,11 @@ def waiter_gets_it_after_release(lock: LockClass, where: Endpoints) -> None:
     """Each client has its own thread, because a lock may belong to the thread that acquired it."""
     key = _key()
     holder, waiter = _open(lock, where, key, 30), _open(lock, where, key, 30)
-    _acquired(holder)
+    _acquire(holder)
     began = time.monotonic()
 
     def wait() -> float:
-        _acquired(waiter, 5)
+        _acquire(waiter, 5)
         waited = time.monotonic() - began
         waiter.release()
         return waited
@@ -182,26 +182,26 @@ def waiter_gets_it_after_release(lock: LockClass, where: Endpoints) -> None:
 def expires(lock: LockClass, where: Endpoints) -> None:
     key = _key()
     late, other = _open(lock, where, key), _open(lock, where, key)
-    _acquired(late)
+    _acquire(late)
     assert other.acquire(0) is None
     _lapse(lock)
-    _acquired(other)
+    _acquire(other)
     other.release()
 
 
 def never_expires(lock: LockClass, where: Endpoints) -> None:
     key, ttl = _key(), LONGER_TTL_S.get(lock.info.name, TTL_S)
     holder, other = _open(lock, where, key, ttl), _open(lock, where, key, ttl)
-    _acquired(holder)
+    _acquire(holder)
     assert other.acquire(2 * ttl + SLACK_S) is None
     holder.release()
-    _acquired(other)
+    _acquire(other)
     other.release()
 
 
 def reports_remaining_lease(lock: LockClass, where: Endpoints) -> None:
     mine = _open(lock, where, _key())
-    valid_for = _acquired(mine).valid_for
+    valid_for = _acquire(mine).valid_for
     assert valid_for is not None
     assert TTL_S / 2 < valid_for < TTL_S + EXTRA_LEASE_S.get(lock.info.name, 0.0)
     mine.release()
@@ -210,7 +210,7 @@ def reports_remaining_lease(lock: LockClass, where: Endpoints) -> None:
 def refuses_release_by_another(lock: LockClass, where: Endpoints) -> None:
     key = _key()
     holder, stranger = _open(lock, where, key, 30), _open(lock, where, key, 30)
-    _acquired(holder)
+    _acquire(holder)
     with pytest.raises(LockError):
         stranger.release()
     assert stranger.acquire(0) is None
@@ -221,10 +221,10 @@ def refuses_late_release(lock: LockClass, where: Endpoints) -> None:
     """The first holder overruns its ttl; its release must not free the second holder's lock."""
     key = _key()
     late, other = _open(lock, where, key), _open(lock, where, key, TTL_S)
-    _acquired(late)
+    _acquire(late)
     assert other.acquire(0) is None
     _lapse(lock)
-    _acquired(other)
+    _acquire(other)
     with pytest.raises(LockError):
         late.release()
     assert _open(lock, where, key).acquire(0) is None
@@ -235,15 +235,15 @@ def release_by_non_owner_frees_the_lock(lock: LockClass, where: Endpoints) -> No
     """Documented weakness del-foreign: a release by any client frees the lock, without an error."""
     key = _key()
     holder, stranger = _open(lock, where, key, 30), _open(lock, where, key, 30)
-    _acquired(holder)
+    _acquire(holder)
     stranger.release()
-    _acquired(stranger)
+    _acquire(stranger)
     stranger.release()
 
 
 def refuses_second_release(lock: LockClass, where: Endpoints) -> None:
     mine = _open(lock, where, _key())
-    _acquired(mine)
+    _acquire(mine)
     mine.release()
     with pytest.raises(LockError):
         mine.release()
@@ -251,7 +251,7 @@ def refuses_second_release(lock: LockClass, where: Endpoints) -> None:
 
 def is_not_reentrant(lock: LockClass, where: Endpoints) -> None:
     mine = _open(lock, where, _key(), 30)
-    _acquired(mine)
+    _acquire(mine)
     assert mine.acquire(SHORT_S) is None
     mine.release()
 
@@ -260,7 +260,7 @@ def refused_second_acquire_loses_the_token(lock: LockClass, where: Endpoints) ->
     """Documented weakness pottery-double: after a refused second acquire the first hold can no longer be released."""
     key = _key()
     mine = _open(lock, where, key, 30)
-    _acquired(mine)
+    _acquire(mine)
     assert mine.acquire(0) is None
     with pytest.raises(LockError):
         mine.release()
@@ -270,12 +270,12 @@ def refused_second_acquire_loses_the_token(lock: LockClass, where: Endpoints) ->
 def is_reentrant(lock: LockClass, where: Endpoints) -> None:
     key = _key()
     mine, other = _open(lock, where, key, 30), _open(lock, where, key, 30)
-    _acquired(mine)
-    _acquired(mine)
+    _acquire(mine)
+    _acquire(mine)
     mine.release()
     assert other.acquire(0) is None, "the first release of two freed the lock"
     mine.release()
-    _acquired(other)
+    _acquire(other)
     other.release()
 
 
@@ -284,7 +284,7 @@ def fences_grow(lock: LockClass, where: Endpoints) -> None:
     fences: list[Any] = []
     for _ in range(3):
         mine = _open(lock, where, key)
-        fences.append(_acquired(mine).fence)
+        fences.append(_acquire(mine).fence)
         assert _open(lock, where, key).acquire(0) is None  # a refused try may skip a number, but must not repeat one
         mine.release()
     assert None not in fences
@@ -294,7 +294,7 @@ def fences_grow(lock: LockClass, where: Endpoints) -> None:
 def extends(lock: LockClass, where: Endpoints) -> None:
     key = _key()
     mine, other = _open(lock, where, key), _open(lock, where, key)
-    _acquired(mine)
+    _acquire(mine)
     for _ in range(3):
         time.sleep(TTL_S / 2)
         assert mine.extend()
@@ -303,7 +303,7 @@ def extends(lock: LockClass, where: Endpoints) -> None:
     _lapse(lock)
     assert not mine.still_valid()
     assert not mine.extend(), "extended a lock that has ended"
-    _acquired(other)
+    _acquire(other)
     assert not mine.extend(), "extended somebody else's lock"
     other.release()
 
@@ -312,7 +312,7 @@ def detects_lost_key(lock: LockClass, where: Endpoints) -> None:
     """The key is deleted (as by a restart without data): after the next renewal still_valid is False."""
     mine = _open(lock, where, _key())
     assert not mine.still_valid()
-    _acquired(mine)
+    _acquire(mine)
     time.sleep(1.5 * TTL_S)
     assert mine.still_valid()
     mine.client.delete(mine.key)
@@ -320,7 +320,7 @@ def detects_lost_key(lock: LockClass, where: Endpoints) -> None:
     assert not mine.still_valid()
     with pytest.raises(LockError):
         mine.release()
-    _acquired(mine)
+    _acquire(mine)
     mine.release()
     assert not mine.still_valid()
 

@@ -28,7 +28,7 @@ def lock(**options: Any) -> ChubbyLock:
     return ChubbyLock(ADDRESSES, "k", TTL, **options)
 
 
-def acquired(mine: ChubbyLock, timeout: float = 0.0) -> Grant:
+def acquire(mine: ChubbyLock, timeout: float = 0.0) -> Grant:
     grant = mine.acquire(timeout)
     assert grant is not None
     return grant
@@ -36,36 +36,36 @@ def acquired(mine: ChubbyLock, timeout: float = 0.0) -> Grant:
 
 def ttl_is_the_sum_of_lease_and_lock_delay(cell: Cell) -> None:
     other = lock()
-    grant = acquired(lock())
+    grant = acquire(lock())
     assert grant.fence == 1
     assert grant.valid_for is not None
     assert 1.5 < grant.valid_for < 1.6
-    cell.on("c1", lambda: acquired(other, 60))
-    cell.on("c1", lambda: acquired(ChubbyLock(ADDRESSES, "dead", TTL)))
+    cell.on("c1", lambda: acquire(other, 60))
+    cell.on("c1", lambda: acquire(ChubbyLock(ADDRESSES, "dead", TTL)))
     time.sleep(0.5)
     cell.cluster.kill("c1")
     began = time.monotonic()
-    acquired(ChubbyLock(ADDRESSES, "dead", TTL), 5)
+    acquire(ChubbyLock(ADDRESSES, "dead", TTL), 5)
     assert TTL - 0.6 < time.monotonic() - began < TTL + 0.1
 
 
 def lost_answer_is_requested_again(cell: Cell) -> None:
     """The request is executed once and its answer is kept, so the outcome is known."""
     mine = lock()
-    acquired(mine)
+    acquire(mine)
     mine.release()
     trap = cell.cluster.trap_message(cell.master(), "c0", b'"held":true', None)
-    assert acquired(mine).fence == 2
+    assert acquire(mine).fence == 2
     assert trap.used
     trap = cell.cluster.trap_message(cell.master(), "c0", b'"ok":{}', None)
     mine.release()
     assert trap.used
-    assert acquired(lock()).fence == 3
+    assert acquire(lock()).fence == 3
 
 
 def still_valid_is_false_in_jeopardy(cell: Cell) -> None:
     mine = lock()
-    fence = acquired(mine).fence
+    fence = acquire(mine).fence
     assert mine.still_valid()
     for name in REPLICAS:
         cell.cluster.pause(name)
@@ -77,12 +77,12 @@ def still_valid_is_false_in_jeopardy(cell: Cell) -> None:
     assert mine.still_valid(), "no other master could end the session meanwhile"
     mine.release()
     assert not mine.still_valid()
-    assert acquired(mine).fence != fence
+    assert acquire(mine).fence != fence
 
 
 def lost_session_loses_the_lock(cell: Cell) -> None:
     mine = lock(grace=1.0)
-    acquired(mine)
+    acquire(mine)
     heal = cell.cut(["c0"], list(REPLICAS))
     time.sleep(5)
     assert not mine.still_valid()
@@ -92,15 +92,15 @@ def lost_session_loses_the_lock(cell: Cell) -> None:
         mine.acquire(0)
     heal()
     time.sleep(1)
-    assert acquired(mine, 5).fence == 2
+    assert acquire(mine, 5).fence == 2
 
 
 def acquire_with_unknown_outcome_is_not_kept_alive(cell: Cell) -> None:
     """The cell is paused after the acquire was sent: whatever it does later, the lock is free after a ttl."""
     mine, other = lock(), lock()
-    acquired(mine)
+    acquire(mine)
     mine.release()
-    acquired(other)
+    acquire(other)
     other.release()
     for name in REPLICAS:
         cell.cluster.pause(name)
@@ -109,15 +109,15 @@ def acquire_with_unknown_outcome_is_not_kept_alive(cell: Cell) -> None:
     for name in REPLICAS:
         cell.cluster.resume(name)
     time.sleep(2)
-    acquired(other, TTL + 1)
+    acquire(other, TTL + 1)
 
 
 def release_survives_a_failover(cell: Cell) -> None:
     mine, other = lock(), lock()
-    acquired(mine)
+    acquire(mine)
     cell.kill_master()
     mine.release()
-    acquired(other, 2)
+    acquire(other, 2)
 
 
 STORIES = [

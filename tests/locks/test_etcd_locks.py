@@ -56,7 +56,7 @@ def test_rounded_lease_and_lock_delay_do_not_count_as_late(lock: str) -> None:
         assert result.verdicts[checker].valid is True, result.verdicts[checker].explanation
 
 
-def simulated(story: Story, control: Callable[[Any], None] = lambda cluster: None) -> None:
+def on_simulated_client(story: Story, control: Callable[[Any], None] = lambda cluster: None) -> None:
     """Run ``story`` on a client's host, and ``control`` beside it."""
     cluster = make("etcd", clients=1)
 
@@ -85,7 +85,7 @@ def test_lease_counts_the_granted_time_from_before_the_request() -> None:
             assert lease.ttl == granted
             assert lease.deadline == began + granted
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_session_is_kept_alive_until_the_server_ends_it() -> None:
@@ -99,7 +99,7 @@ def test_session_is_kept_alive_until_the_server_ends_it() -> None:
         time.sleep(TTL / 3 + 0.1)
         assert session.lost()
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_session_without_answers_is_lost_after_a_ttl() -> None:
@@ -120,7 +120,7 @@ def test_session_without_answers_is_lost_after_a_ttl() -> None:
         time.sleep(2.0)
         _cut_all(cluster)
 
-    simulated(story, control)
+    on_simulated_client(story, control)
     assert seen
 
 
@@ -139,7 +139,7 @@ def test_client_leaves_a_silent_member() -> None:
             time.sleep(1.5)
             cluster.resume(name)
 
-    simulated(story, control)
+    on_simulated_client(story, control)
 
 
 def test_acquire_without_servers_tells_whether_it_was_sent() -> None:
@@ -160,7 +160,7 @@ def test_acquire_without_servers_tells_whether_it_was_sent() -> None:
         for name in ("n1", "n2", "n3"):
             cluster.kill(name)
 
-    simulated(story, control)
+    on_simulated_client(story, control)
     assert seen[-1] == "LockError", "there is nobody to connect to"
 
 
@@ -182,7 +182,7 @@ def test_predecessor_deleted_before_the_watch_is_noticed() -> None:
         waiter._watch = late  # type: ignore[method-assign]
         assert waiter.acquire(3) is not None
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_release_and_timeout_delete_the_key() -> None:
@@ -196,7 +196,7 @@ def test_release_and_timeout_delete_the_key() -> None:
         holder.release()
         assert not client.get_prefix_response(key).kvs
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 # The Chubby lock on etcd.
@@ -218,7 +218,7 @@ def test_lock_delay_applies_after_a_loss_but_not_after_a_release() -> None:
         assert 1.5 <= time.monotonic() - began < 1.7
         first.release()
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_still_valid_blocks_in_jeopardy_until_the_grace_period_ends() -> None:
@@ -236,7 +236,7 @@ def test_still_valid_blocks_in_jeopardy_until_the_grace_period_ends() -> None:
         time.sleep(2.0)
         _cut_all(cluster)
 
-    simulated(story, control)
+    on_simulated_client(story, control)
     ((valid, took),) = seen
     assert not valid
     assert 0 < took < 3.0
@@ -252,7 +252,7 @@ def test_sequencer_contains_the_fence() -> None:
         mine.release()
         assert mine.sequencer() is None
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_sherlock_takes_its_own_key_for_anothers_after_a_lost_answer() -> None:

@@ -112,7 +112,7 @@ class OpensItself:
         return False
 
 
-def opened(cls: type, endpoints: Endpoints = SINGLE) -> Any:
+def open_lock(cls: type, endpoints: Endpoints = SINGLE) -> Any:
     return foreign.load(f"{__name__}:{cls.__name__}").open(endpoints, "orders", 2.5)
 
 
@@ -122,7 +122,7 @@ def address(client: RedisClient) -> tuple[str, int]:
 
 
 def test_client_key_and_ttl_are_filled_in_and_defaults_kept() -> None:
-    opened(ByClient)
+    open_lock(ByClient)
     client, *rest = ConfigurableLock.made
     assert isinstance(client, RedisClient)
     assert address(client) == ("10.0.0.1", 7001)
@@ -130,21 +130,21 @@ def test_client_key_and_ttl_are_filled_in_and_defaults_kept() -> None:
 
 
 def test_only_the_first_name_of_a_group_is_filled_in() -> None:
-    opened(TwoTtls)
+    open_lock(TwoTtls)
     assert ConfigurableLock.made[1:] == ["orders", 99, 2.5]
 
 
 def test_nodes_get_one_client_each() -> None:
-    opened(ByNodes, THREE)
+    open_lock(ByNodes, THREE)
     key, masters, ttl = ConfigurableLock.made
     assert (key, ttl) == ("orders", 2.5)
     assert [address(client) for client in masters] == list(THREE.addresses)
 
 
 def test_addresses_and_connection_list() -> None:
-    opened(ByAddresses, THREE)
+    open_lock(ByAddresses, THREE)
     assert ConfigurableLock.made == [list(THREE.addresses), "orders"]
-    opened(ByConnectionList, SINGLE)
+    open_lock(ByConnectionList, SINGLE)
     assert ConfigurableLock.made == [[{"host": "10.0.0.1", "port": 7001, "db": 0}]]
 
 
@@ -192,7 +192,7 @@ def test_libraries_can_be_opened(spec: str) -> None:
 
 
 def test_results_of_acquire_become_grants() -> None:
-    lock = opened(ByClient)
+    lock = open_lock(ByClient)
     assert lock.acquire(1) == Grant()
     ConfigurableLock.answer = Grant(fence=3)
     assert lock.acquire(1) == Grant(fence=3)
@@ -216,7 +216,7 @@ def _fresh() -> None:
     ],
 )
 def test_errors_become_outcomes(raised: Exception, on_acquire: type[Exception], on_release: type[Exception]) -> None:
-    lock = opened(ByClient)
+    lock = open_lock(ByClient)
     ConfigurableLock.error = raised
     with pytest.raises(on_acquire):
         lock.acquire(1)
@@ -239,20 +239,20 @@ def test_result_after_a_lost_answer_is_indeterminate(step: Callable[[Any], Any])
 
     globals()["Forgetful"] = Forgetful
     with pytest.raises(Indeterminate):
-        step(opened(Forgetful))
+        step(open_lock(Forgetful))
 
 
 def test_acquire_that_cannot_wait_is_repeated_until_the_timeout() -> None:
-    assert opened(SucceedsOnThirdTry).acquire(5) == Grant()
+    assert open_lock(SucceedsOnThirdTry).acquire(5) == Grant()
     assert SucceedsOnThirdTry.tries == 3
     SucceedsOnThirdTry.tries = -1000
     began = time.monotonic()
-    assert opened(SucceedsOnThirdTry).acquire(0.2) is None
+    assert open_lock(SucceedsOnThirdTry).acquire(0.2) is None
     assert 0.2 <= time.monotonic() - began < 1
 
 
 def test_blocking_is_passed_where_it_exists() -> None:
-    lock = opened(Blocking)
+    lock = open_lock(Blocking)
     lock.acquire(3)
     lock.acquire(0)
     assert Blocking.calls == [
@@ -268,4 +268,4 @@ def test_class_with_open_keeps_its_optional_methods() -> None:
     assert lock.acquire(1) == Grant(fence=7, valid_for=1.5)
     assert lock.still_valid() is False
     assert not hasattr(lock, "extend")
-    assert not hasattr(opened(ByClient), "still_valid")
+    assert not hasattr(open_lock(ByClient), "still_valid")

@@ -34,7 +34,7 @@ def test_lock(lock: LockClass, prop: conformance.Property, members: Endpoints) -
     prop(lock, members)
 
 
-def test_client_without_heartbeats_loses_the_lock_and_is_told(members: Endpoints) -> None:
+def test_client_without_heartbeats_loses_the_lock_and_is_notified(members: Endpoints) -> None:
     late, other = HazelcastFencedLock.open(members, "lost", 1.0), HazelcastFencedLock.open(members, "lost", 1.0)
     first = late.acquire(0)
     assert first

@@ -36,7 +36,7 @@ def test_lock_on_a_real_server(lock: LockClass, prop: conformance.Property, real
     prop(lock, real_memcached)
 
 
-def simulated(story: Callable[[Endpoints], None]) -> None:
+def on_simulated_client(story: Callable[[Endpoints], None]) -> None:
     cluster = make("memcached", clients=1)
 
     def main() -> None:
@@ -59,7 +59,7 @@ def test_lease_is_never_shorter_than_requested() -> None:
             assert other.acquire(0)
             time.sleep(0.07)
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_release_after_a_change_of_owner_frees_nothing() -> None:
@@ -82,7 +82,7 @@ def test_release_after_a_change_of_owner_frees_nothing() -> None:
             late.release()
         assert AddLock.open(where, "k", 1.0).acquire(0) is None
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_unreachable_server_is_a_refusal_and_missing_answer_is_unknown() -> None:

@@ -84,11 +84,11 @@ def opened(node_redlock: OwnProgramPerLock) -> Iterator[Opened]:
         server.close()
 
 
-def yes(script: str, value: str) -> int:
+def answer_one(script: str, value: str) -> int:
     return 1
 
 
-def no(script: str, value: str) -> int:
+def answer_zero(script: str, value: str) -> int:
     return 0
 
 
@@ -100,7 +100,7 @@ def silent_at_release(script: str, value: str) -> int | None:
     return None if script == "release" else 1
 
 
-def timed(call: Callable[[], Any]) -> float:
+def seconds_of(call: Callable[[], Any]) -> float:
     began = time.monotonic()
     call()
     return time.monotonic() - began
@@ -109,13 +109,13 @@ def timed(call: Callable[[], Any]) -> float:
 @needs_npm
 def test_tie_is_never_settled_and_its_outcome_is_unknown(opened: Opened) -> None:
     """nrl-tie: the library neither resolves nor rejects its promise, and takes nothing back."""
-    mine, (first, second) = opened(yes, no)
+    mine, (first, second) = opened(answer_one, answer_zero)
 
     def acquire() -> None:
         with pytest.raises(Indeterminate, match="has not settled"):
             mine.acquire(0)
 
-    assert PATIENCE_S <= timed(acquire) < PATIENCE_S + 1
+    assert PATIENCE_S <= seconds_of(acquire) < PATIENCE_S + 1
     assert (first.scripts, second.scripts) == (["acquire"], ["acquire"])
 
 
@@ -131,7 +131,7 @@ def test_lost_try_keeps_its_keys_until_the_last_try(opened: Opened) -> None:
         return int(len(keys) == 1)
 
     tries = iter([0])
-    mine, (server, *_) = opened(first, lambda *_: next(tries, 1), no)
+    mine, (server, *_) = opened(first, lambda *_: next(tries, 1), answer_zero)
     assert mine.acquire(0.5) is None
     assert server.scripts[:2] == ["acquire", "acquire"]
     assert server.scripts[-1] == "release"
@@ -154,15 +154,15 @@ def test_acquired_lock_may_have_expired(opened: Opened) -> None:
 
 @needs_npm
 def test_silent_minority_does_not_matter(opened: Opened) -> None:
-    mine, _ = opened(yes, yes, yes, silent, silent)
-    assert timed(lambda: mine.acquire(0)) < COMMAND_TIMEOUT_S
+    mine, _ = opened(answer_one, answer_one, answer_one, silent, silent)
+    assert seconds_of(lambda: mine.acquire(0)) < COMMAND_TIMEOUT_S
     assert mine.extend()
     mine.release()
 
 
 @needs_npm
 def test_silent_majority_is_not_a_refusal(opened: Opened) -> None:
-    mine, _ = opened(yes, no, silent, silent, silent)
+    mine, _ = opened(answer_one, answer_zero, silent, silent, silent)
     with pytest.raises(Indeterminate, match="may be set on"):
         mine.acquire(0)
 
@@ -220,7 +220,7 @@ def test_releases_on_a_majority_in_several_tries_count(opened: Opened) -> None:
     def scripted(turn: str) -> ScriptedAnswer:
         return lambda script, _: 1 if script == "acquire" else next(turns[turn], 0)
 
-    mine, _ = opened(scripted("first"), scripted("second"), no)
+    mine, _ = opened(scripted("first"), scripted("second"), answer_zero)
     assert mine.acquire(0)
     mine.release()
 

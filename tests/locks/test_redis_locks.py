@@ -252,7 +252,7 @@ def test_redlock_that_cannot_undo_a_majority_is_indeterminate() -> None:
         Redlock(servers, "k", 1).acquire(0)
 
 
-def test_redlock_retries_and_counts_what_a_later_try_has_undone() -> None:
+def test_redlock_retries_and_counts_keys_that_a_later_try_deleted() -> None:
     servers = nodes()
     for node in servers[:3]:
         node.lose = {"set"}

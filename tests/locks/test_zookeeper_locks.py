@@ -21,7 +21,7 @@ from harness.lock_impls.zookeeper_client import ZooKeeperSession
 from harness.lock_impls.zookeeper_sequential import SequentialLock, number_of
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
-from tests.locks.zookeeper_play import TTL_S, Play, end_session, opened, real_servers, simulated
+from tests.locks.zookeeper_play import TTL_S, Play, end_session, on_simulated_client, open_locks, real_servers
 
 NAMES = ("zookeeper-ephemeral", "zookeeper-herd", "zookeeper-sequential", "chubby-zookeeper")
 RECIPES = ("kazoo-lock", "kazoo-read-write-lock", "kazoo-semaphore")
@@ -42,7 +42,7 @@ def real() -> Iterator[Endpoints]:
 def play(request: pytest.FixtureRequest) -> Play:
     """Run a story on a simulated client, or here against real servers."""
     if request.param == "sim":
-        return simulated
+        return on_simulated_client
     where: Endpoints = request.getfixturevalue("real")
     return lambda story: story(where)
 
@@ -59,9 +59,9 @@ def test_lock_on_real_servers(lock: LockClass, prop: conformance.Property, real:
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
-def test_end_of_session_loses_the_lock_and_holder_is_told(lock: LockClass, play: Play) -> None:
+def test_end_of_session_loses_the_lock_and_notifies_the_holder(lock: LockClass, play: Play) -> None:
     def story(where: Endpoints) -> None:
-        late, other = opened(lock, where)
+        late, other = open_locks(lock, where)
         first = late.acquire(0)
         assert late.still_valid()
         assert other.acquire(0) is None
@@ -84,8 +84,8 @@ def test_kazoo_reports_a_lock_as_held_after_its_session(play: Play, name: str) -
     """zk-stale-flag: kazoo's state alone does not show the loss."""
 
     def story(where: Endpoints) -> None:
-        late, other = opened(catalogue.find(name), where)
-        believer, third = opened(SequentialLock, where, check="session")
+        late, other = open_locks(catalogue.find(name), where)
+        believer, third = open_locks(SequentialLock, where, check="session")
         for lock, then in ((late, other), (believer, third)):
             lock.acquire(0)
             end_session(lock.session, where)
@@ -104,7 +104,7 @@ def test_kazoo_cannot_reacquire_a_lock_that_it_believes_to_hold(play: Play) -> N
     """zk-stale-flag, second part: nobody holds the lock, and acquire loops until its time is up."""
 
     def story(where: Endpoints) -> None:
-        (lock,) = opened(KAZOO, where, 1)
+        (lock,) = open_locks(KAZOO, where, 1)
         lock.acquire(0)
         end_session(lock.session, where)
         assert lock.acquire(1.0) is None
@@ -116,7 +116,7 @@ def test_kazoo_cannot_reacquire_a_lock_that_it_believes_to_hold(play: Play) -> N
 
 def test_kazoo_readers_share_and_writers_exclude(play: Play) -> None:
     def story(where: Endpoints) -> None:
-        one, two, writer = opened(READ_WRITE, where, 3)
+        one, two, writer = open_locks(READ_WRITE, where, 3)
         first, second = one.acquire_shared(0), two.acquire_shared(0)
         assert first.fence < second.fence
         assert writer.acquire(0) is None
@@ -136,7 +136,7 @@ def test_kazoo_readers_share_and_writers_exclude(play: Play) -> None:
 
 def test_reader_does_not_overtake_a_waiting_writer(play: Play) -> None:
     def story(where: Endpoints) -> None:
-        reader, writer, late = opened(READ_WRITE, where, 3)
+        reader, writer, late = open_locks(READ_WRITE, where, 3)
         reader.acquire_shared(0)
         waiting = threading.Thread(target=writer.acquire, args=(3 * TTL_S,))
         waiting.start()
@@ -154,7 +154,7 @@ def test_timeout_of_kazoo_writer_restarts_for_each_reader(play: Play) -> None:
     """kz-timeout-anew: "timeout: don't wait forever"; three readers leave one after the other, the youngest first."""
 
     def story(where: Endpoints) -> None:
-        writer, *readers = opened(READ_WRITE, where, 4)
+        writer, *readers = open_locks(READ_WRITE, where, 4)
         for reader in readers:
             reader.acquire_shared(0)
         leaving = [threading.Timer(0.6 * (n + 1), reader.release) for n, reader in enumerate(reversed(readers))]
@@ -171,7 +171,7 @@ def test_kazoo_semaphore_grants_its_holder_a_second_time(play: Play) -> None:
     """kz-semaphore-twice: it is "not meant to be re-entrant", but grants again; the first release frees it."""
 
     def story(where: Endpoints) -> None:
-        mine, other = opened(SEMAPHORE, where)
+        mine, other = open_locks(SEMAPHORE, where)
         assert mine.acquire(0).fence == mine.acquire(0).fence
         mine.release()
         assert other.acquire(TTL_S) is not None, "not re-entrant either"
@@ -184,7 +184,7 @@ def test_kazoo_semaphore_grants_its_holder_a_second_time(play: Play) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_kazoo_lock_is_released_if_its_fence_cannot_be_read(name: str) -> None:
     def story(where: Endpoints) -> None:
-        mine, other = opened(catalogue.find(name), where)
+        mine, other = open_locks(catalogue.find(name), where)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mine.session, "again", no_answer)
             with pytest.raises(Indeterminate):
@@ -194,12 +194,12 @@ def test_kazoo_lock_is_released_if_its_fence_cannot_be_read(name: str) -> None:
         mine.release()
         assert other.acquire(TTL_S) is not None
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_sequence_number_is_a_fence_while_its_parent_exists(play: Play) -> None:
     def story(where: Endpoints) -> None:
-        first, second = opened(SequentialLock, where, fence="sequence")
+        first, second = open_locks(SequentialLock, where, fence="sequence")
         fences = []
         for lock in (first, second, first):
             fences.append(lock.acquire(0).fence)
@@ -222,7 +222,7 @@ def test_lock_delay_applies_after_a_loss_but_not_after_a_release(
     play: Play,
 ) -> None:
     def story(where: Endpoints) -> None:
-        lost, other = opened(ChubbyZooKeeperLock, where, lock_delay=1.0)
+        lost, other = open_locks(ChubbyZooKeeperLock, where, lock_delay=1.0)
         lost.acquire(0)
         began = time.monotonic()
         lost.release()
@@ -242,7 +242,7 @@ def test_lock_delay_applies_after_a_loss_but_not_after_a_release(
 
 def test_sequencer_has_name_mode_and_growing_generation(play: Play) -> None:
     def story(where: Endpoints) -> None:
-        first, second = opened(ChubbyZooKeeperLock, where)
+        first, second = open_locks(ChubbyZooKeeperLock, where)
         shown = []
         for lock in (first, second):
             assert lock.acquire(TTL_S).fence == lock.sequencer.generation
@@ -254,7 +254,7 @@ def test_sequencer_has_name_mode_and_growing_generation(play: Play) -> None:
     play(story)
 
 
-def cut_off(seconds: float) -> Callable[[Any], None]:
+def cut_for(seconds: float) -> Callable[[Any], None]:
     """Cut the client off from all servers, half a second after the start."""
 
     def damage(cluster: Any) -> None:
@@ -272,19 +272,19 @@ def test_still_valid_of_chubby_blocks_in_jeopardy(outage: float, kept: bool) -> 
     """The session is continued, or has ended: still_valid returns only once that is known."""
 
     def story(where: Endpoints) -> None:
-        (lock,) = opened(ChubbyZooKeeperLock, where, 1, grace=20.0)
+        (lock,) = open_locks(ChubbyZooKeeperLock, where, 1, grace=20.0)
         lock.acquire(0)
         time.sleep(0.6)
         began = time.monotonic()
         assert lock.still_valid() is kept
         assert time.monotonic() - began > outage - 0.3
 
-    simulated(story, cut_off(outage))
+    on_simulated_client(story, cut_for(outage))
 
 
 def test_chubby_lock_is_lost_after_the_grace_period() -> None:
     def story(where: Endpoints) -> None:
-        (lock,) = opened(ChubbyZooKeeperLock, where, 1, grace=1.0)
+        (lock,) = open_locks(ChubbyZooKeeperLock, where, 1, grace=1.0)
         lock.acquire(0)
         time.sleep(0.6)
         began = time.monotonic()
@@ -293,7 +293,7 @@ def test_chubby_lock_is_lost_after_the_grace_period() -> None:
         time.sleep(20)
         assert not lock.still_valid()
 
-    simulated(story, cut_off(15.0))
+    on_simulated_client(story, cut_for(15.0))
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
@@ -302,7 +302,7 @@ def test_partitioned_acquire_is_unknown_and_cleaned_up_later(lock: LockClass) ->
 
     def story(where: Endpoints) -> None:
         began = time.monotonic()
-        mine, other = opened(lock, where)
+        mine, other = open_locks(lock, where)
         mine.acquire(0)
         mine.release()
         time.sleep(0.45)
@@ -314,7 +314,7 @@ def test_partitioned_acquire_is_unknown_and_cleaned_up_later(lock: LockClass) ->
         mine.release()
         assert other.acquire(TTL_S) is not None
 
-    simulated(story, cut_off(10.0))
+    on_simulated_client(story, cut_for(10.0))
 
 
 def until_it_fails(lock: Any) -> None:
@@ -330,7 +330,7 @@ def no_answer(*args: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
 def test_next_acquire_completes_a_failed_release(lock: LockClass) -> None:
     def story(where: Endpoints) -> None:
-        mine, other = opened(lock, where)
+        mine, other = open_locks(lock, where)
         mine.acquire(0)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mine.session, "ask", no_answer)
@@ -342,7 +342,7 @@ def test_next_acquire_completes_a_failed_release(lock: LockClass) -> None:
         mine.release()
         assert other.acquire(TTL_S) is not None
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
@@ -350,7 +350,7 @@ def test_connection_lost_during_recovery_is_unknown(lock: LockClass) -> None:
     """The node exists but its session is unknown: that does not make it another client's."""
 
     def story(where: Endpoints) -> None:
-        mine, other = opened(lock, where)
+        mine, other = open_locks(lock, where)
         mine.acquire(0)
         mine.release()
         answers = iter([True, True, False] if lock is ChubbyZooKeeperLock else [False])
@@ -370,7 +370,7 @@ def test_connection_lost_during_recovery_is_unknown(lock: LockClass) -> None:
         mine.release()
         assert other.acquire(TTL_S) is not None
 
-    simulated(story)
+    on_simulated_client(story)
 
 
 def test_partitioned_server_confirms_a_lost_lock_for_a_while() -> None:
@@ -403,12 +403,12 @@ def test_partitioned_server_confirms_a_lost_lock_for_a_while() -> None:
         time.sleep(2.0)
         assert not mine.still_valid()
 
-    simulated(story, damage)
+    on_simulated_client(story, damage)
 
 
 def test_acquire_without_servers_is_refused() -> None:
     def story(where: Endpoints) -> None:
-        (lock,) = opened(SequentialLock, where, 1)
+        (lock,) = open_locks(SequentialLock, where, 1)
         began = time.monotonic()
         with pytest.raises(LockError, match="no ZooKeeper server answers"):
             lock.acquire(0)
@@ -422,4 +422,4 @@ def test_acquire_without_servers_is_refused() -> None:
         time.sleep(0.5)
         story(where)
 
-    simulated(wait_first, damage)
+    on_simulated_client(wait_first, damage)

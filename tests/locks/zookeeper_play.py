@@ -21,7 +21,7 @@ Story = Callable[[Endpoints], None]
 Play = Callable[[Story], None]
 
 
-def simulated(story: Story, damage: Callable[[Any], None] = lambda cluster: None) -> None:
+def on_simulated_client(story: Story, damage: Callable[[Any], None] = lambda cluster: None) -> None:
     """Run ``story`` on a simulated client, and meanwhile ``damage`` on the cluster."""
     cluster = make("zookeeper", clients=1)
 
@@ -41,7 +41,7 @@ def real_servers() -> Iterator[Endpoints]:
         yield Endpoints("zookeeper", cluster.endpoints().addresses)
 
 
-def opened(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:
+def open_locks(lock: LockClass, where: Endpoints, count: int = 2, **options: Any) -> list[Any]:
     """Open locks of several clients on one new key."""
     key = uuid.uuid4().hex
     return [lock.open(where, key, TTL_S, **options) for _ in range(count)]

@@ -45,7 +45,7 @@ def normal(document: Any, store: Path) -> Any:
     return document
 
 
-def hunted(store: Path, **where: Any) -> Any:
+def hunt_document(store: Path, **where: Any) -> Any:
     asked = hunts.HuntRequest(lock="redis-token", faults=("none",), clients=2, schedules=8)
     document = msgspec.to_builtins(hunt(asked, rounds=4, keep_going=True, store=store, **where).document)
     del document["folder"]
@@ -53,14 +53,14 @@ def hunted(store: Path, **where: Any) -> Any:
     return document
 
 
-def played_nightly(store: Path, **where: Any) -> Any:
+def nightly_document(store: Path, **where: Any) -> Any:
     names = ("ttl-overrun", "setnx-crash", "ttl-overrun.safe", "setnx-crash.safe")
     document = msgspec.to_builtins(nightly("smoke", "sim", store=store, scenarios=map(catalogue.find, names), **where))
     assert document["status"] == 0
     return document
 
 
-def compared(store: Path, **where: Any) -> Any:
+def comparison_document(store: Path, **where: Any) -> Any:
     asked = comparisons.ComparisonRequest(locks=("redis-token",), nemeses=("client-pause",), runs=2, time_limit=8.0)
     return msgspec.to_builtins(compare(asked, store=store, **where)[0])
 
@@ -73,7 +73,7 @@ def swept(store: Path, **where: Any) -> Any:
     return document
 
 
-COMMANDS = {"hunt": hunted, "nightly": played_nightly, "compare": compared, "sweep": swept}
+COMMANDS = {"hunt": hunt_document, "nightly": nightly_document, "compare": comparison_document, "sweep": swept}
 Command = Callable[..., Any]
 
 

@@ -42,7 +42,7 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
     } | changed  # fmt: skip
 
 
-def missed(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
+def missed_outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
     """Return the outcome of a known failure that the checker did not find."""
     why = "mutual-exclusion said valid in 20 s, and should have said invalid: two holders at once"
     return outcome(scenario, cluster, state="missed", why=why, valid=True, found_s=None, **changed)
@@ -73,7 +73,7 @@ def mixed() -> Json:
         21,
         [
             *(outcome(name, cluster) for cluster in both for name in ("ttl-pause-write", "ttl-pause-write.safe")),
-            missed("clock-jump-redlock", folder="store/redlock/20261121T020000Z-0"),
+            missed_outcome("clock-jump-redlock", folder="store/redlock/20261121T020000Z-0"),
             outcome("clock-jump-redlock", "docker", state="late", why="found after 11.2 s, expected within 10 s",
                     found_s=11.2, real_seconds=25.8),
             outcome("clock-jump-redlock.safe", state="violated", valid=False, found_s=3.0, why=evil, seed=3),

@@ -41,7 +41,7 @@ def swept(folder: Path) -> Path:
     return sweep_report.write(replace(found, started_at="2026-11-21T02:00:00Z", command="harness sweep"), folder)
 
 
-def linearized(folder: Path) -> Path:
+def linearization_page(folder: Path) -> Path:
     return linearization.write(double_hold(), folder / "linearization.html")
 
 
@@ -62,7 +62,7 @@ def test_every_kind_of_report_has_no_serious_fault_in_any_look(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("written", [nightly, trend, swept, linearized])
+@pytest.mark.parametrize("written", [nightly, trend, swept, linearization_page])
 def test_every_other_page_has_no_serious_fault_in_any_look(
     browser: Browser, tmp_path: Path, written: Callable[[Path], Path]
 ) -> None:

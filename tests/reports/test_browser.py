@@ -184,7 +184,7 @@ def test_servers_and_tokens_are_available_as_text(opened: Open) -> None:
     assert "accepted 3 although stale, and refused 0" in text
 
 
-def shown_anew(page: Page, more: int, follow: bool) -> tuple[int, int]:
+def view_after_update(page: Page, more: int, follow: bool) -> tuple[int, int]:
     """Return the view after the same run is shown again, grown by ``more`` µs."""
     script = "([more, follow]) => { const data = JSON.parse(document.getElementById('run-data').textContent);"
     page.evaluate(f"{script} data.end += more; showRun(data, {{ follow }}); }}", [more, follow])
@@ -195,13 +195,13 @@ def shown_anew(page: Page, more: int, follow: bool) -> tuple[int, int]:
 def test_an_update_of_the_run_keeps_the_view(opened: Open) -> None:
     page = opened("violation")
     first = view(page)
-    assert shown_anew(page, 1_000_000, follow=False) == first
-    assert shown_anew(page, 2_000_000, follow=True) == first
+    assert view_after_update(page, 1_000_000, follow=False) == first
+    assert view_after_update(page, 2_000_000, follow=True) == first
     page.click("[data-do=whole]")
-    assert shown_anew(page, 3_000_000, follow=True)[1] > 33_000_000
+    assert view_after_update(page, 3_000_000, follow=True)[1] > 33_000_000
     page.evaluate("setView(shownRun, 30e6, 34e6)")
     left, right = view(page)
-    then = shown_anew(page, 9_000_000, follow=True)
+    then = view_after_update(page, 9_000_000, follow=True)
     assert then[0] > left
     assert then[1] > 39_000_000
     assert then[1] - then[0] == pytest.approx(right - left, abs=2)

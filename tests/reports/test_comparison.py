@@ -25,7 +25,7 @@ FILES = (
 )  # fmt: skip
 
 
-def viewed(found: dict[str, Any]) -> ComparisonView:
+def view_of(found: dict[str, Any]) -> ComparisonView:
     return read(convert(found, ComparisonDocument, "comparison.json"))
 
 
@@ -46,7 +46,7 @@ def hostile() -> ComparisonView:
     one["properties"]["fence"] |= {"measured": False, "found": EVIL, "claim": EVIL}
     ranks = comparisons.ranking()
     ranks["measures"][0] |= {"name": EVIL, "unit": EVIL}
-    return viewed(
+    return view_of(
         document(one, faults=("kill", EVIL), command=EVIL, versions={EVIL: EVIL}, ranking=ranks | {"source": EVIL},
                  left_out=[{"lock": EVIL, "why": EVIL}])
     )  # fmt: skip
@@ -58,7 +58,7 @@ def bare(name: str, states: str, faults: tuple[str, ...] = tuple(comparisons.FAU
 
 
 def undrawn(*locks: Any, **changed: Any) -> ComparisonView:
-    return viewed(document(*locks, ranking={}, **changed))
+    return view_of(document(*locks, ranking={}, **changed))
 
 
 def table_of(markdown: str, number: int) -> list[list[str]]:
@@ -113,7 +113,7 @@ def test_each_lock_has_its_findings_and_commands(written: Path) -> None:
 
 
 def test_the_safest_locks_come_first() -> None:
-    names = [one.name for one in sound_first(viewed(comparisons.sample()).locks)]
+    names = [one.name for one in sound_first(view_of(comparisons.sample()).locks)]
     assert names[:3] == ["etcd-mutex", "kazoo-lock", "zookeeper-sequential"]
     assert names[-1] == "redis-setnx"
 
@@ -161,7 +161,7 @@ def test_a_lock_that_was_not_fully_tested_is_unknown() -> None:
 )
 def test_claims_are_compared_with_measurements(claimed: bool | None, measured: bool | None, told: str) -> None:
     told_properties = comparisons.properties("one", fence=(claimed, measured, "seen so"))
-    view = viewed(document(lock("one", "s" * 6, properties=told_properties)))
+    view = view_of(document(lock("one", "s" * 6, properties=told_properties)))
     one = view.locks[0].properties[-1]
     assert comparison.property_text(one)[1] == told
     assert (one.broken, one.exceeded) == (told == "not kept", told == "more than claimed")
@@ -175,14 +175,14 @@ def test_broken_claims_are_listed_with_their_evidence(written: Path) -> None:
 
 
 def test_a_ranking_names_the_pairs_in_reverse_order() -> None:
-    view = viewed(comparisons.sample())
+    view = view_of(comparisons.sample())
     assert [comparison.since(view.claimed, measure) for measure in view.measures] == [
         "differs: mysql (0.81 ms) comes before zookeeper (1.9 ms), and 1 more pair is reversed",
         "agrees",
     ]
     ranks = comparisons.ranking()
     ranks["measures"][0] |= {"agrees": True}
-    close = viewed(document(ranking=ranks))
+    close = view_of(document(ranking=ranks))
     told = "agrees (etcd and mysql; zookeeper and mysql are equal)"
     assert comparison.since(close.claimed, close.measures[0]) == told
 
@@ -206,10 +206,10 @@ def test_only_virtual_times_are_called_virtual() -> None:
 
 def test_a_minimal_document_gives_a_page() -> None:
     least = {"schema": 1, "nemeses": [{"name": "kill"}], "locks": [{"name": "one", "cells": {}}]}
-    page = Page(comparison.render(viewed(least)))
+    page = Page(comparison.render(view_of(least)))
     assert page.words[0] == "Interrupted before one was fully tested"
     assert "No lock broke a claim in these runs." in page.words
-    assert comparison.render(viewed({"schema": 1, "nemeses": [], "locks": []}))
+    assert comparison.render(view_of({"schema": 1, "nemeses": [], "locks": []}))
 
 
 def test_the_same_document_gives_the_same_bytes(written: Path, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_hostile_text_does_not_break_markdown_tables() -> None:
 def test_csv_texts_cannot_be_formulas() -> None:
     one = lock("=1+1", "s", faults=("kill",))
     one["cells"]["kill"] |= {"why": "@SUM(A1)", "command": "-x", "run": "+run"}
-    view = viewed(document(one, faults=("kill",)))
+    view = view_of(document(one, faults=("kill",)))
     for text in comparison_text.files(view).values():
         assert "\n=1" not in text
     (row,) = rows_of(comparison_text.cells_csv(view))
@@ -287,7 +287,7 @@ def test_the_csv_has_the_costs_of_the_document(written: Path) -> None:
         assert (float(row["recovery_s"]) if row["recovery_s"] else None) == one["recovery"]["seconds"]
 
 
-def broken(**changed: Any) -> dict[str, Any]:
+def document_with(**changed: Any) -> dict[str, Any]:
     found = document(lock("one", "s" * 6))
     found["locks"][0] |= changed
     return found
@@ -298,11 +298,14 @@ def broken(**changed: Any) -> dict[str, Any]:
     [
         ({"schema": 2}, "schema: expected 1, got 2"),
         ({"schema": 1, "nemeses": []}, "expected the key 'locks'"),
-        (broken(cells={"kill": {"state": "fine"}}), r"locks\[0\]\.cells\.kill\.state: expected one of fenced"),
-        (broken(cells={"kill": {"why": "so"}}), r"locks\[0\]\.cells\.kill: expected the key 'state'"),
-        (broken(costs=[{"name": "alone", "acquire_p50_s": "1"}]), r"costs\[0\]\.acquire_p50_s: expected a number"),
-        (broken(costs=[{"clients": 1}]), r"costs\[0\]: expected the key 'name'"),
-        (broken(recovery={"seconds": 1.0, "run": "/etc"}), r"recovery\.run: expected a folder relative"),
+        (document_with(cells={"kill": {"state": "fine"}}), r"locks\[0\]\.cells\.kill\.state: expected one of fenced"),
+        (document_with(cells={"kill": {"why": "so"}}), r"locks\[0\]\.cells\.kill: expected the key 'state'"),
+        (
+            document_with(costs=[{"name": "alone", "acquire_p50_s": "1"}]),
+            r"costs\[0\]\.acquire_p50_s: expected a number",
+        ),
+        (document_with(costs=[{"clients": 1}]), r"costs\[0\]: expected the key 'name'"),
+        (document_with(recovery={"seconds": 1.0, "run": "/etc"}), r"recovery\.run: expected a folder relative"),
     ],
 )
 def test_a_malformed_document_is_refused_with_its_place(found: dict[str, Any], told: str, tmp_path: Path) -> None:

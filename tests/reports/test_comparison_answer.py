@@ -30,7 +30,7 @@ def best(*locks: dict[str, Any]) -> list[list[str]]:
     return [[one.name for one in found.best] for found in answer.answers(view(*locks))]
 
 
-def said(which: int, *locks: dict[str, Any]) -> str:
+def reasoning(which: int, *locks: dict[str, Any]) -> str:
     return answer.answers(view(*locks))[which].reasoning
 
 
@@ -69,7 +69,7 @@ def test_ties_go_to_the_safer_lock_and_then_to_the_higher_grant_rate() -> None:
     assert best(two("one-safe", "su", 0.001, 900.0), two("all-fenced", "ff", 0.001))[WASTE] == ["all-fenced"]
     twin = two("twin", "ss", 0.001001, 301.0)
     assert best(twin, quick)[HARM] == ["quick", "twin"]
-    assert "quick and twin are equal" in said(HARM, twin, quick)
+    assert "quick and twin are equal" in reasoning(HARM, twin, quick)
 
 
 def test_locks_without_measurements_come_last() -> None:
@@ -106,12 +106,14 @@ def test_a_lock_unsafe_in_the_fault_free_run_counts_as_broken() -> None:
 def test_without_a_fitting_lock_the_nearest_is_named() -> None:
     twice, once, late = two("twice", "uu", 0.0001), two("once", "us", 0.0002), two("late", "aa", 0.1)
     assert (
-        said(HARM, twice, once)
+        reasoning(HARM, twice, once)
         == "None was safe without fencing throughout. The nearest is once: unsafe under client-pause."
     )
-    assert "The nearest is late: unavailable under client-pause and unavailable under kill." in said(HARM, once, late)
+    assert "The nearest is late: unavailable under client-pause and unavailable under kill." in reasoning(
+        HARM, once, late
+    )
     assert best(twice, once, late) == [[], [], ["twice"]]
-    assert "The nearest is twice" in said(HARM, twice, two("unknown", "??"))
+    assert "The nearest is twice" in reasoning(HARM, twice, two("unknown", "??"))
 
 
 def test_one_unavailable_run_rules_a_lock_out() -> None:
@@ -120,33 +122,33 @@ def test_one_unavailable_run_rules_a_lock_out() -> None:
         "mixed", "client-pause", "unsafe", runs=3, counts={"unsafe": 2, "unavailable": 1}
     )
     assert best(mixed)[WASTE] == []
-    assert said(WASTE, mixed).endswith("The nearest is mixed: unavailable under client-pause.")
+    assert reasoning(WASTE, mixed).endswith("The nearest is mixed: unavailable under client-pause.")
     mixed["cells"]["client-pause"]["counts"] = {"unsafe": 3}
     assert best(mixed)[WASTE] == ["mixed"]
 
 
 def test_a_recommendation_states_its_caveats() -> None:
-    fenced = said(HARM_FENCED, two("one", "fs"))
+    fenced = reasoning(HARM_FENCED, two("one", "fs"))
     assert "It had two holders under client-pause, and the fencing token stopped the late one." in fenced
-    assert "It was unsafe under client-pause and kill." in said(WASTE, two("one", "uu"))
+    assert "It was unsafe under client-pause and kill." in reasoning(WASTE, two("one", "uu"))
     twins = two("one", "us"), two("other", "su"), two("third", "us")
-    assert said(WASTE, *twins[:2]).endswith("one was unsafe under client-pause. other was unsafe under kill.")
-    assert "one and third were unsafe under client-pause. other was unsafe under kill." in said(WASTE, *twins)
-    assert said(WASTE, *twins[::2]).endswith("one and third are equal. Each was unsafe under client-pause.")
+    assert reasoning(WASTE, *twins[:2]).endswith("one was unsafe under client-pause. other was unsafe under kill.")
+    assert "one and third were unsafe under client-pause. other was unsafe under kill." in reasoning(WASTE, *twins)
+    assert reasoning(WASTE, *twins[::2]).endswith("one and third are equal. Each was unsafe under client-pause.")
     met = "The only lock that was safe without fencing under every fault it met. It was not run under kill."
-    assert said(HARM, two("one", "s-")) == met
+    assert reasoning(HARM, two("one", "s-")) == met
     assert (
-        said(HARM, two("one", "ss"), two("other", "us"))
+        reasoning(HARM, two("one", "ss"), two("other", "us"))
         == "The only lock that was safe without fencing under both faults."
     )
 
 
 def test_locks_ruled_out_only_by_unknown_cells_are_undecided() -> None:
-    told = said(HARM, two("sure", "ss"), two("maybe", "?s"), two("perhaps", "??"), two("bad", "?u"))
+    told = reasoning(HARM, two("sure", "ss"), two("maybe", "?s"), two("perhaps", "??"), two("bad", "?u"))
     assert told.endswith("Undecided because of an unknown cell: maybe and perhaps.")
-    many = said(HARM, *(two(f"maybe-{i}", "?s") for i in range(9)))
+    many = reasoning(HARM, *(two(f"maybe-{i}", "?s") for i in range(9)))
     assert "Undecided because of an unknown cell: maybe-0, maybe-1, maybe-2, maybe-3 and 5 more." in many
-    assert "Undecided" not in said(HARM, two("sure", "ss"), two("bad", "?u"))
+    assert "Undecided" not in reasoning(HARM, two("sure", "ss"), two("bad", "?u"))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_the_headline_counts_the_safe_locks() -> None:
     assert answer.headline(view(two("d", "s-"), unsafe)) == "1 of 2 locks stayed safe under every fault it met"
 
 
-def missed(name: str, states: str) -> dict[str, Any]:
+def lock_with_missed_cell(name: str, states: str) -> dict[str, Any]:
     """Return a lock under :data:`TWO` whose last cell an interrupted comparison did not reach."""
     made = two(name, states)
     made["cells"]["kill"] |= {"state": "unknown", "runs": 0, "counts": {}, "run": None}
@@ -182,7 +184,7 @@ def missed(name: str, states: str) -> dict[str, Any]:
 
 def test_an_interrupted_comparison_judges_only_fully_tested_locks() -> None:
     ran = "Interrupted: 1 of 2 locks was fully tested; it"
-    safe, unsafe, cut = two("a", "ss"), two("b", "us"), missed("c", "s?")
+    safe, unsafe, cut = two("a", "ss"), two("b", "us"), lock_with_missed_cell("c", "s?")
     assert answer.headline(view(safe, cut)) == f"{ran} stayed safe under both faults"
     assert answer.headline(view(unsafe, cut)) == f"{ran} did not stay safe under both faults"
     assert answer.headline(view(safe, unsafe, cut)).endswith(
@@ -192,15 +194,15 @@ def test_an_interrupted_comparison_judges_only_fully_tested_locks() -> None:
     assert answer.headline(view(cut, cut)) == "Interrupted before any of 2 locks was fully tested"
     assert answer.headline(view(cut)) == "Interrupted before c was fully tested"
     undecided = "Undecided because of an unknown cell: c."
-    assert said(HARM, safe, cut) == (
+    assert reasoning(HARM, safe, cut) == (
         f"The only fully tested lock that was safe without fencing under both faults. {undecided}"
     )
-    assert said(HARM, safe, two("d", "ss"), cut).startswith("The cheapest of 2 fully tested locks that were safe")
-    assert said(HARM, unsafe, cut) == (
+    assert reasoning(HARM, safe, two("d", "ss"), cut).startswith("The cheapest of 2 fully tested locks that were safe")
+    assert reasoning(HARM, unsafe, cut) == (
         "None of the fully tested locks was safe without fencing throughout. The nearest is b: "
         f"unsafe under client-pause. {undecided}"
     )
-    assert said(HARM, cut) == f"Unknown: the comparison ended before any lock was fully tested. {undecided}"
+    assert reasoning(HARM, cut) == f"Unknown: the comparison ended before any lock was fully tested. {undecided}"
 
 
 def test_a_cell_missing_in_the_document_was_not_reached() -> None:

@@ -52,7 +52,7 @@ def opened(browser: Browser, written: Path) -> Iterator[Open]:
     assert complaints == []
 
 
-def shown(page: Page) -> list[str]:
+def visible_names(page: Page) -> list[str]:
     return page.locator("#row-table tr:visible .name").all_inner_texts()
 
 
@@ -124,13 +124,13 @@ def test_the_text_of_a_cell_fits_into_it(opened: Open) -> None:
 
 def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
     page = opened()
-    assert len(shown(page)) == 12
+    assert len(visible_names(page)) == 12
     page.fill("#filter-text", "REDIS setn")
-    assert shown(page) == ["redis-setnx"]
+    assert visible_names(page) == ["redis-setnx"]
     assert page.locator("#filter-shown").inner_text() == "1 of 12 rows"
     page.fill("#filter-text", "")
     page.select_option("#filter-state", "not-run")
-    assert shown(page) == ["mysql-for-update", "mysql-ttl", "memcached-add"]
+    assert visible_names(page) == ["mysql-for-update", "mysql-ttl", "memcached-add"]
 
 
 def test_a_cell_links_to_its_run(opened: Open, written: Path) -> None:

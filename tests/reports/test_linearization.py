@@ -60,7 +60,7 @@ def double_hold() -> Picture:
     )
 
 
-def simulated(
+def simulate_calls(
     seed: int, clients: int, count: int, ask: Callable[[random.Random, str], tuple[str, str] | None], initial: str
 ) -> list[Bar]:
     """Return ``count`` calls, each of which took effect no later than its return. ``ask(dice, state)`` returns a call
@@ -94,7 +94,7 @@ def register(dice: random.Random, state: str) -> tuple[str, str]:
 
 def stale_read() -> Picture:
     """Return a history in which c2 reads a value that c1 has overwritten."""
-    bars = simulated(4, 5, 36, register, "0")
+    bars = simulate_calls(4, 5, 36, register, "0")
     last, place = max(one.returned for one in bars if not one.open), max(one.place for one in bars)
     bars += [
         bar("c0", "write 10", last + 1, last + 2, place + 1, "10"),
@@ -109,7 +109,7 @@ def stale_read() -> Picture:
 
 def large() -> Picture:
     """Return 250 calls of twelve clients, none highlighted."""
-    bars = simulated(7, 12, 249, register, "0")
+    bars = simulate_calls(7, 12, 249, register, "0")
     last = max(one.returned for one in bars if not one.open)
     bars.append(bar("c3", "read → 77", last + 1, last + 2, stuck=True))
     return Picture("large.jsonl.gz", "register", "k12", "c3 read 77, which nobody wrote.", "0", tuple(bars))
@@ -159,17 +159,17 @@ def test_an_order_that_contradicts_its_windows_still_rises() -> None:
 
 
 @cache
-def rendered(picture: Picture) -> str:
+def render_once(picture: Picture) -> str:
     return render(picture)
 
 
 def svg(picture: Picture) -> ElementTree.Element:
-    page = rendered(picture)
+    page = render_once(picture)
     begin = page.index('<svg class="calls"')
     return ElementTree.fromstring(page[begin : page.index("</svg>", begin) + 6])
 
 
-def having(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+def elements_with_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
     return [one for one in root.iter() if name in one.get("class", "").split()]
 
 
@@ -179,7 +179,7 @@ def numbers(element: ElementTree.Element, *names: str) -> list[float]:
 
 def test_the_drawing_agrees_with_the_picture(picture: Picture) -> None:
     root = svg(picture)
-    path = having(root, "order")[0].get("d", "")
+    path = elements_with_class(root, "order")[0].get("d", "")
     points = [tuple(map(float, part.split())) for part in path[1:].split("L")]
     placed = sorted((one for one in picture.bars if one.place), key=lambda one: one.place)
     groups = {one.get("id"): one for one in root.iter("g") if one.get("id")}
@@ -187,17 +187,19 @@ def test_the_drawing_agrees_with_the_picture(picture: Picture) -> None:
     assert all(a < b for (a, _), (b, _) in pairwise(points))
     assert len(groups) == len(picture.bars)
     for (x, y), one in zip(points, placed, strict=True):
-        left, top, width = numbers(having(groups[f"call-{one.invoked}"], "area")[0], "x", "y", "width")
+        left, top, width = numbers(elements_with_class(groups[f"call-{one.invoked}"], "area")[0], "x", "y", "width")
         assert left < x < left + width
         assert top < y < top + 38
-    assert sorted(int(one.text or "") for one in having(root, "digits")) == [one.place for one in placed]
+    assert sorted(int(one.text or "") for one in elements_with_class(root, "digits")) == [one.place for one in placed]
 
 
 def test_the_line_is_at_the_return_that_no_order_reaches(picture: Picture) -> None:
     root, drawn = svg(picture), draw(picture)
     stuck = next(one for one in picture.bars if one.stuck)
-    line = float(having(root, "stuck")[0].get("d", "")[1:].split()[0])
-    assert sum(numbers(having(having(root, "wrong")[0], "area")[0], "x", "width")) == pytest.approx(line)
+    line = float(elements_with_class(root, "stuck")[0].get("d", "")[1:].split()[0])
+    assert sum(
+        numbers(elements_with_class(elements_with_class(root, "wrong")[0], "area")[0], "x", "width")
+    ) == pytest.approx(line)
     assert "no order gets past this return" in "".join(root.itertext())
     assert all(call.mark < line for call in drawn.path if call.bar.invoked < stuck.returned)
     assert [call.bar for call in drawn.calls if call.fate == "wrong"] == [stuck]
@@ -246,16 +248,16 @@ def test_without_a_line_every_known_call_without_a_place_is_wrong() -> None:
 
 
 def test_the_contradicting_calls_are_highlighted_and_listed() -> None:
-    root, page = svg(double_hold()), rendered(double_hold())
+    root, page = svg(double_hold()), render_once(double_hold())
     bold = [one.get("id") for one in root.iter("g") if one.get("id") and "faded" not in one.get("class", "")]
     assert bold == ["call-1", "call-14"]
     assert "The answers of these 2 calls contradict each other" in page
-    assert not having(svg(large()), "faded")
-    assert 'id="core"' not in rendered(large())
+    assert not elements_with_class(svg(large()), "faded")
+    assert 'id="core"' not in render_once(large())
 
 
 def test_states_and_calls_are_also_in_tables(picture: Picture) -> None:
-    page = rendered(picture)
+    page = render_once(picture)
     order = page[page.index('<h2 id="order">') :]
     assert f"<td>{picture.initial}</td>" in order
     assert order.count('href="#call-') == len(picture.bars)

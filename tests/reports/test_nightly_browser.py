@@ -44,7 +44,7 @@ def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
     assert [url for url in requests if url not in {path.as_uri() for path in pages.values()}] == []
 
 
-def shown(page: Page) -> list[str]:
+def visible_names(page: Page) -> list[str]:
     return page.locator("#row-table tr:visible .name").all_inner_texts()
 
 
@@ -63,21 +63,21 @@ def test_both_pages_open_and_fit_every_width(opened: Open, kind: str, width: int
 def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
     page = opened("nightly")
     rows = ["clock-jump-redlock", "failover-lost-lock", "ttl-pause-write"]
-    assert shown(page) == rows
+    assert visible_names(page) == rows
     page.fill("#filter-text", "REDIS pause")
-    assert shown(page) == ["ttl-pause-write"]
+    assert visible_names(page) == ["ttl-pause-write"]
     assert page.locator("#filter-shown").inner_text() == "1 of 3 rows"
     page.fill("#filter-text", "")
     page.select_option("#filter-state", "not-run")
-    assert shown(page) == ["failover-lost-lock"]
+    assert visible_names(page) == ["failover-lost-lock"]
     page.select_option("#filter-state", "")
-    assert shown(page) == rows
+    assert visible_names(page) == rows
 
 
 def test_trends_can_be_filtered_on_a_narrow_screen(opened: Open) -> None:
     page = opened("trends", width=400)
     page.fill("#filter-text", "redlock-fenced docker")
-    assert shown(page) == ["redlock-fenced"]
+    assert visible_names(page) == ["redlock-fenced"]
 
 
 def test_a_failed_outcome_links_to_its_run(opened: Open, pages: dict[str, Path]) -> None:

@@ -38,7 +38,7 @@ def cells(document: dict[str, Any]) -> dict[tuple[str, str], list[tuple[str, str
     [
         (nights.plain(), "valid", "All 6 as expected"),
         (
-            [*nights.plain(), nights.missed("a"), nights.outcome("b", state="error")],
+            [*nights.plain(), nights.missed_outcome("a"), nights.outcome("b", state="error")],
             "invalid",
             "2 of 8 not as expected",
         ),
@@ -96,7 +96,7 @@ def test_seeds_of_a_scenario_share_a_line_that_names_the_worst() -> None:
     told = cells(nights.night(21, [*seeds, *others]))["a", "sim"]
     assert told[0] == ("failure found in 2 s", "etcd-mutex · seeds 1, 2, 3 · 1.2 s")
     assert [said for said, _ in told] == ["failure found in 2 s", "cure valid", "failure found in 2.5 s", "cure valid"]
-    told = cells(nights.night(21, [*seeds, nights.missed("a", seed=7)]))["a", "sim"]
+    told = cells(nights.night(21, [*seeds, nights.missed_outcome("a", seed=7)]))["a", "sim"]
     assert told == [("failure not found", "etcd-mutex · seed 7 of 4 · 1.6 s")]
 
 
@@ -109,7 +109,7 @@ def test_links_are_relative_and_move_with_the_store(tmp_path: Path, monkeypatch:
     assert link(str(run), Path("store/nightly")) == "../redlock/run%20%231/report.html"
     assert link(str(tmp_path / run), Path("store")) == "redlock/run%20%231/report.html"
     assert link("store/gone", Path("store")) == ""
-    document = nights.read(nights.night(21, [nights.missed("a", folder=str(run))]))
+    document = nights.read(nights.night(21, [nights.missed_outcome("a", folder=str(run))]))
     path = nightly_report.write(document, Path("store/nightly"))
     (target, *_) = [value for value in Page(path.read_text()).values("href") if value]
     assert (path.parent / target.replace("%20", " ").replace("%23", "#")).resolve() == run.absolute() / "report.html"
@@ -119,7 +119,7 @@ def test_links_are_relative_and_move_with_the_store(tmp_path: Path, monkeypatch:
 def trends_page(tmp_path: Path, count: int = 3) -> str:
     """Return the page of two equal nightly runs and one with a missed and a later failure, or of the first
     ``count``."""
-    last = [nights.missed("ttl-pause-write"), *nights.plain(clock_jump_redlock={"found_s": 7.5})[1:]]
+    last = [nights.missed_outcome("ttl-pause-write"), *nights.plain(clock_jump_redlock={"found_s": 7.5})[1:]]
     db = tmp_path / "results.db"
     for day, outcomes in list(enumerate((nights.plain(), nights.plain(), last), 19))[:count]:
         nights.add(db, nights.night(day, outcomes))

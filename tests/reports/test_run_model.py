@@ -141,7 +141,7 @@ def entry(index: int, at: float, kind: str, f: str, **rest: Any) -> Op:
     return Op(index, round(at * 1e9), 0, rest.pop("process", 0), kind, f, rest.pop("key", "k"), node="c0", **rest)  # type: ignore[arg-type]
 
 
-def started(discipline: str, *entries: Op) -> History:
+def history_from_start(discipline: str, *entries: Op) -> History:
     return History([entry(0, 0, "info", "start", process=-1, value={"discipline": discipline}), *entries])
 
 
@@ -149,18 +149,22 @@ GRANT = {"fence": 4, "valid_for": 2.0}
 
 
 def test_a_trusting_client_holds_until_it_releases() -> None:
-    history = started("trusting", entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 9, "invoke", "release"))
+    history = history_from_start(
+        "trusting", entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 9, "invoke", "release")
+    )
     (hold,) = holds.find_holds(history)
     assert (hold.start, hold.end, hold.lease_end, hold.fence) == (10**9, 9 * 10**9, 3 * 10**9, "4")
 
 
 def test_a_checking_client_holds_until_its_lease_runs_out() -> None:
-    history = started("checking", entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 9, "invoke", "release"))
+    history = history_from_start(
+        "checking", entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 9, "invoke", "release")
+    )
     assert holds.find_holds(history)[0].end == 3 * 10**9
 
 
 def test_an_extended_lease_lasts_longer_and_a_lost_one_ends() -> None:
-    history = started(
+    history = history_from_start(
         "checking",
         entry(1, 1, "ok", "acquire", value=GRANT),
         entry(2, 2, "invoke", "extend"),
@@ -177,25 +181,28 @@ def test_an_extended_lease_lasts_longer_and_a_lost_one_ends() -> None:
 def test_only_leases_not_released_in_time_are_shown(folder: Path, ends: float | None, seen: bool) -> None:
     entries = [entry(1, 1, "invoke", "acquire"), entry(2, 1.1, "ok", "acquire", value=GRANT)]
     entries += [] if ends is None else [entry(3, ends, "invoke", "release"), entry(4, ends, "ok", "release")]
-    started("trusting", *entries).save(folder / "history.jsonl")
+    history_from_start("trusting", *entries).save(folder / "history.jsonl")
     assert timeline_text.canvas_text(timeline.build(model.load(folder)))["leases"] is seen
 
 
 def test_a_crash_ends_the_holds_of_its_host() -> None:
     crash = entry(2, 5, "info", "crash", process=-1, value={"host": "c0"})
-    assert holds.find_holds(started("trusting", entry(1, 1, "ok", "acquire", value=GRANT), crash))[0].end == 5 * 10**9
+    assert (
+        holds.find_holds(history_from_start("trusting", entry(1, 1, "ok", "acquire", value=GRANT), crash))[0].end
+        == 5 * 10**9
+    )
 
 
 def test_a_nested_acquire_needs_one_more_release() -> None:
     grants = [entry(i, i, "ok", "acquire", value=GRANT) for i in (1, 2)]
     releases = [entry(i, i, "invoke", "release") for i in (3, 4)]
-    (hold,) = holds.find_holds(started("trusting", *grants, *releases))
+    (hold,) = holds.find_holds(history_from_start("trusting", *grants, *releases))
     assert hold.end == 4 * 10**9
 
 
 def test_a_client_under_a_new_process_releases_its_hold() -> None:
     grant, lost = entry(1, 1, "ok", "acquire", value=GRANT), entry(2, 2, "info", "write", error="timeout")
-    history = started("trusting", grant, lost, entry(3, 3, "invoke", "release", process=7))
+    history = history_from_start("trusting", grant, lost, entry(3, 3, "invoke", "release", process=7))
     assert holds.find_holds(history)[0].end == 3 * 10**9
 
 

@@ -35,16 +35,16 @@ def history(*calls: tuple[int, int, int | None, str, str]) -> History:
     return found
 
 
-def timed(count: int) -> Timed:
+def timed_calls(count: int) -> Timed:
     return Timed(np.linspace(0.0, 9.9, count), np.geomspace(1e-3, 1.0, count) if count else np.zeros(0))
 
 
-def measured(count: int, recoveries: tuple[Recovery, ...] = ()) -> Measures:
-    operation = TimedOperation("acquire", timed(count), timed(count // 9), timed(0), 0)
+def measures_of(count: int, recoveries: tuple[Recovery, ...] = ()) -> Measures:
+    operation = TimedOperation("acquire", timed_calls(count), timed_calls(count // 9), timed_calls(0), 0)
     return Measures(0, 10.0, 2.0, (operation,), (), recoveries)
 
 
-def drawn(figure: run_plots.Painter, run: Measures, bands: tuple[run_plots.Band, ...] = ()) -> str:
+def draw_svg(figure: run_plots.Painter, run: Measures, bands: tuple[run_plots.Band, ...] = ()) -> str:
     with rc_context(plots.STYLE):
         return plots.inline(plots.save(figure(run, bands), None, "one"), "one")
 
@@ -118,7 +118,7 @@ def test_every_operation_has_a_panel_and_a_row(reported: Reported) -> None:
 
 
 def test_many_calls_are_one_small_bitmap() -> None:
-    few, many = (drawn(run_plots._latency, measured(count)) for count in (1_000, 20_000))
+    few, many = (draw_svg(run_plots._latency, measures_of(count)) for count in (1_000, 20_000))
     assert few.count("<use") > 1_000
     assert "<image" not in few
     assert many.count("<use") < 200
@@ -128,10 +128,10 @@ def test_many_calls_are_one_small_bitmap() -> None:
 def test_a_missing_recovery_is_marked_and_reported() -> None:
     heal = Recovery("kill", ("n1",), "", 0, 500 * MS, disturbs=True, held=False)
     death = Recovery("its holder died", ("c1",), "k0", 0, None, disturbs=False, held=False)
-    run = measured(9, (heal, death))
+    run = measures_of(9, (heal, death))
     assert run_plots.recovery_text(run) == "The longest took 500 ms; after 1 of 2 there was no further grant."
-    assert run_plots.recovery_text(measured(9, (death,))) == "After 1 of 1 there was no further grant."
-    both, one = (drawn(run_plots._recovery, measured(9, some)) for some in ((heal, death), (heal,)))
+    assert run_plots.recovery_text(measures_of(9, (death,))) == "After 1 of 1 there was no further grant."
+    both, one = (draw_svg(run_plots._recovery, measures_of(9, some)) for some in ((heal, death), (heal,)))
     assert ">never<" in both
     assert ">never<" not in one
 
@@ -176,8 +176,8 @@ def test_a_scale_has_two_to_four_marks(low: float, high: float, marks: list[floa
 
 def test_only_the_least_available_of_many_keys_are_drawn() -> None:
     missed = [Served(f"k{i}", np.arange(40) >= i, np.arange(40) < i, None) for i in range(20)]
-    run = replace(measured(9), keys=tuple(missed))
-    svg = drawn(run_plots._service, run)
+    run = replace(measures_of(9), keys=tuple(missed))
+    svg = draw_svg(run_plots._service, run)
     assert re.findall(r">(k\d+)<", svg) == [f"k{i}" for i in range(12, 20)]
     assert run_plots.service_text(run).endswith("The 8 least available of 20 keys are drawn.")
     assert "drawn" not in run_plots.service_text(replace(run, keys=run.keys[:8]))
@@ -187,7 +187,7 @@ def test_only_the_least_available_of_many_keys_are_drawn() -> None:
 def test_the_strip_is_hatched_while_the_lock_was_unavailable() -> None:
     def strip(missed: bool) -> str:
         one = Served("k0", np.arange(40) >= 20 * missed, np.arange(40) < 20 * missed, None)
-        return drawn(run_plots._service, replace(measured(9), keys=(one,)))
+        return draw_svg(run_plots._service, replace(measures_of(9), keys=(one,)))
 
     assert strip(missed=True).count("url(#one-h") == 2  # the strip and the legend
     assert strip(missed=False).count("url(#one-h") == 1

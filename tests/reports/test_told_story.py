@@ -26,7 +26,7 @@ STEPS = (
 ENDING = "Both hold k0 from 14.592 s to 14.605 s."
 
 
-def told(folder: Path, steps: tuple[tuple[float, str], ...] = STEPS) -> Path:
+def report_with_story(folder: Path, steps: tuple[tuple[float, str], ...] = STEPS) -> Path:
     """Return the report of the run in ``folder`` with this story."""
     path = folder / "results.json"
     results: dict[str, Any] = json.loads(path.read_text())
@@ -36,7 +36,7 @@ def told(folder: Path, steps: tuple[tuple[float, str], ...] = STEPS) -> Path:
 
 
 def test_the_steps_directly_follow_the_verdict(folder: Path) -> None:
-    page = Parsed(told(folder).read_text())
+    page = Parsed(report_with_story(folder).read_text())
     begin = page.words.index("How it breaks")
     assert begin < page.words.index("Lock"), "before what the run was of"
     assert page.words[begin + 1 : begin + 5] == ["0.000 s", STEPS[0][1], "14.500 s", STEPS[1][1]]
@@ -48,7 +48,7 @@ def test_a_run_without_a_story_has_no_heading_for_it(folder: Path) -> None:
 
 
 def test_text_of_a_step_is_escaped(folder: Path) -> None:
-    text = told(folder, ((0.5, "<script>alert(1)</script> & so on"),)).read_text()
+    text = report_with_story(folder, ((0.5, "<script>alert(1)</script> & so on"),)).read_text()
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so on" in text
 
@@ -56,7 +56,7 @@ def test_text_of_a_step_is_escaped(folder: Path) -> None:
 @pytest.mark.browser
 @pytest.mark.slow
 def test_the_violation_is_in_view_under_a_story_of_eight_steps(folder: Path, browser: Browser) -> None:
-    report = told(folder, (*STEPS, *STEPS))
+    report = report_with_story(folder, (*STEPS, *STEPS))
     with watched(browser) as (open_page, _):
         page = open_page(report.as_uri(), 1280, "light")
         wait_until(page, "performance.getEntriesByName('timeline-painted').length > 0")

@@ -324,13 +324,13 @@ def test_events_between_clients_and_servers_are_refused_on_docker(capsys: pytest
     assert "on = 'request:SET': the traffic between real clients and servers is not observed; use --cluster sim" in said
 
 
-def stored() -> Path:
+def stored_run() -> Path:
     harness("run", "redis-token", "--time-limit", "5s", "--quiet")
     return Path("store/latest").resolve()
 
 
 def test_a_truncated_history_is_reported_up_to_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = stored()
+    folder = stored_run()
     path = folder / "history.jsonl"
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
@@ -343,7 +343,7 @@ def test_a_truncated_history_is_reported_up_to_its_last_line(capsys: pytest.Capt
 
 
 def test_a_damaged_history_is_refused_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = stored()
+    folder = stored_run()
     path = folder / "history.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:9], b"{}\n", *lines[10:]]))

@@ -104,15 +104,15 @@ def story(last_asked: float = 29.0, granted_again: float | None = None, healed: 
 
 def test_a_lapse_needs_requests_without_a_grant_until_the_end() -> None:
     plan = Plan(lock="etcd-mutex", time_limit=30.0)
-    assert lapse(plan, story().told()) == (
+    assert lapse(plan, story().history()) == (
         "No client was granted the lock after 1.100 s, although clients requested it until the end at 30 s."
     )
     assert (
-        lapse(plan, story(granted_again=28.0).told()) == ""
+        lapse(plan, story(granted_again=28.0).history()) == ""
     )  # a waiter with a shorter timeout than some leases keeps waiting
-    assert lapse(plan, story(granted_again=25.0).told()) == "", "two leases and a hold are not over yet"
-    assert lapse(plan, story(last_asked=4.0).told()) == "", "nobody wanted it any more"
-    assert lapse(plan, story(healed=16.0).told()) == "", "what was sent at 16 s may still come at 27 s"
+    assert lapse(plan, story(granted_again=25.0).history()) == "", "two leases and a hold are not over yet"
+    assert lapse(plan, story(last_asked=4.0).history()) == "", "nobody wanted it any more"
+    assert lapse(plan, story(healed=16.0).history()) == "", "what was sent at 16 s may still come at 27 s"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_cell_gives_the_reason_for_its_state(
         told.fault(0, "client-pause", ["c0"], 2.0, 3.0)
     plan = Plan(lock="redis-fenced", fencing=fencing, faults=(FaultSpec("client-pause"),))
     document = RunDocument(schema=1, valid=None, summary="Two held it. c0 was paused.")
-    run = Result(plan, told.told(), dict(verdicts(**said)), Verdict(None, ""), document, None)
+    run = Result(plan, told.history(), dict(verdicts(**said)), Verdict(None, ""), document, None)
     assert cells.findings_of(run).why == why
 
 
@@ -146,7 +146,7 @@ def test_a_lock_that_was_never_granted_is_not_safe(valid: bool | None, state: st
         )
     run = Result(
         Plan(lock="redis-token"),
-        told.told(),
+        told.history(),
         dict(verdicts(liveness=valid)),
         Verdict(valid, ""),
         RunDocument(schema=1, valid=valid),
@@ -183,8 +183,8 @@ def test_the_first_sentence_does_not_end_at_a_number_or_a_host() -> None:
 
 def test_only_failover_has_settings_of_its_own() -> None:
     assert list(SETTINGS) == ["failover"]
-    assert SETTINGS["failover"].told().startswith("ttl 10 s, holds of 4 s: ")
-    assert ColumnSettings().told() == "ttl 2 s, holds of 100 ms"
+    assert SETTINGS["failover"].words().startswith("ttl 10 s, holds of 4 s: ")
+    assert ColumnSettings().words() == "ttl 2 s, holds of 100 ms"
 
 
 ASKED = ComparisonRequest(locks=("redis-token",), nemeses=("client-pause", "failover"), seed=7, runs=2)
@@ -308,7 +308,7 @@ def dead(asked: ComparisonRequest) -> dict[tuple[str, str, str], JobOutcome]:
     return {(job.lock, job.part, job.name): died(job, "3 processes died") for job in jobs(asked)}
 
 
-def documented(found: dict[str, Any]) -> ComparisonDocument:
+def comparison_document(found: dict[str, Any]) -> ComparisonDocument:
     return convert({"schema": 1, "nemeses": [], **found}, ComparisonDocument, "the comparison")
 
 
@@ -329,7 +329,7 @@ def test_jobs_not_played_or_given_up_are_unknown() -> None:
 def test_only_unknown_cells_and_interruptions_exit_with_3() -> None:
     def of(*states: str, interrupted: bool = False) -> int:
         found = {str(number): {"state": state} for number, state in enumerate(states)}
-        return exit_status(documented({"locks": [{"name": "it", "cells": found}], "interrupted": interrupted}))
+        return exit_status(comparison_document({"locks": [{"name": "it", "cells": found}], "interrupted": interrupted}))
 
     assert of("safe", "unsafe", "unavailable", "fenced", "not-run") == 0
     assert of("safe", "unknown") == 3
@@ -389,7 +389,7 @@ def test_failover_becomes_leader_loss_for_quorum_services() -> None:
     both = ComparisonRequest(locks=("redis-token", "etcd-mutex"), nemeses=("failover",))
     (column,) = assemble(both, dead(both)).nemeses
     assert column.role == {"etcd": "leader-loss"}
-    assert column.settings == SETTINGS["failover"].told()
+    assert column.settings == SETTINGS["failover"].words()
 
 
 def test_run_folders_are_relative_to_the_document(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_run_folders_are_relative_to_the_document(tmp_path: Path) -> None:
         "costs": [shown, not_run],
         "recovery": shown,
     }
-    (told,) = relative(documented({"locks": [lock]}), tmp_path / "comparisons" / "y").locks
+    (told,) = relative(comparison_document({"locks": [lock]}), tmp_path / "comparisons" / "y").locks
     found = [told.cells["none"], told.fault_free, told.properties["released"], told.costs[0], told.recovery]
     assert {it.run for it in found} == {"../../redlock/x"}  # type: ignore[union-attr]
     assert (told.properties["fence"].run, told.costs[1].run) == (None, None)

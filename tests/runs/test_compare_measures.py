@@ -68,9 +68,9 @@ def test_a_fence_must_grow_under_every_fault() -> None:
 def test_recovery_lasts_from_the_death_to_the_next_grant() -> None:
     told = Story().acquire("c0", 1.0, 1.1)
     told.nemesis(1.2, "crash", "info", {"host": "c0"})
-    assert recovery_s(told.told()) is None
-    assert recovery_s(told.acquire("c1", 1.3, 3.45).told()) == 2.25
-    assert recovery_s(Story().acquire("c0", 1.0, 1.1).told()) is None
+    assert recovery_s(told.history()) is None
+    assert recovery_s(told.acquire("c1", 1.3, 3.45).history()) == 2.25
+    assert recovery_s(Story().acquire("c0", 1.0, 1.1).history()) is None
 
 
 def test_release_after_death_is_unmeasured_if_no_holder_died_in_time() -> None:
@@ -78,7 +78,7 @@ def test_release_after_death_is_unmeasured_if_no_holder_died_in_time() -> None:
         found, recovery = released(
             Result(
                 Plan(lock="", time_limit=limit),
-                told.told(),
+                told.history(),
                 {"deadlock": Verdict(True, "")},
                 Verdict(True, ""),
                 NOTHING,
@@ -121,7 +121,7 @@ def test_a_lock_that_refuses_nested_acquires_is_not_reentrant() -> None:
 
 def test_an_outage_is_judged_while_the_server_is_gone() -> None:
     def of(told: Story) -> tuple[bool | None, str]:
-        return outage(Result(Plan(lock=""), told.told(), {}, Verdict(True, ""), NOTHING, None))
+        return outage(Result(Plan(lock=""), told.history(), {}, Verdict(True, ""), NOTHING, None))
 
     gone = Story().acquire("c0", 1.0, 1.1).release("c0", 1.2).fault(0, "kill", ["n1"], 5.0, 26.0)
     assert of(gone.acquire("c1", 25.0, 26.1)) == (False, "no client acquired it in the 21 s without n1")

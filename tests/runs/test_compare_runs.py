@@ -25,7 +25,7 @@ ASKED = ComparisonRequest(locks=("redis-fenced", "etcd-mutex"), nemeses=("client
 WHEN = {"started_at", "seconds"}
 
 
-def played(tmp: Path, workers: int) -> tuple[dict[str, Any], Path]:
+def compare_and_read(tmp: Path, workers: int) -> tuple[dict[str, Any], Path]:
     found, folder = compare(ASKED, store=tmp, command="harness compare", workers=workers)
     document = plain(found)
     assert json.loads((folder / DOCUMENT).read_text()) == document
@@ -34,10 +34,10 @@ def played(tmp: Path, workers: int) -> tuple[dict[str, Any], Path]:
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    return played(tmp_path_factory.mktemp("store"), 1)
+    return compare_and_read(tmp_path_factory.mktemp("store"), 1)
 
 
-def untimed(document: dict[str, Any]) -> str:
+def without_times(document: dict[str, Any]) -> str:
     """Return the document without its times, and without names of folders, which contain times."""
     text = json.dumps({name: value for name, value in document.items() if name not in WHEN})
     return re.sub(r"\d{8}T\d{6}Z-(\d+)(-\d+)?", r"when-\1", text)
@@ -46,7 +46,7 @@ def untimed(document: dict[str, Any]) -> str:
 def test_the_number_of_workers_does_not_change_the_document(
     compared: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    assert untimed(played(tmp_path, 2)[0]) == untimed(compared[0])
+    assert without_times(compare_and_read(tmp_path, 2)[0]) == without_times(compared[0])
 
 
 class Everybodys:

@@ -35,7 +35,7 @@ def on_docker(lock: str, nemesis: str = "none", **settings: Any) -> Result:
     return run(msgspec.structs.replace(plan, faults=plan.faults or tuple(default_specs(nemesis, plan.ttl))))
 
 
-def made_by(process: subprocess.Popen[bytes]) -> list[str]:
+def resources_of(process: subprocess.Popen[bytes]) -> list[str]:
     """Return containers, networks and volumes of this run only: other runs may be active beside the tests."""
     client = connect()
     wanted: Any = {"label": OWNER}
@@ -115,7 +115,7 @@ def test_the_error_that_ends_a_client_program_is_reported() -> None:
 
 
 @contextmanager
-def started(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running_command(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a run in a process of its own, and wait until it has some history."""
     command = [sys.executable, "-m", "harness", "run", "redlock", "--cluster", "docker", "--out", str(tmp_path)]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -136,13 +136,13 @@ def harness(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_clean_removes_all_of_a_killed_run_whose_history_stays_readable(tmp_path: Path) -> None:
-    with started(tmp_path, "--nemesis", "partition-halves,latency") as process:
+    with running_command(tmp_path, "--nemesis", "partition-halves,latency") as process:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    assert len(made_by(process)) >= 12, "this is what is to be cleaned up"
+    assert len(resources_of(process)) >= 12, "this is what is to be cleaned up"
     assert "a run that is gone" in harness("cluster", "ps").stdout
     assert harness("cluster", "clean").returncode == 0
-    assert made_by(process) == []
+    assert resources_of(process) == []
     [folder] = tmp_path.glob("redlock/*-0")
     history, _ = History.salvage(folder / HISTORY)
     assert len(history) > 90
@@ -152,35 +152,35 @@ def test_clean_removes_all_of_a_killed_run_whose_history_stays_readable(tmp_path
 
 
 def test_ctrl_c_ends_a_run_with_a_report_and_removes_its_containers(tmp_path: Path) -> None:
-    with started(tmp_path) as process:
+    with running_command(tmp_path) as process:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 3
-    assert made_by(process) == []
+    assert resources_of(process) == []
     [folder] = tmp_path.glob("redlock/*-0")
     assert (folder / "report.html").exists()
     assert '"interrupted"' in (folder / HISTORY).read_text()
 
 
 def test_a_second_ctrl_c_also_leaves_no_containers(tmp_path: Path) -> None:
-    with started(tmp_path) as process:
+    with running_command(tmp_path) as process:
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 3
-    assert made_by(process) == []
+    assert resources_of(process) == []
     [folder] = tmp_path.glob("redlock/*-0")
     assert (folder / "report.html").exists()
 
 
 def test_clean_keeps_the_containers_of_an_active_run(tmp_path: Path) -> None:
-    with started(tmp_path) as process:
-        before = made_by(process)
+    with running_command(tmp_path) as process:
+        before = resources_of(process)
         assert harness("cluster", "clean").returncode == 0
         [name] = {name.split("-")[2] for name in before}
         refused = harness("cluster", "down", name)
         assert refused.returncode == 2
         assert f"cluster {name} belongs to a run in progress" in refused.stderr
-        assert made_by(process) == before
+        assert resources_of(process) == before
         process.send_signal(signal.SIGTERM)
         process.wait(60)
 

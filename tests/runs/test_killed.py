@@ -46,7 +46,7 @@ def processes(mark: str) -> dict[int, str]:
 
 
 @contextlib.contextmanager
-def started(*arguments: str, store: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def running_command(*arguments: str, store: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Start a command with a mark; kill what is left of it in the end."""
     mark = uuid.uuid4().hex
     command = [sys.executable, "-m", "harness", *arguments, "--out", str(store)]
@@ -73,7 +73,7 @@ def test_a_killed_command_leaves_no_process_and_no_half_file(command: str, tmp_p
     seen = 0
     for number in range(KILLS):
         moment = rng.uniform(0.0, LATEST_S)
-        with started(command, *COMMANDS[command], store=store, log=log) as (process, mark):
+        with running_command(command, *COMMANDS[command], store=store, log=log) as (process, mark):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(moment)
             seen = max(seen, len(processes(mark)))
@@ -86,6 +86,6 @@ def test_a_killed_command_leaves_no_process_and_no_half_file(command: str, tmp_p
             half = [flaw for flaw in half_files(store) if ".part: " not in flaw]
             assert not half, f"kill {number} after {moment:.2f} s"
     print(f"{command}: {KILLS} kills, at most {seen} processes at a kill")
-    with started("run", "redis-token", "--time-limit", "2s", store=store, log=log) as (process, _):
+    with running_command("run", "redis-token", "--time-limit", "2s", store=store, log=log) as (process, _):
         assert process.wait(60) in (VALID, VIOLATION, UNKNOWN), log.read_text()
     assert half_files(store / "latest") == []

@@ -29,7 +29,7 @@ from harness.worker.workloads.inventory import InventoryWorkload
 from tests.clusters.bench import make, on
 
 
-def of(*specs: FaultSpec, **more: Any) -> Result:
+def run_with(*specs: FaultSpec, **more: Any) -> Result:
     return run(Plan(**{"lock": "redis-token", "faults": specs, "time_limit": 12.0, **more}))
 
 
@@ -39,7 +39,7 @@ def entries(history: History, f: str) -> list[tuple[float, str, str]]:
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, Any]]:
+def undo_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, Any]]:
     """Record (virtual seconds since the first call, method, host) of each call that undoes a fault on a simulated
     cluster."""
     calls: list[tuple[float, str, Any]] = []
@@ -61,13 +61,13 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, Any]]:
 # At the end of a run.
 
 
-def test_every_fault_is_healed_when_the_run_begins_to_settle(logged: list[tuple[float, str, Any]]) -> None:
+def test_every_fault_is_healed_when_the_run_begins_to_settle(undo_calls: list[tuple[float, str, Any]]) -> None:
     """One fault waits for a message that never comes, which takes ten seconds to establish."""
-    result = of(
+    result = run_with(
         FaultSpec("lost-reply", on="acquire", nth=3, params={"containing": "never sent"}),
         FaultSpec("server-pause", at=7.0),
     )
-    assert [(round(at, 3), name) for at, name, _ in logged] == [(8.0, "resume")]
+    assert [(round(at, 3), name) for at, name, _ in undo_calls] == [(8.0, "resume")]
     [(_, _, ended), (healed, _, _)] = [e for e in entries(result.history, "inject") if e[1] == "lost-reply"][1:] + [
         e for e in entries(result.history, "heal") if e[1] == "server-pause"
     ]
@@ -78,7 +78,7 @@ def test_every_fault_is_healed_when_the_run_begins_to_settle(logged: list[tuple[
 
 def test_a_failover_too_late_to_be_observed_does_not_start() -> None:
     spec = FaultSpec("failover", at=7.0, for_=6.0)
-    result = of(spec, lock="redis-token", kind="redis-sentinel")
+    result = run_with(spec, lock="redis-token", kind="redis-sentinel")
     [op] = result.history.nemesis("inject")
     assert (op.type, op.error) == (
         "fail",
@@ -88,7 +88,7 @@ def test_a_failover_too_late_to_be_observed_does_not_start() -> None:
 
 def test_no_fault_strikes_after_the_stop() -> None:
     """A thread that is about to strike when the nemesis stops strikes before the heals, or not at all."""
-    result = of(*(FaultSpec("server-pause", at=8.0 - 0.6 + n / 20, for_=9.0) for n in range(12)))
+    result = run_with(*(FaultSpec("server-pause", at=8.0 - 0.6 + n / 20, for_=9.0) for n in range(12)))
     struck = {op.value["id"] for op in result.history.nemesis("inject") if op.type == "invoke"}
     assert struck
     assert struck == {op.value["id"] for op in result.history.nemesis("heal")}
@@ -99,7 +99,7 @@ def test_a_fault_on_a_reply_waits_in_virtual_time() -> None:
     """No simulated thread runs at that moment, so code called then must not wait for real time."""
     lost = FaultSpec("lost-reply", on="reply:SET", client=0, params={"client": "c0", "containing": "never sent"})
     drift = FaultSpec("clock-drift", on="reply:SET", client=0, params={"target": "n1"})
-    history = of(lost, drift).history
+    history = run_with(lost, drift).history
     assert {(op.value["fault"], op.type) for op in history.nemesis("inject")} >= {
         ("lost-reply", "fail"), ("clock-drift", "ok"),
     }  # fmt: skip
@@ -108,17 +108,17 @@ def test_a_fault_on_a_reply_waits_in_virtual_time() -> None:
 # In time.
 
 
-def test_a_heal_does_not_wait_for_the_observation_of_another(logged: list[tuple[float, str, Any]]) -> None:
+def test_a_heal_does_not_wait_for_the_observation_of_another(undo_calls: list[tuple[float, str, Any]]) -> None:
     """Four partitions of one server end one after the other. Probes fail while any of them is active."""
     node = {"target": "n1"}
-    of(*(FaultSpec("partition-node", at=1.0, for_=1.0 + n / 20, params=node) for n in range(4)))
-    assert [round(at, 3) for at, name, _ in logged if name == "heal"] == [2.0, 2.05, 2.1, 2.15]
+    run_with(*(FaultSpec("partition-node", at=1.0, for_=1.0 + n / 20, params=node) for n in range(4)))
+    assert [round(at, 3) for at, name, _ in undo_calls if name == "heal"] == [2.0, 2.05, 2.1, 2.15]
 
 
 def test_a_heal_hidden_by_another_fault_is_observed_again_later() -> None:
     node = {"target": "n1"}
     short, long = (FaultSpec("partition-node", at=1.0, for_=at, params=node) for at in (1.0, 3.0))
-    result = of(short, long)
+    result = run_with(short, long)
     assert [type_ for _, _, type_ in entries(result.history, "heal")] == ["ok", "ok"]
     assert result.history.nemesis("heal")[0].value["observed"]["at_work"] == ["partition-node"]
     assert result.verdicts["faults"].valid is True
@@ -139,7 +139,7 @@ def test_a_heal_without_effect_fails_and_makes_the_run_unknown(
     method: str, spec: FaultSpec, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SimCluster, method, lambda *args, **kwargs: None)
-    result = of(spec, time_limit=20.0)
+    result = run_with(spec, time_limit=20.0)
     [heal] = result.history.nemesis("heal")
     assert (heal.type, heal.error) == ("fail", f"not undone; expected {expected}")
     assert result.valid is None, "the lock is not blamed for a cluster that stays broken"
@@ -216,7 +216,7 @@ def test_only_clocks_of_active_faults_are_wrong(monkeypatch: pytest.MonkeyPatch)
         wrong.append((self.clock()[0], {name for name in servers if self.read_clock(name)}))
 
     monkeypatch.setattr(SimCluster, "set_clock", set_clock)
-    result = of(
+    result = run_with(
         FaultSpec("clock-jump", every=1.5, params={"target": "one", "by": 0.1}), lock="redlock", time_limit=20.0
     )
     lasting = [fault for fault in fault_records(result.history) if fault.seen]
@@ -230,7 +230,7 @@ def test_only_clocks_of_active_faults_are_wrong(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_superseded_message_fault_stops_waiting() -> None:
     """The first strike waits for a message that never comes, and is given up when the second one supersedes it."""
-    result = of(FaultSpec("lost-reply", every=3.0, params={"containing": "never sent"}))
+    result = run_with(FaultSpec("lost-reply", every=3.0, params={"containing": "never sent"}))
     assert [(at, type_) for at, _, type_ in entries(result.history, "inject") if type_ != "invoke"] == [
         (6.0, "fail"), (8.0, "fail"),
     ]  # fmt: skip
@@ -240,14 +240,14 @@ def test_data_lost_by_a_restart_is_observed() -> None:
     """The heal queries the server. Without persistence it restarts empty."""
     kill = FaultSpec("kill", on="acquire", nth=4, for_=0.1, params={"target": "n1"})
     for persistence, lost in (("no", ["n1"]), ("always", [])):
-        result = of(kill, server_options={"persistence": persistence}, hold=0.5)
+        result = run_with(kill, server_options={"persistence": persistence}, hold=0.5)
         [heal] = result.history.nemesis("heal")
         assert heal.value["observed"]["wiped"] == lost, persistence
 
 
 def test_the_story_mentions_a_restart_only_after_it_happened() -> None:
     """The story of the violation uses only what was known by then."""
-    result = of(FaultSpec("kill-amnesia", on="acquire", nth=4, for_=0.02, params={"target": "n1"}), hold=0.5)
+    result = run_with(FaultSpec("kill-amnesia", on="acquire", nth=4, for_=0.02, params={"target": "n1"}), hold=0.5)
     assert "and restarted without data" in result.document["summary"]
     history = result.history
     late = [msgspec.structs.replace(op, time=history.time[-1]) if op.f == "heal" else op for op in history]
@@ -260,7 +260,7 @@ def test_the_story_mentions_a_restart_only_after_it_happened() -> None:
 
 
 def test_a_later_fault_can_restart_a_crashed_client() -> None:
-    result = of(
+    result = run_with(
         FaultSpec("client-crash", at=1.0, for_=0.5, params={"target": "c0"}),
         FaultSpec("client-crash", at=3.0, for_=1.0, params={"target": "c0", "restart": True}),
     )
@@ -287,7 +287,7 @@ def test_a_wipe_of_a_live_host_has_no_effect_at_a_later_restart() -> None:
 def test_a_fault_can_wait_for_a_command_to_one_server() -> None:
     """The lock sends its command to five servers; the fault waits for the third."""
     for event in ("request:SET", "reply:SET"):
-        result = of(FaultSpec("client-crash", on=event, client=0, node="n3"), lock="redlock")
+        result = run_with(FaultSpec("client-crash", on=event, client=0, node="n3"), lock="redlock")
         assert len(result.history.nemesis("crash")) == 1
     taps: list[tuple[str, ...]] = []
     cluster = make()

@@ -31,7 +31,7 @@ def get_del_gap() -> Plan:
     )  # fmt: skip
 
 
-def paused(fault: FaultSpec, **settings: Any) -> Plan:
+def plan_with_pause(fault: FaultSpec, **settings: Any) -> Plan:
     given: dict[str, Any] = {"lock": "redis-token", "clients": 2, "hold": 0.5, "time_limit": 8.0, **settings}
     return Plan(**given, faults=(fault,), expect=UNSAFE)
 
@@ -45,8 +45,8 @@ FOUND = {
         FaultSpec("clock-jump", on="reply:SET", client=0, nth=5, params={"target": THREE, "seconds": 3.0})
     ),
     "a pause between two commands": get_del_gap(),
-    "a pause at a time": paused(FaultSpec("client-pause", at=0.2, for_=3.0, params={"target": "c0"})),
-    "another client first": paused(
+    "a pause at a time": plan_with_pause(FaultSpec("client-pause", at=0.2, for_=3.0, params={"target": "c0"})),
+    "another client first": plan_with_pause(
         FaultSpec("client-pause", on="acquire", client=1, for_=3.0), stagger=0.1, wait=1.5, sections=2,
         delays=tuple(Delay("c0", "n1", nth, 0.045) for nth in range(1, 5)),
     ),

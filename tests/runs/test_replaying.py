@@ -36,7 +36,7 @@ def plan(**settings: Any) -> Plan:
     return Plan(**{**given, **settings})
 
 
-def translated(given: Plan) -> tuple[Plan, tuple[str, ...]]:
+def translate(given: Plan) -> tuple[Plan, tuple[str, ...]]:
     simulated = simulate(given)
     return by_triggers(simulated.plan, simulated.history, simulated.commands)
 
@@ -57,7 +57,7 @@ def test_recording_commands_does_not_change_the_history() -> None:
 
 def test_a_time_becomes_an_event_and_a_delay() -> None:
     given = plan(faults=(FaultSpec("client-pause", at=0.2, for_=3.0),))
-    real, notes = translated(given)
+    real, notes = translate(given)
     pause = {"target": "c0"}  # chosen at random on the simulator, by name here
     assert real.faults == (FaultSpec("client-pause", on="read", client=0, delay=0.198, for_=3.0, params=pause),)
     assert notes == (
@@ -72,14 +72,14 @@ def test_a_time_becomes_an_event_and_a_delay() -> None:
 
 
 def test_a_time_equal_to_that_of_an_event_needs_no_delay() -> None:
-    real, _ = translated(plan(faults=(FaultSpec("client-pause", at=0.3004, for_=3.0, params={"target": "c0"}),)))
+    real, _ = translate(plan(faults=(FaultSpec("client-pause", at=0.3004, for_=3.0, params={"target": "c0"}),)))
     [fault] = real.faults
     assert (fault.on, fault.client, fault.nth, fault.delay) == ("acquire:invoke", 1, 1, 0.0)
 
 
 def test_events_are_counted_like_in_the_nemesis() -> None:
     given = plan(time_limit=8.0, faults=(FaultSpec("client-pause", at=3.1, for_=3.0, params={"target": "c0"}),))
-    real, _ = translated(given)
+    real, _ = translate(given)
     [fault] = real.faults
     assert fault.nth > 1
     assert pauses(simulate(real).history) == pytest.approx([3100], abs=1.0)
@@ -92,7 +92,7 @@ def test_an_event_of_any_client_becomes_one_of_the_client_that_caused_it(
     nth: int, client: int, own: int, words: str
 ) -> None:
     given = plan(faults=(FaultSpec("client-pause", on="acquire:invoke", nth=nth, for_=3.0),))
-    real, notes = translated(given)
+    real, notes = translate(given)
     assert real.faults == (FaultSpec("client-pause", on="acquire:invoke", client=client, nth=own, for_=3.0),)
     assert notes == (f"client-pause strikes on {words}, which triggered it on the simulator",)
     assert pauses(simulate(real).history) == pauses(simulate(given).history)
@@ -108,14 +108,14 @@ def test_an_event_of_any_client_becomes_one_of_the_client_that_caused_it(
     ],
 )
 def test_a_fault_with_a_usable_trigger_is_unchanged(fault: FaultSpec) -> None:
-    real, notes = translated(plan(faults=(fault,)))
+    real, notes = translate(plan(faults=(fault,)))
     assert (real.faults, notes) == ((fault,), ())
 
 
 @pytest.mark.parametrize("moment", [{"at": 0.0}, {"on": "acquire", "client": 0}])
 def test_randomly_chosen_targets_are_named(moment: dict[str, Any]) -> None:
     given = plan(lock="redlock", faults=(FaultSpec("kill", for_=0.5, params={"target": "majority"}, **moment),))
-    real, [note] = translated(given)
+    real, [note] = translate(given)
     [inject] = [op for op in simulate(given).history.nemesis("inject") if op.type == "invoke"]
     assert real.faults[0].params == {"target": ",".join(inject.value["hosts"])}
     assert note == f"kill strikes the same hosts as on the simulator: {', '.join(inject.value['hosts'])}"
@@ -123,7 +123,7 @@ def test_randomly_chosen_targets_are_named(moment: dict[str, Any]) -> None:
 
 def test_periodic_faults_stay_periodic_with_a_note() -> None:
     fault = FaultSpec("client-pause", every=3.0, for_=1.0, params={"target": "one"})
-    real, [note] = translated(plan(time_limit=8.0, faults=(fault,)))
+    real, [note] = translate(plan(time_limit=8.0, faults=(fault,)))
     assert real.faults == (fault,)
     assert "strikes every 3 s" in note
 
@@ -177,7 +177,7 @@ def test_without_recorded_commands_a_fault_strikes_at_the_nearest_event() -> Non
 
 
 def test_a_fault_on_a_command_that_never_came_is_left_out() -> None:
-    real, [note] = translated(plan(faults=(FaultSpec("client-pause", on="request:LPUSH", for_=3.0),)))
+    real, [note] = translate(plan(faults=(FaultSpec("client-pause", on="request:LPUSH", for_=3.0),)))
     assert real.faults == ()
     assert "it never struck on the simulator" in note
 
@@ -185,7 +185,7 @@ def test_a_fault_on_a_command_that_never_came_is_left_out() -> None:
 def test_long_delays_become_faults_and_short_ones_are_left_out() -> None:
     late = (Delay("c0", "resource", 2, 3.0), Delay("c1", "n1", 1, 0.01), Delay("n1", "n1", 1, 1.0))
     given = plan(delays=late, shuffle=7)
-    real, notes = translated(given)
+    real, notes = translate(given)
     assert (real.delays, real.shuffle) == ((), 0)
     [fault] = real.faults
     assert (fault.fault, fault.on, fault.client) == ("delayed-request", "write:invoke", 0)
@@ -205,10 +205,10 @@ def test_a_late_request_becomes_a_delay_and_a_late_reply_becomes_a_pause() -> No
     on_link = [said for said in simulated.commands if said.client == "c0"]
     requests = [said.name for said in on_link if said.phase == "request"]
     nth = requests.index("SET") + 1
-    real, _ = translated(plan(delays=(Delay("c0", "n1", nth, 0.4),)))
+    real, _ = translate(plan(delays=(Delay("c0", "n1", nth, 0.4),)))
     [fault] = real.faults
     assert (fault.on, fault.params["containing"], fault.params["delay"]) == ("acquire:invoke", "SET", 0.4)
-    real, _ = translated(plan(delays=(Delay("n1", "c0", nth, 0.4),)))
+    real, _ = translate(plan(delays=(Delay("n1", "c0", nth, 0.4),)))
     [fault] = real.faults
     assert (fault.fault, fault.on, fault.client, fault.for_) == ("client-pause", "acquire", 0, 0.4)
 
@@ -237,7 +237,7 @@ def test_a_time_during_a_call_is_placed_between_its_commands() -> None:
     simulated = simulate(plan(lock="redis-token-getdel"))
     [looked] = [said.time for said in simulated.commands if said.phase == "reply" and said.name == "GET"][:1]
     at = (looked - simulated.history.origin) / SECOND + 1e-5
-    real, [note] = translated(
+    real, [note] = translate(
         plan(lock="redis-token-getdel", faults=(FaultSpec("client-pause", at=at, for_=1.0, params={"target": "c0"}),))
     )
     assert [(fault.fault, fault.on) for fault in real.faults] == [
@@ -249,7 +249,7 @@ def test_a_time_during_a_call_is_placed_between_its_commands() -> None:
 def test_a_long_delay_after_a_command_counts_from_the_nearest_event() -> None:
     jump = FaultSpec("clock-jump", on="request:SET", client=0, delay=0.5, params={"target": "n1"})
     given = plan(faults=(jump,))
-    real, [note] = translated(given)
+    real, [note] = translate(given)
     [fault] = real.faults
     assert (fault.on, fault.client, fault.delay) == ("read", 0, 0.499)
     assert note == "clock-jump strikes 0.499 s after c0's read, not 0.5 s after request:SET"
@@ -276,7 +276,7 @@ def test_simulation_only_locks_are_refused() -> None:
 # The next holder.
 
 
-def restarted() -> Plan:
+def plan_with_restart() -> Plan:
     """c0 releases the lock and requests it again while c1 waits. On the simulator c1 acquires it."""
     return plan(
         lock="redlock", hold=1.0, stagger=0.1, sections=2, time_limit=4.0, expect=UNSAFE,
@@ -285,7 +285,7 @@ def restarted() -> Plan:
 
 
 def test_a_releasing_client_is_paused_until_the_next_holder_acquires() -> None:
-    ready = prepare(simulate(restarted()))
+    ready = prepare(simulate(plan_with_restart()))
     turns = without_races(ready)
     assert turns.notes == ("c0 is paused for 0.8 s, so that c1 is granted k0",)
     [pause] = turns.plan.faults[1:]
@@ -353,22 +353,22 @@ def overrun() -> Story:
     return story.acquire("c1", 0.5, 2.2).release("c1", 3.0).release("c0", 3.3)
 
 
-def told(history: History, until_s: float | None = None) -> Divergence | None:
-    return first_divergence(overrun().told(), history, None if until_s is None else round(until_s * SECOND))
+def divergence_from_overrun(history: History, until_s: float | None = None) -> Divergence | None:
+    return first_divergence(overrun().history(), history, None if until_s is None else round(until_s * SECOND))
 
 
 def test_the_same_steps_at_other_times_do_not_diverge() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.15, 0.3).fault(0, "client-pause", ["c0"], 0.31, 3.4)
     story.acquire("c1", 0.4, 2.4).release("c1", 2.9).release("c0", 3.5)
-    assert told(story.told()) is None
+    assert divergence_from_overrun(story.history()) is None
 
 
 def test_another_outcome_of_a_call_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.2, 3.2)
     story.call("c1", "acquire", 0.5, 2.5, "fail", error="busy").release("c0", 3.3)
-    found = told(story.told())
+    found = divergence_from_overrun(story.history())
     assert found == Divergence(
         "On the simulator c1 was granted k0 while c0 held it at 2.200 s (step 3); "
         "here c1's acquire of k0 failed: busy (at 2.500 s)", 3, 2_200_000_000, 2_500_000_000,
@@ -383,9 +383,9 @@ def test_the_number_of_failed_requests_is_no_divergence() -> None:
         for at in vain:
             story.call("c1", "acquire", at, at + 0.1, "fail", error="busy")
         story.release("c0", 1.0).acquire("c1", 1.1, 1.2)
-    assert first_divergence(one.told(), two.told()) is None
+    assert first_divergence(one.history(), two.history()) is None
     never = Story(clients=["c0", "c1"]).acquire("c0", 0.1, 0.2).release("c0", 1.0).acquire("c1", 1.1, 1.2)
-    found = first_divergence(one.told(), never.told())
+    found = first_divergence(one.history(), never.history())
     assert found is not None
     assert "c1's acquire of k0 failed: busy at 0.600 s (step 2); here c1 was granted k0" in found.sentence
 
@@ -393,7 +393,7 @@ def test_the_number_of_failed_requests_is_no_divergence() -> None:
 def test_a_missing_fault_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).acquire("c1", 0.5, 2.2).release("c1", 3.0).release("c0", 3.3)
-    found = told(story.told())
+    found = divergence_from_overrun(story.history())
     assert found == Divergence(
         "On the simulator client-pause struck c0 at 0.200 s (step 2); here that never happened", 2, 200_000_000, None
     )
@@ -406,7 +406,7 @@ def test_a_fault_without_effect_or_on_other_hosts_is_a_divergence() -> None:
         story.nemesis(0.2, "inject", "invoke", {**about, "disturbs": False, "params": {}})
         story.nemesis(0.3, "inject", "fail" if error else "ok", {**about, "observed": {}}, error)
         story.acquire("c1", 0.5, 2.2).release("c1", 3.0).release("c0", 3.3)
-        found = told(story.told())
+        found = divergence_from_overrun(story.history())
         assert found is not None
         expected = f"client-pause struck {hosts[0]}{f', {error}' if error else ''} (at 0.200 s)"
         assert found.sentence == f"On the simulator client-pause struck c0 at 0.200 s (step 2); here {expected}"
@@ -416,7 +416,7 @@ def test_another_order_of_grants_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c1", 0.1, 0.15).release("c1", 0.2).acquire("c0", 0.2, 0.3)
     story.fault(0, "client-pause", ["c0"], 0.35, 3.2).release("c0", 3.3)
-    found = told(story.told())
+    found = divergence_from_overrun(story.history())
     assert found is not None
     assert (
         found.sentence == "On the simulator c0 was granted k0 at 0.200 s (step 1); here c1 was granted k0 (at 0.150 s)"
@@ -427,7 +427,7 @@ def test_a_grant_after_instead_of_before_a_release_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.2, 1.2)
     story.release("c0", 1.3).acquire("c1", 0.5, 1.4).release("c1", 3.0)
-    found = told(story.told())
+    found = divergence_from_overrun(story.history())
     assert found is not None
     assert found.sentence.endswith(
         "c1 was granted k0 while c0 held it at 2.200 s (step 3); here c0 began to release k0 (at 1.300 s)"
@@ -437,7 +437,7 @@ def test_a_grant_after_instead_of_before_a_release_is_a_divergence() -> None:
 def test_a_fault_after_a_later_step_is_a_divergence() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).acquire("c1", 0.5, 2.2).fault(0, "client-pause", ["c0"], 2.3, 2.9)
-    found = told(story.release("c1", 3.0).release("c0", 3.3).told())
+    found = divergence_from_overrun(story.release("c1", 3.0).release("c0", 3.3).history())
     assert found is not None
     assert found.sentence.endswith(
         "client-pause struck c0 at 0.200 s (step 2); here c1 was granted k0 while c0 held it (at 2.200 s)"
@@ -447,9 +447,9 @@ def test_a_fault_after_a_later_step_is_a_divergence() -> None:
 def test_divergence_after_the_violation_is_ignored() -> None:
     story = Story(clients=["c0", "c1"])
     story.acquire("c0", 0.1, 0.2).fault(0, "client-pause", ["c0"], 0.2, 3.2).acquire("c1", 0.5, 2.2)
-    history = story.release("c1", 3.0, 3.1, "info").told()
-    assert told(history, until_s=2.5) is None
-    found = told(history)
+    history = story.release("c1", 3.0, 3.1, "info").history()
+    assert divergence_from_overrun(history, until_s=2.5) is None
+    found = divergence_from_overrun(history)
     assert found is not None
     assert "c1's release of k0 succeeded at 3.001 s (step 4); here c1's release of k0 ended without an answer" in (
         found.sentence
@@ -491,7 +491,7 @@ def test_each_kind_of_divergence_is_found(name: str) -> None:
 
 
 def test_differs_at_returns_the_first_different_entry() -> None:
-    one = overrun().told()
+    one = overrun().history()
     assert differs_at(one, one) is None
     assert differs_at(one, History(one[:4])) == 4
     other = [*one[:2], msgspec.structs.replace(one[2], wall=0), *one[3:]]

@@ -37,7 +37,7 @@ def attempt(lock: str, nemesis: str = "none", **more: Any) -> Result:
     return run(msgspec.structs.replace(plan, faults=tuple(default_specs(nemesis, plan.ttl))))
 
 
-def explained(result: Result) -> str:
+def explanations(result: Result) -> str:
     return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
@@ -45,13 +45,13 @@ def explained(result: Result) -> str:
 @pytest.mark.parametrize("lock", [info.name for info in ON_SIM])
 def test_every_lock_is_valid_without_faults(lock: str, seed: int) -> None:
     result = attempt(lock, seed=seed, time_limit=6.0)
-    assert result.valid is True, explained(result)
+    assert result.valid is True, explanations(result)
 
 
 @pytest.mark.parametrize(("lock", "kind"), REPLICATED)
 def test_every_lock_is_valid_on_replicated_servers(lock: str, kind: str) -> None:
     result = attempt(lock, kind=kind, time_limit=6.0)
-    assert result.valid is True, explained(result)
+    assert result.valid is True, explanations(result)
 
 
 def test_settling_lasts_longer_for_services_that_expire_keys_late() -> None:
@@ -66,15 +66,15 @@ def test_settling_lasts_longer_for_services_that_expire_keys_late() -> None:
 @pytest.mark.parametrize("lock", ["redis.lock:Lock", "redis_lock:Lock", slow("pottery:Redlock")])
 def test_third_party_locks_run_unmodified(lock: str) -> None:
     valid = attempt(lock)
-    assert valid.valid is True, explained(valid)
+    assert valid.valid is True, explanations(valid)
     paused = attempt(lock, "client-pause")
-    assert paused.verdicts["mutual-exclusion"].valid is False, explained(paused)
+    assert paused.verdicts["mutual-exclusion"].valid is False, explanations(paused)
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(slow(seed) for seed in range(2, 8))])
 def test_redlock_is_valid_without_faults_for_every_seed(seed: int) -> None:
     result = attempt("redlock", seed=seed, time_limit=4.0)
-    assert result.valid is True, explained(result)
+    assert result.valid is True, explanations(result)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_redlock_is_valid_without_faults_for_every_seed(seed: int) -> None:
 )  # fmt: skip
 def test_command_line_nemeses_find_the_documented_violations(lock: str, nemesis: str, more: dict[str, Any]) -> None:
     result = attempt(lock, nemesis, **{"time_limit": 30.0, **more})
-    assert result.verdicts["mutual-exclusion"].valid is False, explained(result)
+    assert result.verdicts["mutual-exclusion"].valid is False, explanations(result)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_command_line_nemeses_find_the_documented_violations(lock: str, nemesis:
 def test_locks_with_leases_survive_the_promised_faults(lock: str, nemesis: str, seed: int) -> None:
     """Under network faults, and crashes that lose no data, no two clients hold the lock, and none is locked out."""
     result = attempt(lock, nemesis, time_limit=25.0, seed=seed)
-    assert result.valid is True, explained(result)
+    assert result.valid is True, explanations(result)
 
 
 def test_fencing_protects_the_resource_but_not_mutual_exclusion() -> None:
@@ -112,7 +112,7 @@ def test_fencing_protects_the_resource_but_not_mutual_exclusion() -> None:
     unfenced = run(Plan(lock="redis-fenced", faults=(late,)))
     fenced = run(Plan(lock="redis-fenced", faults=(late,), fencing="on"))
     assert unfenced.verdicts["resource"].valid is False
-    assert fenced.verdicts["resource"].valid is True, explained(fenced)
+    assert fenced.verdicts["resource"].valid is True, explanations(fenced)
     assert fenced.verdicts["mutual-exclusion"].valid is False
     assert "rejected" in fenced.document["fencing_note"]
     assert "would have rejected" in unfenced.document["fencing_note"]
@@ -120,10 +120,10 @@ def test_fencing_protects_the_resource_but_not_mutual_exclusion() -> None:
 
 def test_inventory_is_oversold_only_when_the_lock_fails() -> None:
     sold = attempt("redis-token", workload="inventory", time_limit=20.0)
-    assert sold.valid is True, explained(sold)
+    assert sold.valid is True, explanations(sold)
     again = FaultSpec("clock-jump", on="acquire", nth=5, times=100, every=0.5)
     oversold = run(Plan(lock="redis-token", workload="inventory", time_limit=20.0, faults=(again,)))
-    assert oversold.verdicts["resource"].valid is False, explained(oversold)
+    assert oversold.verdicts["resource"].valid is False, explanations(oversold)
 
 
 # A verdict can be a violation or unknown.
@@ -139,7 +139,7 @@ def test_a_fault_without_effect_makes_the_run_unknown(monkeypatch: pytest.Monkey
 
 def test_a_fault_whose_event_never_came_makes_the_run_unknown() -> None:
     result = run(Plan(lock="redis-token", time_limit=5.0, faults=(FaultSpec("client-pause", on="acquire", nth=9999),)))
-    assert result.valid is None, explained(result)
+    assert result.valid is None, explanations(result)
     assert "client-pause" in result.document["summary"]
 
 
@@ -154,7 +154,7 @@ def test_a_resource_that_accepts_stale_tokens_is_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(Resource, "_refusal", lambda self, request: None)
     late = FaultSpec("client-pause", on="read", nth=3, times=5, every=4.0, for_=3.0)
     result = run(Plan(lock="redis-fenced", faults=(late,), fencing="on"))
-    assert result.verdicts["fencing"].valid is False, explained(result)
+    assert result.verdicts["fencing"].valid is False, explanations(result)
     assert result.verdicts["resource"].valid is False
 
 

@@ -27,7 +27,7 @@ PLAN = Plan(lock="redis-token", clients=3, time_limit=9.0, rest=0.02)
 GRID = Grid(ttl=(0.5, 3.0), hold=(0.2,), pause=(1.5,), every=2.0, seeds=2)
 
 
-def found(**changes: Any) -> SweepRun:
+def sweep_run(**changes: Any) -> SweepRun:
     known = {"seed": 0, "state": "valid", "writes": 100, "acquires": 100, "seconds": 10.0}
     return SweepRun(**{**known, **changes})
 
@@ -64,10 +64,10 @@ def test_only_leases_shorter_than_the_pause_are_violated(document: SweepDocument
 def test_the_number_of_workers_does_not_change_the_document(
     document: SweepDocument, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[float] = []
-    again = sweep(PLAN, GRID, workers=2, progress=lambda fraction, _: told.append(fraction))
+    fractions: list[float] = []
+    again = sweep(PLAN, GRID, workers=2, progress=lambda fraction, _: fractions.append(fraction))
     assert again == document
-    assert told == [number / 4 for number in range(5)]
+    assert fractions == [number / 4 for number in range(5)]
     assert capfd.readouterr().out == ""
 
 
@@ -76,7 +76,7 @@ def test_a_pause_of_zero_adds_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def measured(plan: Plan, *_: Any) -> SweepRun:
         seen.append(plan)
-        return found(seed=plan.seed)
+        return sweep_run(seed=plan.seed)
 
     monkeypatch.setattr(sweeps, "measure", measured)
     plan = replace(PLAN, time_limit=33.0)
@@ -106,7 +106,7 @@ def test_a_failed_run_is_unknown_and_an_interrupted_one_is_left_out(monkeypatch:
     assert [point.unknown for point in document.points] == [2, 2]
     assert "no space left" in document.points[0].why_unknown
     assert exit_status(document) == 3
-    monkeypatch.setattr(sweeps, "measure", lambda plan, *_: found() if plan.ttl == 0.5 else None)
+    monkeypatch.setattr(sweeps, "measure", lambda plan, *_: sweep_run() if plan.ttl == 0.5 else None)
     document = sweep(PLAN, GRID, workers=1)
     assert document.interrupted
     assert [point.runs for point in document.points] == [2, 0]
@@ -118,26 +118,26 @@ def test_a_failed_run_is_unknown_and_an_interrupted_one_is_left_out(monkeypatch:
 
 def test_unknown_runs_count_only_as_unknown() -> None:
     runs = [
-        found(seed=0, state="violated", lost=10, first_s=4.0, overlaps=3),
-        found(seed=1, state="violated", lost=30, first_s=8.0, overlaps=1, stalled=True),
-        found(seed=2),
-        found(seed=3, state="unknown", writes=900, lost=900, overlaps=9, acquires=900, why="not seen"),
+        sweep_run(seed=0, state="violated", lost=10, first_s=4.0, overlaps=3),
+        sweep_run(seed=1, state="violated", lost=30, first_s=8.0, overlaps=1, stalled=True),
+        sweep_run(seed=2),
+        sweep_run(seed=3, state="unknown", writes=900, lost=900, overlaps=9, acquires=900, why="not seen"),
     ]
-    told = plain(figures(POINT, 4, runs))
-    assert {name: told[name] for name in ("runs", "violated", "valid", "unknown", "stalled")} == {
+    totals = plain(figures(POINT, 4, runs))
+    assert {name: totals[name] for name in ("runs", "violated", "valid", "unknown", "stalled")} == {
         "runs": 4, "violated": 2, "valid": 1, "unknown": 1, "stalled": 1,
     }  # fmt: skip
-    assert told["rate"] == pytest.approx(2 / 3, abs=1e-6)
-    assert (told["writes"], told["lost"], told["overlaps"]) == (300, 40, 4)
-    assert told["lost_fraction"] == pytest.approx(40 / 300, abs=1e-6)
-    assert (told["lost_least"], told["lost_most"]) == (0.0, 0.3)
-    assert (told["first_s"], told["acquires_per_second"], told["why_unknown"]) == (6.0, 10.0, "not seen")
+    assert totals["rate"] == pytest.approx(2 / 3, abs=1e-6)
+    assert (totals["writes"], totals["lost"], totals["overlaps"]) == (300, 40, 4)
+    assert totals["lost_fraction"] == pytest.approx(40 / 300, abs=1e-6)
+    assert (totals["lost_least"], totals["lost_most"]) == (0.0, 0.3)
+    assert (totals["first_s"], totals["acquires_per_second"], totals["why_unknown"]) == (6.0, 10.0, "not seen")
 
 
 def test_figures_are_none_without_a_conclusive_run() -> None:
-    told = plain(figures(POINT, 1, [found(state="unknown")]))
+    totals = plain(figures(POINT, 1, [sweep_run(state="unknown")]))
     names = ("rate", "rate_low", "rate_high", "lost_fraction", "lost_least", "first_s", "acquires_per_second")
-    assert {told[name] for name in names} == {None}
+    assert {totals[name] for name in names} == {None}
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def test_wilson_interval_matches_published_tables(hits: int, runs: int, low: flo
     assert list(wilson(hits, runs)) == pytest.approx([low, high], abs=1e-4)
 
 
-def told(**verdicts: Verdict) -> SweepRun:
+def summary_of(**verdicts: Verdict) -> SweepRun:
     """Return the summary of a run in which a client held the lock for 2 s."""
     story = Story().acquire("c0", 1.0, 1.5, valid_for=2.0)
     result = Result(
         plan=PLAN,
-        history=story.told(),
+        history=story.history(),
         verdicts={name.replace("_", "-"): verdict for name, verdict in verdicts.items()},
         verdict=Verdict(None, ""),
         results=RunDocument(schema=1, valid=None, stats=RunStats(acquires_ok=1, seconds=9.0)),
@@ -164,7 +164,7 @@ def told(**verdicts: Verdict) -> SweepRun:
 
 
 def test_the_summary_of_a_run_has_its_state_and_times() -> None:
-    origin = Story().told().origin
+    origin = Story().history().origin
     overlap = Violation("overlap", "k0", "", origin + 5_000_000_000, origin + 9_000_000_000)
     lost = Violation("lost-update", "k0", "", origin + 6_500_000_000, origin + 7_000_000_000)
     late = Violation("late", "k0", "", origin, origin)
@@ -173,13 +173,13 @@ def test_the_summary_of_a_run_has_its_state_and_times() -> None:
     mutex = Verdict(False, "", (overlap,), {"violations": 6})
     stalled = Verdict(False, "", (late,))
 
-    run = told(mutual_exclusion=mutex, resource=resource, faults=unsure, liveness=fine)
+    run = summary_of(mutual_exclusion=mutex, resource=resource, faults=unsure, liveness=fine)
     assert (run.state, run.why, run.invalid) == ("violated", "", ("mutual-exclusion", "resource"))
     assert (run.first_s, run.overlaps, run.writes, run.lost, run.lease_s) == (5.0, 6, 10, 4, 2.0)
-    assert told(mutual_exclusion=fine, resource=resource).first_s == 6.5
-    run = told(mutual_exclusion=fine, faults=unsure)
+    assert summary_of(mutual_exclusion=fine, resource=resource).first_s == 6.5
+    run = summary_of(mutual_exclusion=fine, faults=unsure)
     assert (run.state, run.why) == ("unknown", "faults: who knows")
-    run = told(mutual_exclusion=fine, liveness=stalled, deadlock=unsure)
+    run = summary_of(mutual_exclusion=fine, liveness=stalled, deadlock=unsure)
     assert (run.state, run.stalled, run.first_s) == ("valid", True, None)
 
 
@@ -187,7 +187,7 @@ def test_the_summary_of_a_run_has_its_state_and_times() -> None:
 def test_a_lease_longer_than_requested_is_reported(
     ttl: float, lease: float | None, longer: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeps, "measure", lambda plan, *_: found(lease_s=lease))
+    monkeypatch.setattr(sweeps, "measure", lambda plan, *_: sweep_run(lease_s=lease))
     document = sweep(PLAN, Grid(ttl=(ttl,), seeds=1, pause=(0.0,)), workers=1)
     assert document.points[0].longer_lease_s == longer
     assert exit_status(document) == 0

@@ -194,7 +194,7 @@ def test_the_display_is_off_without_cursor_control(
         assert screen is None or screen.seen == []
 
 
-def shown(result: Result, **settings: object) -> str:
+def panel_text(result: Result, **settings: object) -> str:
     console = Console(file=StringIO(), highlight=False, **settings)  # type: ignore[arg-type]
     rows = list(terminal._rows(result))
     verdicts.print_panel(console, result.plan.lock, result.valid, result.document["summary"], rows)
@@ -206,7 +206,7 @@ def test_the_panel_fits_the_width_and_is_complete(
     columns: int, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    text = shown(result, force_terminal=True, width=columns)
+    text = panel_text(result, force_terminal=True, width=columns)
     assert re.findall(r"\x1b\[[\d;]*3\d[\d;]*m", text) == [], "no colour where none is wanted"
     lines = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
     assert {len(line) for line in lines} == {min(columns, verdicts.WIDEST)}

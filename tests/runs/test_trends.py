@@ -15,7 +15,7 @@ from harness.documents import plain as plain_data
 from harness.documents.nightly import ScenarioOutcome
 from harness.studies.results_db import RESULTS_DB
 from harness.studies.trends import compare
-from tests.reports.nights import add, missed, night, outcome, plain
+from tests.reports.nights import add, missed_outcome, night, outcome, plain
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -29,7 +29,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path: Path) -> Path:
     """Three nightly runs. In the last one a failure is missed, and another takes three times as long to be found."""
     last = [
-        missed("ttl-pause-write") if one["scenario"] == "ttl-pause-write" else one
+        missed_outcome("ttl-pause-write") if one["scenario"] == "ttl-pause-write" else one
         for one in plain(clock_jump_redlock={"found_s": 7.5})
     ]
     for day, outcomes in ((19, plain()), (20, plain()), (21, last)):
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(capsys: Capsys, store: Path, *options: str) -> str:
+def trends_output(capsys: Capsys, store: Path, *options: str) -> str:
     """Return what the command prints, and assert that it succeeds."""
     with pytest.raises(SystemExit) as ended:
         main(["trends", "--out", str(store), *options])
@@ -45,7 +45,7 @@ def said(capsys: Capsys, store: Path, *options: str) -> str:
     return capsys.readouterr().out
 
 
-def complained(capsys: Capsys, *options: str) -> str:
+def trends_error(capsys: Capsys, *options: str) -> str:
     with pytest.raises(SystemExit) as ended:
         main(["trends", *options])
     assert ended.value.code == 2
@@ -53,7 +53,7 @@ def complained(capsys: Capsys, *options: str) -> str:
 
 
 def test_trends_report_the_planted_changes(store: Path, capsys: Capsys) -> None:
-    lines = [line.rstrip() for line in said(capsys, store).splitlines()]
+    lines = [line.rstrip() for line in trends_output(capsys, store).splitlines()]
     assert lines[0] == "2026-11-21T02:00:00Z compared with 2026-11-20T02:00:00Z, suite smoke on sim"
     red = lines.index("1 newly failing")
     assert lines[red + 1].startswith(
@@ -66,14 +66,14 @@ def test_trends_report_the_planted_changes(store: Path, capsys: Capsys) -> None:
 
 
 def test_the_table_has_a_row_for_each_lock_and_fault(store: Path, capsys: Capsys) -> None:
-    rows = [line.split() for line in said(capsys, store).splitlines()]
+    rows = [line.split() for line in trends_output(capsys, store).splitlines()]
     assert ["redis-token", "client-pause", "sim", "██▁", "0%", "██·", "–"] in rows
     assert ["redlock", "clock-jump", "sim", "███", "100%", "▃▃█", "7.50", "s"] in rows
     assert ["redlock-fenced", "clock-jump", "sim", "▁▁▁", "0%", "···", "–"] in rows
 
 
 def test_the_document_has_the_planted_changes(store: Path, capsys: Capsys) -> None:
-    document = json.loads(said(capsys, store, "--json"))
+    document = json.loads(trends_output(capsys, store, "--json"))
     assert [one["as_expected"] for one in document["nights"]] == [6, 6, 5]
     compared = document["compared"]
     assert [(one["scenario"], one["before"], one["now"]) for one in compared["newly_red"]] == [
@@ -86,7 +86,7 @@ def test_the_document_has_the_planted_changes(store: Path, capsys: Capsys) -> No
 
 def test_a_later_recovery_is_newly_as_expected_and_found_earlier(store: Path, capsys: Capsys) -> None:
     add(store / RESULTS_DB, night(22, plain()))
-    text = said(capsys, store)
+    text = trends_output(capsys, store)
     assert "1 newly as expected\n  ttl-pause-write on sim: missed → as-expected" in text
     assert "1 found earlier" in text
     assert "7.50 s → 2.50 s, 0.33 times as long" in text
@@ -95,39 +95,41 @@ def test_a_later_recovery_is_newly_as_expected_and_found_earlier(store: Path, ca
 def test_equal_nightly_runs_are_reported_as_unchanged(store: Path, capsys: Capsys) -> None:
     for day in (23, 24):
         add(store / RESULTS_DB, night(day, plain()))
-    assert "\nnothing changed\n" in said(capsys, store)
+    assert "\nnothing changed\n" in trends_output(capsys, store)
 
 
 def test_a_larger_factor_reports_fewer_changes(store: Path, capsys: Capsys) -> None:
-    assert "found later" not in said(capsys, store, "--factor", "3")
+    assert "found later" not in trends_output(capsys, store, "--factor", "3")
 
 
 def test_the_last_option_limits_the_number_of_nightly_runs(store: Path, capsys: Capsys) -> None:
-    assert len(json.loads(said(capsys, store, "--json", "--last", "2"))["nights"]) == 2
+    assert len(json.loads(trends_output(capsys, store, "--json", "--last", "2"))["nights"]) == 2
 
 
 def test_nightly_runs_of_different_suites_or_clusters_are_not_compared(store: Path, capsys: Capsys) -> None:
     add(store / RESULTS_DB, night(22, plain(), suite="full"))
-    assert said(capsys, store) == (
+    assert trends_output(capsys, store) == (
         "only one nightly run of suite full on sim is stored (2026-11-22T02:00:00Z); trends need two\n"
     )
-    assert "1 newly failing" in said(capsys, store, "--suite", "smoke")
+    assert "1 newly failing" in trends_output(capsys, store, "--suite", "smoke")
     add(store / RESULTS_DB, night(23, plain(), clusters=["sim", "docker"]))
-    assert "suite smoke on docker, sim is stored" in said(capsys, store)
-    assert "1 newly failing" in said(capsys, store, "--suite", "smoke", "--cluster", "sim")
-    assert said(capsys, store, "--cluster", "docker").startswith("no such nightly run is stored; ")
+    assert "suite smoke on docker, sim is stored" in trends_output(capsys, store)
+    assert "1 newly failing" in trends_output(capsys, store, "--suite", "smoke", "--cluster", "sim")
+    assert trends_output(capsys, store, "--cluster", "docker").startswith("no such nightly run is stored; ")
 
 
 def test_one_nightly_run_gives_a_document_and_a_page(tmp_path: Path, capsys: Capsys) -> None:
     add(tmp_path / RESULTS_DB, night(21, plain()))
-    assert json.loads(said(capsys, tmp_path, "--json"))["compared"] is None
+    assert json.loads(trends_output(capsys, tmp_path, "--json"))["compared"] is None
     page = tmp_path / "pages" / "trends.html"
-    assert "only one nightly run of suite smoke on sim is stored" in said(capsys, tmp_path, "--html", str(page))
+    assert "only one nightly run of suite smoke on sim is stored" in trends_output(
+        capsys, tmp_path, "--html", str(page)
+    )
     assert "Nothing to compare yet" in page.read_text()
 
 
 def test_a_missing_database_names_the_command_that_creates_it(tmp_path: Path, capsys: Capsys) -> None:
-    told = complained(capsys, "--out", str(tmp_path))
+    told = trends_error(capsys, "--out", str(tmp_path))
     assert "harness nightly" in told
     assert len(told.splitlines()) == 1
 
@@ -143,7 +145,7 @@ def test_a_missing_database_names_the_command_that_creates_it(tmp_path: Path, ca
     ],
 )
 def test_invalid_options_are_one_message(store: Path, capsys: Capsys, options: tuple[str, ...], told: str) -> None:
-    err = complained(capsys, "--out", str(store), *options)
+    err = trends_error(capsys, "--out", str(store), *options)
     assert told in err
     assert len(err.splitlines()) == 1
 
@@ -187,7 +189,7 @@ def test_each_cluster_is_compared_with_itself() -> None:
 
 def test_seeds_are_merged_by_worst_state_and_median_time() -> None:
     before = [outcome("a", seed=seed, found_s=1.0) for seed in range(3)]
-    now = [outcome("a", seed=0, found_s=9.0), missed("a", seed=1), outcome("a", seed=2, found_s=1.0)]
+    now = [outcome("a", seed=0, found_s=9.0), missed_outcome("a", seed=1), outcome("a", seed=2, found_s=1.0)]
     assert changes(before, now) == {"newly_red": [("a", "as-expected", "missed")], "slower": [("a", 1.0, 5.0)]}
 
 

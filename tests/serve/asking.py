@@ -33,7 +33,7 @@ class Answer:
         return self.body.decode()
 
 
-def ask(
+def request(
     app: ASGIApp, target: str | bytes, method: str = "GET", headers: Mapping[str, str] | None = None, **scope: Any
 ) -> Answer:
     """Return the response to one request for ``target``, as on the wire. ``scope`` overrides what a server would
@@ -62,7 +62,7 @@ def ask(
 
 
 @contextmanager
-def served(store: Path) -> Iterator[str]:
+def serve_store(store: Path) -> Iterator[str]:
     """Run a real server that shows ``store``, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(

@@ -14,7 +14,7 @@ from harness.serve.app import application
 from harness.serve.guard import Guard
 from harness.serve.index import Index, Run
 from tests.serve import stores
-from tests.serve.asking import ask
+from tests.serve.asking import request
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_a_broken_run_reports_its_damage(broken: tuple[Guard, dict[str, Path], d
     run = found[made[what]]
     assert said in run.trouble
     assert (run.state == "broken") == bool(said)
-    page = ask(app, f"/runs/{made[what].parent.name.replace(' ', '%20')}/{made[what].name}/")
+    page = request(app, f"/runs/{made[what].parent.name.replace(' ', '%20')}/{made[what].name}/")
     if what == "a file for a folder":
         assert page.status == 404
     else:
@@ -44,7 +44,7 @@ def test_broken_and_whole_runs_are_all_listed(
     broken: tuple[Guard, dict[str, Path], dict[Path, Run]],
 ) -> None:
     app, made, found = broken
-    page = ask(app, "/")
+    page = request(app, "/")
     assert page.status == 200
     links = re.findall(r'<td class="when"><a href="([^"]+)">', page.text)
     assert (
@@ -53,12 +53,12 @@ def test_broken_and_whole_runs_are_all_listed(
     assert any("%FF" in link for link in links)
     for link in map(html.unescape, links):
         for target in (link, link[:-1], f"{link[:-1]}.zip", link.replace("/runs/", "/store/")):
-            assert ask(app, target).status in (200, 307, 404), target
+            assert request(app, target).status in (200, 307, 404), target
     for target in ("/comparisons/", "/sweeps/", "/hunts/", "/trends"):
-        assert ask(app, target).status == 200
-    assert "cannot be read" in ask(app, "/comparisons/").text
-    assert "cannot be read" in ask(app, "/hunts/").text
-    assert "not a database" in ask(app, "/trends").text
+        assert request(app, target).status == 200
+    assert "cannot be read" in request(app, "/comparisons/").text
+    assert "cannot be read" in request(app, "/hunts/").text
+    assert "not a database" in request(app, "/trends").text
 
 
 def test_stored_text_is_escaped(broken: tuple[Guard, dict[str, Path], dict[Path, Run]]) -> None:
@@ -66,7 +66,7 @@ def test_stored_text_is_escaped(broken: tuple[Guard, dict[str, Path], dict[Path,
     folders = [made["tags in all texts"], made["plan with tags"]]
     pages = ["/", "/sweeps/", *(f"/runs/{path.parent.name.replace(' ', '%20')}/{path.name}/" for path in folders)]
     for target in pages:
-        text = ask(app, target).text
+        text = request(app, target).text
         assert "onerror" in text
         assert stores.HTML not in text
         assert "<i>" not in text
@@ -76,7 +76,8 @@ def test_a_run_without_results_shows_the_report_command(broken: tuple[Guard, dic
     app, made, _ = broken
     run = made["no results"]
     assert (
-        f"harness report &#39;{run}&#39;" in ask(app, f"/runs/{run.parent.name.replace(' ', '%20')}/{run.name}/").text
+        f"harness report &#39;{run}&#39;"
+        in request(app, f"/runs/{run.parent.name.replace(' ', '%20')}/{run.name}/").text
     )
 
 
@@ -93,7 +94,7 @@ def test_pages_are_shown_for_arbitrarily_damaged_results(tmp_path: Path, data: s
     end = data.draw(st.integers(start, len(whole)))
     path.write_bytes(whole[:start] + data.draw(st.binary(max_size=8)) + whole[end:])
     app = application(store)
-    page = ask(app, "/")
+    page = request(app, "/")
     assert page.status == 200
     assert page.text.count('<td class="when">') == 2
-    assert ask(app, f"/runs/redlock/{stores.name(0)}/").status == 200
+    assert request(app, f"/runs/redlock/{stores.name(0)}/").status == 200

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from harness.reports import run_report
 from tests.reports import axe, sample
 from tests.serve import stores
-from tests.serve.asking import served
+from tests.serve.asking import serve_store
 from tests.serve.watching import watched
 
 pytestmark = pytest.mark.browser
@@ -26,7 +26,7 @@ PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=no+fit", RUN, *LISTS
 
 @pytest.fixture(scope="module")
 def base(store: Path) -> Iterator[str]:
-    with served(store) as address:
+    with serve_store(store) as address:
         yield address
 
 
@@ -36,7 +36,7 @@ def page(browser: Browser, base: str) -> Iterator[Page]:
         yield opened
 
 
-def shown(page: Page) -> int:
+def row_count(page: Page) -> int:
     return page.locator("table.runs tbody tr").count()
 
 
@@ -60,10 +60,10 @@ def test_a_choice_filters_at_once_and_changes_the_address(page: Page) -> None:
 @pytest.mark.slow
 def test_columns_can_be_sorted_and_pages_turned(page: Page) -> None:
     page.goto("/?cluster=sim")
-    assert shown(page) == 100
+    assert row_count(page) == 100
     page.get_by_role("link", name="Next page").click()
     page.wait_for_url("**page=2")
-    assert shown(page) == 25
+    assert row_count(page) == 25
     page.get_by_role("link", name="Seed").click()
     page.wait_for_url("**sort=seed")
     assert query(page) == "cluster=sim&sort=seed"
@@ -76,7 +76,7 @@ def test_columns_can_be_sorted_and_pages_turned(page: Page) -> None:
     assert "sort=-seed" in query(page)  # a filter keeps the order
     page.get_by_role("link", name="Show all").first.click()
     page.wait_for_url("**/")
-    assert shown(page) == 100
+    assert row_count(page) == 100
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_a_report_has_an_origin_of_its_own(browser: Browser, base: str) -> None:
 @pytest.mark.slow
 def test_a_real_report_works_when_served(browser: Browser, tmp_path: Path) -> None:
     run_report.write(sample.write(tmp_path / "redlock" / "20261121T040000Z-7", "violation"))
-    with served(tmp_path) as base:
+    with serve_store(tmp_path) as base:
         page = browser.new_page()
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text))
@@ -149,7 +149,7 @@ def test_a_stored_picture_runs_no_script(browser: Browser, tmp_path: Path) -> No
     run = stores.add(tmp_path, 0)
     script = "<script>document.documentElement.id = 'ran'</script>"
     (run / "x.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg"><text>seen</text>{script}</svg>')
-    with served(tmp_path) as base:
+    with serve_store(tmp_path) as base:
         page = browser.new_page()
         page.goto(f"{base}/store/redlock/{run.name}/x.svg")
         assert page.evaluate("[document.documentElement.tagName, document.documentElement.id]") == ["svg", ""]

@@ -20,8 +20,8 @@ from harness.run.store import HISTORY, RESULTS
 from harness.serve import live as pages
 from harness.serve.app import application
 from tests.checkers.story import Story
-from tests.serve.asking import Answer, ask
-from tests.serve.writing import Recording, history_of, recorded
+from tests.serve.asking import Answer, request
+from tests.serve.writing import Recording, history_of, recorded_run
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def recording(tmp_path: Path) -> Recording:
 
 
 def data(recording: Recording, known: int = -1) -> dict[str, Any]:
-    answer = asked(recording, f"data.json?from={known}")
+    answer = request_live(recording, f"data.json?from={known}")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     told: dict[str, Any] = json.loads(answer.body)
     return told
 
 
-def asked(recording: Recording, rest: str = "") -> Answer:
+def request_live(recording: Recording, rest: str = "") -> Answer:
     if not hasattr(recording, "app"):
         recording.app = application(recording.folder.parent.parent)  # type: ignore[attr-defined]
-    return ask(recording.app, recording.address + rest)  # type: ignore[attr-defined]
+    return request(recording.app, recording.address + rest)  # type: ignore[attr-defined]
 
 
 def old(*paths: Path) -> None:
@@ -93,7 +93,7 @@ def test_live_data_name_the_holders_and_the_active_fault(recording: Recording) -
 def test_an_unchanged_history_gives_an_answer_without_timeline(recording: Recording) -> None:
     recording.until(4.0)
     first = data(recording)
-    again = asked(recording, f"data.json?from={first['read']}")
+    again = request_live(recording, f"data.json?from={first['read']}")
     assert json.loads(again.body)["timeline"] is None
     assert len(again.body) < 1000
     assert data(recording, 5)["timeline"] == first["timeline"], "another page gets the same"
@@ -121,24 +121,24 @@ def test_a_run_killed_during_checking_is_reported_as_interrupted(recording: Reco
 
 
 def test_the_page_shows_the_plan_of_the_run(recording: Recording) -> None:
-    page = asked(recording)
+    page = request_live(recording)
     assert page.status == 200
     for words in ("redis-token", "client-pause", "of 8 s", "script-src 'sha256-"):
         assert words in page.text + page.headers["content-security-policy"]
     (recording.folder / "plan.toml").write_text("lock = [")
-    assert "client-pause" not in asked(recording).text
+    assert "client-pause" not in request_live(recording).text
 
 
 @pytest.mark.parametrize("rest", ["data.json?from=x", "data.json?from=" + "9" * 40, "data.json?from=٣"])
 def test_an_invalid_position_is_refused(rest: str, recording: Recording) -> None:
-    assert asked(recording, rest.replace("٣", "%D9%A3")).status == 400
+    assert request_live(recording, rest.replace("٣", "%D9%A3")).status == 400
 
 
 @pytest.mark.parametrize("address", ["nowhere/run", "sweeps/20261121T210000Z-redis-token", "latest/plan.toml", "a/.."])
 @pytest.mark.parametrize("rest", ["", "data.json"])
 def test_unknown_runs_give_404(address: str, rest: str, recording: Recording) -> None:
-    asked(recording)
-    answer = ask(recording.app, f"/live/{address}/{rest}")  # type: ignore[attr-defined]
+    request_live(recording)
+    answer = request(recording.app, f"/live/{address}/{rest}")  # type: ignore[attr-defined]
     assert answer.status in (400, 404)
 
 
@@ -159,7 +159,7 @@ def lines(history: History, path: Path) -> bytes:
 
 
 def test_reading_in_pieces_of_any_size_gives_the_same_state(tmp_path: Path) -> None:
-    text = lines(recorded().history, tmp_path / HISTORY)
+    text = lines(recorded_run().history, tmp_path / HISTORY)
     whole, pieces = GrowingHistory(), GrowingHistory()
     whole.take(BytesIO(text))
     for end in (1, 10, 999, 1000, 20_000, 20_000, len(text) - 3, len(text)):
@@ -170,7 +170,7 @@ def test_reading_in_pieces_of_any_size_gives_the_same_state(tmp_path: Path) -> N
 
 
 def test_a_file_that_became_shorter_is_read_again(tmp_path: Path) -> None:
-    text = lines(recorded().history, tmp_path / HISTORY)
+    text = lines(recorded_run().history, tmp_path / HISTORY)
     one, other = GrowingHistory(), GrowingHistory()
     one.take(BytesIO(text))
     for reader in (one, other):
@@ -194,7 +194,7 @@ def test_a_damaged_history_is_reported_without_an_error(line: bytes, recording: 
 
 
 def test_an_overlong_line_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = lines(recorded().history, tmp_path / HISTORY)
+    text = lines(recorded_run().history, tmp_path / HISTORY)
     monkeypatch.setattr(live, "AT_ONCE", 8192)
     reader, longer = GrowingHistory(), text[: text.index(b"\n") + 1] + b"x" * 10_000
     for _ in range(3):
@@ -240,7 +240,7 @@ def test_ended_holds_and_healed_faults_are_dropped_from_the_tail() -> None:
     told = Story().acquire("c0", 1.0, 1.1).release("c0", 1.5).acquire("c1", 2.0, 2.1).crash(2.5, "c1")
     told.fault(0, "client-pause", ["c2"], 3.0, 4.0).acquire("c2", 30.0, 30.1)
     tail = Tail(5_000_000_000)
-    for op in told.told():
+    for op in told.history():
         tail.add(op)
     history, _ = tail.history()
     assert [(op.f, op.node) for op in history if op.f != "stop"] == [

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.reports import axe
-from tests.serve.asking import served
+from tests.serve.asking import serve_store
 from tests.serve.watching import watched
 from tests.serve.writing import Recording, at_its_pace
 
@@ -25,7 +25,7 @@ def recording(tmp_path: Path) -> Recording:
 
 @pytest.fixture
 def base(tmp_path: Path) -> Iterator[str]:
-    with served(tmp_path / "store") as address:
+    with serve_store(tmp_path / "store") as address:
         yield address
 
 
@@ -110,12 +110,12 @@ def test_the_view_stays_after_scrolling_until_the_user_resumes(
 def test_a_killed_run_and_a_stopped_server_are_reported(browser: Browser, recording: Recording, tmp_path: Path) -> None:
     page = browser.new_page()
     recording.until(3.0)
-    with served(tmp_path / "store") as base:
+    with serve_store(tmp_path / "store") as base:
         page.goto(base + recording.address)
         expect(page.locator("#live-word")).to_have_text("Running now")
     expect(page.locator("#live-trouble")).to_contain_text("does not answer", timeout=5000)
     recording.writer.close()
-    with served(tmp_path / "store") as base:
+    with serve_store(tmp_path / "store") as base:
         page.goto(base + recording.address)
         expect(page.locator("#live-word")).to_have_text("Interrupted", timeout=8000)
         expect(page.get_by_role("link", name="Open the run", exact=True)).to_be_visible()

@@ -19,7 +19,7 @@ from harness.serve.guard import Guard
 from harness.serve.index import TURNS, Index
 from tests.reports import nights
 from tests.serve import stores
-from tests.serve.asking import Answer, ask
+from tests.serve.asking import Answer, request
 
 FIRST = f"/runs/redlock/{stores.name(0)}/"
 
@@ -35,13 +35,13 @@ def address(number: int) -> str:
 
 
 def test_runs_come_in_pages_of_a_hundred_the_newest_first(app: Guard) -> None:
-    pages = [rows(ask(app, f"/?page={page}")) for page in (1, 2, 3)]
+    pages = [rows(request(app, f"/?page={page}")) for page in (1, 2, 3)]
     assert [len(page) for page in pages] == [100, 100, 50]
     assert [*pages[0], *pages[1], *pages[2]] == [address(number) for number in range(249, -1, -1)]
-    first = ask(app, "/").text
+    first = request(app, "/").text
     assert "1 to 100 of 250 runs" in first
     assert 'href="/?page=2"' in first
-    assert "the last is 3" in ask(app, "/?page=4").text
+    assert "the last is 3" in request(app, "/?page=4").text
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_runs_come_in_pages_of_a_hundred_the_newest_first(app: Guard) -> None:
 def test_filters_select_the_matching_runs(app: Guard, query: str, fits: object) -> None:
     assert callable(fits)
     expected = [address(number) for number in range(249, -1, -1) if fits(number)]
-    assert rows(ask(app, f"/?{query}")) == expected[:100]
+    assert rows(request(app, f"/?{query}")) == expected[:100]
 
 
 @pytest.mark.parametrize("key", ["when", "verdict", "lock", "faults", "cluster", "operations", "seed", "summary"])
@@ -78,25 +78,25 @@ def test_every_column_sorts_both_ways(app: Guard, key: str) -> None:
     }[key]  # fmt: skip
     for sort, reverse in ((key, False), (f"-{key}", True)):
         expected = sorted(range(249, -1, -1), key=values, reverse=reverse)
-        assert rows(ask(app, f"/?sort={sort}")) == [address(number) for number in expected[:100]]
-        assert f'aria-sort="{"descending" if reverse else "ascending"}"' in ask(app, f"/?sort={sort}").text
+        assert rows(request(app, f"/?sort={sort}")) == [address(number) for number in expected[:100]]
+        assert f'aria-sort="{"descending" if reverse else "ascending"}"' in request(app, f"/?sort={sort}").text
 
 
 def test_a_column_heading_toggles_the_order(app: Guard) -> None:
-    assert 'href="/?lock=redlock&amp;sort=seed"' in ask(app, "/?lock=redlock").text
-    assert 'href="/?lock=redlock&amp;sort=-seed"' in ask(app, "/?lock=redlock&sort=seed").text
+    assert 'href="/?lock=redlock&amp;sort=seed"' in request(app, "/?lock=redlock").text
+    assert 'href="/?lock=redlock&amp;sort=-seed"' in request(app, "/?lock=redlock&sort=seed").text
 
 
 @pytest.mark.parametrize("query", ["page=0", "page=x", "page=1e3", "sort=size", "verdict=good", "since=1", "until=%00",
                                    "until=2026-13-45", "since=2026-02-30", "until=2026-11-21T24:61"])  # fmt: skip
 def test_an_invalid_parameter_is_refused_with_its_name(app: Guard, query: str) -> None:
-    answer = ask(app, f"/?{query}")
+    answer = request(app, f"/?{query}")
     assert answer.status == 400
     assert f"{query.partition('=')[0]}: expected" in answer.text
 
 
 def test_a_run_shows_its_verdict_and_links_to_its_files(app: Guard) -> None:
-    page = ask(app, address(1)).text
+    page = request(app, address(1)).text
     assert "Violation found" in page
     assert html.escape(stores.results(1)["summary"]) in page
     assert "what deadlock found in 1" in page
@@ -106,7 +106,7 @@ def test_a_run_shows_its_verdict_and_links_to_its_files(app: Guard) -> None:
     assert f"/runs/redis-token/{stores.name(1)}.zip" in links
     for link in links:
         if link.startswith("/"):
-            assert ask(app, html.unescape(link)).status in (200, 307), link
+            assert request(app, html.unescape(link)).status in (200, 307), link
 
 
 def test_title_and_unusual_workload_of_a_run_are_shown(tmp_path: Path) -> None:
@@ -115,26 +115,26 @@ def test_title_and_unusual_workload_of_a_run_are_shown(tmp_path: Path) -> None:
         path = stores.add(tmp_path, number) / "results.json"
         path.write_text(json.dumps({**stores.results(number), "plan": plan}))
     app = application(tmp_path)
-    table = ask(app, "/").text
+    table = request(app, "/").text
     assert f'<span class="purpose">Run for: {asked} · workload reentrant</span>' in table
     assert table.count('class="purpose"') == 1
-    assert rows(ask(app, "/?text=holder+reentrant")) == [address(0)]
-    assert f"Run for: {asked}" in ask(app, address(0)).text
-    assert "Run for:" not in ask(app, address(1)).text
+    assert rows(request(app, "/?text=holder+reentrant")) == [address(0)]
+    assert f"Run for: {asked}" in request(app, address(0)).text
+    assert "Run for:" not in request(app, address(1)).text
 
 
 def test_title_and_workload_are_shown_during_the_run(tmp_path: Path) -> None:
     folder = stores.add(tmp_path, 0)
     (folder / "results.json").unlink()
     (folder / "plan.toml").write_text('lock = "redlock"\ntitle = "what for"\n')
-    assert '<span class="purpose">Run for: what for</span>' in ask(application(tmp_path), "/").text
+    assert '<span class="purpose">Run for: what for</span>' in request(application(tmp_path), "/").text
 
 
 def test_a_run_without_start_time_shows_a_dash_and_its_folder(tmp_path: Path) -> None:
     folder = stores.add(tmp_path, 0, tmp_path / "redlock" / "my run")
     path = folder / "results.json"
     path.write_text(json.dumps({**stores.results(0), "started_at": ""}))
-    assert '>–<span class="folder">my run</span></a>' in ask(application(tmp_path), "/").text
+    assert '>–<span class="folder">my run</span></a>' in request(application(tmp_path), "/").text
 
 
 def test_files_are_served_as_stored(app: Guard, store: Path) -> None:
@@ -142,10 +142,10 @@ def test_files_are_served_as_stored(app: Guard, store: Path) -> None:
     text = "text/plain; charset=utf-8"
     kinds = {"report.html": "text/html; charset=utf-8", "results.json": "application/json", "history.jsonl": text}
     for name, kind in (kinds | {"plan.toml": text}).items():
-        answer = ask(app, f"/store/redlock/{folder.name}/{name}")
+        answer = request(app, f"/store/redlock/{folder.name}/{name}")
         assert answer.body == (folder / name).read_bytes()
         assert answer.headers["content-type"] == kind
-        again = ask(app, f"/store/redlock/{folder.name}/{name}", headers={"if-none-match": answer.headers["etag"]})
+        again = request(app, f"/store/redlock/{folder.name}/{name}", headers={"if-none-match": answer.headers["etag"]})
         assert (again.status, again.body) == (304, b"")
 
 
@@ -160,20 +160,20 @@ def test_folders_redirect_to_their_page(app: Guard) -> None:
         (FIRST[:-1], FIRST),
         ("/comparisons", "/comparisons/"),
     ):
-        answer = ask(app, target)
+        answer = request(app, target)
         assert (answer.status, answer.headers["location"]) == (307, page)
-    assert ask(app, "/store/latest/report.html").status == 200
-    assert ask(app, "/store/redlock/").status == 404
+    assert request(app, "/store/latest/report.html").status == 200
+    assert request(app, "/store/redlock/").status == 404
 
 
 def test_head_is_answered_without_a_body(app: Guard) -> None:
     for target in (f"/store/redlock/{stores.name(0)}/report.html", f"{FIRST[:-1]}.zip"):
-        answer = ask(app, target, "HEAD")
+        answer = request(app, target, "HEAD")
         assert (answer.status, answer.body) == (200, b"")
 
 
 def test_the_zip_has_every_file_of_the_folder(app: Guard, store: Path) -> None:
-    answer = ask(app, f"{FIRST[:-1]}.zip")
+    answer = request(app, f"{FIRST[:-1]}.zip")
     assert answer.headers["content-type"] == "application/zip"
     assert answer.headers["content-disposition"].endswith(f"redlock-{stores.name(0)}.zip")
     with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
@@ -190,7 +190,7 @@ def test_a_large_zip_is_made_while_it_is_sent(tmp_path: Path) -> None:
     (run / "logs").mkdir()
     (run / "logs" / "n1.log").write_text("a line")
     (run / "gone").symlink_to("/etc/passwd")
-    answer = ask(application(tmp_path), f"{FIRST[:-1]}.zip")
+    answer = request(application(tmp_path), f"{FIRST[:-1]}.zip")
     assert answer.most < 600_000 < len(large)
     with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
         assert archive.read(f"{run.name}/history.jsonl") == large
@@ -199,17 +199,17 @@ def test_a_large_zip_is_made_while_it_is_sent(tmp_path: Path) -> None:
 
 
 def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
-    assert "2 locks under 1 fault" in ask(app, "/comparisons/").text
-    sweeps = ask(app, "/sweeps/").text
+    assert "2 locks under 1 fault" in request(app, "/comparisons/").text
+    sweeps = request(app, "/sweeps/").text
     assert "1 point" in sweeps
     link = "/store/sweeps/20261121T210000Z-redis-token/sweep.html"
     assert f'href="{link}"' in sweeps
-    assert ask(app, link).status == 200
-    hunts = ask(app, "/hunts/").text
+    assert request(app, link).status == 200
+    hunts = request(app, "/hunts/").text
     assert "1 failure in 1,160 schedules" in hunts
     link = "/store/hunts/20261121T220000Z-redlock/hunt.html"
     assert f'href="{link}"' in hunts
-    assert "sandbox allow-scripts" in ask(app, link).headers["content-security-policy"]
+    assert "sandbox allow-scripts" in request(app, link).headers["content-security-policy"]
 
 
 def test_every_page_links_to_all_others(app: Guard) -> None:
@@ -221,48 +221,48 @@ def test_every_page_links_to_all_others(app: Guard) -> None:
         "/trends": "Trends",
     }
     for here, title in titles.items():
-        page = ask(app, here).text
+        page = request(app, here).text
         assert re.findall(r'<li><a href="([^"]+)"', page)[: len(titles)] == list(titles)
         assert f'<a href="{here}" aria-current="page">{title}</a>' in page
 
 
 def test_trends_equal_those_of_the_command(tmp_path: Path) -> None:
     app = application(tmp_path)
-    assert "harness nightly" in ask(app, "/trends").text
+    assert "harness nightly" in request(app, "/trends").text
     for day in (20, 21):
         nights.add(tmp_path / "results.db", {**nights.mixed(), "started_at": f"2026-11-{day}T02:00:00Z"})
-    page = ask(app, "/trends").text
+    page = request(app, "/trends").text
     assert "2026-11-21 02:00 compared with 2026-11-20 02:00" in page
     assert 'aria-current="page">Trends' in page
     nights.add(tmp_path / "results.db", {**nights.mixed(), "suite": "full", "started_at": "2026-11-22T02:00:00Z"})
-    newer = ask(app, "/trends").text
+    newer = request(app, "/trends").text
     assert "Only one nightly run is stored" in newer
     link = re.search(r'href="(/trends\?suite=[^"]+)"', newer)
     assert link
-    assert "compared with" in ask(app, html.unescape(link.group(1))).text
+    assert "compared with" in request(app, html.unescape(link.group(1))).text
 
 
 def test_added_changed_and_removed_runs_show_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.serve.index.FRESH_S", 0.0)
     app = application(tmp_path / "store")
-    empty = ask(app, "/").text
+    empty = request(app, "/").text
     assert "This store has no runs yet" in empty
     assert f"harness run redlock --nemesis clock-skew --out {tmp_path / 'store'}" in empty
     folder = stores.add(tmp_path / "store", 0)
     results = (folder / "results.json").read_text()
     (folder / "results.json").unlink()
     with HistoryWriter(folder / "history.jsonl"):
-        assert '<tr class="running">' in ask(app, "/").text
-        page = ask(app, FIRST).text
+        assert '<tr class="running">' in request(app, "/").text
+        page = request(app, FIRST).text
         assert "This run is in progress." in page
         assert f'href="/live/redlock/{stores.name(0)}/"' in page
-    assert '<tr class="broken">' in ask(app, "/").text
+    assert '<tr class="broken">' in request(app, "/").text
     (folder / "results.json").write_text(results)
-    assert '<tr class="valid">' in ask(app, "/").text
+    assert '<tr class="valid">' in request(app, "/").text
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
-    assert "This store has no runs yet" in ask(app, "/").text
+    assert "This store has no runs yet" in request(app, "/").text
 
 
 def test_unchanged_results_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

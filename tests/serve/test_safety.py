@@ -13,7 +13,7 @@ from harness.serve import files
 from harness.serve.app import application
 from harness.serve.guard import Guard, host_name
 from tests.serve import stores
-from tests.serve.asking import Answer, ask
+from tests.serve.asking import Answer, request
 
 RUN = f"redlock/{stores.name(0)}"
 SECRETS = (b"root:", b"the secret", b"SQLite")
@@ -124,7 +124,7 @@ def leaks(answer: Answer) -> bool:
 
 @pytest.mark.parametrize("target", ATTACKS)
 def test_no_path_leaves_the_store(traps: Path, target: str) -> None:
-    answer = ask(application(traps), target)
+    answer = request(application(traps), target)
     assert answer.status in (307, 400, 404), target
     assert not leaks(answer)
     assert str(traps).encode() not in answer.body
@@ -143,7 +143,7 @@ def test_listing_stops_at_a_maximum_depth(tmp_path: Path) -> None:
 
 
 def test_a_comparison_behind_a_link_is_not_listed(traps: Path) -> None:
-    page = ask(application(traps), "/comparisons/")
+    page = request(application(traps), "/comparisons/")
     assert page.text.count("2 locks under 1 fault") == 1
     assert "beside" not in page.text
 
@@ -151,13 +151,13 @@ def test_a_comparison_behind_a_link_is_not_listed(traps: Path) -> None:
 def test_only_the_raw_path_is_trusted(traps: Path) -> None:
     """The raw path of the request decides, not the decoded one."""
     app = application(traps)
-    assert leaks(ask(app, f"/store/{RUN}/report.html"))
-    assert not leaks(ask(app, "/store/%2e%2e/secret.json", path="/store/../secret.json"))
-    assert not leaks(ask(app, "/nowhere", path=f"/store/{RUN}/report.html"))
+    assert leaks(request(app, f"/store/{RUN}/report.html"))
+    assert not leaks(request(app, "/store/%2e%2e/secret.json", path="/store/../secret.json"))
+    assert not leaks(request(app, "/nowhere", path=f"/store/{RUN}/report.html"))
 
 
 def test_links_within_the_store_are_followed(traps: Path) -> None:
-    assert ask(application(traps), f"/store/{RUN}/inside.json").status == 200
+    assert request(application(traps), f"/store/{RUN}/inside.json").status == 200
 
 
 def trusting(store: Path, parts: Sequence[str]) -> Path | None:
@@ -183,7 +183,7 @@ def test_the_attacks_detect_an_unsafe_resolver(traps: Path, monkeypatch: pytest.
     monkeypatch.setattr(files, "resolve", mutant)
     monkeypatch.setattr(files, "open_file", lambda store, parts: _open(mutant(store, parts)))
     app = application(traps)
-    assert any(leaks(ask(app, target)) for target in ATTACKS)
+    assert any(leaks(request(app, target)) for target in ATTACKS)
 
 
 def _open(path: Path | None) -> Any:
@@ -192,7 +192,7 @@ def _open(path: Path | None) -> Any:
 
 def test_the_attacks_detect_unchecked_names(traps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "plain", lambda name: name not in ("", ".", ".."))
-    assert any(leaks(ask(application(traps), target)) for target in ATTACKS)
+    assert any(leaks(request(application(traps), target)) for target in ATTACKS)
 
 
 def test_a_file_replaced_by_a_link_before_opening_is_not_followed(
@@ -220,7 +220,7 @@ def _closed(file: BinaryIO | None) -> bool:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"])
 def test_only_get_and_head_are_accepted(app: Guard, method: str) -> None:
     for target in ("/", f"/store/{RUN}/report.html", "/nowhere", "/store/../x"):
-        answer = ask(app, target, method)
+        answer = request(app, target, method)
         assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
@@ -235,7 +235,7 @@ def test_only_get_and_head_are_accepted(app: Guard, method: str) -> None:
     ],
 )  # fmt: skip
 def test_foreign_host_names_are_refused(store: Path, host: str, status: int) -> None:
-    assert ask(application(store, ["harness.example"]), "/", headers={"host": host}).status == status
+    assert request(application(store, ["harness.example"]), "/", headers={"host": host}).status == status
 
 
 def test_a_missing_or_repeated_host_header_is_refused(app: Guard) -> None:
@@ -247,19 +247,19 @@ def _ask_with(app: Guard, headers: list[tuple[bytes, bytes]]) -> Answer:
     async def replaced(scope: Any, receive: Any, send: Any) -> None:
         await app({**scope, "headers": headers}, receive, send)
 
-    return ask(replaced, "/")
+    return request(replaced, "/")
 
 
 def test_a_server_on_all_addresses_accepts_addresses_but_no_foreign_name(store: Path) -> None:
     app = application(store, ["0.0.0.0"])
     for host, status in (("192.168.1.5:8080", 200), ("[fe80::1]:8080", 200), ("localhost", 200), ("evil.example", 400)):
-        assert ask(app, "/", headers={"host": host}).status == status
+        assert request(app, "/", headers={"host": host}).status == status
 
 
 def test_every_response_has_the_security_headers(app: Guard, store: Path) -> None:
     for target in ("/", "/nowhere", "/store/../x", "/?page=x", f"/store/{RUN}/report.html", f"/store/{RUN}/plan.toml",
                    f"/runs/{RUN}.zip", f"/runs/{RUN}/", f"/runs/{RUN}", "/trends", "/comparisons/"):  # fmt: skip
-        headers = ask(app, target).headers
+        headers = request(app, target).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
         assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
@@ -268,7 +268,7 @@ def test_every_response_has_the_security_headers(app: Guard, store: Path) -> Non
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "base-uri 'none'" in policy
-    assert "no-store" in ask(app, "/", "POST").headers["cache-control"]
+    assert "no-store" in request(app, "/", "POST").headers["cache-control"]
 
 
 def test_only_report_scripts_run_and_only_sandboxed(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_only_report_scripts_run_and_only_sandboxed(tmp_path: Path) -> None:
     (run / "X.HTML").write_text("?")
     policies = {}
     for name in ("report.html", "X.HTML", "x.svg", "results.json", "x.exe", "history.jsonl"):
-        answer = ask(application(tmp_path), f"/store/{RUN}/{name}")
+        answer = request(application(tmp_path), f"/store/{RUN}/{name}")
         policies[name] = answer.headers["content-security-policy"]
         assert "attachment" in answer.headers.get("content-disposition", "") or name != "x.exe"
         assert (answer.headers["content-type"] == "application/octet-stream") == (name == "x.exe")
@@ -301,7 +301,7 @@ def test_an_internal_error_is_a_plain_page(app: Guard, monkeypatch: pytest.Monke
         with pytest.raises(ZeroDivisionError):  # re-raised for the server to print
             await app(scope, receive, keep)
 
-    answer = ask(caught, "/")
+    answer = request(caught, "/")
     assert answer.status == 500
     assert b"Traceback" not in answer.body
     assert b".py" not in answer.body
@@ -321,9 +321,9 @@ def test_requests_change_nothing_in_the_store(tmp_path: Path) -> None:
         "/hunts/",
         *(f"/runs/redlock/{stores.name(0)}{end}" for end in ("/", ".zip")),
     ):
-        ask(app, target)
+        request(app, target)
     assert _state(tmp_path) == before
-    ask(application(tmp_path / "none"), "/")
+    request(application(tmp_path / "none"), "/")
     assert not (tmp_path / "none").exists()
 
 

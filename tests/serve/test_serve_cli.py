@@ -29,7 +29,7 @@ def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str]:
+def serve_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str]:
     with pytest.raises(SystemExit) as ended:
         main(["serve", *arguments])
     return ended.value.code, capsys.readouterr().err
@@ -37,7 +37,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | 
 
 def test_a_taken_port_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        status, said = refused(capsys, "--port", str(taken.getsockname()[1]))
+        status, said = serve_error(capsys, "--port", str(taken.getsockname()[1]))
     assert status == 4
     assert said.count("\n") == 1
     assert "Address already in use; --port 0" in said
@@ -50,7 +50,7 @@ def test_an_invalid_store_port_or_address_is_refused(capsys: pytest.CaptureFixtu
         (["--port", "65536"], "port must be from 0 to 65535"),
         (["--host", "999.0.0.1", "--port", "0"], "cannot listen on 999.0.0.1"),
     ):
-        status, told = refused(capsys, *arguments)
+        status, told = serve_error(capsys, *arguments)
         assert status == 2
         assert said in told
         assert told.count("\n") == 1

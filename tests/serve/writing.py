@@ -21,7 +21,7 @@ PLAN_OF_TESTS = Plan(
 
 
 @cache
-def recorded(plan: Plan = PLAN_OF_TESTS) -> Result:
+def recorded_run(plan: Plan = PLAN_OF_TESTS) -> Result:
     """Return a finished run whose history is written again."""
     return run(plan)
 
@@ -30,7 +30,7 @@ class Recording:
     """The folder of a run in progress. Write entries, then call :meth:`end`, or only close it."""
 
     def __init__(self, store: Path, name: str = "20261121T200000Z-0", result: Result | None = None) -> None:
-        self.result = result or recorded()
+        self.result = result or recorded_run()
         self.folder = store / self.result.plan.lock / name
         self.folder.mkdir(parents=True)
         (self.folder / PLAN).write_text(dump(self.result.plan))

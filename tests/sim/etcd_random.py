@@ -202,7 +202,7 @@ def _parts(txn: Any) -> tuple[list[Any], int]:
     return puts, deletes
 
 
-def shifted(message: Any, by: int) -> Any:
+def shift_revisions(message: Any, by: int) -> Any:
     """Return a copy with ``by`` added to every revision other than 0."""
     copy = type(message).FromString(message.SerializeToString())
     _shift(copy, by)
@@ -244,7 +244,7 @@ class EtcdRequestRunner:
         self._responses = self._client.watcher._watch_stub.Watch(iter(self._requests.get, None), timeout=100)
         self._watch(etcdrpc.WatchRequest(create_request=etcdrpc.WatchCreateRequest(key=SENTINEL)))
         for name, request in operations:
-            self.results.append(self._once(name, shifted(request, self._base)))
+            self.results.append(self._once(name, shift_revisions(request, self._base)))
         self._client.put(SENTINEL, b"")
         self._catch_up()
         self._client.put(SENTINEL, b"")
@@ -273,7 +273,7 @@ class EtcdRequestRunner:
             return f"{error.code().name} {error.details()}"
 
     def _text(self, response: Any) -> str:
-        copy = shifted(response, -self._base)
+        copy = shift_revisions(response, -self._base)
         if isinstance(copy, etcdrpc.LeaseTimeToLiveResponse):
             copy.TTL = (copy.TTL + 10) // 100 * 100  # tolerates the seconds that a slow machine takes
             keys = sorted(copy.keys)

@@ -20,7 +20,7 @@ NO_LEADER = ("UNKNOWN", "context deadline exceeded")
 OK = ("OK", "")
 
 
-def timed(call: Any) -> tuple[Any, float]:
+def call_and_seconds(call: Any) -> tuple[Any, float]:
     began = time.monotonic()
     return call(), round(time.monotonic() - began, 1)
 
@@ -58,7 +58,7 @@ def test_killed_leader_is_replaced_within_two_election_timeouts(seed: int) -> No
         follower.put("k", "v")
         world.hosts[first].kill()
         others = {"n1", "n2", "n3"} - {first}
-        _, took = timed(lambda: await_leader(world, among=others))
+        _, took = call_and_seconds(lambda: await_leader(world, among=others))
         assert world.leader() in others
         written = put(follower)
         world.hosts[first].start(wiped=False)
@@ -77,9 +77,9 @@ def test_requests_while_the_leader_is_down() -> None:
     def main() -> Any:
         etcd, written = client(world.follower(), timeout=20), []
         world.hosts[world.leader()].kill()
-        writer = threading.Thread(target=lambda: written.append(timed(lambda: put(etcd))))
+        writer = threading.Thread(target=lambda: written.append(call_and_seconds(lambda: put(etcd))))
         writer.start()
-        read = timed(lambda: get(etcd))
+        read = call_and_seconds(lambda: get(etcd))
         writer.join()
         return read, written[0]
 
@@ -104,7 +104,14 @@ def test_leader_without_a_majority_steps_down() -> None:
         new = await_leader(world, among={"n1", "n2", "n3"} - {first})
         assert put(client(new)) == OK
         stale = etcd.get("x", serializable=True)[0]
-        return still, first in world.leaders(), stale, timed(lambda: get(etcd)), timed(lambda: put(etcd)), new
+        return (
+            still,
+            first in world.leaders(),
+            stale,
+            call_and_seconds(lambda: get(etcd)),
+            call_and_seconds(lambda: put(etcd)),
+            new,
+        )
 
     still, later, stale, read, written, _ = world.run(main)[0]
     assert (still, later, stale) == (True, False, b"0")
@@ -140,7 +147,7 @@ def test_queued_request_is_served_when_the_cut_heals() -> None:
         world.isolate(name)
         time.sleep(3)  # it has no leader by now
         world.kernel.later(3_000_000_000, None, lambda: world.isolate(name, heal=True))
-        return timed(lambda: put(etcd))
+        return call_and_seconds(lambda: put(etcd))
 
     [(written, took)] = world.run(main)
     assert written == OK
@@ -156,7 +163,7 @@ def test_paused_leader_steps_down_when_resumed() -> None:
         new = await_leader(world, among={"n1", "n2", "n3"} - {first})
         assert put(client(new)) == OK
         world.hosts[first].resume()
-        read = timed(lambda: client(first, timeout=20).get("x")[0])
+        read = call_and_seconds(lambda: client(first, timeout=20).get("x")[0])
         return read, world.leaders() == [new]
 
     [((value, took), alone)] = world.run(main)
@@ -234,7 +241,7 @@ def test_options_set_the_duration_of_an_election() -> None:
     def main() -> Any:
         first = world.leader()
         world.hosts[first].kill()
-        took = timed(lambda: await_leader(world, among={"n1", "n2", "n3"} - {first}))[1]
+        took = call_and_seconds(lambda: await_leader(world, among={"n1", "n2", "n3"} - {first}))[1]
         return took, client(world.leader()).lease(1).ttl
 
     [(took, shortest)] = world.run(main)

@@ -20,7 +20,7 @@ Real = tuple[tuple[str, int], int]
 """Address of a real member, and the number of members."""
 
 
-def simulated(operations: list[Operation], nodes: int, *, alone: bool) -> list[str]:
+def simulate_requests(operations: list[Operation], nodes: int, *, alone: bool) -> list[str]:
     world = EtcdWorld(nodes)
     results: list[str] = world.run(lambda: EtcdRequestRunner(client("n1", timeout=20), alone=alone).run(operations))[0]
     return results
@@ -32,7 +32,7 @@ def compare(seed: int, real: Real) -> int:
     operations = EtcdRequestGenerator(seed).sequence(LENGTH)
     with client(host, timeout=20, port=port) as etcd:
         expected = EtcdRequestRunner(etcd, alone=nodes == 1).run(operations)
-    got = simulated(operations, nodes, alone=nodes == 1)
+    got = simulate_requests(operations, nodes, alone=nodes == 1)
     for number, (want, have) in enumerate(zip(expected, got, strict=True)):
         assert have == want, (seed, number, operations[number : number + 1])
     return len(operations)
@@ -53,14 +53,16 @@ def test_random_requests(seed: int, real_etcd: Real) -> None:
 
 def test_random_requests_get_the_same_answers_twice_and_from_one_or_three_members() -> None:
     operations = EtcdRequestGenerator(1).sequence(LENGTH)
-    assert simulated(operations, 1, alone=False) == simulated(operations, 3, alone=False)
-    assert simulated(operations, 3, alone=False) == simulated(operations, 3, alone=False)
+    assert simulate_requests(operations, 1, alone=False) == simulate_requests(operations, 3, alone=False)
+    assert simulate_requests(operations, 3, alone=False) == simulate_requests(operations, 3, alone=False)
 
 
 def test_random_requests_cover_most_answers() -> None:
     """Requests that are always or never refused would make the comparison worthless."""
     results = [
-        line for seed in range(4) for line in simulated(EtcdRequestGenerator(seed).sequence(LENGTH), 1, alone=True)
+        line
+        for seed in range(4)
+        for line in simulate_requests(EtcdRequestGenerator(seed).sequence(LENGTH), 1, alone=True)
     ]
     refusals = {line for line in results if "etcdserver:" in line}
     assert len(refusals) >= 10

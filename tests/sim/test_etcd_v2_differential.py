@@ -107,7 +107,7 @@ class V2Caller:
         return {**kept, "ends": "expiration" in node}
 
 
-def simulated(seed: int, nodes: int) -> list[Any]:
+def simulate_answers(seed: int, nodes: int) -> list[Any]:
     world = EtcdWorld(nodes)
     answers: list[Any] = world.run(lambda: V2Caller("n1", PORT).send_all(requests(seed)))[0]
     return answers
@@ -126,14 +126,14 @@ def test_random_requests(seed: int, real_etcd: tuple[tuple[str, int], int]) -> N
     (host, port), nodes = real_etcd
     want = V2Caller(host, port).send_all(requests(seed))
     requests_sent = [one for one in requests(seed) if one[0] != "WAIT"]
-    for number, (expected, got) in enumerate(zip(want, simulated(seed, nodes), strict=True)):
+    for number, (expected, got) in enumerate(zip(want, simulate_answers(seed, nodes), strict=True)):
         assert got == expected, (seed, number, requests_sent[number])
 
 
 def test_random_requests_cover_all_answers() -> None:
     """Also, one member and three members give the same answers."""
-    answers = [one for seed in SEEDS for one in simulated(seed, 1)]
-    assert answers == [one for seed in SEEDS for one in simulated(seed, 3)]
+    answers = [one for seed in SEEDS for one in simulate_answers(seed, 1)]
+    assert answers == [one for seed in SEEDS for one in simulate_answers(seed, 3)]
     codes = {one[1] for one in answers if isinstance(one[1], int)}
     assert codes == set(v2_store.MESSAGES) - {300}
     actions = {one[1] for one in answers if isinstance(one[1], str)}

@@ -294,7 +294,7 @@ def test_a_closed_channel_cancels_calls_and_refuses_new_ones() -> None:
     assert GrpcBench().run(main) == [[True, grpc.StatusCode.CANCELLED]]
 
 
-def test_a_subscriber_is_told_the_channels_state() -> None:
+def test_a_subscriber_receives_the_channels_state() -> None:
     def main() -> list[str]:
         to, seen = channel(), []
         grpc.channel_ready_future(to).result(timeout=5)

@@ -27,7 +27,7 @@ def generator(seed: int, *, blocking: bool) -> StatementGenerator:
     return StatementGenerator(seed, 2 if blocking else 3, blocking=blocking)
 
 
-def simulated(seed: int, *, blocking: bool) -> StepResults:
+def simulate_steps(seed: int, *, blocking: bool) -> StepResults:
     return run_steps_simulated(SETUP, generator(seed, blocking=blocking).steps(LENGTH))
 
 
@@ -35,7 +35,7 @@ def compare(seed: int, address: Address, *, blocking: bool) -> int:
     """Compare with a real server and return the number of statements."""
     steps = generator(seed, blocking=blocking).steps(LENGTH)
     expected = run_steps(partial(connect_to, *address), SETUP, steps, PATIENCE_S[blocking])
-    got = simulated(seed, blocking=blocking)
+    got = simulate_steps(seed, blocking=blocking)
     for number, (want, have) in enumerate(zip(expected, got, strict=False)):
         assert have == want, (seed, number, expected[max(0, number - 12) : number])
     assert len(got) == len(expected)
@@ -58,7 +58,7 @@ def test_random_statements(seed: int, blocking: bool, real_mysql: Address) -> No
 
 @pytest.mark.parametrize("blocking", [False, True], ids=["fail", "wait"])
 def test_random_statements_get_the_same_answers_twice(blocking: bool) -> None:
-    results = simulated(1, blocking=blocking)
-    assert results == simulated(1, blocking=blocking)
+    results = simulate_steps(1, blocking=blocking)
+    assert results == simulate_steps(1, blocking=blocking)
     assert any(waited for _, _, waited, _ in results) == blocking
     assert {outcome[0] for _, _, _, outcome in results} == {"rows", "ok", "error"}

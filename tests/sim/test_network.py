@@ -37,7 +37,7 @@ def test_extra_latency_applies_to_one_direction() -> None:
     assert 0.0502 <= took <= 0.0503
 
 
-def test_a_thousand_messages_arrive_in_order_whatever_the_jitter() -> None:
+def test_a_thousand_messages_arrive_in_order_despite_jitter() -> None:
     world = TwoHostWorld()
     world.network.link("a", "b").add_impairment(Impairment(jitter_ns=20_000_000))
 

@@ -14,7 +14,7 @@ from harness.run import lock_facts
 from harness.run.judging import rejudge
 from harness.run.lock_facts import find_facts
 from harness.serve.app import application
-from tests.serve.asking import ask
+from tests.serve.asking import request
 
 from .stranger import CHECKER, LOCK, MODULE, Stranger
 
@@ -105,9 +105,9 @@ def test_the_pages_of_a_stored_run_run_no_code_that_it_names(stranger: Stranger)
     shown.parent.mkdir(parents=True)
     stranger.folder.rename(shown)
     app = application(Path("shown"))
-    page = ask(app, "/runs/lock/20261122T000000Z-0/")
+    page = request(app, "/runs/lock/20261122T000000Z-0/")
     assert page.status == 200, page.text
     assert f"--allow {LOCK}" in page.text, "it shows how the run is repeated"
     for address in ("/", "/live/lock/20261122T000000Z-0/", "/store/lock/20261122T000000Z-0/results.json"):
-        assert ask(app, address).status == 200
+        assert request(app, address).status == 200
     assert not stranger.code_was_run

@@ -48,12 +48,12 @@ KEPT = [
 DOCKER = pytest.param("docker", marks=pytest.mark.long)
 
 
-def played(workload: str, lock: str, cluster: str = "sim", **more: Any) -> Result:
+def run_workload(workload: str, lock: str, cluster: str = "sim", **more: Any) -> Result:
     plan = Plan(lock=lock, workload=workload, cluster=cluster, **{"time_limit": 12.0, **more})
     return run(plan)
 
 
-def explained(result: Result) -> str:
+def explanations(result: Result) -> str:
     return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
@@ -62,22 +62,22 @@ def explained(result: Result) -> str:
 def test_a_broken_promise_is_found(
     workload: str, lock: str, checker: str, words: str, valid: tuple[str, ...], cluster: str
 ) -> None:
-    result = played(workload, lock, cluster)
-    assert result.verdicts[checker].valid is False, explained(result)
+    result = run_workload(workload, lock, cluster)
+    assert result.verdicts[checker].valid is False, explanations(result)
     assert words in result.verdicts[checker].explanation
     for other in valid:
-        assert result.verdicts[other].valid is True, explained(result)
+        assert result.verdicts[other].valid is True, explanations(result)
 
 
 @pytest.mark.parametrize("cluster", ["sim", DOCKER])
 @pytest.mark.parametrize(("workload", "lock"), KEPT)
 def test_a_lock_that_keeps_its_promise_is_valid(workload: str, lock: str, cluster: str) -> None:
-    result = played(workload, lock, cluster)
-    assert result.valid is True, explained(result)
+    result = run_workload(workload, lock, cluster)
+    assert result.valid is True, explanations(result)
 
 
 def test_the_summary_reports_a_violation_of_a_promise() -> None:
-    result = played("queue", "zookeeper-herd")
+    result = run_workload("queue", "zookeeper-herd")
     assert "before c" in result.document["summary"]
     assert "No violation" not in result.document["summary"]
 
@@ -86,8 +86,8 @@ def test_the_summary_reports_a_violation_of_a_promise() -> None:
 @pytest.mark.parametrize("fault", ["client-pause", "partition-clients"])
 def test_a_client_that_lost_its_place_by_a_fault_is_not_overtaken(lock: str, fault: str) -> None:
     spec = FaultSpec(fault, at=4.0, for_=3.0)
-    result = played("queue", lock, time_limit=25.0, faults=(spec,))
-    assert result.verdicts["fairness"].valid is True, explained(result)
+    result = run_workload("queue", lock, time_limit=25.0, faults=(spec,))
+    assert result.verdicts["fairness"].valid is True, explanations(result)
     assert result.verdicts["fairness"].stats["asked_behind_others"] > 10
 
 
@@ -95,8 +95,8 @@ def test_a_client_that_lost_its_place_by_a_fault_is_not_overtaken(lock: str, fau
 
 
 def test_readers_share_the_lock_and_a_fencing_resource_accepts_them() -> None:
-    result = played("readers-writers", "kazoo-read-write-lock", fencing="on")
-    assert result.valid is True, explained(result)
+    result = run_workload("readers-writers", "kazoo-read-write-lock", fencing="on")
+    assert result.valid is True, explanations(result)
     assert result.verdicts["resource"].stats["rejected"] == 0
     held = list(holds(result.history))
     assert {hold.client for hold in held if hold.shared} == {"c1", "c2", "c4"}
@@ -135,18 +135,18 @@ def test_a_hunt_includes_readers_only_for_shareable_locks() -> None:
 
 
 def test_tries_have_a_timeout_of_zero() -> None:
-    asked = [call.invoke.value["timeout"] for call in played("try-lock", "redis-token").history.calls("acquire")]
+    asked = [call.invoke.value["timeout"] for call in run_workload("try-lock", "redis-token").history.calls("acquire")]
     assert set(asked) == {0.0}
 
 
 def test_queued_clients_do_not_give_up_before_the_end() -> None:
-    history = played("queue", "redis-token").history
+    history = run_workload("queue", "redis-token").history
     failed = [call for call in history.calls("acquire") if call.outcome == "fail"]
     assert all(call.done is not None and call.done.time - history.origin >= 12e9 for call in failed)
 
 
 def test_nested_acquires_are_granted_and_end_before_the_outer_hold() -> None:
-    found = played("reentrant", "redis-reentrant").verdicts["reentrancy"].stats
+    found = run_workload("reentrant", "redis-reentrant").verdicts["reentrancy"].stats
     assert found["nested"] == found["granted"] > 50
 
 

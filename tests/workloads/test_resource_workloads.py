@@ -27,11 +27,11 @@ def play(workload: str, lock: str = "redis-token", **more: Any) -> Result:
     return run(Plan(lock=lock, workload=workload, **{"time_limit": 4.0, **more}))
 
 
-def explained(result: Result) -> str:
+def explanations(result: Result) -> str:
     return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
-def accepted(history: History, f: str) -> list[Any]:
+def accepted_calls(history: History, f: str) -> list[Any]:
     return [call for call in history.calls(f) if call.outcome == "ok"]
 
 
@@ -40,7 +40,7 @@ def accepted(history: History, f: str) -> list[Any]:
 def test_a_correct_lock_gives_a_valid_run(workload: str, clients: int) -> None:
     for seed in range(2):
         result = play(workload, clients=clients, seed=seed)
-        assert result.valid is True, explained(result)
+        assert result.valid is True, explanations(result)
         assert result.verdicts["resource"].stats["accepted"] > 50
 
 
@@ -56,7 +56,7 @@ def test_a_late_client_damages_the_resource(workload: str, kinds: set[str], word
     for seed in range(2):
         result = play(workload, faults=(LATE,), time_limit=7.0, seed=seed)
         verdict = result.verdicts["resource"]
-        assert verdict.valid is False, explained(result)
+        assert verdict.valid is False, explanations(result)
         assert {violation.kind for violation in verdict.evidence} <= kinds
         assert words in verdict.explanation
 
@@ -64,23 +64,23 @@ def test_a_late_client_damages_the_resource(workload: str, kinds: set[str], word
 @pytest.mark.parametrize("workload", WITH_LOCK)
 def test_a_fencing_resource_stays_valid(workload: str) -> None:
     result = play(workload, "redis-fenced", faults=(LATE,), time_limit=7.0, fencing="on")
-    assert result.verdicts["resource"].valid is True, explained(result)
+    assert result.verdicts["resource"].valid is True, explanations(result)
     assert result.verdicts["resource"].stats["rejected"] > 0
     assert result.verdicts["mutual-exclusion"].valid is False
 
 
 def test_each_order_is_processed_once() -> None:
     history = play("order", clients=2).history
-    marked = [call.invoke.key for call in accepted(history, "mark")]
+    marked = [call.invoke.key for call in accepted_calls(history, "mark")]
     assert marked == [f"o{number}" for number in range(len(marked))]
-    assert {call.invoke.node for call in accepted(history, "mark")} == {"c0", "c1"}
+    assert {call.invoke.node for call in accepted_calls(history, "mark")} == {"c0", "c1"}
 
 
 def test_an_emptied_packet_credits_exactly_its_amount() -> None:
     history = play("red-packet").history
     credited: dict[str, int] = {}
     left: dict[str, dict[str, int]] = {}
-    for call in accepted(history, "write"):
+    for call in accepted_calls(history, "write"):
         packet, _, client = call.invoke.key.partition("/")
         if client:
             credited[call.invoke.key] = call.invoke.value["value"]
@@ -110,14 +110,14 @@ def test_a_share_leaves_one_cent_for_each_remaining_share() -> None:
 def test_a_correct_lock_around_a_wrong_transaction_loses_updates(broken: str, cured: str) -> None:
     for seed in range(2):
         bad = play("counter", f"{TRANSACTIONS}:{broken}", seed=seed, time_limit=4.0)
-        assert [name for name, verdict in bad.verdicts.items() if verdict.valid is not True] == ["resource"], explained(
-            bad
+        assert [name for name, verdict in bad.verdicts.items() if verdict.valid is not True] == ["resource"], (
+            explanations(bad)
         )
         assert "saw" in bad.verdicts["resource"].explanation
         assert bad.document["summary"].count(bad.verdicts["resource"].evidence[0].sentence) == 1
         good = play("counter", f"{TRANSACTIONS}:{cured}", seed=seed, time_limit=4.0)
-        assert good.valid is True, explained(good)
-        written = sorted(call.done.value["written"] for call in accepted(good.history, "add"))
+        assert good.valid is True, explanations(good)
+        written = sorted(call.done.value["written"] for call in accepted_calls(good.history, "add"))
         assert written == list(range(1, len(written) + 1))
         assert len(written) > 20
 
@@ -128,7 +128,7 @@ def test_a_transaction_with_an_unknown_outcome_is_no_violation() -> None:
     result = play("counter", f"{TRANSACTIONS}:CommitsBeforeUnlock", faults=(cut,), time_limit=8.0)
     releases = [call.outcome for call in result.history.calls("release")]
     assert "info" in releases
-    assert result.verdicts["resource"].valid is True, explained(result)
+    assert result.verdicts["resource"].valid is True, explanations(result)
 
 
 # Workloads without a lock.
@@ -136,19 +136,19 @@ def test_a_transaction_with_an_unknown_outcome_is_no_violation() -> None:
 
 def test_optimistic_clients_take_no_lock_and_lose_nothing() -> None:
     result = play("optimistic", faults=(LATE,), time_limit=7.0)
-    assert result.valid is True, explained(result)
+    assert result.valid is True, explanations(result)
     assert not result.history.calls("acquire")
     assert result.verdicts["mutual-exclusion"].explanation == "not applicable: the workload takes no lock"
     refused = [call.done.error for call in result.history.calls("cas") if call.done and call.outcome == "fail"]
     assert set(refused) == {CHANGED}
-    swapped = [call.invoke.value["value"] for call in accepted(result.history, "cas")]
+    swapped = [call.invoke.value["value"] for call in accepted_calls(result.history, "cas")]
     assert swapped == list(range(1, len(swapped) + 1))
 
 
 def test_a_store_that_does_not_compare_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Resource, "_refusal", lambda self, request: None)
     result = play("optimistic")
-    assert result.verdicts["resource"].valid is False, explained(result)
+    assert result.verdicts["resource"].valid is False, explanations(result)
     assert "lost-update" in {violation.kind for violation in result.verdicts["resource"].evidence}
 
 

@@ -68,7 +68,7 @@ def _service(kind: str) -> tuple[str, str]:
 def _nemesis(name: str, locks: Sequence[ComparedLock]) -> ComparedNemesis:
     stood_in = {lock.family: fault for lock in locks if (fault := lock.cells[name].fault) not in (None, name)}
     settings = plans.SETTINGS.get(name, plans.ColumnSettings())
-    return ComparedNemesis(name=name, summary=fault_class(name).summary, settings=settings.told(), role=stood_in)
+    return ComparedNemesis(name=name, summary=fault_class(name).summary, settings=settings.words(), role=stood_in)
 
 
 def _lock(request: ComparisonRequest, lock: str, outcomes: Outcomes) -> ComparedLock:

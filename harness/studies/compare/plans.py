@@ -52,7 +52,7 @@ class ColumnSettings:
     hold: float = DEFAULTS.hold
     why: str = ""
 
-    def told(self) -> str:
+    def words(self) -> str:
         hold = f"{self.hold:g} s" if self.hold >= 1 else f"{self.hold * 1000:g} ms"
         said = f"ttl {self.ttl:g} s, holds of {hold}"
         return f"{said}: {self.why}" if self.why else said

@@ -34,7 +34,7 @@ def grant_call(random_: random.Random) -> tuple[str, Any, Any]:
     return "acquire", None, {"fence": random_.choice((None, 1, 2, 3)), "valid_for": random_.choice((None, 0.5, 1.5))}
 
 
-def drawn(seed: int, draw: Draw, *, clients: int = 3, count: int = 5, unknown: float = 0.2) -> Calls:
+def draw_history(seed: int, draw: Draw, *, clients: int = 3, count: int = 5, unknown: float = 0.2) -> Calls:
     """Draw ``count`` calls of ``clients`` clients, interleaved at random. After an unknown outcome the client
     continues under a new process number."""
     random_ = random.Random(seed)

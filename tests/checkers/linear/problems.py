@@ -172,7 +172,7 @@ def replay(part: KeyProblem, model: Model, answer: SearchAnswer) -> None:
         assert set(must.tolist()) <= set(answer.order)
 
 
-def drawn(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> KeyProblem:
+def draw_problem(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> KeyProblem:
     """Draw a problem of up to this many calls, with up to four pending at a time, or all of them."""
     count, width = rng.randrange(most + 1), rng.choice([2, 3, 4, most])
     windows: list[list[int]] = []
@@ -191,7 +191,7 @@ def drawn(rng: random.Random, model: Model, operations: Sequence[Operation], mos
     return put([(kind, begin, end) for kind, begin, end in windows], which, operations)
 
 
-def planted(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> KeyProblem:
+def draw_ordered_problem(rng: random.Random, model: Model, operations: Sequence[Operation], most: int) -> KeyProblem:
     """Draw a problem of up to this many calls that has an order. In half of the problems one operation is then
     changed."""
     state, which, times = model.initial, [], []

@@ -25,7 +25,7 @@ from harness.checkers.models import (
 )
 from harness.history.calls import Calls
 from tests.checkers.linear.build import Entry, calls, without_grants
-from tests.checkers.linear.draw import drawn, grant_call, lock_call, register_call, seeds
+from tests.checkers.linear.draw import draw_history, grant_call, lock_call, register_call, seeds
 from tests.checkers.linear.problems import Sum
 
 DOUBLE: list[Entry] = [(0, "invoke", "acquire"), (0, "ok", "acquire"), (1, "invoke", "acquire"), (1, "ok", "acquire")]
@@ -40,7 +40,7 @@ def test_quick_algorithm_and_search_give_the_same_verdict(model: Model) -> None:
     grants = model.wants in ("leases", "grants")
     wrong = 0
     for seed in seeds(60):
-        history = drawn(seed, grant_call if grants else lock_call, clients=2, count=2 + seed % 4, unknown=0.3)
+        history = draw_history(seed, grant_call if grants else lock_call, clients=2, count=2 + seed % 4, unknown=0.3)
         if not grants:
             history = without_grants(history)
         quick, searched = check(history, model), check(history, model, quick=False)
@@ -128,6 +128,6 @@ def test_the_picture_shows_the_order_and_the_core() -> None:
 
 
 def test_the_same_history_gets_the_same_explanation() -> None:
-    histories = [without_grants(drawn(seed, register_call, count=8)) for seed in seeds(10)]
+    histories = [without_grants(draw_history(seed, register_call, count=8)) for seed in seeds(10)]
     once, twice = ([check(history, CasRegister()).verdict for history in histories] for _ in range(2))
     assert once == twice

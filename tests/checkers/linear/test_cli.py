@@ -49,7 +49,7 @@ class Nothing:
 """
 
 
-def typed(*arguments: object) -> int:
+def exit_status_of(*arguments: object) -> int:
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
     return int(ended.value.code or 0)
@@ -59,22 +59,22 @@ def test_exit_status_and_output_give_the_verdict(tmp_path: Path, capsys: pytest.
     good, bad = tmp_path / "good.edn", tmp_path / "bad.edn.gz"
     good.write_text(GOOD)
     bad.write_bytes(gzip.compress(BAD.encode()))
-    assert typed("check", good, "--model", "mutex") == 0
+    assert exit_status_of("check", good, "--model", "mutex") == 0
     assert "VALID: mutex" in capsys.readouterr().out
     picture = tmp_path / "why.html"
-    assert typed("check", bad, "--model", "owner-mutex", "--html", picture) == 1
+    assert exit_status_of("check", bad, "--model", "owner-mutex", "--html", picture) == 1
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "VIOLATION: owner-mutex" in said
     assert "gets past entry 3, where process 1's acquire returned: process 0 holds it" in said
     assert "process 1" in picture.read_text()
-    assert typed("check", good, "--model", "mutex", "--quiet") == 0
+    assert exit_status_of("check", good, "--model", "mutex", "--quiet") == 0
     assert capsys.readouterr().out == "VALID\n"
 
 
 def test_json_output_is_the_document_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.edn"
     bad.write_text(BAD)
-    assert typed("check", bad, "--model", "mutex", "--json") == 1
+    assert exit_status_of("check", bad, "--model", "mutex", "--json") == 1
     out = capsys.readouterr().out
     document = msgspec.json.decode(out, type=CheckDocument)
     assert (document.schema, document.valid, document.algorithm) == (1, False, "quick")
@@ -93,15 +93,15 @@ def test_a_user_model_is_accepted(
         "{:process 0, :type :invoke, :f :add, :value 2}\n{:process 0, :type :ok, :f :add, :value 2}\n"
         "{:process 1, :type :invoke, :f :add, :value 3}\n{:process 1, :type :ok, :f :add, :value 5}\n"
     )
-    assert typed("check", adds, "--model", "counter_model:Counter") == 0
-    assert typed("check", adds, "--model", "counter_model:Counter", "--model-option", "start=1") == 1
+    assert exit_status_of("check", adds, "--model", "counter_model:Counter") == 0
+    assert exit_status_of("check", adds, "--model", "counter_model:Counter", "--model-option", "start=1") == 1
     assert "the sum is 3" in " ".join(capsys.readouterr().out.split())
     for wrong, said in (
         ("counter_model:Nothing", "it has no 'initial'"),
         ("counter_model:Absent", "has no class called 'Absent'"),
         ("no_such_module:Model", "no_such_module"),
     ):
-        assert typed("check", adds, "--model", wrong) == 2
+        assert exit_status_of("check", adds, "--model", wrong) == 2
         assert said in capsys.readouterr().err
 
 
@@ -134,7 +134,7 @@ def test_bad_input_is_reported_in_one_line(
     (tmp_path / "good.txt").write_text(GOOD)
     (tmp_path / "cas.edn").write_text(GOOD.replace(":acquire", ":cas"))
     (tmp_path / "torn.edn").write_text(GOOD.replace(":ok", ":fine", 1))
-    assert typed("check", tmp_path / arguments[0], *arguments[1:]) == 2
+    assert exit_status_of("check", tmp_path / arguments[0], *arguments[1:]) == 2
     err = capsys.readouterr().err.strip()
     assert said in err
     assert "Traceback" not in err
@@ -144,13 +144,13 @@ def test_bad_input_is_reported_in_one_line(
 def test_empty_and_truncated_histories_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty.edn"
     empty.write_text("")
-    assert typed("check", empty, "--model", "mutex") == 3
+    assert exit_status_of("check", empty, "--model", "mutex") == 3
     cut = tmp_path / "cut.jsonl"
     ops = [Op(0, 1, 1, 0, "invoke", "acquire", "k0"), Op(1, 2, 2, 0, "ok", "acquire", "k0")]
     History(ops).save(cut)
     whole = cut.read_text()
     cut.write_text(whole + whole[:40])
-    assert typed("check", cut, "--model", "mutex") == 3
+    assert exit_status_of("check", cut, "--model", "mutex") == 3
     assert "the file is truncated in its last line" in " ".join(capsys.readouterr().out.split())
 
 
@@ -160,19 +160,19 @@ def test_a_stored_run_and_its_export_get_the_same_verdict(tmp_path: Path, capsys
     plan = Plan(lock="redis-token", time_limit=8.0, ttl=1.0, hold=0.5, clients=3, faults=(pause,))
     folder = run(plan, store=tmp_path).folder
     assert folder is not None
-    assert typed("check", folder, "--model", "owner-mutex") == 1
+    assert exit_status_of("check", folder, "--model", "owner-mutex") == 1
     assert "Cause: client." in " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert typed("check", folder, "--model", "lease-mutex") == 0
-    assert typed("export", folder, tmp_path / "out.edn") == 0
-    assert typed("check", tmp_path / "out.edn", "--model", "owner-mutex") == 1
-    assert typed("check", tmp_path / "out.edn", "--model", "lease-mutex") == 0
-    assert typed("export", folder, tmp_path / "out.txt") == 2
+    assert exit_status_of("check", folder, "--model", "lease-mutex") == 0
+    assert exit_status_of("export", folder, tmp_path / "out.edn") == 0
+    assert exit_status_of("check", tmp_path / "out.edn", "--model", "owner-mutex") == 1
+    assert exit_status_of("check", tmp_path / "out.edn", "--model", "lease-mutex") == 0
+    assert exit_status_of("export", folder, tmp_path / "out.txt") == 2
     capsys.readouterr()
 
 
 def test_a_jepsen_store_folder_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "history.edn").write_text(BAD)
-    assert typed("check", tmp_path, "--model", "mutex") == 1
+    assert exit_status_of("check", tmp_path, "--model", "mutex") == 1
     (tmp_path / "empty").mkdir()
-    assert typed("check", tmp_path / "empty", "--model", "mutex") == 2
+    assert exit_status_of("check", tmp_path / "empty", "--model", "mutex") == 2
     assert "history.jsonl" in capsys.readouterr().err

@@ -83,7 +83,7 @@ def together(histories: list[Small]) -> Calls:
     )
 
 
-def enumerated(size: int, unknown: int) -> Iterator[Small]:
+def all_histories(size: int, unknown: int) -> Iterator[Small]:
     """Yield every history of ``size`` calls, at most ``unknown`` of them of unknown outcome. Leave out histories that
     differ from an earlier one only in the order of neighbouring invocations or of neighbouring returns."""
 
@@ -105,7 +105,7 @@ def enumerated(size: int, unknown: int) -> Iterator[Small]:
     return grown([], 0, (2, 0), unknown)
 
 
-def drawn(seed: int, size: int) -> Small:
+def draw_history(seed: int, size: int) -> Small:
     """Draw a history of up to ``size`` calls. About half of these histories are linearizable."""
     dice = random.Random(seed)
     count, wide = dice.randint(2, size), dice.choice((1.0, 2.0, 4.0))
@@ -147,7 +147,7 @@ def compare(histories: list[Small], model: Mutex | Semaphore) -> int:
 )
 def test_brute_force_agrees_on_every_history_of_five_calls(model: Mutex | Semaphore, unknown: int, number: int) -> None:
     """At most one call has an unknown outcome; in histories of up to four calls, at most three have."""
-    histories = [history for size in range(1, 6) for history in enumerated(size, unknown if size == 5 else 3)]
+    histories = [history for size in range(1, 6) for history in all_histories(size, unknown if size == 5 else 3)]
     assert len(histories) == number
     assert compare(histories, model) > number // 4
 
@@ -155,7 +155,7 @@ def test_brute_force_agrees_on_every_history_of_five_calls(model: Mutex | Semaph
 @pytest.mark.slow
 @pytest.mark.parametrize("model", LOCKS)
 def test_brute_force_agrees_on_every_history_of_six_calls(model: Mutex | Semaphore) -> None:
-    histories = list(enumerated(6, 3))
+    histories = list(all_histories(6, 3))
     assert len(histories) == 47701
     assert compare(histories, model) > 15000
 
@@ -167,7 +167,7 @@ def test_brute_force_agrees_on_every_history_of_six_calls(model: Mutex | Semapho
 def test_brute_force_agrees_on_every_history_of_seven_calls(
     model: Mutex | Semaphore, unknown: int, number: int
 ) -> None:
-    histories = list(enumerated(7, unknown))
+    histories = list(all_histories(7, unknown))
     assert len(histories) == number
     assert compare(histories, model) > number // 3
 
@@ -178,11 +178,11 @@ def test_brute_force_agrees_on_every_history_of_seven_calls(
     [(150, 8), pytest.param(30_000, 9, marks=pytest.mark.slow), pytest.param(100_000, 9, marks=pytest.mark.long)],
 )
 def test_brute_force_agrees_on_drawn_histories(number: int, size: int, model: Mutex | Semaphore) -> None:
-    wrong = compare([drawn(seed, size) for seed in range(number)], model)
+    wrong = compare([draw_history(seed, size) for seed in range(number)], model)
     assert number / 40 < wrong < number * 9 / 10
 
 
-def changed(*changes: tuple[str, str]) -> ModuleType:
+def mutated_module(*changes: tuple[str, str]) -> ModuleType:
     """Return the module with pieces of its text replaced."""
     return mutant(deadlines, *changes)
 
@@ -206,11 +206,11 @@ NOT_TO_THE_END = "_advance(this, NEVER, permits", "_advance(this, 0, permits"
 
 
 @cache
-def telling() -> list[Small]:
+def histories_for_mutants() -> list[Small]:
     """Return histories of up to four calls, and linearizable ones of six. It takes six calls to tell the earliest
     deadline from the latest."""
-    small = [history for size in range(1, 5) for history in enumerated(size, 2)]
-    six = [history for history in enumerated(6, 0) if sum(history.sides) == 3]
+    small = [history for size in range(1, 5) for history in all_histories(size, 2)]
+    six = [history for history in all_histories(6, 0) if sum(history.sides) == 3]
     wrong = wrong_ones(six, Mutex())
     return small + [history for number, history in enumerate(six) if number not in wrong]
 
@@ -219,11 +219,16 @@ def telling() -> list[Small]:
     "change", [LATEST, UNKNOWN_FIRST, EAGER, NO_HELP_FROM_UNKNOWN, NEVER_SPENT, ONE_MORE, NOT_TO_THE_END]
 )
 def test_a_mutated_rule_is_caught(change: tuple[str, str]) -> None:
-    assert wrong_ones(telling(), Mutex(), changed(change)).keys() != wrong_ones(telling(), Mutex()).keys()
+    assert (
+        wrong_ones(histories_for_mutants(), Mutex(), mutated_module(change)).keys()
+        != wrong_ones(histories_for_mutants(), Mutex()).keys()
+    )
 
 
 def test_the_unchanged_rule_is_not_caught() -> None:
-    assert wrong_ones(telling(), Mutex(), changed()) == wrong_ones(telling(), Mutex())
+    assert wrong_ones(histories_for_mutants(), Mutex(), mutated_module()) == wrong_ones(
+        histories_for_mutants(), Mutex()
+    )
 
 
 def parts(history: Small, permits: int, module: Any = deadlines) -> Iterator[Small]:
@@ -244,7 +249,7 @@ def test_every_part_of_a_linearizable_history_is_linearizable(permits: int, size
     """So a failing part proves that its history fails. Brute force checks this for all such histories and all their
     parts."""
     model, smaller = Semaphore(permits), 0
-    for history in enumerated(size, 2):
+    for history in all_histories(size, 2):
         if history.right(model):
             for part in parts(history, permits):
                 assert part.right(model), (history, part)
@@ -260,8 +265,8 @@ def test_every_part_of_a_linearizable_history_is_linearizable(permits: int, size
     ],
 )
 def test_a_mutated_choice_of_parts_is_caught(change: tuple[str, str]) -> None:
-    module = changed(change)
-    rights = (history for size in range(1, 5) for history in enumerated(size, 2) if history.right(Mutex()))
+    module = mutated_module(change)
+    rights = (history for size in range(1, 5) for history in all_histories(size, 2) if history.right(Mutex()))
     assert any(not part.right(Mutex()) for history in rights for part in parts(history, 1, module))
 
 

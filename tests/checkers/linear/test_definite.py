@@ -24,7 +24,7 @@ from harness.checkers.models import (
 from harness.history.calls import Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import Entry, calls, without_grants
-from tests.checkers.linear.draw import drawn, seeds
+from tests.checkers.linear.draw import draw_history, seeds
 from tests.checkers.linear.enumerate import Doing, histories
 
 RELEASE: Doing = ("release", None, None)
@@ -63,7 +63,7 @@ MORE: dict[str, list[Doing]] = {
 }
 
 
-def told(history: Calls, model: Model) -> bool | None:
+def quick_verdict(history: Calls, model: Model) -> bool | None:
     """Return the verdict (right, wrong or undecided), and assert that the evidence of a wrong one fails by itself."""
     outcome = definite.check(history, model)
     if outcome.failures:
@@ -74,14 +74,14 @@ def told(history: Calls, model: Model) -> bool | None:
     return None if outcome.undecided else True
 
 
-def held(every: Iterable[Calls], model: Model, asked: Model | None = None) -> tuple[int, int, int]:
+def count_verdicts(every: Iterable[Calls], model: Model, asked: Model | None = None) -> tuple[int, int, int]:
     """Return the number of histories, of failing ones and of undecided ones. For mutants the algorithm gets another
     model."""
     count = wrong = undecided = 0
     for history in every:
         if model.wants not in ("leases", "grants"):
             without_grants(history)
-        said, truth = told(history, asked or model), linearizable(problem(history, model, 0), model)
+        said, truth = quick_verdict(history, asked or model), linearizable(problem(history, model, 0), model)
         assert said is None or said is truth, history
         count, wrong, undecided = count + 1, wrong + (not truth), undecided + (said is None)
     return count, wrong, undecided
@@ -94,7 +94,7 @@ def test_brute_force_agrees_on_a_sample_of_small_histories(kind: str) -> None:
     """A sample of the histories of two clients with two calls each; ``test_all_small_histories`` has the others."""
     model, doings = KINDS[kind]
     step = 97 if len(doings) == 2 else 397
-    count, wrong, undecided = held(islice(histories((2, 2), doings), 0, step * 60, step), model)
+    count, wrong, undecided = count_verdicts(islice(histories((2, 2), doings), 0, step * 60, step), model)
     assert count == 60
     assert 0 < wrong < count
     assert undecided <= count // 2
@@ -103,7 +103,7 @@ def test_brute_force_agrees_on_a_sample_of_small_histories(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_known_outcomes_are_always_decided(kind: str) -> None:
     model, doings = KINDS[kind]
-    _, wrong, undecided = held(islice(histories((2, 2), doings, unknown=False), 0, 20 * 200, 20), model)
+    _, wrong, undecided = count_verdicts(islice(histories((2, 2), doings, unknown=False), 0, 20 * 200, 20), model)
     assert wrong
     assert undecided == 0 or kind == "lease"
 
@@ -116,7 +116,7 @@ def test_all_small_histories(kind: str) -> None:
     if len(doings) > 4:
         doings = doings[:1] + doings[2:]
     step = 1 if len(doings) < 4 else STEP
-    count, wrong, undecided = held(islice(histories((2, 2), doings), 0, None, step), model)
+    count, wrong, undecided = count_verdicts(islice(histories((2, 2), doings), 0, None, step), model)
     assert count == ALL[len(doings)] // step
     assert 0 < wrong < count
     assert undecided < count // 2
@@ -132,12 +132,12 @@ STEP = 4
 @pytest.mark.parametrize("kind", ["owner", "reentrant"])
 def test_brute_force_agrees_on_all_histories_of_three_calls_and_two(kind: str) -> None:
     model, doings = KINDS[kind]
-    count, wrong, _ = held(islice(histories((3, 2), doings), 0, None, 5), model)
+    count, wrong, _ = count_verdicts(islice(histories((3, 2), doings), 0, None, 5), model)
     assert count > 10_000
     assert wrong
 
 
-def doing(kind: str, rise: bool) -> Callable[[random.Random], tuple[str, Any, Any]]:
+def call_drawer(kind: str, rise: bool) -> Callable[[random.Random], tuple[str, Any, Any]]:
     """Draw a call; acquires and releases are the most frequent. With ``rise``, tokens mostly grow."""
     doings = MORE.get(kind, KINDS[kind][1])
     tokens = iter(range(1, 10_000))
@@ -154,12 +154,14 @@ def doing(kind: str, rise: bool) -> Callable[[random.Random], tuple[str, Any, An
 def random_ones(kind: str, count: int, start: int = 0) -> Iterable[Calls]:
     for seed in seeds(count, start):
         clients, size = 2 + seed % 2, 4 + seed % 4
-        yield drawn(seed, doing(kind, rise=seed % 3 > 0), clients=clients, count=size, unknown=(seed % 5) / 10)
+        yield draw_history(
+            seed, call_drawer(kind, rise=seed % 3 > 0), clients=clients, count=size, unknown=(seed % 5) / 10
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_brute_force_agrees_on_random_histories(kind: str) -> None:
-    count, wrong, undecided = held(random_ones(kind, 150), KINDS[kind][0])
+    count, wrong, undecided = count_verdicts(random_ones(kind, 150), KINDS[kind][0])
     assert 0 < wrong < count
     assert undecided < count // 3
 
@@ -168,7 +170,7 @@ def test_brute_force_agrees_on_random_histories(kind: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS)
 def test_brute_force_agrees_on_many_random_histories(kind: str) -> None:
-    count, wrong, undecided = held(random_ones(kind, 17_000, 10_000), KINDS[kind][0])
+    count, wrong, undecided = count_verdicts(random_ones(kind, 17_000, 10_000), KINDS[kind][0])
     assert 0 < wrong < count
     assert undecided < count // 3
 
@@ -178,10 +180,10 @@ def test_the_order_of_entries_decides_between_equal_times(kind: str) -> None:
     """All entries have the same time, or each pair has. Positions decide which came first, and a lease may expire at
     that instant."""
     for seed in seeds(100):
-        history = drawn(seed, doing(kind, rise=True), count=5)
+        history = draw_history(seed, call_drawer(kind, rise=True), count=5)
         for column in (history.began, history.ended):
             column[column < 2**62] //= 2_000_000_000 if seed % 2 else 10**12
-        held([history], KINDS[kind][0])
+        count_verdicts([history], KINDS[kind][0])
 
 
 MUTANTS: dict[str, tuple[str, Model]] = {
@@ -200,18 +202,23 @@ def test_the_comparison_catches_the_algorithm_of_another_model(mutant: str) -> N
     """This shows that the comparison with brute force can fail."""
     kind, asked = MUTANTS[mutant]
     with pytest.raises(AssertionError):
-        held(random_ones(kind, 300), KINDS[kind][0], asked)
+        count_verdicts(random_ones(kind, 300), KINDS[kind][0], asked)
 
 
-def one(process: int, f: str, result: Any = None) -> list[Entry]:
+def ok_call(process: int, f: str, result: Any = None) -> list[Entry]:
     return [(process, "invoke", f), (process, "ok", f, result)]
 
 
 def test_a_client_keeps_its_hold_after_an_unknown_outcome() -> None:
     """Process 2 is client 0 again: its release ends the hold that it began as process 0."""
-    story: list[Entry] = [*one(0, "acquire"), (0, "invoke", "release"), *one(2, "release"), *one(1, "acquire")]
-    assert told(without_grants(calls(story, clients={0: 0, 2: 0, 1: 1})), OwnerMutex()) is True
-    assert told(without_grants(calls(story)), OwnerMutex()) is False
+    story: list[Entry] = [
+        *ok_call(0, "acquire"),
+        (0, "invoke", "release"),
+        *ok_call(2, "release"),
+        *ok_call(1, "acquire"),
+    ]
+    assert quick_verdict(without_grants(calls(story, clients={0: 0, 2: 0, 1: 1})), OwnerMutex()) is True
+    assert quick_verdict(without_grants(calls(story)), OwnerMutex()) is False
 
 
 def test_concurrent_known_calls_of_one_client_are_left_to_the_search() -> None:
@@ -249,8 +256,8 @@ def test_a_history_without_calls_has_no_failure() -> None:
 def test_a_history_that_only_an_unknown_release_allows_is_left_to_the_search() -> None:
     """c0 may release its write hold between acquiring to write and acquiring to read, so the algorithm must not
     report a failure."""
-    story: list[Entry] = [(0, "invoke", "release-write"), *one(2, "acquire-write")]
-    story += [*one(2, "acquire-read"), *one(2, "release-read")]
+    story: list[Entry] = [(0, "invoke", "release-write"), *ok_call(2, "acquire-write")]
+    story += [*ok_call(2, "acquire-read"), *ok_call(2, "release-read")]
     history = without_grants(calls(story, clients={0: 0, 2: 0}))
-    assert told(history, ReadWriteLock()) is None
+    assert quick_verdict(history, ReadWriteLock()) is None
     assert linearizable(problem(history, ReadWriteLock(), 0), ReadWriteLock())

@@ -27,12 +27,12 @@ Row = tuple[int, int, int]
 Small = tuple[Row, ...]
 
 
-def enumerated(programs: tuple[str, ...]) -> Iterator[Small]:
+def all_histories(programs: tuple[str, ...]) -> Iterator[Small]:
     """Yield every history of clients with these programs, entry by entry."""
 
     def grown(done: tuple[int, ...], order: tuple[int, ...]) -> Iterator[Small]:
         if len(order) == 2 * sum(map(len, programs)):
-            yield interleaved(programs, order)
+            yield interleave(programs, order)
         for client, program in enumerate(programs):
             if done[client] < 2 * len(program):
                 more = (*done[:client], done[client] + 1, *done[client + 1 :])
@@ -41,7 +41,7 @@ def enumerated(programs: tuple[str, ...]) -> Iterator[Small]:
     return grown((0,) * len(programs), ())
 
 
-def interleaved(programs: tuple[str, ...], order: tuple[int, ...]) -> Small:
+def interleave(programs: tuple[str, ...], order: tuple[int, ...]) -> Small:
     """Return the history in which ``order`` names the client of each entry."""
     places: list[list[int]] = [[] for _ in programs]
     for position, client in enumerate(order):
@@ -54,7 +54,7 @@ def interleaved(programs: tuple[str, ...], order: tuple[int, ...]) -> Small:
     return tuple(sorted(rows, key=lambda row: row[1]))
 
 
-def drawn(seed: int, clients: int, size: int) -> Small:
+def draw_history(seed: int, clients: int, size: int) -> Small:
     """Draw a history of up to ``size`` calls that a lock may produce, sometimes with two entries exchanged."""
     dice = random.Random(seed)
     queue: list[int] = []
@@ -140,7 +140,7 @@ def compare(histories: list[Small]) -> int:
 
 def test_brute_force_agrees_on_short_programs_of_two_clients() -> None:
     short = [program for program in PROGRAMS if len(program) < 3]
-    histories = [found for pair in combinations_with_replacement(short, 2) for found in enumerated(pair)]
+    histories = [found for pair in combinations_with_replacement(short, 2) for found in all_histories(pair)]
     assert len(histories) == 528
     assert compare(histories) > 100
 
@@ -152,14 +152,14 @@ TRIPLES: Final = (("e", "e", "ea"), ("ea", "ea", "a"), ("a", "ec", "e"))
 def test_brute_force_agrees_on_programs() -> None:
     """All pairs of programs, and some triples."""
     programs = [*combinations_with_replacement(PROGRAMS, 2), *TRIPLES]
-    histories = [found for clients in programs for found in enumerated(clients)]
+    histories = [found for clients in programs for found in all_histories(clients)]
     assert len(histories) == 21808
     assert compare(histories) > 4000
 
 
 @pytest.mark.parametrize("number", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_brute_force_agrees_on_drawn_histories(number: int) -> None:
-    wrong = compare([drawn(seed, 2 + seed % 3, 10) for seed in range(number)])
+    wrong = compare([draw_history(seed, 2 + seed % 3, 10) for seed in range(number)])
     assert number / 10 < wrong < number * 9 / 10
 
 
@@ -178,15 +178,15 @@ MUTANTS: Final = {
 
 
 @cache
-def telling() -> tuple[list[Small], dict[int, Any]]:
-    histories = [drawn(seed, 2 + seed % 3, 10) for seed in range(1500)]
+def histories_for_mutants() -> tuple[list[Small], dict[int, Any]]:
+    histories = [draw_history(seed, 2 + seed % 3, 10) for seed in range(1500)]
     return histories, wrong_ones(histories)
 
 
 @pytest.mark.parametrize("change", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_mutated_rule_is_caught(change: tuple[str, str]) -> None:
     """At least the failing entry differs."""
-    histories, found = telling()
+    histories, found = histories_for_mutants()
     others = wrong_ones(histories, mutant(fifo, change))
     assert {key: one.position for key, one in others.items()} != {key: one.position for key, one in found.items()}
 

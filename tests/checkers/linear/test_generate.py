@@ -54,7 +54,7 @@ def test_brute_force_confirms_the_planted_verdict(workload: Workload, wrong: boo
             assert linearizable(problem(found, model, 0), model) is not wrong, (seed, crashed, model)
 
 
-def test_a_planted_double_hold_is_seen_by_the_hold_checker(tmp_path: Path) -> None:
+def test_a_planted_double_hold_is_found_by_the_hold_checker(tmp_path: Path) -> None:
     """Exactly once, two clients believe at the same time that they hold the lock."""
     holders: set[int] = set()
     most = 0

@@ -9,7 +9,7 @@ import pytest
 from harness import check
 
 
-def one(process: int, f: str, value: str = "nil", returned: str | None = None, end: str = "ok") -> str:
+def call_alone(process: int, f: str, value: str = "nil", returned: str | None = None, end: str = "ok") -> str:
     """A call that no other entry interrupts."""
     return begin(process, f, value) + done(process, f, value if returned is None else returned, end)
 
@@ -27,62 +27,77 @@ NEMESIS = """{:process :nemesis, :type :info, :f :start, :value nil, :time 5}
 """
 
 REGISTERS = {
-    "read what was written": (one(0, "write", "1") + one(1, "read", "nil", "1"), True),
-    "nil before anything was written": (one(1, "read", "nil", "nil") + one(0, "write", "1"), True),
-    "nil after something was written": (one(0, "write", "1") + one(1, "read", "nil", "nil"), False),
-    "a stale read": (one(0, "write", "1") + one(0, "write", "2") + one(1, "read", "nil", "1"), False),
-    "a read of what nobody wrote": (one(0, "write", "1") + one(1, "read", "nil", "7"), False),
+    "read what was written": (call_alone(0, "write", "1") + call_alone(1, "read", "nil", "1"), True),
+    "nil before anything was written": (call_alone(1, "read", "nil", "nil") + call_alone(0, "write", "1"), True),
+    "nil after something was written": (call_alone(0, "write", "1") + call_alone(1, "read", "nil", "nil"), False),
+    "a stale read": (
+        call_alone(0, "write", "1") + call_alone(0, "write", "2") + call_alone(1, "read", "nil", "1"),
+        False,
+    ),
+    "a read of what nobody wrote": (call_alone(0, "write", "1") + call_alone(1, "read", "nil", "7"), False),
     "a read while it is written may be old": (
-        one(0, "write", "1") + begin(0, "write", "2") + one(1, "read", "nil", "1") + done(0, "write", "2"),
+        call_alone(0, "write", "1")
+        + begin(0, "write", "2")
+        + call_alone(1, "read", "nil", "1")
+        + done(0, "write", "2"),
         True,
     ),
     "or new": (
-        one(0, "write", "1") + begin(0, "write", "2") + one(1, "read", "nil", "2") + done(0, "write", "2"),
+        call_alone(0, "write", "1")
+        + begin(0, "write", "2")
+        + call_alone(1, "read", "nil", "2")
+        + done(0, "write", "2"),
         True,
     ),
     "but not old after new": (
-        one(0, "write", "1")
+        call_alone(0, "write", "1")
         + begin(0, "write", "2")
-        + one(1, "read", "nil", "2")
-        + one(2, "read", "nil", "1")
+        + call_alone(1, "read", "nil", "2")
+        + call_alone(2, "read", "nil", "1")
         + done(0, "write", "2"),
         False,
     ),
     "an unknown write is seen much later": (
-        begin(0, "write", "2") + done(0, "write", "2", "info") + one(1, "write", "1") + one(2, "read", "nil", "2"),
+        begin(0, "write", "2")
+        + done(0, "write", "2", "info")
+        + call_alone(1, "write", "1")
+        + call_alone(2, "read", "nil", "2"),
         True,
     ),
     "but only once": (
         begin(0, "write", "2")
         + done(0, "write", "2", "info")
-        + one(1, "write", "1")
-        + one(2, "read", "nil", "2")
-        + one(1, "write", "1")
-        + one(2, "read", "nil", "2"),
+        + call_alone(1, "write", "1")
+        + call_alone(2, "read", "nil", "2")
+        + call_alone(1, "write", "1")
+        + call_alone(2, "read", "nil", "2"),
         False,
     ),
-    "a failed write is not seen": (one(0, "write", "2", end="fail") + one(1, "read", "nil", "2"), False),
-    "a write that never returned": (begin(0, "write", "2") + one(1, "read", "nil", "2"), True),
+    "a failed write is not seen": (call_alone(0, "write", "2", end="fail") + call_alone(1, "read", "nil", "2"), False),
+    "a write that never returned": (begin(0, "write", "2") + call_alone(1, "read", "nil", "2"), True),
     "a read of unknown outcome says nothing": (
-        one(0, "write", "1") + begin(1, "read") + done(1, "read", "nil", "info") + one(2, "read", "nil", "1"),
+        call_alone(0, "write", "1")
+        + begin(1, "read")
+        + done(1, "read", "nil", "info")
+        + call_alone(2, "read", "nil", "1"),
         True,
     ),
-    "the nemesis is no client": (one(0, "write", "1") + NEMESIS + one(1, "read", "nil", "1"), True),
+    "the nemesis is no client": (call_alone(0, "write", "1") + NEMESIS + call_alone(1, "read", "nil", "1"), True),
     "strings, keywords, vectors": (
-        one(0, "write", '"a b; {c}"')
-        + one(1, "read", "nil", '"a b; {c}"')
-        + one(0, "write", ":x")
-        + one(1, "read", "nil", ":x")
-        + one(0, "write", "[1 [2 nil]]")
-        + one(1, "read", "nil", "[1 [2 nil]]"),
+        call_alone(0, "write", '"a b; {c}"')
+        + call_alone(1, "read", "nil", '"a b; {c}"')
+        + call_alone(0, "write", ":x")
+        + call_alone(1, "read", "nil", ":x")
+        + call_alone(0, "write", "[1 [2 nil]]")
+        + call_alone(1, "read", "nil", "[1 [2 nil]]"),
         True,
     ),
     "two concurrent writes, seen in both orders": (
         begin(0, "write", "1")
         + begin(1, "write", "2")
-        + one(2, "read", "nil", "1")
-        + one(3, "read", "nil", "2")
-        + one(2, "read", "nil", "1")
+        + call_alone(2, "read", "nil", "1")
+        + call_alone(3, "read", "nil", "2")
+        + call_alone(2, "read", "nil", "1")
         + done(0, "write", "1")
         + done(1, "write", "2"),
         False,
@@ -90,68 +105,86 @@ REGISTERS = {
 }
 
 CAS = {
-    "a cas that succeeds": (one(0, "write", "1") + one(1, "cas", "[1 3]") + one(2, "read", "nil", "3"), True),
-    "a cas from what it is not": (one(0, "write", "1") + one(1, "cas", "[2 3]"), False),
-    "one that failed did not happen": (
-        one(0, "write", "1") + one(1, "cas", "[2 3]", end="fail") + one(2, "read", "nil", "1"),
+    "a cas that succeeds": (
+        call_alone(0, "write", "1") + call_alone(1, "cas", "[1 3]") + call_alone(2, "read", "nil", "3"),
         True,
     ),
-    "two from the same value": (one(0, "write", "1") + one(1, "cas", "[1 2]") + one(2, "cas", "[1 3]"), False),
+    "a cas from what it is not": (call_alone(0, "write", "1") + call_alone(1, "cas", "[2 3]"), False),
+    "one that failed did not happen": (
+        call_alone(0, "write", "1") + call_alone(1, "cas", "[2 3]", end="fail") + call_alone(2, "read", "nil", "1"),
+        True,
+    ),
+    "two from the same value": (
+        call_alone(0, "write", "1") + call_alone(1, "cas", "[1 2]") + call_alone(2, "cas", "[1 3]"),
+        False,
+    ),
     "two from the same value, put back between": (
-        one(0, "write", "1") + one(1, "cas", "[1 2]") + one(0, "write", "1") + one(2, "cas", "[1 3]"),
+        call_alone(0, "write", "1")
+        + call_alone(1, "cas", "[1 2]")
+        + call_alone(0, "write", "1")
+        + call_alone(2, "cas", "[1 3]"),
         True,
     ),
     "an unknown cas explains the next": (
-        one(0, "write", "1")
+        call_alone(0, "write", "1")
         + begin(1, "cas", "[1 2]")
         + done(1, "cas", "[1 2]", "info")
-        + one(2, "cas", "[2 4]")
-        + one(3, "read", "nil", "4"),
+        + call_alone(2, "cas", "[2 4]")
+        + call_alone(3, "read", "nil", "4"),
         True,
     ),
     "an unknown cas does not explain two": (
-        one(0, "write", "1")
+        call_alone(0, "write", "1")
         + begin(1, "cas", "[1 2]")
         + done(1, "cas", "[1 2]", "info")
-        + one(2, "cas", "[2 4]")
-        + one(0, "write", "1")
-        + one(2, "cas", "[2 4]"),
+        + call_alone(2, "cas", "[2 4]")
+        + call_alone(0, "write", "1")
+        + call_alone(2, "cas", "[2 4]"),
         False,
     ),
-    "one big vector": ("[" + one(0, "write", "1") + one(1, "cas", "[1 3]") + one(2, "read", "nil", "1") + "]", False),
-    "from nil": (one(1, "cas", "[nil 3]") + one(2, "read", "nil", "3"), True),
+    "one big vector": (
+        "[" + call_alone(0, "write", "1") + call_alone(1, "cas", "[1 3]") + call_alone(2, "read", "nil", "1") + "]",
+        False,
+    ),
+    "from nil": (call_alone(1, "cas", "[nil 3]") + call_alone(2, "read", "nil", "3"), True),
 }
 
 MUTEXES = {
-    "one after the other": (one(0, "acquire") + one(0, "release") + one(1, "acquire") + one(1, "release"), True),
-    "two at once": (one(0, "acquire") + one(1, "acquire"), False),
+    "one after the other": (
+        call_alone(0, "acquire") + call_alone(0, "release") + call_alone(1, "acquire") + call_alone(1, "release"),
+        True,
+    ),
+    "two at once": (call_alone(0, "acquire") + call_alone(1, "acquire"), False),
     "waits for the release": (
-        one(0, "acquire") + begin(1, "acquire") + one(0, "release") + done(1, "acquire"),
+        call_alone(0, "acquire") + begin(1, "acquire") + call_alone(0, "release") + done(1, "acquire"),
         True,
     ),
     "returns before the release is asked for": (
-        one(0, "acquire") + begin(1, "acquire") + done(1, "acquire") + one(0, "release"),
+        call_alone(0, "acquire") + begin(1, "acquire") + done(1, "acquire") + call_alone(0, "release"),
         False,
     ),
-    "a release of what is free": (one(0, "release"), False),
-    "a try that failed": (one(0, "acquire") + one(1, "acquire", end="fail") + one(0, "release"), True),
+    "a release of what is free": (call_alone(0, "release"), False),
+    "a try that failed": (
+        call_alone(0, "acquire") + call_alone(1, "acquire", end="fail") + call_alone(0, "release"),
+        True,
+    ),
     "an unknown release frees it": (
-        one(0, "acquire") + begin(0, "release") + done(0, "release", how="info") + one(1, "acquire"),
+        call_alone(0, "acquire") + begin(0, "release") + done(0, "release", how="info") + call_alone(1, "acquire"),
         True,
     ),
     "but one only": (
-        one(0, "acquire")
+        call_alone(0, "acquire")
         + begin(0, "release")
         + done(0, "release", how="info")
-        + one(1, "acquire")
-        + one(2, "acquire"),
+        + call_alone(1, "acquire")
+        + call_alone(2, "acquire"),
         False,
     ),
     "an unknown acquire may hold for ever or never": (
-        begin(0, "acquire") + done(0, "acquire", how="info") + one(1, "acquire") + one(1, "release"),
+        begin(0, "acquire") + done(0, "acquire", how="info") + call_alone(1, "acquire") + call_alone(1, "release"),
         True,
     ),
-    "somebody else releases it": (one(0, "acquire") + one(1, "release") + one(1, "acquire"), True),
+    "somebody else releases it": (call_alone(0, "acquire") + call_alone(1, "release") + call_alone(1, "acquire"), True),
     "records": (
         "#jepsen.history.Op{:index 0, :time 1, :type :invoke, :process 0, :f :acquire, :value nil}\n"
         "#jepsen.history.Op{:index 1, :time 2, :type :ok, :process 0, :f :acquire, :value nil}\n"
@@ -189,10 +222,10 @@ def test_an_owner_mutex_forbids_what_a_mutex_allows(tmp_path: Path) -> None:
 
 def test_keys_of_jepsen_independent_are_separate_registers(tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
-    text = one(0, "write", "[1 5]") + one(1, "write", "[2 6]") + one(2, "read", "[1 nil]", "[1 5]")
-    file.write_text(text + one(3, "read", "[2 nil]", "[2 6]"))
+    text = call_alone(0, "write", "[1 5]") + call_alone(1, "write", "[2 6]") + call_alone(2, "read", "[1 nil]", "[1 5]")
+    file.write_text(text + call_alone(3, "read", "[2 nil]", "[2 6]"))
     assert check(file, "register").verdict.valid is True
-    file.write_text(text + one(3, "read", "[2 nil]", "[2 5]"))
+    file.write_text(text + call_alone(3, "read", "[2 nil]", "[2 5]"))
     report = check(file, "register")
     assert report.verdict.valid is False
     assert report.verdict.evidence[0].key == "2"
@@ -200,7 +233,7 @@ def test_keys_of_jepsen_independent_are_separate_registers(tmp_path: Path) -> No
 
 def test_the_initial_value_can_be_given(tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
-    file.write_text(one(0, "read", "nil", "0"))
+    file.write_text(call_alone(0, "read", "nil", "0"))
     assert check(file, "register").verdict.valid is False
     assert check(file, "register", options={"initial": 0}).verdict.valid is True
 

@@ -36,7 +36,7 @@ from harness.history.calls import Calls
 from harness.history.compiled import MachineCode, fastest
 from harness.history.files import read_calls
 from tests.checkers.linear.build import without_grants
-from tests.checkers.linear.draw import Draw, drawn, grant_call, lock_call, register_call
+from tests.checkers.linear.draw import Draw, draw_history, grant_call, lock_call, register_call
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -80,7 +80,7 @@ BY_MODEL = pytest.mark.parametrize(("model", "draw"), MODELS, ids=[model.name fo
 def histories(model: Model, draw: Draw, count: int) -> list[Calls]:
     """Draw histories. Short ones are often linearizable, long ones almost never."""
     sizes = [2 + seed % 4 if seed % 3 else 6 + seed % 5 for seed in range(count)]
-    found = [drawn(seed, draw, clients=2, count=size, unknown=0.3) for seed, size in enumerate(sizes)]
+    found = [draw_history(seed, draw, clients=2, count=size, unknown=0.3) for seed, size in enumerate(sizes)]
     return found if model.wants in ("leases", "grants") else [without_grants(history) for history in found]
 
 
@@ -131,11 +131,11 @@ def test_verdicts_do_not_change_without_numba(model: Model, draw: Draw, monkeypa
 def test_numba_compiles_every_loop_that_a_check_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests above would compare plain Python with plain Python."""
     monkeypatch.setattr(compiled, "limits", compiled.ALWAYS)
-    path = written(tmp_path, "lock", 40)
+    path = write_history(tmp_path, "lock", 40)
     calls = read_calls(path, "values")
     for model in (Mutex(), OwnerMutex()):
         both_ways(calls, model)
-    rooms = partial(check, read_calls(written(tmp_path, "cas-register", 2000), "values"), CasRegister())
+    rooms = partial(check, read_calls(write_history(tmp_path, "cas-register", 2000), "values"), CasRegister())
     monkeypatch.setattr("harness.checkers.linearizability.search.ENTRIES", 2)
     rooms()
     loops = (
@@ -159,13 +159,13 @@ print(check(sys.argv[1], sys.argv[2]).verdict.valid, "numba" in sys.modules)
     [("lock", "owner-mutex"), ("lock", "mutex"), ("lock", "lease-mutex"), ("cas-register", "cas-register")],
 )
 def test_a_check_of_a_thousand_calls_does_not_import_numba(workload: Workload, model: str, tmp_path: Path) -> None:
-    path = written(tmp_path, workload, 1000)
+    path = write_history(tmp_path, workload, 1000)
     command = [sys.executable, "-c", SCRIPT, str(path), model]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["True", "False"]
 
 
-def written(folder: Path, workload: Workload, operations: int) -> Path:
+def write_history(folder: Path, workload: Workload, operations: int) -> Path:
     path = folder / f"{workload}-{operations}.jsonl"
     generate.write(generate.make(Shape(workload, operations, 5, 2)), path)
     return path

@@ -25,7 +25,18 @@ from harness.history import SECOND
 from harness.history.calls import NEVER
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import Entry, calls, without_grants
-from tests.checkers.linear.problems import ALPHABETS, BUDGET, Sum, Window, agree, drawn, planted, put, replay, shapes
+from tests.checkers.linear.problems import (
+    ALPHABETS,
+    BUDGET,
+    Sum,
+    Window,
+    agree,
+    draw_ordered_problem,
+    draw_problem,
+    put,
+    replay,
+    shapes,
+)
 
 
 def count_all(name: str, count: int) -> int:
@@ -75,7 +86,7 @@ LEASES: Final = [
 ]
 
 
-def leased(windows: Sequence[Window], which: Sequence[int]) -> KeyProblem:
+def lease_problem(windows: Sequence[Window], which: Sequence[int]) -> KeyProblem:
     """Return the problem with entries one second apart."""
     operations = []
     for (kind, begin, end), (f, result, client) in zip(windows, (LEASES[i] for i in which), strict=True):
@@ -91,7 +102,7 @@ def count_leases(count: int, *, every: int = 1) -> int:
         for which in itertools.product(range(len(LEASES)), repeat=count):
             tried += 1
             if (number + tried) % every == 0:
-                part = leased(windows, which)
+                part = lease_problem(windows, which)
                 assert agree(part, model, Searcher(model, part.operations)), (windows, which)
     return tried
 
@@ -113,7 +124,7 @@ def count_drawn(seed: int, problems: int, most: int) -> int:
     for name, (model, operations) in ALPHABETS.items():
         searcher = Searcher(model, operations)
         for number in range(problems):
-            part = (drawn, planted)[number % 2](rng, model, operations, most)
+            part = (draw_problem, draw_ordered_problem)[number % 2](rng, model, operations, most)
             assert agree(part, model, searcher), (name, seed, number)
             valid += bool(searcher.search(part, BUDGET).valid)
     return valid
@@ -133,7 +144,7 @@ def count_barred(seed: int, problems: int) -> tuple[int, int]:
     plain._table.nature = np.where(plain._table.nature == CONSTANT, 0, plain._table.nature).astype(np.int8)
     tried = [0, 0]
     for number in range(problems):
-        part = planted(rng, model, operations, 25)
+        part = draw_ordered_problem(rng, model, operations, 25)
         answers = [ruled.search(part, BUDGET), plain.search(part, BUDGET)]
         assert len({(answer.valid, answer.stuck) for answer in answers}) == 1, (seed, number)
         replay(part, model, answers[0])
@@ -167,7 +178,7 @@ def test_the_verdict_is_the_same_without_memory_and_with_lazy_tables(seed: int, 
         patch.setattr(table, "WHOLE_CELLS", seed % 2 * 4096)
         patch.setattr(table, "FIRST_CELLS", 2)
         searcher = Searcher(model, operations)
-        part = drawn(random.Random(seed), model, operations, 7)
+        part = draw_problem(random.Random(seed), model, operations, 7)
         answer = searcher.search(part, Budget(20.0, 0))
         assert answer.valid is linearizable(part, model)
         replay(part, model, answer)

@@ -16,7 +16,7 @@ from harness.checkers.linearizability import search as searching
 from harness.checkers.linearizability.problem import LOOSE, MUST, KeyProblem
 from harness.checkers.linearizability.search import Searcher
 from harness.checkers.models import Operation
-from tests.checkers.linear.problems import ALPHABETS, agree, planted, put
+from tests.checkers.linear.problems import ALPHABETS, agree, draw_ordered_problem, put
 
 MISTAKES: Final = {
     "a write that changes nothing now is linearized at once": (
@@ -63,7 +63,9 @@ def test_a_mistake_in_the_loop_is_caught(mistake: str | None, monkeypatch: pytes
     model, operations = ALPHABETS["cas-register"]
     few = [operations[i] for i in (1, 2, 3, 6, 4)]
     searcher = Searcher(model, few)
-    problems = itertools.chain([swapped(few)], (planted(rng, model, few, 10) for _ in range(2000 if mistake else 300)))
+    problems = itertools.chain(
+        [swap_problem(few)], (draw_ordered_problem(rng, model, few, 10) for _ in range(2000 if mistake else 300))
+    )
     try:
         noticed = any(not agree(part, model, searcher) for part in problems)
     except (AssertionError, IndexError):
@@ -71,7 +73,7 @@ def test_a_mistake_in_the_loop_is_caught(mistake: str | None, monkeypatch: pytes
     assert noticed is bool(mistake)
 
 
-def swapped(operations: Sequence[Operation]) -> KeyProblem:
+def swap_problem(operations: Sequence[Operation]) -> KeyProblem:
     """A write of 0, two swaps of 1 for 0 (one must take effect; the other may, and returns first), and a read of
     1."""
     write, swap, read = (operations.index(one) for one in (operations[2], operations[3], operations[1]))
