@@ -97,7 +97,7 @@ def test_a_different_history_is_reported_with_the_first_difference(capsys: pytes
     (stored / "history.jsonl").write_bytes(b"".join([*lines[:3], changed, *lines[4:]]))
     capsys.readouterr()
     assert harness("replay", str(stored)) == 1
-    assert "replay: parts from the stored history at entry 3: it was {" in capsys.readouterr().out
+    assert "replay: differs from the stored history at entry 3: stored: {" in capsys.readouterr().out
     (stored / "history.jsonl").write_bytes(b"".join(lines[:-1]))
     assert harness("replay", str(stored), "--json") == 1
     document = json.loads(capsys.readouterr().out)
@@ -193,7 +193,8 @@ def test_tries_whose_fault_never_struck_give_unknown(
     assert harness("replay", "counterexample.toml", "--cluster", "docker", "--tries", "1", "--json") == 3
     replayed = json.loads(capsys.readouterr().out)["replayed"]
     assert replayed["reproduced"] is None
-    assert replayed["said"].startswith("unknown after 1 try: no run was conclusive; the last diverged: On the simulator")
+    expected = "unknown after 1 try: no run was conclusive; the last diverged: On the simulator"
+    assert replayed["said"].startswith(expected)
     assert replayed["parted"]["step"] == 3
     containers.faults = [(never,)]
     assert harness("replay", "counterexample.toml", "--cluster", "docker", "--tries", "1", "--quiet") == 3
