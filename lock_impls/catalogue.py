@@ -71,10 +71,10 @@ class _Own(Mapping[str, LockClass]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(described())
+        return iter(all_descriptions())
 
     def __len__(self) -> int:
-        return len(described())
+        return len(all_descriptions())
 
 
 LOCKS: Final[Registry[LockClass]] = Registry(
@@ -101,19 +101,19 @@ def description(name: str) -> LockInfo:
     return resolve(name).info if own is None else own.info
 
 
-def own_description(name: str) -> Described | None:
+def own_description(name: str) -> LockDescription | None:
     """Return the description of our lock called ``name``, None if there is none."""
-    return _in_its_file(name) or described().get(name)
+    return _in_its_file(name) or all_descriptions().get(name)
 
 
 def names() -> tuple[str, ...]:
     """Names of all locks, sorted."""
-    return tuple(described())
+    return tuple(all_descriptions())
 
 
 def infos() -> tuple[LockInfo, ...]:
     """Descriptions of all locks, in the order of :func:`names`."""
-    return tuple(lock.info for lock in described().values())
+    return tuple(lock.info for lock in all_descriptions().values())
 
 
 def unavailable() -> dict[str, str]:
@@ -128,7 +128,7 @@ def unavailable() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class LockDescription:
     """A lock's description, and the module and the class that it is of."""
 
     info: LockInfo
@@ -137,25 +137,25 @@ class Described:
 
 
 @cache
-def described() -> dict[str, Described]:
+def all_descriptions() -> dict[str, LockDescription]:
     """Return all our locks by name, sorted; nothing of them is imported."""
-    found = {lock.info.name: lock for module in _module_names() for lock in _described_in(module)}
+    found = {lock.info.name: lock for module in _module_names() for lock in _descriptions_in(module)}
     return dict(sorted(found.items()))
 
 
-def _described_in(module: str) -> list[Described]:
-    return [Described(info, module, cls) for cls, info in infos_in(module).items()]
+def _descriptions_in(module: str) -> list[LockDescription]:
+    return [LockDescription(info, module, cls) for cls, info in infos_in(module).items()]
 
 
 @cache
-def _in_its_file(name: str) -> Described | None:
+def _in_its_file(name: str) -> LockDescription | None:
     """Return the description of a lock that is in the file of its name (with ``_`` for ``-``), as nearly all are.
 
     Reading all files takes a tenth of a second, which every run would wait for."""
     stem = name.replace("-", "_")
     files = [f"{package}.{stem}" for package in PACKAGES if stem.isidentifier() and _exists(package)]
     return next(
-        (lock for file in files if _exists(file) for lock in _described_in(file) if lock.info.name == name), None
+        (lock for file in files if _exists(file) for lock in _descriptions_in(file) if lock.info.name == name), None
     )
 
 

@@ -147,7 +147,7 @@ class ChubbyZooKeeperLock(ZooKeeperLock):
         taking.set_data(self.path, guid, version)
         taking.create(self.child, guid, ephemeral=True)
         try:
-            taken = _committed(self.session.patiently(taking.commit_async()))
+            taken = _was_executed(self.session.patiently(taking.commit_async()))
         except UNANSWERED:
             taken = self._is_ours(guid)
         if not taken:
@@ -186,7 +186,7 @@ class ChubbyZooKeeperLock(ZooKeeperLock):
         leaving = self.session.client.transaction()
         leaving.set_data(self.path, RELEASED, version)
         leaving.delete(self.child)
-        return _committed(self.session.patiently(leaving.commit_async()))
+        return _was_executed(self.session.patiently(leaving.commit_async()))
 
     def give_back(self, held: HeldNode) -> bool:
         """Release the hold. The version makes a repetition safe: while our session lives, only we can have released
@@ -218,7 +218,7 @@ class ChubbyZooKeeperLock(ZooKeeperLock):
         return False
 
 
-def _committed(results: list[Any]) -> bool:
+def _was_executed(results: list[Any]) -> bool:
     """Return whether a transaction was executed.
 
     False: nothing was executed, because another client came first or the holder's node is gone. Any other error is

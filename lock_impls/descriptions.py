@@ -49,7 +49,7 @@ class _Source:
         self.package = module if is_package else module.rpartition(".")[0]
         self.names: dict[str, Any] = {"__name__": module, "__file__": str(path)}
         tree = ast.parse(path.read_bytes())
-        self.definitions: dict[str, ast.stmt] = {name: node for node in tree.body for name in _defined(node)}
+        self.definitions: dict[str, ast.stmt] = {name: node for node in tree.body for name in _defined_names(node)}
 
     def value(self, name: str) -> Any:
         if name not in self.names:
@@ -94,7 +94,7 @@ def _source(module: str) -> _Source:
     return _Source(module, Path(found.origin), found.submodule_search_locations is not None)
 
 
-def _defined(node: ast.stmt) -> Iterator[str]:
+def _defined_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement of a module defines."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         yield node.name
@@ -106,7 +106,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
 
 
 def _info_of(node: ast.ClassDef) -> ast.stmt | None:
-    return next((line for line in node.body if "info" in _defined(line) and getattr(line, "value", None)), None)
+    return next((line for line in node.body if "info" in _defined_names(line) and getattr(line, "value", None)), None)
 
 
 def _only_info(node: ast.ClassDef) -> ast.ClassDef:

@@ -77,7 +77,7 @@ class MemcachedFloods(Floods):
         if flood is None:
             return False
         with self._connection(host) as ask:
-            return _left(ask, flood.keys()) > 0
+            return _count_left(ask, flood.keys()) > 0
 
     def _filled(self, host: str, ask: _Connection) -> ObservedFacts:
         if not self._is_wanted(host):
@@ -88,7 +88,7 @@ class MemcachedFloods(Floods):
         flood.entries.clear()
         figures = ask.stats("items")
         victims = {slab: figures[slab, "number"] for slab, name in figures if name == "number"}
-        evicted_before = _evicted(ask)
+        evicted_before = _eviction_count(ask)
         there = sum(victims.values())
         facts: ObservedFacts = {"entries": 0, "evicted": 0, "others": 0, "keys_before": there, "keys_after": there}
         chunks = ask.stats("slabs")
@@ -101,14 +101,14 @@ class MemcachedFloods(Floods):
                     break
                 flood.entries[slab] = first + BATCH
                 facts["entries"] += _write(ask, _keys(slab, range(first, first + BATCH)), length)
-                if _evicted(ask) - evicted_before > facts["evicted"]:
+                if _eviction_count(ask) - evicted_before > facts["evicted"]:
                     evicted, left = _counts(ask, flood.keys())
                     facts["evicted"] = evicted - evicted_before
                     own = facts["entries"] - left
                     lost += facts["evicted"] - own - facts["others"]
                     facts["others"] = facts["evicted"] - own
         total = sum(n for (_, name), n in ask.stats("items").items() if name == "number")
-        facts["keys_after"] = max(0, total - _left(ask, flood.keys()))
+        facts["keys_after"] = max(0, total - _count_left(ask, flood.keys()))
         return facts
 
     @contextmanager
@@ -163,7 +163,7 @@ def _write(ask: _Connection, keys: Sequence[bytes], length: int) -> int:
     return ask(b"".join(lines) + b"verbosity 0\r\n").count(b"STORED\r\n")  # the last one answers OK
 
 
-def _evicted(ask: _Connection) -> int:
+def _eviction_count(ask: _Connection) -> int:
     return sum(count for (_, name), count in ask.stats("items").items() if name == "evicted")
 
 
@@ -171,13 +171,13 @@ def _counts(ask: _Connection, keys: Sequence[bytes]) -> tuple[int, int]:
     """(Items evicted so far, how many of the ``keys`` are left) in a consistent reading: clients cause evictions
     too."""
     for _ in range(TRIES):
-        before, left, after = _evicted(ask), _left(ask, keys), _evicted(ask)
+        before, left, after = _eviction_count(ask), _count_left(ask, keys), _eviction_count(ask)
         if before == after:
             break
     return before, left
 
 
-def _left(ask: _Connection, keys: Sequence[bytes]) -> int:
+def _count_left(ask: _Connection, keys: Sequence[bytes]) -> int:
     there = 0
     for first in range(0, len(keys), ASKED):
         there += ask(b"get " + b" ".join(keys[first : first + ASKED]) + b"\r\n").count(b"VALUE ")

@@ -58,7 +58,7 @@ class RedisConnection:
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Reply | RedisUnanswered]:
         """Send commands at once and return the reply to each, an error reply as an exception that is not raised."""
         with self._exchange():
-            self._socket.sendall(b"".join(map(_encoded, commands)))
+            self._socket.sendall(b"".join(map(_encode, commands)))
             return [self._reply() for _ in commands]
 
     def _reply(self) -> Reply | RedisUnanswered:
@@ -114,6 +114,6 @@ class RedisConnection:
             raise RedisUnanswered(f"Error while reading from {self._name}: {error}") from error
 
 
-def _encoded(command: Sequence[Argument]) -> bytes:
+def _encode(command: Sequence[Argument]) -> bytes:
     parts = [part if isinstance(part, bytes) else str(part).encode() for part in command]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)

@@ -31,9 +31,9 @@ def inject(name: str, fault: Fault, scene: InjectionContext) -> Damage:
         raise FaultError(f"the fault {name}: inject returned a malformed Damage: {found}")
     return dataclasses.replace(
         damage,
-        observe=lambda: _observed(name, "observe", damage.observe),
+        observe=lambda: _validated_observation(name, "observe", damage.observe),
         heal=lambda: _call_checked(name, "heal", damage.heal),
-        healed=lambda: _observed(name, "healed", damage.healed),
+        healed=lambda: _validated_observation(name, "healed", damage.healed),
     )
 
 
@@ -46,7 +46,7 @@ def _call_checked(name: str, part: str, call: Callable[[], Any]) -> Any:
         raise FaultError(f"the fault {name}: {part} raised {type(error).__name__}: {error}") from error
 
 
-def _observed(name: str, part: str, call: Callable[[], Observation]) -> Observation:
+def _validated_observation(name: str, part: str, call: Callable[[], Observation]) -> Observation:
     seen = _call_checked(name, part, call)
     found = _flaw_of(seen)
     if found:

@@ -48,7 +48,7 @@ def bridge(servers: Sequence[str]) -> Links:
     return links_between(servers[:middle], servers[middle + 1 :])
 
 
-def _cut(scene: InjectionContext, links: Links, hosts: list[str]) -> Damage:
+def _cut_links(scene: InjectionContext, links: Links, hosts: list[str]) -> Damage:
     network = scene.part(NETWORK)
     network.cut(links)
     sample = links[:: max(1, len(links) // 4)][:4]
@@ -116,10 +116,10 @@ class PartitionHalves(_Partition, frozen=True):
         if self.left:
             one = targets(scene, self.left, everybody)
             other = targets(scene, self.right, everybody) if self.right else [n for n in everybody if n not in one]
-            return _cut(scene, links_between(one, other), one)
+            return _cut_links(scene, links_between(one, other), one)
         left, right = halves(scene.hosts("server") + scene.hosts("sentinel"), scene.rng)
         with_left, with_right = halves(scene.hosts("client"), scene.rng)
-        return _cut(scene, links_between(left + with_left, right + with_right), left + with_left)
+        return _cut_links(scene, links_between(left + with_left, right + with_right), left + with_left)
 
 
 class PartitionMajority(_Partition, frozen=True):
@@ -132,7 +132,7 @@ class PartitionMajority(_Partition, frozen=True):
         servers = scene.hosts("server")
         few = targets(scene, "minority", servers)
         rest = [host.name for host in scene.cluster.hosts if host.name not in few]
-        return _cut(scene, links_between(few, rest), few)
+        return _cut_links(scene, links_between(few, rest), few)
 
 
 class PartitionNode(_Partition, frozen=True):
@@ -147,7 +147,7 @@ class PartitionNode(_Partition, frozen=True):
     def inject(self, scene: InjectionContext) -> Damage:
         alone = targets(scene, self.target, scene.hosts("server"))
         rest = [host.name for host in scene.cluster.hosts if host.name not in alone]
-        return _cut(scene, links_between(alone, rest), alone)
+        return _cut_links(scene, links_between(alone, rest), alone)
 
 
 class PartitionReplicas(_Partition, frozen=True):
@@ -161,7 +161,7 @@ class PartitionReplicas(_Partition, frozen=True):
     def inject(self, scene: InjectionContext) -> Damage:
         servers = scene.hosts("server")
         primary, replicas = targets(scene, "primary", servers), targets(scene, "replicas", servers)
-        return _cut(scene, links_between(primary, replicas), primary)
+        return _cut_links(scene, links_between(primary, replicas), primary)
 
 
 class PartitionRing(_Partition, frozen=True):
@@ -173,7 +173,7 @@ class PartitionRing(_Partition, frozen=True):
 
     def inject(self, scene: InjectionContext) -> Damage:
         peers = scene.part(PEERS).peers()
-        return _cut(scene, ring(peers), peers)
+        return _cut_links(scene, ring(peers), peers)
 
 
 class PartitionBridge(_Partition, frozen=True):
@@ -185,7 +185,7 @@ class PartitionBridge(_Partition, frozen=True):
 
     def inject(self, scene: InjectionContext) -> Damage:
         peers = scene.part(PEERS).peers()
-        return _cut(scene, bridge(peers), peers)
+        return _cut_links(scene, bridge(peers), peers)
 
 
 class PartitionClients(_Partition, frozen=True):
@@ -200,7 +200,7 @@ class PartitionClients(_Partition, frozen=True):
     def inject(self, scene: InjectionContext) -> Damage:
         some = targets(scene, self.clients, scene.hosts("client"))
         lost = targets(scene, self.servers, scene.hosts("server"))
-        return _cut(scene, links_between(some, lost), some + lost)
+        return _cut_links(scene, links_between(some, lost), some + lost)
 
 
 class PartitionOneway(_Partition, frozen=True):
@@ -216,4 +216,4 @@ class PartitionOneway(_Partition, frozen=True):
         some = targets(scene, self.target, scene.hosts("server"))
         rest = [host.name for host in scene.cluster.hosts if host.name not in some]
         links = [(a, b) for a in some for b in rest]
-        return _cut(scene, links if self.lost == "answers" else [(b, a) for a, b in links], some)
+        return _cut_links(scene, links if self.lost == "answers" else [(b, a) for a, b in links], some)

@@ -49,7 +49,7 @@ def replace(new_of: Mapping[int, Any]) -> Iterator[Reference]:
         for owner, attribute, value in seen.references:
             if owner is module and vars(module).get(attribute) is not value:
                 continue  # the name was rebound since the search, for example by a test
-            setattr(owner, attribute, _replaced(value, new_of))
+            setattr(owner, attribute, _replace_captured(value, new_of))
             yield owner, attribute, value
 
 
@@ -76,7 +76,7 @@ def _defaults(function: FunctionType, new_of: Mapping[int, Any]) -> Iterator[Ref
         yield function, "__kwdefaults__", function.__kwdefaults__
 
 
-def _replaced(value: Any, new_of: Mapping[int, Any]) -> Any:
+def _replace_captured(value: Any, new_of: Mapping[int, Any]) -> Any:
     if id(value) in new_of:
         return new_of[id(value)]
     if isinstance(value, staticmethod):

@@ -45,7 +45,7 @@ class SimulationClosed(BaseException):
     """Thrown into the tasks that still exist when the simulation ends."""
 
 
-def _nothing_left() -> None:
+def _no_clean_up() -> None:
     raise SimulationDeadlock("the simulation is stuck: every task waits, and no event is scheduled that could wake one")
 
 
@@ -199,7 +199,7 @@ class Kernel:
         self.hub = getcurrent()
         self.heap: list[tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]] = []
         self.ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]] = deque()
-        self.on_idle: Callable[[], None] = _nothing_left
+        self.on_idle: Callable[[], None] = _no_clean_up
         """Called when no task is ready and the queue is empty. It makes something ready or raises; see
         :mod:`harness.sim.steering`."""
         self.closing = False

@@ -123,7 +123,7 @@ def _name_unnamed(real: Callable[..., None]) -> Virtual:
     return init
 
 
-def _of_simulated(real: Callable[..., Any], virtual: Callable[..., Any]) -> Callable[..., Any]:
+def _dispatch(real: Callable[..., Any], virtual: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of ``Thread`` that calls ``virtual`` for a simulated thread, and ``real`` for any other."""
 
     def either(thread: threading.Thread, *args: Any, **kwargs: Any) -> Any:
@@ -184,10 +184,10 @@ def _thread_methods() -> Iterator[Replacement]:
     yield thread, "__init__", dispatch(thread.__init__, _name_unnamed(thread.__init__))
     yield thread, "__repr__", _representation(thread.__repr__)
     yield thread, "start", dispatch(thread.start, _start)
-    yield thread, "join", _of_simulated(thread.join, _join)
-    yield thread, "is_alive", _of_simulated(thread.is_alive, _is_alive)
+    yield thread, "join", _dispatch(thread.join, _join)
+    yield thread, "is_alive", _dispatch(thread.is_alive, _is_alive)
     for name in ("ident", "native_id"):
-        yield thread, name, property(_of_simulated(getattr(thread, name).fget, _ident))
+        yield thread, name, property(_dispatch(getattr(thread, name).fget, _ident))
     yield thread, "daemon", thread.daemon.setter(_set_daemon(thread.daemon.fset))
 
 

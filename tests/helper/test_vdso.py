@@ -213,7 +213,7 @@ def moved_back_and_forth(readers: Path, times: int) -> list[int]:
     """Return how many readings were correct, showed the first move, the second move, and neither."""
     running = Running(readers, "any", "3600", "2800")
     vdso.move(running.pid, 0)
-    with vdso._opened(running.pid, os.O_RDWR) as target:
+    with vdso._open_target(running.pid, os.O_RDWR) as target:
         stub = target.image.find(vdso.CODE)
         for _ in range(times):
             for offset_ns, rate, base in (FIRST, SECOND_BLOCK):

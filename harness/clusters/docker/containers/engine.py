@@ -298,16 +298,16 @@ def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
 
 
 def _containers(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
-    return list(client.api.containers(all=True, filters=_labelled(run)))
+    return list(client.api.containers(all=True, filters=_label_filter(run)))
 
 
 def _networks(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
-    return list(client.api.networks(filters=_labelled(run)))
+    return list(client.api.networks(filters=_label_filter(run)))
 
 
 def _volumes(client: docker.DockerClient, run: str = "") -> list[dict[str, Any]]:
-    return list(client.api.volumes(filters=_labelled(run))["Volumes"] or [])
+    return list(client.api.volumes(filters=_label_filter(run))["Volumes"] or [])
 
 
-def _labelled(run: str) -> dict[str, Any]:
+def _label_filter(run: str) -> dict[str, Any]:
     return {"label": f"{RUN}={run}" if run else RUN}

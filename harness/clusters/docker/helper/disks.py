@@ -61,7 +61,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> int:
+def _check_result(result: int, what: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -71,7 +71,7 @@ def _checked(result: int, what: str) -> int:
 def _call(number: int, what: str, *arguments: int | bytes | None) -> int:
     # Pass every argument at register width: ctypes would pass an int as 32 bits.
     wide = [ctypes.c_long(each) if isinstance(each, int) else ctypes.c_char_p(each) for each in arguments]
-    return _checked(_libc().syscall(ctypes.c_long(number), *wide), what)
+    return _check_result(_libc().syscall(ctypes.c_long(number), *wide), what)
 
 
 def _node(path: Path, kind: int, major: int, minor: int) -> Path:
@@ -134,8 +134,8 @@ def _within(pid: int, what: Callable[[], None]) -> None:
         try:
             space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                _checked(_libc().unshare(CLONE_FS), "unshare")  # setns(2): not while it shares root and cwd
-                _checked(_libc().setns(space, CLONE_NEWNS), "setns")
+                _check_result(_libc().unshare(CLONE_FS), "unshare")  # setns(2): not while it shares root and cwd
+                _check_result(_libc().setns(space, CLONE_NEWNS), "setns")
             finally:
                 os.close(space)
             what()
@@ -247,7 +247,7 @@ class ContainerDisks:
         with self._locked(pid) as disk:
             directory = disk.open()
             try:
-                _checked(_libc().syncfs(directory), "syncfs")
+                _check_result(_libc().syncfs(directory), "syncfs")
             finally:
                 os.close(directory)
 
@@ -298,7 +298,7 @@ class ContainerDisks:
                 with path.open("wb") as file:
                     file.write(b"probe")
                     file.flush()
-                    _checked(_libc().syncfs(file.fileno()), "syncfs")
+                    _check_result(_libc().syncfs(file.fileno()), "syncfs")
                 path.unlink(missing_ok=True)  # an attempt that hung may have removed it earlier
                 found[0] = "works"
             except OSError:

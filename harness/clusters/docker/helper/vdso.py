@@ -72,14 +72,14 @@ def move(pid: int, offset_ns: int, rate: float = 0.0) -> None:
         raise ClockError(f"an offset of {offset_ns} ns sets the clock outside the years 1715 to 2225")
     if not -1 <= rate <= 1000:
         raise ClockError(f"a clock cannot gain {rate} seconds per second: expected -1 to 1000")
-    with _MOVING, _opened(pid, os.O_RDWR) as target:
+    with _MOVING, _open_target(pid, os.O_RDWR) as target:
         stub = _ensure_installed(target)
         _set(target, stub, offset_ns, round(rate * ONE), time.time_ns())
 
 
 def offset(pid: int) -> int:
     """Return how many ns the process's CLOCK_REALTIME is ahead of true time; 0 if it was never moved."""
-    with _opened(pid, os.O_RDONLY) as target:
+    with _open_target(pid, os.O_RDONLY) as target:
         stub = target.image.find(CODE)
         if stub < 0:
             return 0
@@ -102,7 +102,7 @@ class _Target:
 
 
 @contextmanager
-def _opened(pid: int, flags: int) -> Iterator[_Target]:
+def _open_target(pid: int, flags: int) -> Iterator[_Target]:
     if platform.machine() != "x86_64":
         raise ClockError(f"clocks of processes can be moved on x86_64 only; this machine is {platform.machine()}")
     try:

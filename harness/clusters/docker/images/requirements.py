@@ -40,14 +40,14 @@ def imported_distributions(lock: str) -> tuple[tuple[str, ...], Path | None]:
     module, is_class, _ = lock.partition(":")
     top = module.partition(".")[0]
     if not is_class:
-        return _sorted(_imported_by(_adapter_of(lock))), None
+        return _distributions_of(_imported_by(_adapter_of(lock))), None
     if top == PACKAGE:  # clients have this project, but not all libraries that its adapters import
-        return _sorted(_imported_by(module)), None
+        return _distributions_of(_imported_by(module)), None
     installed = _distribution_of(top)
     if installed is not None and not origin(installed).get("dir_info", {}).get("editable"):
         return (installed.name,), None
     folder = _folder_of(top, lock)
-    return _sorted(_imported(module, folder)), folder
+    return _distributions_of(_foreign_imports(module, folder)), folder
 
 
 def source_file(lock: str) -> Path | None:
@@ -76,7 +76,7 @@ def _imported_by(module: str) -> set[str]:
     return set() if path is None else {name.partition(".")[0] for name in _names(path, module)} - {PACKAGE}
 
 
-def _sorted(imported: set[str]) -> tuple[str, ...]:
+def _distributions_of(imported: set[str]) -> tuple[str, ...]:
     return tuple(sorted({name for found in imported if (name := _name_of(found))} - {DISTRIBUTION}))
 
 
@@ -113,7 +113,7 @@ def _folder_of(top: str, lock: str) -> Path:
 # Imports of a source file
 
 
-def _imported(module: str, folder: Path) -> set[str]:
+def _foreign_imports(module: str, folder: Path) -> set[str]:
     """Return top-level names outside ``folder`` that a module imports, itself or through other modules in ``folder``.
 
     The source text is read, because importing would run the user's code and would miss later imports.

@@ -133,11 +133,11 @@ def _closure(names: Sequence[str], if_installed: Sequence[str] = ()) -> list[met
             continue
         if distribution.name not in {*found, DISTRIBUTION}:
             found[distribution.name] = distribution
-            wanted += [(name, False) for name in _required(distribution)]
+            wanted += [(name, False) for name in _requirement_names(distribution)]
     return list(found.values())
 
 
-def _required(distribution: metadata.Distribution) -> tuple[str, ...]:
+def _requirement_names(distribution: metadata.Distribution) -> tuple[str, ...]:
     """Return the names of a distribution's requirements, without extras."""
     lines = [line for line in distribution.requires or [] if "extra ==" not in line]
     return tuple(match[0] for line in lines if (match := re.match(r"[\w.-]+", line)))

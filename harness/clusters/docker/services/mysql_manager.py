@@ -74,7 +74,7 @@ class Manager:
     def _promote(self) -> bool:
         old = self.primary
         with self._changing:
-            received = {name: self._ask(name, _received) for name in self._servers if name != old}
+            received = {name: self._ask(name, _received_change) for name in self._servers if name != old}
             able = {name: most for name, most in received.items() if most is not None}
             if not able:
                 return False
@@ -169,7 +169,7 @@ def _status(connection: Connection[Any]) -> dict[str, Any]:
         return cursor.fetchone() or {}
 
 
-def _received(connection: Connection[Any]) -> int | None:
+def _received_change(connection: Connection[Any]) -> int | None:
     """Sequence number of the last change that a replica has received, ``None`` if it is no replica."""
     status = _status(connection)
     if not status:

@@ -65,16 +65,18 @@ def _look(quorum: QuorumPeer, ensemble: list[ZooKeeperServer], key: str) -> KeyO
     numbered = [name for name in node.children if name[-DIGITS:].isdigit()]
     if numbered:
         owner = min(numbered, key=lambda name: name[-DIGITS:])
-        return _of_session(owner, nodes[f"{path}/{owner}"].owner, quorum, ensemble)
+        return _session_observation(owner, nodes[f"{path}/{owner}"].owner, quorum, ensemble)
     if node.owner:
-        return _of_session(f"session {node.owner:x}", node.owner, quorum, ensemble)
+        return _session_observation(f"session {node.owner:x}", node.owner, quorum, ensemble)
     if not node.data:
         return None
     child = next((nodes[f"{path}/{name}"] for name in node.children), None)
-    return _of_session(owner_text(node.data), child.owner if child else 0, quorum, ensemble)
+    return _session_observation(owner_text(node.data), child.owner if child else 0, quorum, ensemble)
 
 
-def _of_session(owner: str, session: int, quorum: QuorumPeer, ensemble: list[ZooKeeperServer]) -> KeyObservation:
+def _session_observation(
+    owner: str, session: int, quorum: QuorumPeer, ensemble: list[ZooKeeperServer]
+) -> KeyObservation:
     if not session:
         return KeyObservation(owner)
     client = next((server.client_hosts[session] for server in ensemble if session in server.client_hosts), None)

@@ -73,7 +73,7 @@ class Master(SessionTable):
         for key, row in list(self.rows.items()):
             name = key.removeprefix(files.FILE)
             if key.startswith(files.FILE) and row["ephemeral"] and name not in open_:
-                self.replica.commit(files.delete(self.rows, name), _nothing)
+                self.replica.commit(files.delete(self.rows, name), _no_op)
 
     # Handles.
 
@@ -209,7 +209,7 @@ class Master(SessionTable):
         self._answer_once_committed(call, {"ok": {"valid": valid}})
 
 
-def _nothing() -> None: ...
+def _no_op() -> None: ...
 
 
 _OPERATIONS: Final[dict[str, Callable[[Master, ClientRequest, MasterSession], None]]] = {

@@ -239,7 +239,7 @@ class SessionTable(ABC):
             self.host.call_later(left, self._check_expiry, session)
         else:
             self.host.log(f"session {session.id} has expired")
-            self.replica.commit(self._end(session, session.lock_delay), _nothing)
+            self.replica.commit(self._end(session, session.lock_delay), _no_op)
             self._serve_postponed()
 
     def _end(self, session: MasterSession, lock_delay: float) -> list[Change]:
@@ -281,4 +281,4 @@ class SessionTable(ABC):
         self._answer_once_committed(call, {"ok": result})
 
 
-def _nothing() -> None: ...
+def _no_op() -> None: ...

@@ -50,7 +50,7 @@ def range_response(store: EtcdStore, request: Any) -> Any:
     if not _is_filtered_or_sorted(request) and request.limit > 0:  # etcd then applies the limit before it sorts
         found = found[: request.limit + 1]
     found = [kv for kv in found if _passes_filters(request, kv)]
-    found = _sorted(request, found)
+    found = _sort_range(request, found)
     if 0 < request.limit < len(found):
         found = found[: request.limit]
         response.more = True
@@ -80,7 +80,7 @@ def _passes_filters(request: Any, kv: KeyValue) -> bool:
     )
 
 
-def _sorted(request: Any, found: list[KeyValue]) -> list[KeyValue]:
+def _sort_range(request: Any, found: list[KeyValue]) -> list[KeyValue]:
     by = _TARGETS.get(request.sort_target)
     if by is None or (not request.sort_order and request.sort_target == messages.RangeRequest.KEY):
         return found
@@ -98,7 +98,7 @@ _REQUESTS: Final = {
 
 
 @lru_cache(maxsize=64)
-def _parsed(method: str, data: bytes) -> Any:
+def _parse_request(method: str, data: bytes) -> Any:
     """Parse the request of an entry. It is shared, because all members apply an entry at about the same time, so
     it must not be changed."""
     return _REQUESTS[method].FromString(data)
@@ -148,7 +148,7 @@ class Applier:
         """
         self._wants_response = wants_response
         try:
-            return self._methods[method](_parsed(method, data))
+            return self._methods[method](_parse_request(method, data))
         finally:
             changes = self.store.commit()
             if changes:

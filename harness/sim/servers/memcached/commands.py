@@ -57,7 +57,7 @@ class DataBlock:
     refusal: bytes = b""
 
 
-def _signed(word: bytes) -> int | None:
+def _parse_signed(word: bytes) -> int | None:
     """Parse a number as strtol does, and wrap it to a C int; None if it is malformed or does not fit a long."""
     if not _SIGNED.fullmatch(word):
         return None
@@ -65,7 +65,7 @@ def _signed(word: bytes) -> int | None:
     return (number + (1 << 31)) % (1 << 32) - (1 << 31) if -(1 << 63) <= number < 1 << 63 else None
 
 
-def _unsigned(word: bytes) -> int | None:
+def _parse_unsigned(word: bytes) -> int | None:
     if not _UNSIGNED.fullmatch(word):
         return None
     number = int(word)
@@ -110,8 +110,8 @@ class CommandHandler:
         if not wanted <= len(words) <= wanted + 1:
             return ERROR
         quiet = words[-1] == b"noreply"
-        flags, exptime, length = _unsigned(words[2]), _signed(words[3]), _signed(words[4])
-        cas = _unsigned(words[5]) if words[0] == b"cas" else 0
+        flags, exptime, length = _parse_unsigned(words[2]), _parse_signed(words[3]), _parse_signed(words[4])
+        cas = _parse_unsigned(words[5]) if words[0] == b"cas" else 0
         if len(words[1]) > MAX_KEY_LENGTH or flags is None or exptime is None or length is None or cas is None:
             return b"" if quiet else BAD_LINE
         if not 0 <= length <= (1 << 31) - 3:
@@ -177,7 +177,7 @@ class CommandHandler:
     def _fetch_and_touch(self, words: Words, *, cas: bool) -> bytes:
         if len(words) < 2:
             return ERROR
-        exptime = _signed(words[1])
+        exptime = _parse_signed(words[1])
         return BAD_EXPTIME if exptime is None else self._fetch(words[2:], cas=cas, exptime=exptime)
 
     # Changing
@@ -197,7 +197,7 @@ class CommandHandler:
     def _count_command(self, words: Words, sign: int) -> bytes:
         if not 3 <= len(words) <= 4:
             return ERROR
-        answer = self._add_delta(words[1], _unsigned(words[2]), sign)
+        answer = self._add_delta(words[1], _parse_unsigned(words[2]), sign)
         return b"" if words[-1] == b"noreply" else answer
 
     def _add_delta(self, key: bytes, delta: int | None, sign: int) -> bytes:
@@ -209,7 +209,7 @@ class CommandHandler:
         if item is None:
             return NOT_FOUND
         digits = _VALUE.match(item.value)
-        number = _unsigned(digits[1]) if digits else None
+        number = _parse_unsigned(digits[1]) if digits else None
         if number is None:
             return NOT_A_NUMBER
         number = (number + delta) % _MAX if sign > 0 else max(0, number - delta)
@@ -224,7 +224,7 @@ class CommandHandler:
         if not 3 <= len(words) <= 4:
             return ERROR
         quiet = words[-1] == b"noreply"
-        exptime = _signed(words[2])
+        exptime = _parse_signed(words[2])
         if len(words[1]) > MAX_KEY_LENGTH:
             answer = BAD_LINE
         elif exptime is None:
@@ -242,7 +242,7 @@ class CommandHandler:
         quiet = words[-1] == b"noreply"
         exptime: int | None = 0
         if len(words) > (2 if quiet else 1):
-            exptime = _signed(words[1])
+            exptime = _parse_signed(words[1])
         if exptime is None:
             return b"" if quiet else BAD_EXPTIME
         self.store.flush(exptime)
@@ -255,7 +255,7 @@ class CommandHandler:
         if not 2 <= len(words) <= 3:
             return ERROR
         quiet = words[-1] == b"noreply"
-        answer = BAD_LINE if _unsigned(words[1]) is None else OK
+        answer = BAD_LINE if _parse_unsigned(words[1]) is None else OK
         return b"" if quiet else answer
 
     def _stats(self, words: Words) -> bytes:

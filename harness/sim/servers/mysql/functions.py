@@ -41,14 +41,14 @@ def _span(value: Value) -> timedelta | None:
 
 
 def _addtime(_c: Context, base: Value, span: Value) -> Value:
-    return _added(base, span, 1)
+    return _add_interval(base, span, 1)
 
 
 def _subtime(_c: Context, base: Value, span: Value) -> Value:
-    return _added(base, span, -1)
+    return _add_interval(base, span, -1)
 
 
-def _added(base: Value, span: Value, sign: int) -> Value:
+def _add_interval(base: Value, span: Value, sign: int) -> Value:
     moment, length = to_datetime(base), _span(span)
     if moment is None or length is None:
         return None
@@ -103,7 +103,7 @@ def _extreme(sign: int) -> Function:
     return best
 
 
-def _named(name: str) -> Function:
+def _named_lock_function(name: str) -> Function:
     return lambda c, *args: c.env.named(name, args)
 
 
@@ -144,8 +144,8 @@ FUNCTIONS: Final[dict[str, tuple[Function, int, int]]] = {
     "GREATEST": (_extreme(1), 2, 99),
     "LEAST": (_extreme(-1), 2, 99),
     "NULLIF": (lambda _c, a, b: None if compare(a, b) == 0 else a, 2, 2),
-    "RELEASE_LOCK": (_named("RELEASE_LOCK"), 1, 1),
-    "RELEASE_ALL_LOCKS": (_named("RELEASE_ALL_LOCKS"), 0, 0),
-    "IS_FREE_LOCK": (_named("IS_FREE_LOCK"), 1, 1),
-    "IS_USED_LOCK": (_named("IS_USED_LOCK"), 1, 1),
+    "RELEASE_LOCK": (_named_lock_function("RELEASE_LOCK"), 1, 1),
+    "RELEASE_ALL_LOCKS": (_named_lock_function("RELEASE_ALL_LOCKS"), 0, 0),
+    "IS_FREE_LOCK": (_named_lock_function("IS_FREE_LOCK"), 1, 1),
+    "IS_USED_LOCK": (_named_lock_function("IS_USED_LOCK"), 1, 1),
 }

@@ -24,7 +24,7 @@ def shift_datetime(base: Value, amount: Value, micros: int) -> Value:
     return shifted if isinstance(base, datetime) else as_text(shifted)
 
 
-def _checked(value: int | Decimal | float, sign: str) -> Value:
+def _check_range(value: int | Decimal | float, sign: str) -> Value:
     if isinstance(value, int) and not _LOW <= value <= _HIGH:
         raise SqlError(1690, "BIGINT", sign)
     return value
@@ -37,12 +37,12 @@ def _arithmetic(sign: str, of: Callable[[Any, Any], Any]) -> Callable[[Value, Va
         a, b = to_number(left), to_number(right)
         if isinstance(a, float) or isinstance(b, float):
             a, b = float(a), float(b)
-        return _checked(of(a, b), sign)
+        return _check_range(of(a, b), sign)
 
     return operator
 
 
-def _divided(a: Any, b: Any) -> Any:
+def _divide(a: Any, b: Any) -> Any:
     if not b:
         return None
     if isinstance(a, float):
@@ -76,7 +76,7 @@ def _comparison(test: Callable[[int], bool]) -> Callable[[Value, Value], Value]:
 
 BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "Mul": _arithmetic("*", lambda a, b: a * b),
-    "Div": _arithmetic("/", _divided),
+    "Div": _arithmetic("/", _divide),
     "Mod": _arithmetic("%", _remainder),
     "IntDiv": _arithmetic("DIV", _whole),
     "EQ": _comparison(lambda order: order == 0),

@@ -41,7 +41,7 @@ def create(tree: exp.Create) -> SqlTable:
 
 
 def _column(node: exp.ColumnDef) -> ColumnDefinition:
-    column = _typed(node.name, node.args["kind"])
+    column = _column_of_type(node.name, node.args["kind"])
     for constraint in node.args.get("constraints") or []:
         kind = constraint.kind
         if isinstance(kind, exp.NotNullColumnConstraint):
@@ -59,7 +59,7 @@ def _column(node: exp.ColumnDef) -> ColumnDefinition:
     return column
 
 
-def _typed(name: str, kind: exp.DataType) -> ColumnDefinition:
+def _column_of_type(name: str, kind: exp.DataType) -> ColumnDefinition:
     word = kind.this.name
     sizes = [int(param.name) for param in kind.expressions]
     if word in _INTEGERS:

@@ -43,13 +43,13 @@ def template(sql: str) -> tuple[str, list[str]]:
             return found[1] if found[1].startswith("`") else " "
         raw = found[2] if found[2] is not None else found[3]
         quote = "'" if found[2] is not None else '"'
-        texts.append(_ESCAPE.sub(lambda part: _unescaped(part, quote), raw))
+        texts.append(_ESCAPE.sub(lambda part: _unescape(part, quote), raw))
         return f"'{PARAMETER}{len(texts) - 1}'"
 
     return _TEXT.sub(take, sql), texts
 
 
-def _unescaped(part: re.Match[str], quote: str) -> str:
+def _unescape(part: re.Match[str], quote: str) -> str:
     char = part[1]
     if char is None:
         return quote if part[0] == quote * 2 else part[0]

@@ -103,24 +103,24 @@ class Config:
             if name not in self._values:
                 raise ErrorReply(b"ERR Unknown option or number of arguments for CONFIG SET - '%b'" % raw_name)
             if name in checked:
-                raise _refused(given_name, "duplicate parameter")
-            checked[name] = _checked(given_name, name, raw_value)
+                raise _refusal(given_name, "duplicate parameter")
+            checked[name] = _check_value(given_name, name, raw_value)
         self._values.update(checked)
         self._numbers.clear()
 
 
-def _refused(name: str, why: str) -> ErrorReply:
+def _refusal(name: str, why: str) -> ErrorReply:
     return ErrorReply(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}".encode())
 
 
-def _checked(given_name: str, name: str, raw: bytes) -> str:
+def _check_value(given_name: str, name: str, raw: bytes) -> str:
     text = raw.decode(errors="replace")
     if name in _IMMUTABLE:
-        raise _refused(given_name, "can't set immutable config")
+        raise _refusal(given_name, "can't set immutable config")
     if name == "maxmemory":
         size = memory_size(text)
         if size is None:
-            raise _refused(given_name, "argument must be a memory value")
+            raise _refusal(given_name, "argument must be a memory value")
         return str(size)
     if name in _CHOICES:
         return _choice(given_name, _CHOICES[name], text.lower())
@@ -129,12 +129,12 @@ def _checked(given_name: str, name: str, raw: bytes) -> str:
     try:
         return str(to_integer(raw))
     except ErrorReply:
-        raise _refused(given_name, "argument couldn't be parsed into an integer") from None
+        raise _refusal(given_name, "argument couldn't be parsed into an integer") from None
 
 
 def _choice(given_name: str, choices: list[str], text: str) -> str:
     if text in choices:
         return text
     if choices == ["yes", "no"]:
-        raise _refused(given_name, "argument must be 'yes' or 'no'")
-    raise _refused(given_name, "argument(s) must be one of the following: " + ", ".join(choices))
+        raise _refusal(given_name, "argument must be 'yes' or 'no'")
+    raise _refusal(given_name, "argument(s) must be one of the following: " + ", ".join(choices))

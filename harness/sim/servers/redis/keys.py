@@ -146,7 +146,7 @@ def _conditions(args: list[bytes]) -> frozenset[bytes]:
     return chosen
 
 
-def _allowed(chosen: frozenset[bytes], current: int | None, when: int) -> bool:
+def _may_expire_at(chosen: frozenset[bytes], current: int | None, when: int) -> bool:
     if b"NX" in chosen and current is not None:
         return False
     if b"XX" in chosen and current is None:
@@ -165,7 +165,7 @@ def _expire(client: ClientState, args: list[bytes], base: int, factor: int, name
         raise ErrorReply(b"ERR invalid expire time in '%b' command" % name)
     if db.find(key) is None:
         return 0
-    if chosen and not _allowed(chosen, db.expires.get(key), when):
+    if chosen and not _may_expire_at(chosen, db.expires.get(key), when):
         return 0
     if when <= engine.now_ms() and not engine.is_replica:
         db.forget(key)

@@ -93,12 +93,12 @@ class Interpreter:
         try:
             return self.lua.run(script.function, keys, argv)
         except ScriptError as error:
-            raise _described(error, script) from None
+            raise _describe_error(error, script) from None
         finally:
             engine.frozen_ms = outer
 
 
-def _described(error: ScriptError, script: LoadedScript) -> ErrorReply:
+def _describe_error(error: ScriptError, script: LoadedScript) -> ErrorReply:
     text = error.text.removeprefix(b"-")
     line = script.tail_line if error.line is None else error.line
     return ErrorReply(text + b" script: %b, on @user_script:%d." % (script.sha, line))

@@ -98,7 +98,7 @@ def _monitor(client: ClientState) -> Monitor:
     return client.engine.monitor
 
 
-def _named(client: ClientState, name: bytes) -> Monitor:
+def _find_monitor(client: ClientState, name: bytes) -> Monitor:
     monitor = _monitor(client)
     if name.decode(errors="replace") != monitor.name:
         raise ErrorReply(_NO_SUCH)
@@ -172,15 +172,15 @@ def masters(client: ClientState, _args: list[bytes]) -> Reply:
 
 
 def master(client: ClientState, args: list[bytes]) -> Reply:
-    return _describe_primary(_named(client, args[2]))
+    return _describe_primary(_find_monitor(client, args[2]))
 
 
 def replicas(client: ClientState, args: list[bytes]) -> Reply:
-    return [_describe_replica(found) for found in _named(client, args[2]).replicas.values()]
+    return [_describe_replica(found) for found in _find_monitor(client, args[2]).replicas.values()]
 
 
 def sentinels(client: ClientState, args: list[bytes]) -> Reply:
-    monitor = _named(client, args[2])
+    monitor = _find_monitor(client, args[2])
     return [_describe(peer, peer.name, {}) for peer in monitor.peers]
 
 
@@ -189,7 +189,7 @@ def myid(client: ClientState, _args: list[bytes]) -> Reply:
 
 
 def ckquorum(client: ClientState, args: list[bytes]) -> Reply:
-    monitor = _named(client, args[2])
+    monitor = _find_monitor(client, args[2])
     usable = 1 + sum([not peer.down for peer in monitor.peers])
     majority = (len(monitor.peers) + 1) // 2 + 1
     if usable < monitor.quorum or usable < majority:
@@ -201,7 +201,7 @@ def ckquorum(client: ClientState, args: list[bytes]) -> Reply:
 
 
 def failover(client: ClientState, args: list[bytes]) -> Reply:
-    monitor = _named(client, args[2])
+    monitor = _find_monitor(client, args[2])
     if monitor.state != "none":
         raise ErrorReply(b"INPROG Failover already in progress")
     if monitor.best_replica() is None:

@@ -278,7 +278,7 @@ class ServerState:
         if not effects:
             return
         wire = []
-        for index, args in effects if len(effects) == 1 else _wrapped(effects):
+        for index, args in effects if len(effects) == 1 else _wrap_in_multi(effects):
             wire.append(self.select_for_replicas(index) + encode_command(args))
         self.feed(b"".join(wire))
 
@@ -349,5 +349,5 @@ class ServerState:
         return 0
 
 
-def _wrapped(effects: list[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:
+def _wrap_in_multi(effects: list[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:
     return [(effects[0][0], [b"MULTI"]), *effects, (effects[-1][0], [b"EXEC"])]

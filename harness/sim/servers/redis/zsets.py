@@ -80,10 +80,10 @@ def _new_score(flags: dict[bytes, None], before: float | None, score: float) -> 
 
 def zrem(client: ClientState, args: list[bytes]) -> Reply:
     target = _zset(client, args[1])
-    return _removed(client, args[1], target, args[2:])
+    return _remove_members(client, args[1], target, args[2:])
 
 
-def _removed(client: ClientState, key: bytes, target: SortedSet, members: list[bytes]) -> int:
+def _remove_members(client: ClientState, key: bytes, target: SortedSet, members: list[bytes]) -> int:
     removed = sum([target.discard(member) for member in members])
     if removed:
         client.db.delete_if_empty(key, target)
@@ -125,7 +125,7 @@ def _between(found: SortedSet, low: bytes, high: bytes) -> list[tuple[float, byt
     ]
 
 
-def _shown(client: ClientState, pairs: list[tuple[float, bytes]], scores: bool) -> Reply:
+def _members_with_scores(client: ClientState, pairs: list[tuple[float, bytes]], scores: bool) -> Reply:
     if not scores:
         return [member for _, member in pairs]
     if client.resp3:
@@ -168,7 +168,7 @@ def zrange(client: ClientState, args: list[bytes]) -> Reply:
     else:
         start, stop = to_integer(args[2]), to_integer(args[3])
         pairs = _by_rank(_zset(client, args[1]), start, stop, rev)
-    return _shown(client, pairs, b"WITHSCORES" in words)
+    return _members_with_scores(client, pairs, b"WITHSCORES" in words)
 
 
 def _by_rank(found: SortedSet, start: int, stop: int, rev: bool) -> list[tuple[float, bytes]]:
@@ -182,14 +182,16 @@ def zrevrange(client: ClientState, args: list[bytes]) -> Reply:
     if b"LIMIT" in options.words:
         raise ErrorReply(_LIMIT)
     start, stop = to_integer(args[2]), to_integer(args[3])
-    return _shown(client, _by_rank(_zset(client, args[1]), start, stop, True), b"WITHSCORES" in options.words)
+    return _members_with_scores(
+        client, _by_rank(_zset(client, args[1]), start, stop, True), b"WITHSCORES" in options.words
+    )
 
 
 def zrangebyscore(client: ClientState, args: list[bytes]) -> Reply:
     options = _RangeOptions(args, (b"WITHSCORES", b"LIMIT"))
     _bound(args[2]), _bound(args[3])
     pairs = options.page(_between(_zset(client, args[1]), args[2], args[3]))
-    return _shown(client, pairs, b"WITHSCORES" in options.words)
+    return _members_with_scores(client, pairs, b"WITHSCORES" in options.words)
 
 
 def zcount(client: ClientState, args: list[bytes]) -> Reply:
@@ -200,13 +202,13 @@ def zcount(client: ClientState, args: list[bytes]) -> Reply:
 def zremrangebyscore(client: ClientState, args: list[bytes]) -> Reply:
     _bound(args[2]), _bound(args[3])
     target = _zset(client, args[1])
-    return _removed(client, args[1], target, [member for _, member in _between(target, args[2], args[3])])
+    return _remove_members(client, args[1], target, [member for _, member in _between(target, args[2], args[3])])
 
 
 def zremrangebyrank(client: ClientState, args: list[bytes]) -> Reply:
     start, stop = to_integer(args[2]), to_integer(args[3])
     target = _zset(client, args[1])
-    return _removed(client, args[1], target, [member for _, member in _by_rank(target, start, stop, False)])
+    return _remove_members(client, args[1], target, [member for _, member in _by_rank(target, start, stop, False)])
 
 
 _KEY = (1, 1, 1)
