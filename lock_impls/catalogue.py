@@ -129,7 +129,7 @@ def unavailable() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class LockDescription:
-    """A lock's description, and the module and the class that it is of."""
+    """The description of a lock, with its module and class."""
 
     info: LockInfo
     module: str
@@ -138,7 +138,7 @@ class LockDescription:
 
 @cache
 def all_descriptions() -> dict[str, LockDescription]:
-    """Return all our locks by name, sorted; nothing of them is imported."""
+    """Return the descriptions of all our locks by name, sorted, without importing the locks."""
     found = {lock.info.name: lock for module in _module_names() for lock in _descriptions_in(module)}
     return dict(sorted(found.items()))
 

@@ -59,7 +59,8 @@ _TOO_LATE = BadVersionError, NodeExistsError, NoNodeError, RolledBackError, Runt
 
 @dataclass(frozen=True, slots=True)
 class Sequencer:
-    """What a holder shows to servers; they refuse a generation lower than the highest they have seen for this name."""
+    """Proof of a hold that a holder sends to servers. They refuse a generation lower than the highest one seen for
+    this name."""
 
     name: str
     mode: str

@@ -64,4 +64,4 @@ class AddLock(MemcachedLock):
         return Grant(valid_for=self.remaining(began))
 
     def unlock(self) -> bool:
-        return bool(self.client.delete(self.key))  # False if nobody held it; it does not say whose it was
+        return bool(self.client.delete(self.key))  # False if the item did not exist; the reply does not name its owner

@@ -41,8 +41,8 @@ class Unreachable(MemcacheError):  # type: ignore[misc]
 
 
 class MemcachedClient(PymemcacheClient):  # type: ignore[misc]
-    """pymemcache's client, with failures to connect told from failures of a sent request. It repeats nothing by
-    itself."""
+    """pymemcache's client, which distinguishes failures to connect from failures of a sent request. It never
+    retries."""
 
     def _connect(self) -> None:
         try:

@@ -15,7 +15,7 @@ ONE_PRIMARY: Final = "unavailable until the server is back; with sentinels, unti
 
 
 def one_server(name: str) -> tuple[Failure, ...]:
-    """Failures of every lock that only one server knows."""
+    """Failures of every lock whose key is on one server only."""
     run = f"harness run {name}"
     return (
         Failure("ttl-pause-write", "the holder is paused for longer than the ttl", f"{run} --nemesis client-pause"),

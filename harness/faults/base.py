@@ -214,7 +214,7 @@ GROUP_ROLES: Final[dict[str, Role]] = {
     "servers": "server", "sentinels": "sentinel", "clients": "client",
     "primary": "server", "replicas": "server", "holder": "client",
 }  # fmt: skip
-"""Groups that have one role whatever the fault. The others choose among the hosts that the fault is for."""
+"""Groups whose role does not depend on the fault. Other groups choose among the hosts that the fault is for."""
 
 
 def targets(scene: InjectionContext, target: str, default: Sequence[str]) -> list[str]:
@@ -266,7 +266,7 @@ def probe(
 
 
 def once(undo: Callable[[], object]) -> Callable[[], None]:
-    """Make a heal idempotent. Clusters count starts, resumes and mends, so a second call would undo another fault."""
+    """Make a heal idempotent. Clusters count starts, resumes and heals, so a second call would undo another fault."""
     done: list[bool] = []
 
     def heal() -> None:

@@ -100,8 +100,8 @@ def _to(offset: float) -> Shift:
 
 
 class ClockJump(_ClockFault, frozen=True):
-    """One jump by ``by`` ttls (or ``seconds``, if given), forward or back. Each turn jumps from where the last turn
-    left the clock."""
+    """One jump by ``by`` ttls (or ``seconds``, if given), forward or back. Each strike starts from the clock that
+    the last one left."""
 
     name: ClassVar[str] = "clock-jump"
     summary: ClassVar[str] = "the wall clock of a majority of servers jumps forward once"

@@ -239,7 +239,7 @@ def _silent(traffic: Traffic, links: Links) -> dict[str, bool]:
 
 
 class _OneMessage(Fault, frozen=True):
-    """One message of several links is caught: whichever comes first. The others need not carry anything meanwhile."""
+    """Catches the first message on any of several links. The other links need not carry data."""
 
     needs: ClassVar[Needs] = frozenset({TRAFFIC})
     damages_with: ClassVar[str] = "trap_message"

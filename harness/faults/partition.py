@@ -136,7 +136,7 @@ class PartitionMajority(_Partition, frozen=True):
 
 
 class PartitionNode(_Partition, frozen=True):
-    """One server is cut off from everybody; ``target`` chooses it."""
+    """One server is cut off from all other hosts; ``target`` chooses it."""
 
     name: ClassVar[str] = "partition-node"
     summary: ClassVar[str] = "a partition separates one server from all other hosts"

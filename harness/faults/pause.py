@@ -34,7 +34,7 @@ def _pause(scene: InjectionContext, hosts: list[str]) -> Damage:
 
 
 def not_paused(processes: Processes, hosts: list[str]) -> Observation:
-    """Observe hosts that were resumed. A host that has died meanwhile is not paused either."""
+    """Observe hosts that were resumed. A host that has died since then counts as not paused."""
     states = {host: processes.state(host) for host in hosts}
     going = {host: state != "paused" for host, state in states.items()}
     return Observation(going, {"state": states}, "none of them paused")

@@ -102,7 +102,8 @@ def _ident(state: _ThreadState) -> int | None:
 
 
 def _name_unnamed(real: Callable[..., None]) -> Virtual:
-    """Return ``Thread.__init__`` with the names that a new process would give, whatever ran before in this process."""
+    """Return ``Thread.__init__`` with the names that a new process would give, independent of earlier threads of
+    this process."""
 
     def init(
         task: Task,

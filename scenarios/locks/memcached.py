@@ -33,7 +33,8 @@ class ExpiresTooEarly(MemcachedTokenLock):
 
 
 class GetAndDelete(MemcachedTokenLock):
-    """get-del-gap: like sherlock's MCLock, it reads the item, compares it, and then deletes whatever is there."""
+    """get-del-gap: like sherlock's MCLock, it reads the item, compares it, and then deletes the current item,
+    whoever owns it."""
 
     kinds: ClassVar = ("memcached",)
 

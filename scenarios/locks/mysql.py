@@ -101,8 +101,8 @@ class ReconnectingGetLock(GetLock):
 
 
 class UncountedReentry(OwnerLock):
-    """uniq-reent-nocount: a SELECT tells that the lock is already mine, and the first of two unlocks deletes the
-    row."""
+    """uniq-reent-nocount: a SELECT shows that the client already owns the row, and the first of two unlocks deletes
+    the row."""
 
     kinds = KINDS
 

@@ -52,8 +52,8 @@ class ExtendsBeforeWrite(RedisTokenLock):
 
 
 class RedsyncSetNxOnExtend(ExtendsBeforeWrite):
-    """redsync-extend: go-redsync with ``WithSetNXOnExtend``, whose Extend sets the key again if it is gone. So an
-    expired lock is "extended", whoever held it meanwhile (go-redsync/redsync#71, #72, #147, #149)."""
+    """redsync-extend: go-redsync with ``WithSetNXOnExtend``, whose Extend sets the key again if it is missing. So an
+    expired lock is "extended" even if another client held it in between (go-redsync/redsync#71, #72, #147, #149)."""
 
     def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)

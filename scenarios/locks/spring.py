@@ -75,7 +75,7 @@ class SpringLock(RedisLock):
     def _unlock_key(self) -> bool:
         if self.in_one_step:
             return bool(self.client.eval(COMPARE_AND_DELETE, 1, self.key, self.owner))
-        # isAcquiredInThisProcess(), and then removeLockKey(), whoever owns the key by then
+        # isAcquiredInThisProcess(), and then removeLockKey(), even if another client owns the key
         return self.client.get(self.key) == self.owner and bool(self.client.unlink(self.key))
 
 
@@ -88,7 +88,7 @@ class SpringUnlinks(SpringLock):
 
 
 class SpringReleasesBoth(SpringLock):
-    """spring-unlock, cured: a script compares and deletes the key, and the program's own lock is released whatever
-    happened to the key."""
+    """spring-unlock, cured: a script compares and deletes the key, and the program's own lock is released in any
+    case."""
 
     keeps_local: ClassVar = False

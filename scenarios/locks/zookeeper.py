@@ -135,8 +135,7 @@ class CountsEntries(SequentialLock):
 
 
 class ReentersBlindly(CountsEntries):
-    """zk-reentry (b): a holder that acquires again is told that it holds the lock, without a check of the node
-    (Curator's map of threads)."""
+    """zk-reentry (b): a re-acquire succeeds from a map of threads, without a check of the node (as in Curator)."""
 
     def may_enter(self, held: HeldNode) -> bool:
         return True
@@ -205,7 +204,7 @@ class LocksOnTheOldNode(ResetsItsSession):
 
 
 class DeletesByName(EphemeralLock):
-    """del-foreign: a release deletes whatever has the name of its own node."""
+    """del-foreign: a release deletes any node with the name of its own node."""
 
     kinds = ("zookeeper",)
 

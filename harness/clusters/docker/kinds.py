@@ -43,7 +43,7 @@ class RealServers(ABC):
     GREETS: ClassVar[bool] = False
     """True if a server sends a greeting on a new connection."""
     DISKS: ClassVar[type[Disks] | None] = Disks
-    """How faults reach the servers' disks, ``None`` if the servers keep everything in memory."""
+    """Access of faults to the servers' disks, ``None`` if the servers keep everything in memory."""
 
     def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
         self.kind = kind

@@ -140,8 +140,8 @@ class HazelcastServers(RealPeers):
 
     @property
     def stages(self) -> list[list[str]]:
-        """One member at a time. Members that start at once may each form a cluster of their own. When these merge,
-        a member gets a new identity, and the CP subsystem lacks a member from the start."""
+        """Start one member at a time. Members that start together may each form a cluster of their own. When these
+        merge, a member gets a new identity, and the CP subsystem lacks a member from the start."""
         return [[name] for name in self.data_hosts]
 
     def await_stage(self, hosts: list[str]) -> None:

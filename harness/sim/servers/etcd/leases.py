@@ -26,7 +26,7 @@ OnLeaseAnswer = Callable[[Any], None]
 
 
 class LeaseForwarder:
-    """Has the leader answer renewals and queries of leases, whichever member it is."""
+    """Forwards renewals and queries of leases to the leader."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
