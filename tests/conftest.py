@@ -6,6 +6,7 @@ those tests: ``.ci/setup`` installs it), and in containers where ``-m docker`` a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -53,20 +54,28 @@ def _ports() -> Iterator[int]:
     """Below the ports that the system gives to outgoing connections, and apart for each worker of a parallel run: what
     was free a moment ago may be somebody else's now."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    yield from range(21_000 + 200 * worker, 21_200 + 200 * worker)
+    yield from range(21_000 + 1000 * worker, 22_000 + 1000 * worker)
 
 
 PORTS = _ports()
 
 
 def _ask(port: int, command: str) -> str:
-    with socket.create_connection((LOOPBACK, port), timeout=1) as sock:
+    with socket.create_connection((LOOPBACK, port), timeout=10) as sock:
         sock.sendall(command.encode() + b"\r\n")
         return sock.recv(65536).decode()
 
 
+def free_port() -> int:
+    """Return a port below those that the system gives to outgoing connections, which nobody uses now."""
+    for port in PORTS:
+        with contextlib.suppress(OSError), socket.create_server((LOOPBACK, port)):
+            return port
+    raise AssertionError("no port is free")
+
+
 def _wait(port: int, command: str, *wanted: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while True:
         try:
             answer = _ask(port, command)
@@ -90,7 +99,7 @@ def _redis(folder: Path, *options: str) -> Iterator[int]:
     """A redis-server of our own; yields its port."""
     program = shutil.which("redis-server")
     assert program, "these tests need redis-server: run .ci/setup"
-    port = next(PORTS)
+    port = free_port()
     home = folder / str(port)
     home.mkdir()
     basics = ["--port", str(port), "--bind", LOOPBACK, "--dir", str(home), "--save", ""]
@@ -134,10 +143,11 @@ def real_sentinel() -> Iterator[Servers]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One for all: there cannot be two in one process."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     with sync_playwright() as playwright:
         path = os.environ.get("HARNESS_CHROMIUM", "/usr/bin/chromium")
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        expect.set_options(timeout=60_000)  # the default of 5 s is too short for a busy machine
         yield chromium
         chromium.close()

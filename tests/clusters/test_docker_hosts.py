@@ -170,7 +170,7 @@ def test_a_host_that_is_killed_and_paused_comes_back(
         step(cluster, host)
     assert cluster.state(host) == "paused"
     resume(cluster, host)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while cluster.state(host) != "running":
         assert time.monotonic() < deadline
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 120

@@ -25,7 +25,7 @@ def _wipe_follower(cluster: Any) -> Any:
     seen = damage.observe()
     damage.heal()
     healed = until_healed(damage.healed)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while cluster.key_count(victim) != cluster.key_count(leader) and time.monotonic() < deadline:
         time.sleep(0.05)
     return seen, healed, cluster.key_count(victim), cluster.key_count(leader), (leader, leader_of(cluster))

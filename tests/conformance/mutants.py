@@ -212,7 +212,7 @@ class WaitsAnyway(Program):
     """Waits for a busy lock even with a timeout of 0."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
-        return super().do_acquire(key, max(timeout, 0.4))
+        return super().do_acquire(key, max(timeout, 1.2))
 
 
 class LooksRarely(Program):
@@ -225,7 +225,7 @@ class Slow(Program):
     """Delays its answers."""
 
     def do_acquire(self, key: str, timeout: float) -> Any:
-        time.sleep(0.3)
+        time.sleep(1.2)
         return super().do_acquire(key, timeout)
 
 

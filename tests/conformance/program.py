@@ -58,7 +58,7 @@ class Server:
 
 
 class Program:
-    PATIENCE: float | None = 0.2
+    PATIENCE: float | None = 0.5
     POLL = 0.01
 
     def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -16,15 +17,19 @@ from harness.errors import EnvironmentLacking
 
 
 def test_an_interrupt_awaits_running_calls_and_starts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
+    began, ended = threading.Semaphore(0), list[int]()
+    may_end = threading.Event()
 
     def interrupted(futures: Iterable[object]) -> None:
         del futures
-        time.sleep(0.05)
+        for _ in range(engine.AT_ONCE):
+            assert began.acquire(timeout=60)
+        threading.Timer(1.0, may_end.set).start()
         raise KeyboardInterrupt
 
     def work(number: int) -> None:
-        time.sleep(0.2)
+        began.release()
+        may_end.wait(60)
         ended.append(number)
 
     monkeypatch.setattr(engine, "wait", interrupted)

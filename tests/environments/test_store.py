@@ -33,7 +33,7 @@ class FakeUv:
             program.parent.mkdir()
             program.touch()
             return ""
-        self.may_install.wait(30)
+        self.may_install.wait(120)
         if self.failing is not None:
             raise self.failing
         return ""
@@ -120,10 +120,10 @@ def test_concurrent_builders_build_once_and_one_says_that_it_waits(fake: FakeUv)
     threads = [threading.Thread(target=store.environment, args=(PYTHON, ["redis"], report)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert waiting.wait(30)
+    assert waiting.wait(120)
     fake.may_install.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert fake.builds == 1
     assert sorted(line.split(" ")[0] for line in lines) == ["building", "waiting"]
 

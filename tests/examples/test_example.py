@@ -28,7 +28,7 @@ def suite(folder: Path, *arguments: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color", "no", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CI": "true"}  # pytest does not shorten its output in CI
     environment.pop("PYTEST_ADDOPTS", None)
-    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=110)
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600)
     return ran.returncode, ran.stdout + ran.stderr
 
 

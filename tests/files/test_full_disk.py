@@ -143,7 +143,7 @@ def test_output_that_cannot_be_written_is_one_line(arguments: tuple[str, ...], s
             stdout=out,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
     assert ended.returncode == MISSING, ended.stderr

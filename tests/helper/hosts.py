@@ -17,13 +17,13 @@ HOLD: Final = ("sleep", "600")
 def run(pid: int, *command: str) -> str:
     """Run a command in the network of a process."""
     done = subprocess.run(
-        ["nsenter", "-t", str(pid), "-n", *command], capture_output=True, text=True, check=False, timeout=20
+        ["nsenter", "-t", str(pid), "-n", *command], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout
 
 
-def wait(what: str, deadline_s: float = 10.0) -> Iterator[None]:
+def wait(what: str, deadline_s: float = 60.0) -> Iterator[None]:
     """Poll in a loop: yield before each poll, sleep between polls, and fail after the deadline."""
     end = time.monotonic() + deadline_s
     while True:

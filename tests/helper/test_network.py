@@ -24,7 +24,7 @@ pytestmark = pytest.mark.docker
 
 Host = tuple[Network, str]
 HEAL = "add table inet test\ndelete table inet test\n"
-GENEROUS = 5.0
+GENEROUS = 60.0
 """Seconds in which what is to arrive does, on a loaded machine too."""
 NEVER = 0.3
 """Seconds to wait for what is not to arrive."""

@@ -20,8 +20,8 @@ from .hosts import container, network, run, wait
 
 pytestmark = pytest.mark.docker
 
-GENEROUS = 8.0
-LONG = 60.0
+GENEROUS = 60.0
+LONG = 600.0
 """Seconds that no test lasts."""
 Answer = dict[str, Any]
 
@@ -149,7 +149,7 @@ def test_scripts_that_can_be_run_are_run_when_others_fail(helper: Helper, hosts:
 
 def test_a_slow_request_does_not_delay_others(helper: Helper, hosts: list[tuple[int, str]]) -> None:
     (a, _), _ = hosts
-    slow = {"id": "slow", "op": "ping", "pid": a, "address": "10.77.3.200", "timeout": 1.0}
+    slow = {"id": "slow", "op": "ping", "pid": a, "address": "10.77.3.200", "timeout": 3.0}
     quick = {"id": "quick", "op": "connections", "pid": a, "addresses": []}
     helper.send(json.dumps(slow).encode())
     helper.send(json.dumps(quick).encode())

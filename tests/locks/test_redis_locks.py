@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -331,10 +332,16 @@ def test_client_counts_lost_answers_of_pipelines(monkeypatch: pytest.MonkeyPatch
 
 
 def test_poll_tries_once_without_time_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
     tries: list[float] = []
-    assert polling.poll(lambda: tries.append(time.monotonic()), 0) is None
-    assert len(tries) == 1
-    began = time.monotonic()
-    assert polling.poll(lambda: tries.append(time.monotonic()), 0.25) is None
-    assert 0.25 <= time.monotonic() - began < 0.5
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    assert polling.poll(lambda: tries.append(now), 0) is None
+    assert tries == [1000.0]
+    assert polling.poll(lambda: tries.append(now), 0.25) is None
+    assert tries[-1] == now == pytest.approx(1000.25)
     assert 3 <= len(tries) - 1 <= 7

@@ -27,12 +27,13 @@ def digest(seed: int) -> str:
 
 
 class MarkJob(msgspec.Struct, frozen=True):
-    """A job that writes a file into ``folder`` each time it begins. It takes a moment; if ``deadly`` it kills its
-    worker."""
+    """A job that writes a file into ``folder`` each time it begins. It takes a moment, or until the file ``gate``
+    exists; if ``deadly`` it kills its worker."""
 
     folder: str
     number: int
     deadly: bool = False
+    gate: str = ""
 
     def times(self) -> int:
         """Return how often the job has begun."""
@@ -41,7 +42,11 @@ class MarkJob(msgspec.Struct, frozen=True):
 
 def mark(job: MarkJob) -> int:
     Path(job.folder, f"{job.number}-{os.getpid()}-{time.monotonic_ns()}").touch()
-    time.sleep(0.2)
+    if job.gate:
+        while not Path(job.gate).exists():
+            time.sleep(0.01)
+    else:
+        time.sleep(0.2)
     if job.deadly:
         os.kill(os.getpid(), signal.SIGKILL)
     return job.number**2
@@ -57,10 +62,16 @@ def pids(folder: Path) -> set[int]:
     return {int(name.split("-")[1]) for name in marks(folder)}
 
 
-def wait_for_mark(folder: Path, pid: int) -> None:
-    """Wait until a worker begins another job."""
-    before, deadline = marks(folder), time.monotonic() + 60
-    while not any(name.endswith(f"-{pid}") for name in marks(folder) - before):
+def gated_jobs(folder: Path, count: int) -> tuple[list[MarkJob], Path]:
+    """Return jobs, and the file for which all but the first two wait, so that a test can act while one is played."""
+    gate = folder.parent / f"{folder.name}-gate"
+    return [MarkJob(str(folder), number, gate=str(gate) if number >= 2 else "") for number in range(count)], gate
+
+
+def wait_for_gated_job(folder: Path, pid: int) -> None:
+    """Wait until a worker plays one of the jobs that wait."""
+    deadline = time.monotonic() + 120
+    while not any(name.endswith(f"-{pid}") and int(name.split("-")[0]) >= 2 for name in marks(folder)):
         assert time.monotonic() < deadline, f"{pid} began nothing, others {sorted(marks(folder))}"
         time.sleep(0.01)
 

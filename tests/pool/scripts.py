@@ -59,14 +59,14 @@ def start_script(
 
 def wait_for_workers(folder: Path) -> set[int]:
     """Wait until two workers have begun a job, and return the ids of their processes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(found := pids(folder / "marks")) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return found
 
 
-def wait_until_gone(processes: set[int], within: float = 30.0) -> None:
+def wait_until_gone(processes: set[int], within: float = 120.0) -> None:
     deadline = time.monotonic() + within
     while left := [pid for pid in processes if _runs(pid)]:
         assert time.monotonic() < deadline, left

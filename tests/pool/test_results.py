@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -35,10 +34,14 @@ class Threads(Pool):
 
 def test_results_come_in_the_order_of_the_jobs() -> None:
     done: list[int] = []
+    one_is_done = threading.Event()
 
     def work(job: int) -> int:
-        time.sleep(0.05 * (job % 4 == 0))
+        if job == 0:
+            one_is_done.wait(60)
         done.append(job)
+        if job == 1:
+            one_is_done.set()
         return -job
 
     found = list(results(range(12), work, threads := Threads(4)))
@@ -53,7 +56,7 @@ def test_unordered_results_come_as_jobs_complete() -> None:
 
     def work(job: int) -> int:
         if job == 0:
-            first_may_end.wait(10)
+            first_may_end.wait(60)
         return job
 
     threads = Threads(2)
@@ -92,7 +95,7 @@ def test_only_submittable_jobs_are_drawn_and_unstarted_ones_are_cancelled() -> N
 
     def work(job: int) -> int:
         if job > 1:
-            may_go_on.wait(10)
+            may_go_on.wait(60)
         played.append(job)
         return job
 

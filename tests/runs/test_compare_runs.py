@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -156,8 +157,9 @@ def test_an_interrupted_comparison_writes_its_partial_result(tmp_path: Path) -> 
     )
     while not list(tmp_path.glob("redis-token/*/report.html")):
         assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     assert "Traceback" not in err
     document = json.loads(out)

@@ -24,7 +24,7 @@ from tests.files.whole import half_files
 KILLS = int(os.environ.get("HARNESS_TEST_KILLS", "3"))
 LATEST_S = 16.0
 """Latest moment of a kill, after the start of the command."""
-GONE_WITHIN_S = 2.0
+GONE_WITHIN_S = 30.0
 MARK = "HARNESS_TEST_MARK"
 COMMANDS = {
     "run": ("redis-token", "--time-limit", "600s", "--clients", "10", "--nemesis", "client-pause"),
@@ -65,7 +65,7 @@ def running_command(*arguments: str, store: Path, log: Path) -> Iterator[tuple[s
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 60 * KILLS)
+@pytest.mark.timeout(600 + 120 * KILLS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_killed_command_leaves_no_process_and_no_half_file(command: str, tmp_path: Path) -> None:
     rng = random.Random(command)
@@ -87,5 +87,5 @@ def test_a_killed_command_leaves_no_process_and_no_half_file(command: str, tmp_p
             assert not half, f"kill {number} after {moment:.2f} s"
     print(f"{command}: {KILLS} kills, at most {seen} processes at a kill")
     with running_command("run", "redis-token", "--time-limit", "2s", store=store, log=log) as (process, _):
-        assert process.wait(60) in (VALID, VIOLATION, UNKNOWN), log.read_text()
+        assert process.wait(300) in (VALID, VIOLATION, UNKNOWN), log.read_text()
     assert half_files(store / "latest") == []

@@ -120,7 +120,7 @@ def test_two_concurrent_processes_lose_no_nightly_run(db: Path) -> None:
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in both:
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         assert process.returncode == 0
     told = nights(db)
     assert sorted(one.suite for one in told) == ["full"] * 30 + ["smoke"] * 30

@@ -46,8 +46,8 @@ class Screen:
         self.seen.append("\n".join(self.lines))
 
     def wait_for(self, text: str) -> None:
-        """Wait until the terminal has shown the text, at most a few seconds."""
-        deadline = time.monotonic() + 5
+        """Wait until the terminal has shown the text."""
+        deadline = time.monotonic() + 60
         while not any(text in seen for seen in self.seen):
             assert time.monotonic() < deadline, f"{text} is never shown"
             time.sleep(0.005)

