@@ -102,7 +102,7 @@ def test_a_different_history_is_reported_with_the_first_difference(capsys: pytes
     assert harness("replay", str(stored), "--json") == 1
     document = json.loads(capsys.readouterr().out)
     assert document["replayed"]["entry"] == len(lines) - 1
-    assert "it was nothing, and is {" in document["replayed"]["said"]
+    assert "stored: nothing; now: {" in document["replayed"]["said"]
     (stored / "history.jsonl").write_bytes(b"rubbish\n")
     assert harness("replay", str(stored)) == 1
     assert "replay: the stored history cannot be compared: " in capsys.readouterr().out
