@@ -6,6 +6,9 @@ default, "it will remain locked until release() is called". This adapter sets it
 ``expires=False`` leaves it out. :meth:`still_valid` is ``owned()`` and :meth:`extend` is ``reacquire()``: both ask the
 server. It does not say how much of the lease is left, and acquire ignores how long an answer took.
 
+Releases of redis-py from 2.10 on can be tested (``--with redis==2.10.6``); :mod:`.redis_py_old` has the methods that
+old ones lack.
+
 Requests: ``SET key token NX PX ms``, every 0.1 s while another client has it · ``EVALSHA`` of "if GET is mine then
 DEL". redis-py repeats a request whose answer was lost, and relies on the second answer alone.
 Source: redis/lock.py.
@@ -18,13 +21,18 @@ lost-reply-acquire, rpy-lost-acquire, rpy-lost-release, rpy-release-error, rpy-h
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from redis.lock import Lock
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
 from harness.lock_impls.redis_client import REQUIRES, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
+
+from . import redis_py_old
+
+OWNED: Final = getattr(Lock, "owned", redis_py_old.owned)
+REACQUIRE: Final = getattr(Lock, "reacquire", redis_py_old.reacquire)
 
 
 class RedisPyLock:
@@ -62,11 +70,11 @@ class RedisPyLock:
 
     def still_valid(self) -> bool:
         with known_outcome(self._client):
-            return bool(self._lock.owned())
+            return bool(OWNED(self._lock))
 
     def extend(self) -> bool:
         try:
             with known_outcome(self._client):
-                return bool(self._lock.reacquire())
+                return bool(REACQUIRE(self._lock))
         except LockError:  # it refuses if another client owns the lock by now, or if the lock has no timeout
             return False
