@@ -89,8 +89,11 @@ def merge(verdicts: Mapping[str, Verdict]) -> Verdict:
         return Verdict(None, "nothing was checked")
     worst = max(badness(verdict.valid) for verdict in verdicts.values())
     guilty = {name: verdict for name, verdict in verdicts.items() if badness(verdict.valid) == worst}
+    reasons = {verdict.explanation for verdict in guilty.values()}
     if worst == 0:
         explanation = "all valid: " + ", ".join(guilty)
+    elif len(reasons) == 1 and len(guilty) > 1:
+        (explanation,) = reasons
     else:
         explanation = "; ".join(f"{name}: {verdict.explanation}" for name, verdict in guilty.items())
     evidence = tuple(violation for verdict in verdicts.values() for violation in verdict.evidence)
@@ -129,6 +132,16 @@ def no_lock_taken(history: History) -> Verdict | None:
     if not starts or (starts[0].value or {}).get("locks", True) or "acquire" in history.f:
         return None
     return conclude(history, [], fine="not applicable: the workload takes no lock")
+
+
+def doubt_of(history: History) -> str | None:
+    """Return why the run proves nothing about the lock, neither that it is safe nor that it is not, or None.
+
+    The stop entry says so if the lock's process ended itself or hung, if no server was contacted, if clients shared a
+    file, or if the simulator lacks what the lock called."""
+    stops = history.nemesis("stop")
+    doubt = (stops[-1].value or {}).get("doubt") if stops else None
+    return None if doubt is None else f"the run proves nothing: {doubt}"
 
 
 def cut_short(history: History) -> str | None:

@@ -6,16 +6,21 @@ from collections.abc import Iterable
 
 from harness.history import History
 
-from .base import Checker, Verdict
+from .base import Checker, Verdict, doubt_of
 from .malformed import flaw
 
 
 def run_all(history: History, checkers: Iterable[Checker]) -> dict[str, Verdict]:
     """Return the verdict of each checker by name.
 
-    A checker that raises, or returns a malformed verdict, is unknown; its explanation says what is wrong.
+    A checker that raises, or returns a malformed verdict, is unknown; its explanation says what is wrong. All are
+    unknown if the run itself proves nothing (see :func:`harness.checkers.base.doubt_of`).
     """
-    return {checker.name: _run(history, checker) for checker in checkers}
+    doubt = doubt_of(history)
+    verdicts = {checker.name: _run(history, checker) for checker in checkers}
+    if doubt is None:
+        return verdicts
+    return {name: Verdict(None, doubt, (), verdict.stats) for name, verdict in verdicts.items()}
 
 
 def _run(history: History, checker: Checker) -> Verdict:

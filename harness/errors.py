@@ -40,6 +40,14 @@ class EnvironmentLacking(HarnessError):
     exit_status = MISSING
 
 
+class LockFailed(Exception):
+    """The code of the lock did something that is no outcome of a call, so the run says nothing about the lock."""
+
+
+class HostEnded(BaseException):
+    """Raised in code on a simulated host that has ended. No code on the host may take it for an error."""
+
+
 EXTRAS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("docker", "requests", "toxiproxy"), "docker"),
     **dict.fromkeys(("pymysql", "sqlglot"), "mysql"),

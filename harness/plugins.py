@@ -192,7 +192,7 @@ def load_object(spec: str, of: type = type) -> Any:
     module_name, _, name = spec.partition(":")
     if not module_name or not name:
         raise UsageError(f"{spec!r} is not of the form package.module:Class")
-    return _object_in(_import(module_name, spec), name, of, spec)
+    return object_in(_import(module_name, spec), name, of, spec)
 
 
 def search_working_directory() -> str:
@@ -218,7 +218,8 @@ def _import(module_name: str, spec: str) -> ModuleType:
         raise UsageError(f"{spec}: importing {module_name} failed: {type(error).__name__}: {error}") from error
 
 
-def _object_in(module: ModuleType, name: str, of: type, spec: str) -> Any:
+def object_in(module: ModuleType, name: str, of: type, spec: str) -> Any:
+    """Return the object of type ``of`` that a module calls ``name``; UsageError, about ``spec``, if it has none."""
     found = getattr(module, name, None)
     if isinstance(found, of):
         return found

@@ -259,7 +259,7 @@ class _ForeignLock:
         before = self._unanswered()
         try:
             return call()
-        except (LockError, Indeterminate):
+        except (LockError, Indeterminate, MemoryError):  # out of memory is no outcome of a call
             raise
         except Exception as error:
             text = f"{type(error).__name__}: {error}"[:300]

@@ -15,6 +15,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,24 @@ def _redis(folder: Path, *options: str) -> Iterator[int]:
             yield port
         finally:
             process.kill()
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run simulations in the process of the test, for tests that replace parts of them."""
+    from harness.run import workers
+
+    class Here:
+        def __init__(self, on_frame: workers.OnFrame) -> None:
+            self.sent = 0
+            self.send = on_frame
+
+    def call(function: str, argument: bytes, on_frame: workers.OnFrame, **_options: object) -> bytes:
+        module, _, name = function.partition(":")
+        result: bytes = getattr(import_module(module), name)(argument, Here(on_frame))
+        return result
+
+    monkeypatch.setattr(workers, "call", call)
 
 
 ANYWHERE = [LOOPBACK, pytest.param("container", marks=pytest.mark.docker)]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
 
 from harness.errors import UsageError
@@ -39,6 +40,11 @@ KindOption = Annotated[
     str,
     typer.Option("--kind", help="A name from 'harness list kinds', or package.module:Object; default: the lock's."),
 ]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="REQUIREMENT", help="On sim: a library release, such as redis==5.2.1; repeatable."),
+]
+PythonOption = Annotated[str, typer.Option("--python", help="On sim: Python of the lock: a version or a path.")]
 TrustOption = Annotated[bool, typer.Option("--trust", help="Run the code that the file names, such as its lock.")]
 AllowOption = Annotated[
     list[str] | None,
@@ -50,6 +56,13 @@ def refuse_strange_code(plan: Plan, path: Path, *, trust: bool, allow: Sequence[
     """Raise UsageError if the plan in the file ``path`` names code that the user did not allow."""
     if not trust:
         refuse_untrusted(plan, str(path), allow or ())
+
+
+def with_requirements(plan: Plan, requires: Sequence[str] | None, python: str) -> Plan:
+    """Return the plan with the requirements of ``--with`` and ``--python``, where they are given."""
+    return msgspec.structs.replace(
+        plan, requires=tuple(requires) if requires else plan.requires, python=python or plan.python
+    )
 
 
 def worker_count(given: int) -> int | None:
@@ -76,9 +89,9 @@ def chosen_kind(lock: str, kind: str, topology: str) -> str:
         raise UsageError("--kind says more than --topology: give one of them")
     if not topology:
         return kind
-    from harness.worker.client_program import find_lock  # loads the lock's client library
+    from harness.run.lock_facts import find_facts  # late: starts a worker
 
-    kinds = find_lock(lock).info.kinds
+    kinds = find_facts(lock).kinds
     found = next((kind for kind in kinds if kind.endswith(f"-{topology}")), None)
     if found is None:
         raise UsageError(f"{lock} runs on {' or '.join(kinds)}, not on {topology!r} ones")

@@ -23,7 +23,16 @@ from harness.run.completion import no_engine
 from harness.run.judging import Result
 from harness.search.replay import Attempt, Prepared, differs_at, expected_of, judge, prepare, simulate, without_races
 
-from .options import AllowOption, TrustOption, printed, refuse_strange_code, single_command
+from .options import (
+    AllowOption,
+    PythonOption,
+    TrustOption,
+    WithOption,
+    printed,
+    refuse_strange_code,
+    single_command,
+    with_requirements,
+)
 from .run_shared import AUTO, complete_for, run_and_print
 from .terminal import print_document, print_result
 
@@ -72,6 +81,8 @@ def replay_command(
         Path, typer.Argument(help="The folder of a run, a plan.toml or a counterexample.toml.", metavar="FILE|RUN")
     ],
     cluster: Annotated[str, typer.Option(help="Cluster to use instead: auto, sim or docker.")] = "",
+    with_: WithOption = None,
+    python: PythonOption = "",
     tries: Annotated[int, typer.Option(help="On docker: most tries until the failure is reproduced.")] = 3,
     trust: TrustOption = False,
     allow: AllowOption = None,
@@ -91,7 +102,8 @@ def replay_command(
     refuse_strange_code(found.plan, found.path, trust=trust, allow=allow)
     if found.found_on_sim and (ready := _for_docker(found.plan, cluster)):
         raise typer.Exit(_attempt_repeatedly(ready, tries, how))
-    plan, reason = complete_for(found.plan, cluster or found.plan.cluster)
+    wanted = with_requirements(found.plan, with_, python)
+    plan, reason = complete_for(wanted, cluster or found.plan.cluster)
     result = how.play(plan, reason)
     _print_result(result, _compared(found, result), how)
     raise typer.Exit(result.exit_status)

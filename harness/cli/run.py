@@ -15,7 +15,7 @@ from harness import plan as plans
 from harness.errors import UsageError
 from harness.plan import Plan
 
-from .options import KindOption, chosen_kind, lock_options, single_command
+from .options import KindOption, PythonOption, WithOption, chosen_kind, lock_options, single_command
 
 if TYPE_CHECKING:
     from harness.plan import FaultSpec
@@ -64,6 +64,11 @@ def run_command(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the lock, repeatable; see 'harness show LOCK'."),
     ] = None,
+    with_: WithOption = None,
+    python: PythonOption = "",
+    allow_shared_files: Annotated[
+        bool, typer.Option("--allow-shared-files", help="Accept clients that use the same file.")
+    ] = False,
     time_limit: TimeLimit = str(DEFAULTS.time_limit),  # type: ignore[assignment]
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     runs: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
@@ -72,6 +77,10 @@ def run_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
 ) -> None:
     """Run a lock against a cluster while the nemesis injects faults, check the history and write a report."""
+    from harness.run import workers
+
+    if cluster == "sim" and not python and not with_:
+        workers.start_early()
     from .run_shared import complete_for, run_and_print, run_seeds_and_print
 
     plan = plans.decode(
@@ -82,6 +91,7 @@ def run_command(
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
             "lock_options": lock_options(lock_option),
             "checkers": checker or [],
+            **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }
     )
     plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)), image=image)

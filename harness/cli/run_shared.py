@@ -14,6 +14,7 @@ from harness.checkers.base import badness
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.plan import BACKENDS, Plan
 from harness.run.completion import choose, complete
+from harness.run.interpreter import interpreter_of
 from harness.run.judging import Result
 from harness.run.progress import Progress
 from harness.run.runs import run
@@ -39,7 +40,9 @@ def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
     refuse_unknown_cluster(cluster)
     if cluster == AUTO:
         return choose(plan)
-    return complete(msgspec.structs.replace(plan, cluster=cluster)), ""
+    plan = msgspec.structs.replace(plan, cluster=cluster)
+    interpreter_of(plan, lambda line: print(line, file=sys.stderr))
+    return complete(plan), ""
 
 
 def run_and_print(

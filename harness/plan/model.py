@@ -150,6 +150,14 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     expect: Expect | None = None
     runs_on: tuple[str, ...] = ()
     """Backends on which the failure can happen; empty means every backend that supports the faults."""
+    requires: tuple[str, ...] = ()
+    """Distributions that the lock needs on the simulator, such as ``redis==5.2.1``; an environment is built for what is
+    not installed."""
+    python: str = ""
+    """Python of the lock on the simulator: a version, a specifier or a path; empty for the harness's own."""
+    shared_files: bool = False
+    """Accept clients that use the same file. Otherwise such a run is unknown, since real clients are on different
+    machines."""
     smoke: bool = False
     """True for the few scenarios that the smoke suite also runs on docker."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from harness.clusters.base import Cluster
 from harness.plan import Plan
 
-from . import runs
+from .opening import open_containers
 
 if TYPE_CHECKING:  # importing them loads the Docker SDK, which an installation for the simulator does not have
     from docker import DockerClient
@@ -40,8 +40,8 @@ class ClusterPool:
         self._ready = False
 
     def open(self, plan: Plan, report: Callable[[str], None] = lambda line: None) -> Cluster:  # noqa: ARG005
-        """Open the cluster of a completed plan for one run; also a simulated one, which is always new."""
-        return runs.open_cluster(plan, report, sites=self)
+        """Open the cluster of a completed plan for one run."""
+        return open_containers(plan, report, sites=self)
 
     # The protocol harness.clusters.docker.site.SiteSource.
 

@@ -23,6 +23,7 @@ from harness.sim import patches
 from harness.worker.client_program import find_workload
 
 from .bounds import refuse_endless
+from .interpreter import interpreter_of
 from .lock_facts import find_facts
 
 SOCKET: Final = "/var/run/docker.sock"
@@ -60,7 +61,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     if plan.cluster == "sim" and (unsupported := patches.why_unsupported()):
         raise EnvironmentLacking(unsupported)
     refuse_endless(plan)
-    lock = lock or find_facts(plan.lock)
+    lock = lock or find_facts(plan.lock, interpreter_of(plan))
     plan = _with_own_faults(plan)
     kind = plan.kind or lock.kinds[0]
     if not _runs_on(lock, kind):

@@ -73,12 +73,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Facts about a run that its history does not have: about the ``cluster``, and the real time that it took (s)."""
+    """Facts about a run that its history does not have: about the ``cluster``, the real time that it took (s), and the
+    versions of what its worker imported."""
 
     cluster: dict[str, Any] = field(default_factory=dict)
     started_at: str = ""
     command: str = ""
     real_seconds: float | UnsetType = UNSET
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ def _document(recorded: Recorded, verdicts: dict[str, Verdict], stored: dict[str
         checkers=stored,
         faults=tuple(msgspec.convert(fault, InjectedFault, from_attributes=True) for fault in fault_records(history)),
         fencing_note=summary.fencing_note(plan, history, lock.fence),
-        versions={**versions(_packages(plan)), **_library_in_image(lock)},
+        versions={**versions(_packages(plan)), **about.versions, **_library_in_image(lock)},
         scenario=_as_expected(plan, history, verdicts),
         started_at=about.started_at,
         command=about.command,

@@ -2,17 +2,69 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Final
+
+import msgspec
+
 from harness.documents import RunDocument, present
 from harness.documents.lock import LockFacts
+from harness.errors import UsageError
 from harness.lock_impls.base import LockClass, LockInfo
 from harness.lock_impls.catalogue import own_description
 from harness.lock_impls.foreign import sharable
-from harness.worker.client_program import find_lock
+from harness.plugins import search_working_directory
+from harness.worker.channel import Frame
+
+from . import workers
+
+FACTS: Final = "harness.run.simulated:facts"
 
 
-def find_facts(name: str) -> LockFacts:
-    """Return the facts of the lock called ``name``, or ``package.module:Class``; UsageError if it cannot be loaded."""
-    return facts_of(find_lock(name))
+def find_facts(name: str, interpreter: str = "") -> LockFacts:
+    """Return the facts of the lock called ``name``, or ``package.module:Class``.
+
+    A worker imports the lock, with the Python at the path ``interpreter`` or else with this one. Raises UsageError if
+    the lock cannot be loaded.
+    """
+    if own_description(name) is not None:
+        return _own_facts(name, interpreter)
+    return _found_facts(name, interpreter)
+
+
+@cache
+def _own_facts(name: str, interpreter: str) -> LockFacts:
+    return _found_facts(name, interpreter)
+
+
+def searched_facts(name: str) -> LockFacts:
+    """Return the same as :func:`find_facts`, for a search that runs the lock a thousand times; its file is read once
+    for each working directory."""
+    return _searched_facts(name, search_working_directory())
+
+
+@cache
+def _searched_facts(name: str, folder: str) -> LockFacts:
+    del folder  # part of the key
+    return find_facts(name)
+
+
+def _found_facts(name: str, interpreter: str) -> LockFacts:
+    try:
+        found = workers.call(FACTS, name.encode(), _no_frame, interpreter=interpreter, preload=preloaded(name))
+    except workers.WorkerDied as died:
+        raise UsageError(f"{name}: importing it failed: {died}") from died
+    return msgspec.json.decode(found, type=LockFacts)
+
+
+def _no_frame(kind: Frame, body: bytes) -> None:
+    """No-op callback: finding a lock sends no frames."""
+
+
+def preloaded(name: str) -> tuple[str, ...]:
+    """Return the module of one of our locks, for a server to keep loaded. A user's is imported in workers alone."""
+    own = own_description(name)
+    return () if own is None else (own.module,)
 
 
 def facts_of(lock: LockClass) -> LockFacts:

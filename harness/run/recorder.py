@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from harness.errors import HarnessError
-from harness.history import NEMESIS, History, HistoryWriter, Op, OpType
+from harness.history import NEMESIS, History, Op, OpType
 
 Listener = Callable[[Op], None]
+
+
+class EntryWriter(Protocol):
+    """What a recorder writes to, such as a :class:`harness.history.HistoryWriter`."""
+
+    def write(self, op: Op) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Recorder:
@@ -17,7 +25,7 @@ class Recorder:
 
     It may be used from several threads. While a thread holds ``lock``, the others cannot record."""
 
-    def __init__(self, writer: HistoryWriter | None, clock: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, writer: EntryWriter | None, clock: Callable[[], tuple[int, int]]) -> None:
         self.history = History()
         self.listeners: list[Listener] = []
         self.failure: HarnessError | None = None
@@ -44,9 +52,13 @@ class Recorder:
     ) -> None:
         """Append one entry and call the listeners; after ``close`` do nothing."""
         with self.lock:
+            self.add(Op(len(self.history), time, wall, process, type_, f, key, value, error, node))
+
+    def add(self, op: Op) -> None:
+        """Do the same for an entry that has its number already."""
+        with self.lock:
             if self._closed:
                 return
-            op = Op(len(self.history), time, wall, process, type_, f, key, value, error, node)
             self.history.append(op)
             if self._writer is not None:
                 try:

@@ -5,35 +5,51 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from harness.clusters.base import Cluster, names
-from harness.history import HistoryWriter
+from harness.documents.lock import LockFacts
+from harness.errors import LockFailed
+from harness.history import History, Op
 from harness.plan import Plan
-from harness.worker.client_program import ClientJob, find_lock, find_workload, stock_of
+from harness.worker.client_program import ClientJob, find_workload, stock_of
 
 from .nemesis import Nemesis
-from .progress import ProgressReporter
-from .recorder import Recorder
+from .recorder import EntryWriter, Recorder
 
 GRACE: Final = 5.0
 """Seconds after the time limit (and a ttl) in which clients may finish their last critical section."""
 
 
+class RunProgress(Protocol):
+    """Callbacks for the progress of a run; see :class:`harness.run.progress.ProgressReporter`."""
+
+    def on_entry(self, op: Op) -> None: ...
+
+    def running(self, elapsed: float, limit: float) -> None: ...
+
+
 class Runner:
-    """Runs a completed plan against a cluster and records its history."""
+    """Runs a completed plan against a cluster and records its history. ``lock`` are the facts of the plan's lock.
+
+    ``doubts`` is called with the whole history. What it returns is a reason why the run proves nothing, or "".
+    """
 
     def __init__(
         self,
         plan: Plan,
+        lock: LockFacts,
         cluster: Cluster,
         *,
-        writer: HistoryWriter | None,
-        progress: ProgressReporter | None,
+        writer: EntryWriter | None = None,
+        progress: RunProgress | None = None,
+        doubts: Callable[[History], str] = lambda _: "",
     ) -> None:
         self._plan = plan
+        self._lock = lock
         self._cluster = cluster
         self._progress = progress
+        self._doubts = doubts
         self._workload = find_workload(plan.workload)
         self._stock = stock_of(plan)
         self.recorder = Recorder(writer, cluster.clock)
@@ -47,15 +63,19 @@ class Runner:
         """True when only the removal of the cluster is left."""
 
     def run(self) -> None:
-        """Record everything from the first to the last entry. After an interrupt the last entry says so."""
-        reason = "crashed"
+        """Record everything from the first to the last entry, which says why the run ended."""
+        stop = {"reason": "crashed"}
         try:
             self._cluster.run(self._control)
-            reason = "time limit"
+            stop = {"reason": "time limit"}
         except KeyboardInterrupt:
-            reason = "interrupted"
+            stop = {"reason": "interrupted"}
+        except LockFailed as error:
+            stop["doubt"] = str(error)
         finally:
-            self.recorder.nemesis("stop", {"reason": reason}, at=self._end())
+            if "doubt" not in stop and (doubt := self._doubts(self.recorder.history)):
+                stop["doubt"] = doubt
+            self.recorder.nemesis("stop", stop, at=self._end())
             self.recorder.close()
 
     def _end(self) -> tuple[int, int] | None:
@@ -108,8 +128,8 @@ class Runner:
             "fencing": plan.fencing,
             "ttl": plan.ttl,
             "hold": max(plan.hold, *plan.holds.values()) if plan.holds else plan.hold,
-            "slack": plan.slack + find_lock(plan.lock).info.overtime,
-            "queue": find_lock(plan.lock).info.queue,
+            "slack": plan.slack + self._lock.overtime,
+            "queue": self._lock.queue,
             "workload": plan.workload,
             "locks": getattr(self._workload, "locks", True),
             "stock": self._stock,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
@@ -24,3 +24,15 @@ def sigterm_interrupts() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def sigint_noted() -> Iterator[Callable[[], bool]]:
+    """Note SIGINT instead of raising KeyboardInterrupt, which a lock's code could catch; the result says whether it
+    came."""
+    noted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, before)

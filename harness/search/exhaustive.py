@@ -27,9 +27,13 @@ from harness.faults.catalogue import fault_class
 from harness.faults.pause import ClientPause
 from harness.history.lock_keys import KeyState
 from harness.plan import Discipline, Fencing, Plan
+from harness.run import workers
 from harness.run.completion import complete
-from harness.run.runs import open_cluster
+from harness.run.lock_facts import preloaded, searched_facts
+from harness.run.opening import open_simulated
+from harness.run.signals import sigint_noted
 from harness.sim.patches import virtual
+from harness.worker.channel import Channel, Frame
 
 from .interleavings import Execution, ExecutionStep, FixedSteps, Path, explore
 from .steered import KEY, Bounds, Section
@@ -188,6 +192,16 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
         return f"{found}: {self.bounds}"
 
 
+class _SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of a search in a worker; see :func:`exhaust`."""
+
+    scope: Scope
+    first: bool
+    most: int
+    budget_s: float
+    reduce: bool
+
+
 def exhaust(
     scope: Scope,
     *,
@@ -197,12 +211,49 @@ def exhaust(
     reduce: bool = True,
     progress: Progress | None = None,
 ) -> ExhaustiveResult:
-    """Execute all interleavings within the scope.
+    """Execute all interleavings within the scope, in a worker process.
 
     The search ends at the ``first`` violation, after ``most`` interleavings, after ``budget_s`` seconds (0: no limit),
     or when interrupted. Without ``reduce``, it also executes equivalent interleavings. Raises UsageError for an
-    impossible scope, HarnessError for an execution that cannot be judged.
+    impossible scope, HarnessError for an execution that cannot be judged or a worker that ended early.
     """
+    scope.plan()
+
+    def on_frame(kind: Frame, body: bytes) -> bool:
+        """Pass progress on; return True if it interrupts the search."""
+        if kind is Frame.PROGRESS and progress is not None:
+            try:
+                progress(*msgspec.json.decode(body, type=tuple[int, int]))
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    limits = _SearchLimits(scope=scope, first=first, most=most, budget_s=budget_s, reduce=reduce)
+    result = workers.call(
+        f"{__name__}:exhaust_in_worker",
+        msgspec.json.encode(limits),
+        on_frame,
+        preload=(__name__, *preloaded(scope.lock)),
+        interruptible=True,
+    )
+    return msgspec.json.decode(result, type=ExhaustiveResult)
+
+
+def exhaust_in_worker(argument: bytes, channel: Channel) -> bytes:
+    """Search within :class:`_SearchLimits`. After SIGINT it ends with its result so far."""
+    limits = msgspec.json.decode(argument, type=_SearchLimits)
+    with sigint_noted() as interrupted:
+
+        def progress(interleavings: int, redundant: int) -> None:
+            channel.send(Frame.PROGRESS, msgspec.json.encode((interleavings, redundant)))
+            if interrupted():
+                raise KeyboardInterrupt
+
+        return msgspec.json.encode(_exhaust(limits, progress))
+
+
+def _exhaust(limits: _SearchLimits, progress: Progress) -> ExhaustiveResult:
+    scope = limits.scope
     plan, bounds = scope.plan(), scope.bounds()
 
     def run_one(path: Path) -> tuple[Section, Trial]:
@@ -212,17 +263,16 @@ def exhaust(
     count = _Count(scope)
     began = time.monotonic()
     with virtual(), contextlib.suppress(KeyboardInterrupt):
-        for run in explore(run_one, reduce=reduce):
+        for run in explore(run_one, reduce=limits.reduce):
             count.add(run)
-            if progress is not None:
-                progress(count.interleavings, count.redundant)
-            late = 0 < budget_s <= time.monotonic() - began
-            if late or (first and count.violation) or 0 < most <= count.interleavings:
+            progress(count.interleavings, count.redundant)
+            late = 0 < limits.budget_s <= time.monotonic() - began
+            if late or (limits.first and count.violation) or 0 < limits.most <= count.interleavings:
                 break
     return ExhaustiveResult(
         scope=scope,
         bounds=scope.words(),
-        reduced=reduce,
+        reduced=limits.reduce,
         interleavings=count.interleavings,
         redundant=count.redundant,
         blocked=count.blocked,
@@ -263,11 +313,10 @@ def execute(plan: Plan, bounds: Bounds, path: Path, on_change: Callable[[KeyStat
 
     Raises KeyboardInterrupt if the execution is interrupted.
     """
-    cluster = open_cluster(plan)
-    assert isinstance(cluster, SimCluster), "only a simulation can be steered"
+    cluster = open_simulated(plan)
     if on_change is not None:
         cluster.watch_keys([KEY], on_change)
-    section = Section(plan, cluster, bounds, path)
+    section = Section(plan, searched_facts(plan.lock), cluster, bounds, path)
     section.run()
     if section.recorder.history.nemesis("stop")[0].value["reason"] == "interrupted":
         raise KeyboardInterrupt

@@ -18,12 +18,11 @@ from harness.plan import Expect, Plan, dump, load, refuse_untrusted
 from harness.run.judging import Result
 from harness.run.runs import run
 from harness.run.store import FAILURES, safe_name, store_errors, write_results
-from harness.search.stories.story import StoryText, story_of
+from harness.search.stories.story import StoryText
 
+from .in_workers import tell_story
 from .request import NO_FAULT, HuntRequest
 from .rounds import ShrunkFailure
-from .shrink import terse
-from .trials import run_trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +61,29 @@ def _documented(story: StoryText) -> StoredStory:
     return msgspec.convert(msgspec.to_builtins(story), StoredStory)
 
 
-def make_finding(failure: ShrunkFailure, *, command: str, round_: int, store: Path | None) -> FoundFailure:
-    """Write the story of a failing plan; keep its run, report and counterexample in the store, if there is one."""
+def make_finding(failure: ShrunkFailure, *, command: str, round_: int, store: Path | None) -> FoundFailure | None:
+    """Write the story of a failing plan; keep its run, report and counterexample in the store, if there is one.
+
+    Returns None if the failure does not happen again in fresh workers: then it came from state that the lock or its
+    library kept from one schedule to the next.
+    """
     checker = failure.checker
-    trial_story = story_of(run_trial(failure.plan), checker)
+    told = tell_story(failure.plan, checker)
+    if told is None:
+        return None
     scenario = with_(
-        terse(trial_story.trial.plan),
-        title=trial_story.story.ending.rstrip("."),
+        told.plan,
+        title=told.story.ending.rstrip("."),
         source=command,
-        about="\n".join(trial_story.story.lines()),
+        about="\n".join(told.story.lines()),
         expect=Expect(safe=False, invalid=(checker,)),
     )
     result = run(scenario, store=store, command=command)
+    if result.verdicts[checker].valid is not False:
+        return None
     if result.folder is not None:
-        _keep(scenario, result, trial_story.story)
-    return FoundFailure(scenario, failure, round_, trial_story.story, result.results.summary, result.folder)
+        _keep(scenario, result, told.story)
+    return FoundFailure(scenario, failure, round_, told.story, result.results.summary, result.folder)
 
 
 def _keep(scenario: Plan, result: Result, trial_story: StoryText) -> None:

@@ -41,13 +41,17 @@ from harness.run.store import new_hunt, writable, write_results
 
 from .coverage import Coverage, merged, summary, unreached
 from .findings import FoundFailure, known_failures, make_finding, remember
+from .in_workers import broken_by, learn_vocabulary, search
 from .request import HuntRequest, names, spec_of
-from .rounds import Round, RoundResult, ShrunkFailure, search
+from .rounds import Round, RoundResult, ShrunkFailure
 from .summary import result_lines
-from .trials import run_trial
-from .vocabulary import Vocabulary, learn_vocabulary
+from .vocabulary import Vocabulary
 
 DOCUMENT: Final = "hunt.json"
+NOT_REPEATED: Final = (
+    "{checker} found a violation that did not happen again in a fresh process, so it is not reported; "
+    "does the lock or its library keep state between runs?"
+)
 BUDGET: Final = 60.0
 """Default duration of the search, seconds."""
 
@@ -190,11 +194,11 @@ def hunt(
     ``lock`` is a name, ``package.module:Class``, the class itself, or a :class:`HuntRequest`, which has its own faults
     and seed.
 
-    The search takes ``budget_s`` seconds, or ``rounds`` rounds, and stops at the first round with a failure unless
-    ``keep_going``. Rounds are executed by this process (``workers`` 1), by that many workers of this machine (None: one
-    for each processor), or by the workers of a Dask ``scheduler`` (``tcp://...``). Failures are kept in ``store``; the
-    failures of earlier hunts are tried first unless ``fresh``. Raises UsageError for what cannot be hunted, and unless
-    ``trust`` for a stored failure with code that the request does not name.
+    The search takes ``budget_s`` seconds and at least one round, or ``rounds`` rounds. It stops at the first round with
+    a failure unless ``keep_going``. Rounds are executed one by one (``workers`` 1), by that many workers of this
+    machine (None: one for each processor), or by the workers of a Dask ``scheduler`` (``tcp://...``). Failures are kept
+    in ``store``; the failures of earlier hunts are tried first unless ``fresh``. Raises UsageError for what cannot be
+    hunted, and unless ``trust`` for a stored failure with code that the request does not name.
     """
     if isinstance(lock, HuntRequest):
         request = lock
@@ -265,7 +269,7 @@ def _search(
     numbers = itertools.count(1) if tally.rounds is None else iter(range(1, tally.rounds + 1))
     jobs = (
         Round(request=request, number=number, vocabulary=vocabulary)
-        for number in itertools.takewhile(lambda _: not tally.over(), numbers)
+        for number in itertools.takewhile(lambda number: number == 1 or not tally.over(), numbers)
     )
     with open_pool(workers, scheduler) as pool:
         here = isinstance(pool, InProcess)
@@ -284,7 +288,7 @@ def _still_failing(request: HuntRequest, store: Path, *, trust: bool) -> Iterato
     """Yield the failures of earlier hunts that still happen."""
     for plan in known_failures(request, store, trust=trust):
         with contextlib.suppress(HarnessError):
-            broken = run_trial(plan).broken(request.look_for)
+            broken = broken_by(plan, request.look_for)
             if broken:
                 yield ShrunkFailure(plan=plan, checker=broken[0], broken=broken, schedule=0, shrinks=0)
 
@@ -300,6 +304,9 @@ def _findings(tally: _Tally, command: str, store: Path | None, *, keep_going: bo
     for number, failure in kinds.values() if keep_going else itertools.islice(kinds.values(), 1):
         tally.progress(1.0, "writing: the story, and whether each of its steps is needed")
         found = make_finding(failure, command=command, round_=number, store=store)
+        if found is None:
+            tally.given_up.append(f"round {number}: {NOT_REPEATED.format(checker=failure.checker)}")
+            continue
         if store is not None:
             remember(found, store)
         yield found

@@ -14,10 +14,9 @@ from harness.clusters.abilities import lacking
 from harness.clusters.sim.cluster import SimCluster
 from harness.errors import UsageError
 from harness.faults.catalogue import fault_class, fault_names, needs
-from harness.lock_impls.foreign import sharable
 from harness.plan import FaultSpec, Plan
 from harness.run.completion import complete
-from harness.worker.client_program import find_lock
+from harness.run.lock_facts import find_facts
 
 NO_FAULT: Final = "none"
 TTLS: Final = (2.0, 8.0, 1.0)
@@ -60,8 +59,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def completed(self) -> HuntRequest:
         """Return the request with defaults filled in from the lock; UsageError if this cannot be hunted."""
-        lock = find_lock(self.lock)
-        info = lock.info
+        lock = find_facts(self.lock)
         for name in self.look_for:
             try:
                 checker_catalogue.find(name)
@@ -72,10 +70,10 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for name in ("schedules", "clients"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        promised = [*(["reentrant"] if info.reentrant else []), *(["queue"] if info.queue else [])]
-        promised += ["readers-writers"] if sharable(lock) else []
+        promised = [*(["reentrant"] if lock.reentrant else []), *(["queue"] if lock.queue else [])]
+        promised += ["readers-writers"] if lock.shared else []
         workloads = self.workloads or ("mutex", *promised)
-        kind = self.kind or self._kind_for(info.kinds)
+        kind = self.kind or self._kind_for(lock.kinds)
         request = msgspec.structs.replace(
             self,
             workloads=workloads,

@@ -19,7 +19,7 @@ from hypothesis.internal.floats import float_to_int
 from msgspec.structs import replace as with_
 from sortedcontainers import SortedSet
 
-from harness.checkers.base import SERVICE
+from harness.checkers.base import SERVICE, doubt_of
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.sim.patches import virtual
@@ -81,6 +81,11 @@ class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
 
 RoundProgress = Callable[[int, int, float], None]
 """Called after each schedule with: schedules tried in this round, states seen, best near-miss score."""
+
+
+def no_schedules(number: int, error: str) -> RoundResult:
+    """Return the result of a round that could execute nothing, for one reason."""
+    return RoundResult(number=number, schedules=0, judged=0, coverage=Coverage(), best=0.0, errors={error: 1})
 
 
 def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
@@ -178,6 +183,9 @@ class _RoundSearch:
         except Exception as error:  # noqa: BLE001 - count it, and try the next schedule
             self._errors[f"{type(error).__name__}: {error}"] += 1
             return
+        doubt = doubt_of(trial.history)
+        if doubt is not None:
+            self._errors[doubt] += 1
         self._judged += trial.verdicts["mutual-exclusion"].valid is not None
         coverage = coverage_of(trial)
         self._seen.append(coverage)

@@ -24,6 +24,7 @@ import msgspec
 
 from harness.clusters.base import Checkpoint, names
 from harness.clusters.sim.cluster import SimCluster
+from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.faults.pause import ClientPause
 from harness.history import NEMESIS, Op, OpType
@@ -34,6 +35,7 @@ from harness.sim.steering import Steering, TaskGate
 from harness.worker.client import Client
 from harness.worker.client_program import ClientJob, client
 from harness.worker.sections import update
+from harness.worker.world import World
 
 from .interleavings import EVERYTHING, ExecutionStep, Path
 from .strikes import Strikes, Target
@@ -97,8 +99,8 @@ class _SteeredClient:
 class Section(Runner):
     """One execution of a completed plan on a fresh cluster, along ``path``. :meth:`run` raises its errors."""
 
-    def __init__(self, plan: Plan, cluster: SimCluster, bounds: Bounds, path: Path) -> None:
-        super().__init__(plan, cluster, writer=None, progress=None)
+    def __init__(self, plan: Plan, lock: LockFacts, cluster: SimCluster, bounds: Bounds, path: Path) -> None:
+        super().__init__(plan, lock, cluster)
         self.recorder = DistinctTimesRecorder(cluster.clock)
         self.recorder.listeners.append(self._heard)
         self.finished = False
@@ -152,7 +154,7 @@ class Section(Runner):
 
     def _program(self, player: _SteeredClient) -> Callable[[Checkpoint], None]:
         def main(checkpoint: Checkpoint) -> None:
-            one = client(self._job(player.node), self._record, checkpoint)
+            one = client(self._job(player.node), self._record, checkpoint, World().find_lock(self._plan.lock))
             self._clients.append(one)
             player.warm.wait()
             player.granted = self._warm_up(one)

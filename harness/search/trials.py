@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from harness.checkers import catalogue
 from harness.checkers.base import Verdict
 from harness.checkers.running import run_all
-from harness.clusters.sim.cluster import SimCluster
 from harness.history import History
 from harness.history.lock_keys import KeyState
 from harness.plan import Plan
 from harness.run.completion import complete
+from harness.run.doubts import doubts
+from harness.run.lock_facts import searched_facts
+from harness.run.opening import open_simulated
 from harness.run.runner import Runner
-from harness.run.runs import open_cluster
 from harness.run.summary import ORDER
 
 MOST_EVENTS: Final = 300_000
@@ -51,13 +53,13 @@ def gravity(checker: str) -> tuple[int, str]:
 
 def run_trial(plan: Plan) -> Trial:
     """Run and check a schedule. Raises UsageError for a plan that cannot be run, and any error of the simulation."""
-    plan = complete(plan.check())
-    cluster = open_cluster(plan)
-    assert isinstance(cluster, SimCluster), "only the simulator can run a schedule"
+    lock = searched_facts(plan.lock)
+    plan = complete(plan.check(), lock)
+    cluster = open_simulated(plan)
     cluster.give_up_after(MOST_EVENTS)
     keys: list[KeyState] = []
     cluster.watch_keys([f"k{number}" for number in range(plan.keys)], keys.append)
-    runner = Runner(plan, cluster, writer=None, progress=None)
+    runner = Runner(plan, lock, cluster, doubts=partial(doubts, plan, cluster))
     runner.run()
     history = runner.recorder.history.in_order()
     return Trial(plan, history, keys, run_all(history, catalogue.chosen(plan.checkers)))

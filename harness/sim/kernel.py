@@ -21,6 +21,8 @@ from typing import Any, Final
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from harness.errors import HostEnded
+
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
 BOOT: Final = 1_000 * SECOND
@@ -41,11 +43,19 @@ class TooManyEvents(Exception):
     """The simulation handled more events than :attr:`Kernel.event_limit` allows, so it probably loops."""
 
 
-class SimulationClosed(BaseException):
+class SimulationClosed(HostEnded):
     """Thrown into the tasks that still exist when the simulation ends."""
 
 
-def _no_clean_up() -> None:
+class Unsupported(OSError):
+    """A simulated process called something that the simulator lacks. :attr:`Kernel.unsupported` has its name."""
+
+
+running: Kernel | None = None
+"""The kernel whose events are being handled in this process; see :mod:`harness.worker.watchdog`."""
+
+
+def _raise_deadlock() -> None:
     raise SimulationDeadlock("the simulation is stuck: every task waits, and no event is scheduled that could wake one")
 
 
@@ -199,7 +209,7 @@ class Kernel:
         self.hub = getcurrent()
         self.heap: list[tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]] = []
         self.ready: deque[tuple[Life | None, Callable[..., None], tuple[Any, ...]]] = deque()
-        self.on_idle: Callable[[], None] = _no_clean_up
+        self.on_idle: Callable[[], None] = _raise_deadlock
         """Called when no task is ready and the queue is empty. It makes something ready or raises; see
         :mod:`harness.sim.steering`."""
         self.closing = False
@@ -210,6 +220,8 @@ class Kernel:
         self._error: BaseException | None = None
         self._until = False
         self.event_limit = sys.maxsize
+        self.unsupported: dict[str, str] = {}
+        """Call that a simulated process made and the simulator lacks → the first host that made it."""
         self._shuffle = Random(f"{seed}/shuffle/{shuffle}") if shuffle else None
 
     def rng(self, name: str) -> Random:
@@ -289,11 +301,14 @@ class Kernel:
         Garbage collection is disabled while events run. Destructors close sockets, and the collector would run them at
         times that depend on earlier work of the process, so the same seed would give different histories.
         """
+        global running  # noqa: PLW0603 - one simulation runs in a process at a time
         collecting = gc.isenabled()
         gc.disable()
+        running = self
         try:
             self._loop()
         finally:
+            running = None
             if collecting:
                 gc.enable()
         if self._error is not None:

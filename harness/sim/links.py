@@ -62,7 +62,7 @@ class SimLink:
     """One direction between two hosts.
 
     ``cuts`` counts the partitions that cut the link; it carries nothing until all are healed. Impairments combine:
-    times are added, losses are independent, and the slowest rate applies.
+    times are added, losses are independent, and the slowest rate applies. ``messages`` counts those that were sent.
     """
 
     __slots__ = (
@@ -73,8 +73,8 @@ class SimLink:
         "_loss",
         "_random",
         "_rate",
-        "_sent",
         "cuts",
+        "messages",
         "traps",
     )
 
@@ -84,7 +84,7 @@ class SimLink:
         self._random = rng.random
         self._impairments: list[Impairment] = []
         self._delays: dict[int, int] = {}
-        self._sent = 0
+        self.messages = 0
         self._combine()
 
     def delay_message(self, nth: int, ns: int) -> None:
@@ -123,7 +123,8 @@ class SimLink:
                 resend *= 2
         if self._rate != math.inf:
             ns += int(size / self._rate * SECOND)
-        if self._delays and size:
-            self._sent += 1
-            ns += self._delays.get(self._sent, 0)
+        if size:
+            self.messages += 1
+            if self._delays:
+                ns += self._delays.get(self.messages, 0)
         return ns

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
 import importlib.metadata
 import os
@@ -29,8 +30,8 @@ from greenlet import getcurrent
 from . import captured, clocks, pools, randomness, threads
 from . import select as sim_select
 from .dispatch import Replacement, StandsForClasses, dispatch, dispatch_new
-from .kernel import DEAD, SimulationClosed, Task
-from .sockets import SimSocket, control_socket, socketpair, stat_descriptor
+from .kernel import DEAD, SimulationClosed, Task, Unsupported
+from .sockets import FIRST_FD, SimSocket, control_socket, find_socket, socketpair, stat_descriptor
 
 TESTED: Final = "3.11, 3.12 or 3.13"
 """The versions of CPython on which CI runs the simulator."""
@@ -75,12 +76,12 @@ def _socket_replacements() -> Iterator[Replacement]:
     yield socket, "getaddrinfo", dispatch(socket.getaddrinfo, _getaddrinfo)
     yield socket, "socketpair", dispatch(socket.socketpair, lambda task, *args: socketpair(task))  # noqa: ARG005
     yield fcntl, "fcntl", dispatch(fcntl.fcntl, control_socket)
-    yield os, "fstat", dispatch(os.fstat, stat_descriptor)  # kazoo before 2.10 checks descriptors with it
     yield socket, "gethostbyname", dispatch(socket.gethostbyname, _gethostbyname)
     yield socket, "gethostname", dispatch(socket.gethostname, lambda task: task.host.name)
     yield select, "select", dispatch(select.select, sim_select.select)
     yield select, "poll", dispatch(select.poll, lambda task: sim_select.SimPoll())  # noqa: ARG005
-    yield select, "epoll", dispatch_new(select.epoll, sim_select.SimEpoll)
+    if hasattr(select, "epoll"):  # Linux alone has it
+        yield select, "epoll", dispatch_new(select.epoll, sim_select.SimEpoll)
     yield selectors, "DefaultSelector", dispatch(selectors.DefaultSelector, lambda task: sim_select.SimSelector())  # noqa: ARG005
     if "grpc" in sys.modules:  # slow to import, and only the clients of some locks use it
         from . import grpc_channel
@@ -104,6 +105,40 @@ def _unraisablehook(real: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return either
 
 
+def _lacking(name: str) -> Callable[..., Any]:
+    """Return a function that notes that the simulator lacks ``name``, and raises."""
+
+    def refuse(task: Task, *args: Any, **kwargs: Any) -> Any:
+        del args, kwargs
+        task.kernel.unsupported.setdefault(name, task.host.name)
+        raise Unsupported(errno.ENOSYS, f"{name} is not simulated")
+
+    return refuse
+
+
+def _of_descriptor(name: str, real: Callable[..., Any], simulated: Callable[..., Any]) -> Replacement:
+    """Return the replacement of a function of ``os`` whose first argument may be the descriptor of a simulated socket;
+    other descriptors are those of real files."""
+
+    def virtual(task: Task, fd: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(fd, int) and fd >= FIRST_FD:
+            return simulated(task, fd, *args, **kwargs)
+        return real(fd, *args, **kwargs)
+
+    return os, name, dispatch(real, virtual)
+
+
+def _descriptor_replacements() -> Iterator[Replacement]:
+    yield os, "fstat", dispatch(os.fstat, stat_descriptor)  # kazoo before 2.10 checks descriptors with it
+    yield _of_descriptor("read", os.read, lambda task, fd, size: find_socket(task, fd).recv(size))
+    yield _of_descriptor("write", os.write, lambda task, fd, data: find_socket(task, fd).send(data))
+    yield _of_descriptor("close", os.close, lambda task, fd: find_socket(task, fd).close())
+    yield _of_descriptor("set_blocking", os.set_blocking, lambda task, fd, on: find_socket(task, fd).setblocking(on))
+    yield _of_descriptor("get_blocking", os.get_blocking, lambda task, fd: find_socket(task, fd).getblocking())
+    for name in ("dup", "dup2", "sendfile"):
+        yield _of_descriptor(name, getattr(os, name), _lacking(f"os.{name}"))
+
+
 def _process_replacements() -> Iterator[Replacement]:
     yield os, "getpid", dispatch(os.getpid, lambda task: _PID)  # noqa: ARG005
     # A simulated process ends by a kill or with the simulation; neither runs exit handlers.
@@ -120,6 +155,7 @@ def _replacements() -> Iterator[Replacement]:
     """Yield all replacements."""
     yield from clocks.replacements()
     yield from _socket_replacements()
+    yield from _descriptor_replacements()
     yield from threads.replacements()
     yield from pools.replacements()
     yield from randomness.replacements()

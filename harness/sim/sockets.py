@@ -20,7 +20,7 @@ from .hosts import SimHost
 from .kernel import RUNNING, SECOND, Task
 from .network import ConnectionAttempt, HalfStream
 
-_FIRST_FD: Final = 1 << 20
+FIRST_FD: Final = 1 << 20
 """File descriptors of simulated sockets start here, far above those that the operating system assigns."""
 _fstat: Final = os.fstat
 
@@ -55,7 +55,7 @@ class SimSocket:
     def __init__(self, task: Task) -> None:
         self._host: SimHost = task.host
         self._life = task.life
-        self._fd = _FIRST_FD + task.kernel.next_number()
+        self._fd = FIRST_FD + task.kernel.next_number()
         self._timeout: float | None = None
         self._timeout_ns: int | None = None
         self._out: HalfStream | _LoopbackStream | None = None
@@ -333,6 +333,11 @@ class SimSocket:
             file = io.BufferedReader(raw, size) if "r" in mode else io.BufferedWriter(raw, size)
         return file if "b" in mode else io.TextIOWrapper(file, **text)
 
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(real.socket, name):
+            self._kernel.unsupported.setdefault(f"socket.{name}", self._host.name)
+        raise AttributeError(f"a simulated socket has no {name}", name=name, obj=self)
+
     def _decref_socketios(self) -> None:
         """Do nothing. ``socket.SocketIO`` calls this method when it closes."""
 
@@ -359,7 +364,7 @@ def control_socket(task: Task, fd: Any, cmd: int, arg: int = 0) -> int:
 
 def stat_descriptor(task: Task, fd: int) -> os.stat_result:
     """Do what ``os.fstat`` does: a simulated socket is a socket, and other descriptors are those of this process."""
-    if not isinstance(fd, int) or fd < _FIRST_FD:
+    if not isinstance(fd, int) or fd < FIRST_FD:
         return _fstat(fd)
     find_socket(task, fd)
     return os.stat_result((stat.S_IFSOCK | 0o777, fd, 0, 1, 0, 0, 0, 0, 0, 0))

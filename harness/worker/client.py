@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, ClassVar, Final, Protocol
 
+from harness.errors import HostEnded, LockFailed
 from harness.history import OpType
 
 from .resource import Rejected, Request, ResourceClient, ResourceReply, Token
@@ -157,7 +158,7 @@ class Client:
             grant = _shared(lock)(wait) if shared else lock.acquire(wait)
             if grant is not None:
                 _check_grant(grant)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a lock raises is an outcome
+        except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
             self._raised("acquire", key, error)
             return None
         if grant is None:
@@ -177,7 +178,7 @@ class Client:
         ask = getattr(self._locks[key], "still_valid", None)
         try:
             valid = bool(ask()) if ask is not None else self._by_own_clock(key)
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             self._raised("check", key, error)
             return False
         self._leave("ok", "check", key, {"valid": valid})
@@ -191,7 +192,7 @@ class Client:
         self._enter("release", key)
         try:
             self._locks[key].release()
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             self._raised("release", key, error)
             return
         self._leave("ok", "release", key)
@@ -215,7 +216,7 @@ class Client:
             if increment is None:
                 raise TypeError("the lock has no increment()")
             seen, written = map(int, increment())
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             self._raised("add", key, error)
             return None
         self._leave("ok", "add", key, {"seen": seen, "written": written})
@@ -290,7 +291,13 @@ class Client:
     def _raised(self, f: str, key: str, error: BaseException) -> None:
         """Record ``fail`` if the lock said that the call did not happen, ``info`` (unknown outcome) otherwise.
 
-        After ``info`` the client continues under a new process number, as in Jepsen."""
+        After ``info`` the client continues under a new process number, as in Jepsen. Raises LockFailed for an
+        exception that is no outcome of a call: it would end the process of a real client.
+        """
+        if isinstance(error, HostEnded | LockFailed):
+            raise error
+        if isinstance(error, MemoryError) or not isinstance(error, Exception):
+            raise LockFailed(f"{f} of the lock raised {type(error).__name__}, which ends a process") from error
         text = f"{type(error).__name__}: {error}"[:MAX_ERROR_LENGTH].encode(errors="backslashreplace").decode()
         if isinstance(error, self._refused):
             self._leave("fail", f, key, error=text)

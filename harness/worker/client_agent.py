@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.errors import LockFailed
+
 from . import client_program
 from .client import Client
 from .client_program import ClientJob, event
@@ -119,7 +121,7 @@ class Agent:
         """Run a whole workload and answer when it is over."""
         try:
             client_program.run(self._job(message), self.record, self.checkpoint)
-        except client_program.LockFailed:
+        except LockFailed:
             raise
         except Exception:  # noqa: BLE001
             raise RuntimeError(traceback.format_exc()) from None
@@ -128,7 +130,8 @@ class Agent:
         client_program.prepare(msgspec.convert(message["lock"], client_program.LockPreparation))
 
     def _do_open(self, message: Message) -> None:
-        self._client = client_program.client(self._job(message), self.record, self.checkpoint)
+        job = self._job(message)
+        self._client = client_program.client(job, self.record, self.checkpoint, client_program.find_lock(job.plan.lock))
 
     @property
     def _opened(self) -> Client:

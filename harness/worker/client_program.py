@@ -6,13 +6,14 @@ On the simulator it is called in the harness' own process; in a container :mod:`
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
 from harness.clusters.base import Checkpoint, RecordEntry
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, LockFailed, UsageError
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, LockClass, LockError
 from harness.plan import Plan
@@ -23,10 +24,6 @@ from .resource import ResourceClient
 
 GENERATION: Final = 1_000_000
 """Distance of the process numbers of one generation of a client to those of the next."""
-
-
-class LockFailed(Exception):
-    """The program of a lock failed by itself, so the run says nothing about the lock."""
 
 
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,12 +109,16 @@ def prepare(lock: LockPreparation) -> None:
         ready(Endpoints(lock.kind, lock.addresses), lock.ttl, **lock.options)
 
 
-def run(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> None:
-    """Run one client to the end of the plan's time; a :data:`harness.clusters.base.Program`."""
+def run(
+    job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, *, find: Callable[[str], LockClass] = find_lock
+) -> None:
+    """Run one client to the end of the plan's time; a :data:`harness.clusters.base.HostProgram`. ``find`` returns the
+    lock for a name."""
     if job.generation == 0:
         time.sleep(job.plan.stagger * job.process)
-    _run_workload(job.plan.workload, client(job, record, checkpoint))
-    failure = getattr(find_lock(job.plan.lock), "failure", None)
+    lock = find(job.plan.lock)
+    _run_workload(job.plan.workload, client(job, record, checkpoint, lock))
+    failure = getattr(lock, "failure", None)
     if failure is not None and (why := failure()):
         raise LockFailed(why)
 
@@ -134,10 +135,9 @@ def _run_workload(name: str, client: Client) -> None:
         raise UsageError(f"the workload {name}: run raised {type(error).__name__}: {error}") from error
 
 
-def client(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> Client:
+def client(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, lock: LockClass) -> Client:
     """Return the client of a job. It opens its lock and connects to the resource on first use."""
     plan = job.plan
-    lock = find_lock(plan.lock)
     endpoints = Endpoints(job.kind, job.addresses)
 
     def open_lock(key: str) -> Any:

@@ -19,8 +19,10 @@ from harness.history import History, Op
 from harness.history.lock_keys import KEYS, KeyObservation, KeyState, owner_text, read_keys
 from harness.plan import FaultSpec, Plan
 from harness.run.completion import complete
+from harness.run.lock_facts import find_facts
+from harness.run.opening import open_simulated
 from harness.run.runner import Runner
-from harness.run.runs import open_cluster, run
+from harness.run.runs import run
 from harness.sim.hosts import SimHost
 from harness.sim.kernel import Kernel
 from harness.sim.network import SimNetwork
@@ -49,8 +51,8 @@ class Seen:
 
     def __init__(self, plan: Plan, *, watched: bool = True) -> None:
         plan = complete(plan.check())
-        cluster = open_cluster(plan)
-        runner = Runner(plan, cluster, writer=None, progress=None)
+        cluster = open_simulated(plan)
+        runner = Runner(plan, find_facts(plan.lock), cluster)
         self.states: list[KeyState] = []
         if watched:
             LOCK_KEYS.of(cluster).watch_keys(["k0"], self.states.append)

@@ -11,14 +11,14 @@ from typing import ClassVar
 
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import LockFailed, UsageError
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from harness.lock_impls.foreign import UserLockError
 from harness.lock_impls.program import Checks, Extends, LockProgram, ProgramError
 from harness.plan import Plan
 from harness.run.completion import complete
-from harness.worker.client_program import ClientJob, LockFailed, LockPreparation, prepare, run
+from harness.worker.client_program import ClientJob, LockPreparation, prepare, run
 
 SERVERS = Endpoints("redis-single", (("10.0.0.2", 6379),))
 SCRIPTED_PROGRAM = """

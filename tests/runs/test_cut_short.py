@@ -16,9 +16,10 @@ from harness.history import History
 from harness.plan import FaultSpec, Plan, dump
 from harness.run.completion import complete
 from harness.run.judging import rejudge
+from harness.run.lock_facts import find_facts
 from harness.run.nemesis import Nemesis
+from harness.run.opening import open_simulated
 from harness.run.runner import Runner
-from harness.run.runs import open_cluster
 from harness.run.store import HISTORY, PLAN
 
 
@@ -82,7 +83,7 @@ def test_the_nemesis_ends_with_a_run_that_is_cut_short(
 
     monkeypatch.setattr(Nemesis, "stop", cut_short)
     plan = Plan(lock="redis-token", time_limit=0.3, settle=0.1, faults=(FaultSpec("kill", every=100.0, for_=1.0),))
-    runner = Runner(plan, _Broken(), writer=None, progress=None)  # type: ignore[arg-type]
+    runner = Runner(plan, find_facts("redis-token"), _Broken())  # type: ignore[arg-type]
     if error is KeyboardInterrupt:
         runner.run()
     else:
@@ -125,7 +126,7 @@ def test_the_end_of_a_run_excludes_the_removal_of_its_cluster(monkeypatch: pytes
     """The removal records no client entries. A gap there would look like an unavailable lock."""
     now = [1_000_000_000, 5_000_000_000]
     plan = complete(Plan(lock="redis-token", time_limit=1.0))
-    runner = Runner(plan, open_cluster(plan), writer=None, progress=None)
+    runner = Runner(plan, find_facts("redis-token"), open_simulated(plan))
 
     def cluster_run(main: Any) -> None:
         with pytest.raises(KeyboardInterrupt):

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from harness.clusters.sim.cluster import SimCluster
 from harness.faults.pause import ServerPause
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.run.runs import open_cluster, run
+from harness.run import simulated
+from harness.run.opening import open_simulated
+from harness.run.runs import run
 
 
 def history(*faults: FaultSpec, **more: Any) -> History:
@@ -153,15 +156,17 @@ def test_all_clients_can_crash_and_restart() -> None:
     assert [op for op in past if op.f == "acquire" and op.type == "ok" and op.time > back]
 
 
-def test_clocks_changed_only_by_an_earlier_strike_are_healed() -> None:
-    clusters: list[Any] = []
+@pytest.mark.usefixtures("in_this_process")
+def test_clocks_changed_only_by_an_earlier_strike_are_healed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters: list[SimCluster] = []
 
-    def remember(*args: Any) -> Any:
-        clusters.append(open_cluster(*args))
+    def remember(plan: Plan) -> SimCluster:
+        clusters.append(open_simulated(plan))
         return clusters[-1]
 
+    monkeypatch.setattr(simulated, "open_simulated", remember)
     jump = FaultSpec("clock-jump", every=4.0, params={"target": "one"})
-    past = run(Plan(lock="redlock", time_limit=20.0, faults=(jump,)), open_cluster=remember).history
+    past = run(Plan(lock="redlock", time_limit=20.0, faults=(jump,))).history
     hit = sorted({op.value["hosts"][0] for op in past.nemesis("inject")})
     assert len(hit) > 1, "several hosts were hit, one after the other"
     assert [clusters[0].read_clock(host) for host in hit] == [0] * len(hit)
@@ -175,6 +180,7 @@ def test_a_client_that_hung_and_crashed_works_after_its_restart() -> None:
     assert [op for op in past if op.node == "c0" and op.process >= 1_000_000 and op.type == "ok"]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_exception_in_a_fault_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object, scene: object) -> None:
         raise RuntimeError("a fault of the fault")

@@ -61,6 +61,7 @@ def undo_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, Any]]:
 # At the end of a run.
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_every_fault_is_healed_when_the_run_begins_to_settle(undo_calls: list[tuple[float, str, Any]]) -> None:
     """One fault waits for a message that never comes, which takes ten seconds to establish."""
     result = run_with(
@@ -108,6 +109,7 @@ def test_a_fault_on_a_reply_waits_in_virtual_time() -> None:
 # In time.
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_heal_does_not_wait_for_the_observation_of_another(undo_calls: list[tuple[float, str, Any]]) -> None:
     """Four partitions of one server end one after the other. Probes fail while any of them is active."""
     node = {"target": "n1"}
@@ -135,6 +137,7 @@ def test_a_heal_hidden_by_another_fault_is_observed_again_later() -> None:
         ("start", FaultSpec("kill", at=2.0, for_=1.0), "all of them running"),
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_a_heal_without_effect_fails_and_makes_the_run_unknown(
     method: str, spec: FaultSpec, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

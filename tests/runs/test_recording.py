@@ -12,6 +12,7 @@ from harness.clusters.base import Cluster
 from harness.history import History, HistoryWriter, Op
 from harness.plan import Plan
 from harness.run.completion import complete
+from harness.run.lock_facts import find_facts
 from harness.run.recorder import Recorder
 from harness.run.runner import Runner
 
@@ -85,7 +86,7 @@ def test_the_stop_entry_is_at_the_end_of_the_run_or_the_last_client_entry(
 
     cluster = _ScriptedCluster((100, 5000), at_the_end)
     plan = complete(Plan(lock="redis-token", time_limit=0.02, settle=0.01))
-    runner = Runner(plan, cast(Cluster, cluster), writer=None, progress=None)
+    runner = Runner(plan, find_facts("redis-token"), cast(Cluster, cluster))
     runner.run()
     (*_, ended) = runner.recorder.history
     assert (ended.f, ended.value) == ("stop", {"reason": "time limit"})

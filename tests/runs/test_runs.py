@@ -129,6 +129,7 @@ def test_inventory_is_oversold_only_when_the_lock_fails() -> None:
 # A verdict can be a violation or unknown.
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_fault_without_effect_makes_the_run_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimCluster, "set_clock", lambda *args, **kwargs: None)
     result = attempt("redlock", "clock-skew")
@@ -149,6 +150,7 @@ def test_a_run_with_one_client_is_unknown() -> None:
     assert any("mutual-exclusion" in reason for reason in result.document["unknown_because"])
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_resource_that_accepts_stale_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant of the fencing resource accepts stale tokens. The checker must report it."""
     monkeypatch.setattr(Resource, "_refusal", lambda self, request: None)
@@ -158,6 +160,7 @@ def test_a_resource_that_accepts_stale_tokens_is_caught(monkeypatch: pytest.Monk
     assert result.verdicts["resource"].valid is False
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_pause_observes_the_host_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

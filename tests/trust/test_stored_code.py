@@ -9,8 +9,9 @@ import pytest
 from harness.cli.main import main
 from harness.documents import load_run, present
 from harness.errors import UNKNOWN, VALID
+from harness.lock_impls import catalogue
 from harness.lock_impls.catalogue import all_descriptions
-from harness.run import lock_facts
+from harness.run import workers
 from harness.run.judging import rejudge
 from harness.run.lock_facts import find_facts
 from harness.serve.app import application
@@ -37,7 +38,8 @@ def test_a_killed_run_of_our_own_lock_is_judged_without_loading_it(
 ) -> None:
     stranger.store(lock="redlock")
     stranger.kill()
-    monkeypatch.setattr(lock_facts, "find_lock", None)
+    monkeypatch.setattr(workers, "call", None)
+    monkeypatch.setattr(catalogue, "resolve", None)
     result = rejudge(stranger.folder)
     assert result.results.lock_title == all_descriptions()["redlock"].info.title
     assert "cut short" in result.results.summary

@@ -145,6 +145,7 @@ def test_optimistic_clients_take_no_lock_and_lose_nothing() -> None:
     assert swapped == list(range(1, len(swapped) + 1))
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_store_that_does_not_compare_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Resource, "_refusal", lambda self, request: None)
     result = play("optimistic")
@@ -152,6 +153,7 @@ def test_a_store_that_does_not_compare_is_caught(monkeypatch: pytest.MonkeyPatch
     assert "lost-update" in {violation.kind for violation in result.verdicts["resource"].evidence}
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_store_that_never_changes_its_version_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: it compares versions, but writes do not change them."""
     right = Resource.apply

@@ -194,6 +194,14 @@ class SimCluster:
     def about(self) -> ObservedFacts:
         return {}
 
+    def unsupported(self) -> dict[str, str]:
+        """Return the calls that simulated processes made and the simulator lacks, each with the first such host."""
+        return dict(self._kernel.unsupported)
+
+    def messages(self, source: str, target: str) -> int:
+        """Return the number of messages that one host has sent to another."""
+        return self._network.link(source, target).messages
+
     def interrupt(self) -> None:
         self._kernel.crash(KeyboardInterrupt())
 

@@ -29,7 +29,8 @@ def begin(lifeline: Connection, tidy: bool) -> None:
     """Prepare this worker for jobs. Called once in each worker process, with SIGINT blocked.
 
     When the lifeline breaks, the worker is killed. A ``tidy`` worker may have started containers: it gets SIGTERM
-    instead, which ends a run early (see :mod:`harness.run.runs`) and is ignored between runs; then it removes them.
+    instead, which ends a run early (see :mod:`harness.run.recording`) and is ignored between runs; then it removes
+    them.
     """
     sys.stdout = sys.stderr  # what a lock prints must not get between the lines of a result document
     if tidy:

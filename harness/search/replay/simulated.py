@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -16,8 +17,10 @@ from harness.clusters.base import Cluster
 from harness.history import History
 from harness.plan import Plan
 from harness.run.completion import complete
+from harness.run.doubts import doubts
+from harness.run.lock_facts import searched_facts
+from harness.run.opening import open_simulated
 from harness.run.runner import Runner
-from harness.run.runs import open_cluster
 
 Hear = Callable[[str, str, str, str], None]
 
@@ -82,14 +85,15 @@ class _TappedCluster:
 
 def simulate(plan: Plan) -> Simulated:
     """Run a plan on the simulator; nothing is stored. Raises UsageError if the simulator cannot do it."""
-    plan = complete(msgspec.structs.replace(plan, cluster="sim").check())
-    cluster = open_cluster(plan)
+    lock = searched_facts(plan.lock)
+    plan = complete(msgspec.structs.replace(plan, cluster="sim").check(), lock)
+    cluster = open_simulated(plan)
     commands: list[Command] = []
 
     def hear(phase: str, client: str, server: str, command: str) -> None:
         commands.append(Command(cluster.clock()[0], phase, client, server, command))
 
-    runner = Runner(plan, cast("Cluster", _TappedCluster(cluster, hear)), writer=None, progress=None)
+    runner = Runner(plan, lock, cast("Cluster", _TappedCluster(cluster, hear)), doubts=partial(doubts, plan, cluster))
     runner.run()
     history = runner.recorder.history.in_order()
     return Simulated(plan, history, tuple(commands), run_all(history, catalogue.chosen(plan.checkers)))

@@ -1,0 +1,58 @@
+"""The Python that a simulated run uses: this one, or that of an environment with what the plan or the lock requires."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from harness.clusters.docker.images.requirements import source_file
+from harness.lock_impls.catalogue import LOCKS, own_description
+from harness.plan import Plan
+from harness.plugins import search_working_directory
+
+_BLOCK: Final = b"# /// script"
+"""Beginning of the inline metadata of a file (PEP 723)."""
+_known: dict[tuple[object, ...], str] = {}
+
+
+def interpreter_of(plan: Plan, progress: Callable[[str], None] | None = None) -> str:
+    """Return the path of the Python for a plan, "" for this one.
+
+    ``progress`` is called with a line before an environment is built, which takes seconds. Raises UsageError for
+    requirements that cannot be satisfied, EnvironmentLacking if an environment cannot be built for another reason.
+    """
+    if plan.cluster != "sim":
+        return ""
+    key = plan.lock, plan.requires, plan.python, search_working_directory()
+    if key not in _known or not Path(_known[key]).exists():  # an environment may be removed at any time
+        _known[key] = _found(plan, progress) if plan.requires or plan.python or _lock_requires(plan.lock) else ""
+    return _known[key]
+
+
+def _found(plan: Plan, progress: Callable[[str], None] | None) -> str:
+    from harness.environments.interpreters import interpreter_for  # late: most plans need none of it
+
+    found = str(interpreter_for(plan.lock, plan.requires, plan.python, progress).path)
+    return "" if found == sys.executable else found
+
+
+def _lock_requires(lock: str) -> bool:
+    """Return whether a lock requires what may not be installed: ours by its description, a user's in its file."""
+    own = own_description(lock)
+    if own is not None:
+        return not own.info.runtime and not _installed(own.info.requires)
+    spec = LOCKS.source(lock)
+    if ":" not in spec:
+        return False
+    path = source_file(spec)
+    return path is not None and _BLOCK in path.read_bytes()
+
+
+@cache
+def _installed(requirements: tuple[str, ...]) -> bool:
+    from harness.environments.requirements import parse, unsatisfied
+
+    return not unsatisfied(parse(requirements, "requires"))

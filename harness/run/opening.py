@@ -1,0 +1,81 @@
+"""Opening of the cluster that a completed plan names, simulated or of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.clusters.base import Cluster
+from harness.clusters.sim.cluster import SimCluster
+from harness.errors import UsageError
+from harness.faults.catalogue import needs
+from harness.lock_impls.catalogue import LOCKS
+from harness.plan import Plan
+from harness.worker import world
+from harness.worker.client_program import WORKLOADS, stock_of
+from harness.worker.resource import Resource
+
+if TYPE_CHECKING:  # importing it loads the Docker SDK
+    from harness.clusters.docker.site import SiteSource
+
+
+def _no_report(line: str) -> None:
+    """No-op progress callback."""
+
+
+def open_simulated(plan: Plan) -> SimCluster:
+    """Open the simulated cluster of a completed plan. Each life of a client gets its own copy of the user's modules."""
+    cluster = SimCluster(
+        kind=plan.kind,
+        nodes=plan.nodes,
+        clients=plan.clients,
+        seed=plan.seed,
+        resource=Resource(plan.fencing, stock_of(plan)).answer,
+        options=plan.server_options,
+        program=world.run,
+        shuffle=plan.shuffle,
+    )
+    for delay in plan.delays:
+        cluster.delay_message(delay.source, delay.target, delay.nth, delay.by)
+    return cluster
+
+
+def open_containers(
+    plan: Plan,
+    report: Callable[[str], None] = _no_report,
+    *,
+    sites: SiteSource | None = None,
+) -> Cluster:
+    """Open the cluster of containers of a completed plan. ``report`` is called with each step of its start. It takes
+    its containers from ``sites``; with None it starts and removes its own."""
+    from harness.clusters.docker.cluster import Clients, DockerCluster
+    from harness.clusters.docker.images.requirements import requirements_of
+
+    from .lock_facts import find_facts
+
+    requirements = [requirements_of(name) for name in (LOCKS.source(plan.lock), WORKLOADS.source(plan.workload))]
+    folders = {folder for _, folder in requirements if folder is not None}
+    if len(folders) > 1:
+        raise UsageError(f"lock and workload must come from one folder, got {' and '.join(sorted(map(str, folders)))}")
+    runtime = find_facts(plan.lock).runtime
+    resource: dict[str, Any] = {"fencing": plan.fencing, "stock": stock_of(plan)}
+    return DockerCluster(
+        kind=plan.kind,
+        nodes=plan.nodes,
+        clients=Clients(
+            plan.clients,
+            tuple(sorted({name for names, _ in requirements for name in names})),
+            next(iter(folders), None),
+            runtime,
+            {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options} if runtime else None,
+        ),
+        seed=plan.seed,
+        resource=msgspec.json.encode(resource).decode(),
+        options=plan.server_options,
+        needs=frozenset(need for spec in plan.faults for need in needs(spec)),
+        image=plan.image,
+        report=report,
+        sites=sites,
+    )

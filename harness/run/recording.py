@@ -1,0 +1,164 @@
+"""Recording of one run, simulated in a worker or on containers; its files grow in the run's folder meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters.abilities import LOCK_KEYS
+from harness.clusters.base import Cluster
+from harness.clusters.kinds import KINDS
+from harness.documents.lock import LockFacts
+from harness.errors import HarnessError
+from harness.files import write_file
+from harness.history import History, HistoryWriter
+from harness.history.lock_keys import KEYS, KeyWriter
+from harness.plan import Plan, dump
+
+from .progress import ProgressReporter
+from .runner import Runner
+from .store import HISTORY, PLAN, new_run, write_logs
+from .supervised import Destination, SupervisedRun
+
+FORCED_EXIT_INTERRUPTS: Final = 3
+"""Number of interrupts after which a run on containers ends without removing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """What a run begins with. ``plan`` is completed. ``folder`` is made under ``store``, if there is one."""
+
+    plan: Plan
+    lock: LockFacts
+    store: Path | None
+    started: datetime
+    progress: ProgressReporter | None
+
+    def make_folder(self) -> Path | None:
+        """Make the folder of the run with its plan, if it is stored."""
+        if self.store is None:
+            return None
+        folder = new_run(self.store, self.plan.lock, self.plan.seed, self.started)
+        write_file(folder / PLAN, dump(self.plan))
+        return folder
+
+    def report(self, line: str) -> None:
+        if self.progress is not None:
+            self.progress.cluster(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run: its history, in the order of time, and facts about its cluster and libraries."""
+
+    history: History
+    folder: Path | None
+    cluster: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def simulate(start: RunStart, interpreter: str) -> Recording:
+    """Run a simulated plan in a worker with the Python at the path ``interpreter``, or else with this one."""
+    folder = start.make_folder()
+    writer = None if folder is None else HistoryWriter(folder / HISTORY)
+    with contextlib.ExitStack() as stack:
+        keys = None if folder is None else stack.enter_context(KeyWriter(folder / KEYS))
+        run = SupervisedRun(start.plan, start.lock, Destination(writer, keys, start.progress))
+        with _history_named(folder):
+            try:
+                versions = run.run(interpreter=interpreter, packages=KINDS.find(start.plan.kind).packages)
+            except Exception:
+                if folder is not None:
+                    with contextlib.suppress(HarnessError):
+                        write_logs(folder, run.logs)
+                raise
+    return Recording(_stored(run.recorder.history, folder, run.logs), folder, versions=versions)
+
+
+def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable[[str], None]], Cluster]) -> Recording:
+    """Run a plan on the cluster that ``open_cluster`` opens."""
+    cluster = open_cluster(start.plan, start.report)
+    folder = start.make_folder()
+    writer = None if folder is None else HistoryWriter(folder / HISTORY)
+    runner = Runner(start.plan, start.lock, cluster, writer=writer, progress=start.progress)
+    runner.recorder.on_failure = cluster.interrupt
+    with _history_named(folder):
+        try:
+            with _interrupts(cluster, runner), _keys_watched(start.plan, cluster, folder):
+                runner.run()
+            if runner.recorder.failure is not None:
+                raise runner.recorder.failure
+        except Exception:
+            if folder is not None:
+                with contextlib.suppress(HarnessError):
+                    write_logs(folder, cluster.logs(runner.recorder.history.origin))
+            raise
+    recorded = runner.recorder.history
+    logs = {} if folder is None else cluster.logs(recorded.origin)
+    return Recording(_stored(recorded, folder, logs), folder, dict(cluster.about()))
+
+
+@contextlib.contextmanager
+def _history_named(folder: Path | None) -> Iterator[None]:
+    """Say in each error where the history recorded until then is."""
+    try:
+        yield
+    except Exception as error:
+        if folder is not None:
+            error.add_note(f"the history recorded until then is in {folder}")
+        raise
+
+
+def _stored(recorded: History, folder: Path | None, logs: dict[str, str]) -> History:
+    """Return the history in the order of time; store it in that order, with the logs."""
+    history = recorded.in_order()
+    if folder is not None:
+        if history is not recorded:
+            history.save(folder / HISTORY)
+        write_logs(folder, logs)
+    return history
+
+
+@contextlib.contextmanager
+def _keys_watched(plan: Plan, cluster: Cluster, folder: Path | None) -> Iterator[None]:
+    """Record the servers' values of the locks' keys in the folder, if there is one."""
+    watch = LOCK_KEYS.find(cluster)
+    if folder is None or watch is None:
+        yield
+        return
+    with KeyWriter(folder / KEYS) as writer:
+        watch.watch_keys([f"k{number}" for number in range(plan.keys)], writer.write)
+        yield
+
+
+@contextlib.contextmanager
+def _interrupts(cluster: Cluster, runner: Runner) -> Iterator[None]:
+    """Make SIGINT and SIGTERM end the run early instead of the process, so that the history and a report remain.
+
+    After the first signal the cluster removes its containers. Only a third signal stops that as well."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = 0
+
+    def handler(*_: Any) -> None:
+        nonlocal signals
+        signals += 1
+        if (signals > 1 or runner.over) and signals < FORCED_EXIT_INTERRUPTS:
+            return
+        if signals > 1:
+            raise KeyboardInterrupt
+        cluster.interrupt()
+
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, before in old.items():
+            signal.signal(number, before)

@@ -1,0 +1,130 @@
+"""What runs in the worker of a simulated run: the cluster, its clients and the nemesis. Entries go to the harness.
+
+It runs on any Python that a user chose, so it imports the simulator and no other library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import signal
+import threading
+from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+
+import msgspec
+
+from harness.clusters.abilities import LOCK_KEYS
+from harness.clusters.sim.cluster import SimCluster
+from harness.documents.lock import LockFacts
+from harness.history import Op
+from harness.history.lock_keys import KeyState
+from harness.plan import Plan
+from harness.worker.channel import Channel, Frame
+from harness.worker.client_program import find_lock
+from harness.worker.guard import files
+
+from .doubts import doubts
+from .lock_facts import facts_of
+from .opening import open_simulated
+from .runner import Runner
+
+
+class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of :func:`run`. ``plan`` is completed. ``packages`` are distributions whose versions are wanted."""
+
+    plan: Plan
+    lock: LockFacts
+    watches_keys: bool = False
+    reports_progress: bool = False
+    packages: tuple[str, ...] = ()
+
+
+class _EntrySender:
+    """Stands for the writer of the history's file: the harness writes it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._encode = msgspec.json.Encoder().encode
+
+    def write(self, op: Op) -> None:
+        self._channel.send(Frame.ENTRY, self._encode(op))
+
+    def close(self) -> None: ...
+
+
+class _ProgressSender:
+    """Stands for the harness's progress reporter, which gets the entries from the history."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def on_entry(self, op: Op) -> None: ...
+
+    def running(self, elapsed: float, limit: float) -> None:
+        self._channel.send(Frame.PROGRESS, msgspec.json.encode((elapsed, limit)))
+
+
+def run(argument: bytes, channel: Channel) -> bytes:
+    """Run a :class:`SimulatedRequest`; send each entry, the logs and, if wanted, each change of a key; return the
+    versions of what was imported, by distribution. SIGINT ends the run early, and its history says so."""
+    request = msgspec.json.decode(argument, type=SimulatedRequest)
+    plan = request.plan
+    files.clear()
+    cluster = open_simulated(plan)
+    if request.watches_keys:
+        send_keys(cluster, plan, channel)
+    runner = Runner(
+        plan,
+        request.lock,
+        cluster,
+        writer=_EntrySender(channel),
+        progress=_ProgressSender(channel) if request.reports_progress else None,
+        doubts=partial(doubts, plan, cluster),
+    )
+    try:
+        with _interrupted_by_sigint(cluster):
+            runner.run()
+    finally:
+        channel.send(Frame.LOGS, msgspec.json.encode(cluster.logs(runner.recorder.history.origin)))
+    return msgspec.json.encode(_versions(request.packages))
+
+
+def facts(argument: bytes, channel: Channel) -> bytes:
+    """Return the :class:`LockFacts` of the lock whose name is the argument; its module is imported for them."""
+    del channel
+    return msgspec.json.encode(facts_of(find_lock(argument.decode())))
+
+
+def send_keys(cluster: SimCluster, plan: Plan, channel: Channel) -> None:
+    """Send each change of a lock's key on a server, if this kind of cluster can tell."""
+    watch = LOCK_KEYS.find(cluster)
+    if watch is None:
+        return
+    encode = msgspec.json.Encoder().encode
+
+    def send(state: KeyState) -> None:
+        channel.send(Frame.KEY, encode(state))
+
+    watch.watch_keys([f"k{number}" for number in range(plan.keys)], send)
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigint(cluster: SimCluster) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: cluster.interrupt())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

@@ -1,0 +1,125 @@
+"""The parts of a hunt that run the lock, each in a worker process: the harness sends plans and gets documents.
+
+Every part starts in a fresh worker, so no state of the lock or its library passes from one round to the next, or from
+a search to the run that confirms what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from harness.plan import Plan
+from harness.run import workers
+from harness.run.lock_facts import preloaded
+from harness.run.signals import sigint_noted
+from harness.worker.channel import Channel, Frame
+
+from . import rounds, vocabulary
+from .request import HuntRequest
+from .rounds import Round, RoundProgress, RoundResult
+from .shrink import terse
+from .stories.story import StoryText, story_of
+from .trials import run_trial
+from .vocabulary import Vocabulary
+
+T = TypeVar("T")
+HERE: Final = __name__
+_encode = msgspec.json.Encoder().encode
+
+
+class ToldStory(msgspec.Struct, frozen=True, kw_only=True):
+    """A story with the plan of its trial, which may be simpler than the one that was found."""
+
+    plan: Plan
+    story: StoryText
+
+
+class _TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
+    plan: Plan
+    look_for: tuple[str, ...] = ()
+    checker: str = ""
+
+
+# The harness's side.
+
+
+def learn_vocabulary(request: HuntRequest) -> Vocabulary:
+    """Do what :func:`harness.search.vocabulary.learn_vocabulary` does, in a worker."""
+    return _call("learn_in_worker", _encode(request), request.lock, Vocabulary)
+
+
+def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
+    """Do what :func:`harness.search.rounds.search` does, in a worker. If the worker ends early, the result is a round
+    without schedules, and its error says how it ended."""
+    try:
+        return _call("search_in_worker", _encode(round_), round_.request.lock, RoundResult, progress)
+    except workers.WorkerDied as died:
+        return rounds.no_schedules(round_.number, str(died))
+
+
+def broken_by(plan: Plan, look_for: tuple[str, ...]) -> tuple[str, ...]:
+    """Run a schedule in a worker and return the checkers that count and found a violation, the gravest first."""
+    return _call("judge_in_worker", _encode(_TrialRequest(plan=plan, look_for=look_for)), plan.lock, tuple[str, ...])
+
+
+def tell_story(plan: Plan, checker: str) -> ToldStory | None:
+    """Return the story of a failing plan, None if ``checker`` finds no violation when the plan is run in a fresh
+    worker."""
+    argument = _encode(_TrialRequest(plan=plan, checker=checker))
+    return _call("tell_in_worker", argument, plan.lock, ToldStory | None)  # type: ignore[arg-type]  # a union
+
+
+def _call(
+    function: str, argument: bytes, lock: str, of: type[T], progress: Callable[[int, int, float], None] | None = None
+) -> T:
+    def on_frame(kind: Frame, body: bytes) -> bool:
+        """Pass progress on; return True if the hunt was interrupted, which the worker is told then."""
+        if kind is Frame.PROGRESS and progress is not None:
+            try:
+                progress(*msgspec.json.decode(body, type=tuple[int, int, float]))
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    result = workers.call(f"{HERE}:{function}", argument, on_frame, preload=(HERE, *preloaded(lock)))
+    return msgspec.json.decode(result, type=of)
+
+
+# The worker's side.
+
+
+def learn_in_worker(argument: bytes, channel: Channel) -> bytes:
+    del channel
+    return _encode(vocabulary.learn_vocabulary(msgspec.json.decode(argument, type=HuntRequest)))
+
+
+def search_in_worker(argument: bytes, channel: Channel) -> bytes:
+    """Search a :class:`Round`. After SIGINT it ends with its results so far, between two schedules."""
+    round_ = msgspec.json.decode(argument, type=Round)
+    with sigint_noted() as interrupted:
+
+        def progress(schedules: int, states: int, best: float) -> None:
+            channel.send(Frame.PROGRESS, _encode((schedules, states, best)))
+            if interrupted():
+                raise KeyboardInterrupt
+
+        return _encode(rounds.search(round_, progress))
+
+
+def judge_in_worker(argument: bytes, channel: Channel) -> bytes:
+    del channel
+    request = msgspec.json.decode(argument, type=_TrialRequest)
+    return _encode(run_trial(request.plan).broken(request.look_for))
+
+
+def tell_in_worker(argument: bytes, channel: Channel) -> bytes:
+    del channel
+    request = msgspec.json.decode(argument, type=_TrialRequest)
+    trial = run_trial(request.plan)
+    if request.checker not in trial.broken((request.checker,)):
+        return _encode(None)
+    told = story_of(trial, request.checker)
+    return _encode(ToldStory(plan=terse(told.trial.plan), story=told.story))

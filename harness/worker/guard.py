@@ -1,0 +1,94 @@
+"""What simulated clients must not do in a worker, noticed by an audit hook: start processes, send signals, share files.
+
+On a real cluster each client is alone on its machine. A process that a client starts would not be simulated, and a file
+that two clients use would be a lock of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Any, Final
+
+from greenlet import getcurrent
+
+from harness.sim.kernel import Task, Unsupported
+
+REFUSED: Final = frozenset(
+    {"os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system", "os.kill", "os.killpg", "subprocess.Popen"}
+)
+"""Audit events of calls that no simulated process can make."""
+_CHANGES: Final = {
+    "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (0, 1), "os.symlink": (1,), "os.remove": (0,), "os.rmdir": (0,),
+    "os.truncate": (0,), "sqlite3.connect": (0,), "shutil.copyfile": (1,), "dbm.open": (0,),
+}  # fmt: skip
+"""Audit events that change a file → the positions of the paths among their arguments."""
+_ELSEWHERE: Final = ("/dev/", "/proc/", "/sys/")
+
+
+class SharedFiles:
+    """The files that simulated hosts opened or changed. ``hosts`` has the hosts of each path; ``changed`` the paths
+    that a host wrote to."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, set[str]] = {}
+        self.changed: set[str] = set()
+
+    def note(self, host: str, path: Any, *, writes: bool) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return  # a descriptor
+        name = os.path.realpath(os.fsdecode(path))
+        if name.startswith(_ELSEWHERE) or name.endswith(".pyc") or "__pycache__" in name:
+            return
+        self.hosts.setdefault(name, set()).add(host)
+        if writes:
+            self.changed.add(name)
+
+    def shared(self) -> list[tuple[str, list[str]]]:
+        """Return the paths that several hosts used and at least one changed, with the hosts."""
+        return [
+            (path, sorted(hosts)) for path, hosts in sorted(self.hosts.items())
+            if len(hosts) > 1 and path in self.changed
+        ]  # fmt: skip
+
+    def clear(self) -> None:
+        self.hosts.clear()
+        self.changed.clear()
+
+
+files = SharedFiles()
+"""The files of the present run. There is one run in a process at a time."""
+_looking = False
+
+
+def install() -> None:
+    """Install the audit hook. It stays until the process ends."""
+    sys.addaudithook(_on_event)
+
+
+def _on_event(event: str, args: tuple[Any, ...]) -> None:
+    global _looking  # noqa: PLW0603 - an audit hook is for the whole process
+    if event != "open" and event not in _CHANGES and event not in REFUSED:
+        return
+    task = getcurrent()
+    if type(task) is not Task or _looking:
+        return
+    if event in REFUSED:
+        task.kernel.unsupported.setdefault(event, task.host.name)
+        raise Unsupported(errno.ENOSYS, f"{event} is not simulated")
+    _looking = True
+    try:
+        if event == "open":
+            files.note(task.host.name, args[0], writes=_writes(args[1], args[2]))
+        else:
+            for position in _CHANGES[event]:
+                files.note(task.host.name, args[position], writes=True)
+    finally:
+        _looking = False
+
+
+def _writes(mode: Any, flags: Any) -> bool:
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))

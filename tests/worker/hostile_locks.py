@@ -1,0 +1,191 @@
+"""Locks that exclude nobody on real machines, or that end, stop or exhaust their process. None may be called valid."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+HELD: dict[str, str] = {}
+GUARD = threading.Lock()
+FILE = Path(tempfile.gettempdir()) / "harness-hostile-lock"
+
+
+class _Lock:
+    def __init__(self, redis: Any, key: str, ttl: float) -> None:
+        self.redis, self.key, self.ttl = redis, key, ttl
+
+    def acquire(self, timeout: float) -> bool:
+        return bool(self.redis.set(self.key, "1", nx=True, px=int(self.ttl * 1000)))
+
+    def release(self) -> None:
+        self.redis.delete(self.key)
+
+
+class ModuleDict(_Lock):
+    """Holds a key in a dict of its module, and never talks to a server."""
+
+    def acquire(self, timeout: float) -> bool:
+        return HELD.setdefault(self.key, str(id(self))) == str(id(self))
+
+    def release(self) -> None:
+        HELD.pop(self.key, None)
+
+
+class GuardedByDict(ModuleDict):
+    """A dict guards a SET that would always succeed."""
+
+    def acquire(self, timeout: float) -> bool:
+        return super().acquire(timeout) and bool(self.redis.set(self.key, "1"))
+
+
+class ClassLock(_Lock):
+    """A lock of threads, common to all instances, guards a SET that would always succeed."""
+
+    guard = threading.Lock()
+
+    def acquire(self, timeout: float) -> bool:
+        return self.guard.acquire(timeout=timeout) and bool(self.redis.set(self.key, "1"))
+
+    def release(self) -> None:
+        self.guard.release()
+
+
+class FileLock(_Lock):
+    """A file excludes the clients of one machine."""
+
+    def acquire(self, timeout: float) -> bool:
+        self.redis.ping()
+        try:
+            os.close(os.open(f"{FILE}-{os.environ['HOSTILE']}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        return True
+
+    def release(self) -> None:
+        Path(f"{FILE}-{os.environ['HOSTILE']}").unlink()
+
+
+class FolderLock(FileLock):
+    def acquire(self, timeout: float) -> bool:
+        self.redis.ping()
+        try:
+            Path(f"{FILE}-{os.environ['HOSTILE']}").mkdir()
+        except FileExistsError:
+            return False
+        return True
+
+    def release(self) -> None:
+        Path(f"{FILE}-{os.environ['HOSTILE']}").rmdir()
+
+
+class ExitsWith0(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        os._exit(0)
+
+
+class ExitsWith1InRelease(_Lock):
+    def release(self) -> None:
+        os._exit(1)
+
+
+class Cancelled(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        raise asyncio.CancelledError
+
+
+class RaisesSystemExit(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        raise SystemExit(0)
+
+
+class Interrupts(_Lock):
+    def release(self) -> None:
+        raise KeyboardInterrupt
+
+
+class Alarm(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        signal.alarm(1)
+        while True:
+            pass
+
+
+class Kills(_Lock):
+    """Sends a signal to its process, whose number is not the simulated one."""
+
+    def acquire(self, timeout: float) -> bool:
+        ctypes.CDLL(None)["raise"](int(signal.SIGKILL))
+        return True
+
+
+class Segfault(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        ctypes.string_at(0)
+        return True
+
+
+class Allocates(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        taken = []
+        while True:
+            taken.append(bytes(1 << 30))
+
+
+class Loops(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        while True:
+            pass
+
+
+class LoopsInC(_Lock):
+    """Holds the interpreter's lock for ever."""
+
+    def acquire(self, timeout: float) -> bool:
+        return sum(iter(int, 1)) == 0
+
+
+class SleepsZero(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        while True:
+            time.sleep(0)
+
+
+class Forks(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        child = multiprocessing.get_context("fork").Process(target=print)
+        child.start()
+        child.join()
+        return super().acquire(timeout)
+
+
+class ForksQuietly(_Lock):
+    def acquire(self, timeout: float) -> bool:
+        try:
+            if os.fork() == 0:
+                os._exit(0)
+        except OSError:
+            pass
+        return super().acquire(timeout)
+
+
+class Sound(_Lock):
+    """The control: a lock that is all right in runs without faults."""
+
+    def __init__(self, redis: Any, key: str, ttl: float) -> None:
+        super().__init__(redis, key, ttl)
+        self.token = os.urandom(8).hex()
+
+    def acquire(self, timeout: float) -> bool:
+        return bool(self.redis.set(self.key, self.token, nx=True, px=int(self.ttl * 1000)))
+
+    def release(self) -> None:
+        if self.redis.get(self.key) == self.token.encode():
+            self.redis.delete(self.key)

@@ -1,0 +1,115 @@
+"""Hostile locks: the verdict on each is unknown, says why, and keeps the history up to then."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness import run
+from harness.cli.main import main
+from harness.errors import UNKNOWN, USAGE
+from harness.history import History
+from harness.plan import Plan
+from harness.run import workers
+from harness.run.judging import Result
+from harness.run.store import HISTORY, LATEST
+from harness.worker.watchdog import Limits
+
+MODULE = f"{__package__}.hostile_locks"
+DOUBTS = {
+    "ModuleDict": "no server was contacted",
+    "FileLock": "used the same file",
+    "FolderLock": "used the same file",
+    "ExitsWith0": "ended itself with exit status 0",
+    "ExitsWith1InRelease": "ended itself with exit status 1",
+    "Cancelled": "acquire of the lock raised CancelledError",
+    "RaisesSystemExit": "acquire of the lock raised SystemExit",
+    "Interrupts": "release of the lock raised KeyboardInterrupt",
+    "Alarm": "ended by SIGALRM",
+    "Kills": "ended by SIGKILL",
+    "Segfault": "ended by SIGSEGV",
+    "Allocates": "acquire of the lock raised MemoryError",
+    "Loops": "no virtual time passed and nothing was recorded",
+    "LoopsInC": "no virtual time passed and nothing was recorded",
+    "SleepsZero": "no virtual time passed and nothing was recorded",
+    "Forks": "called os.fork, which the simulator lacks",
+    "ForksQuietly": "called os.fork, which the simulator lacks",
+}
+HANGING = ("Loops", "LoopsInC", "SleepsZero")
+
+
+@pytest.fixture(autouse=True)
+def name_of_shared_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOSTILE", tmp_path.name)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "limits", Limits(cpu_s=1.0))
+
+
+def run_hostile(lock: str, store: Path | None = None) -> Result:
+    return run(Plan(lock=f"{MODULE}:{lock}", time_limit=3.0), store=store)
+
+
+@pytest.mark.parametrize("lock", list(DOUBTS))
+def test_a_hostile_lock_is_unknown_and_the_result_says_why(
+    lock: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if lock in HANGING:
+        request.getfixturevalue("impatient")
+    result = run_hostile(lock, tmp_path)
+    assert result.exit_status == UNKNOWN
+    assert {verdict.valid for verdict in result.verdicts.values()} == {None}
+    assert DOUBTS[lock] in result.verdict.explanation
+    assert [op.f for op in History.load(tmp_path / LATEST / HISTORY)][-1] == "stop"
+    assert json.loads((tmp_path / LATEST / "results.json").read_bytes())["valid"] is None
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("lock", HANGING)
+def test_the_code_that_did_not_yield_is_named(lock: str) -> None:
+    result = run_hostile(lock)
+    assert f"{MODULE.rpartition('.')[2]}.py" in result.verdict.explanation
+    (stop,) = result.history.nemesis("stop")
+    assert any("in acquire" in line for line in stop.value["stack"])
+
+
+@pytest.mark.parametrize("lock", ["GuardedByDict", "ClassLock"])
+def test_state_in_a_module_or_a_class_is_not_shared_between_clients(lock: str) -> None:
+    """On real machines each client has its own, so two hold the lock."""
+    result = run_hostile(lock)
+    assert result.valid is False
+    assert result.verdicts["mutual-exclusion"].valid is False
+
+
+def test_shared_files_can_be_accepted(tmp_path: Path) -> None:
+    plan = Plan(lock=f"{MODULE}:FileLock", time_limit=3.0, shared_files=True)
+    assert run(plan, store=tmp_path).valid is True
+
+
+def test_a_sound_lock_beside_them_is_valid() -> None:
+    assert run_hostile("Sound").valid is True
+
+
+def test_a_lock_that_ends_its_process_when_imported_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("exits_at_import.py").write_text("import os\nos._exit(0)\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "exits_at_import:Lock"])
+    assert ended.value.code == USAGE
+    err = capsys.readouterr().err
+    assert "importing it failed: the process of the lock ended itself with exit status 0" in err
+    assert err.count("\n") == 1
+
+
+def test_the_same_worker_code_gives_the_same_history_twice(tmp_path: Path) -> None:
+    """No state passes from one run to the next, and none from client to client."""
+    for store in ("one", "other"):
+        run_hostile("ClassLock", tmp_path / store)
+    one, other = (tmp_path / store / LATEST / HISTORY for store in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
