@@ -29,6 +29,7 @@ from harness.wording import counted
 from .options import SchedulerOption, WorkersOption, duration, printed, progress_bar, single_command, worker_count
 from .run_shared import AUTO, refuse_unknown_cluster
 from .terminal import WIDE, print_document
+from .versions import VersionsOption, compare_and_print
 
 RUNS: Final = {"sim": 3, "docker": 1}
 SIGNS: Final = {
@@ -55,6 +56,7 @@ def compare_command(
     time_limit: Annotated[
         str, typer.Option(metavar="DURATION", help="Duration of each run.")
     ] = f"{DEFAULTS.time_limit:g}s",
+    versions: VersionsOption = "",
     workers: WorkersOption = 0,
     scheduler: SchedulerOption = "",
     out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
@@ -80,7 +82,9 @@ def compare_command(
         time_limit=duration("time-limit", time_limit),
         left_out=left_out,
     )
-    jobs(request)  # report errors before a bar is drawn
+    todo = jobs(request)  # report errors before a bar is drawn
+    if versions:
+        raise typer.Exit(_compare_releases(todo, versions, out, json=json, quiet=quiet))
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({why})" if why else ""
     faults = counted(len(request.nemeses), "fault")
@@ -88,6 +92,19 @@ def compare_command(
     document, page = _compared(request, out, count, scheduler or None, console)
     printed(lambda: _print_comparison(document, page, json=json, quiet=quiet))
     raise typer.Exit(exit_status(document))
+
+
+def _compare_releases(todo: Sequence[ComparisonJob], versions: str, out: Path, *, json: bool, quiet: bool) -> int:
+    """Fill the cells of one lock with several releases; return the exit status."""
+    from harness.documents.versions import VersionPlan
+
+    cells = [job for job in todo if job.part == "cell"]
+    if len({job.lock for job in cells}) != 1:
+        raise UsageError("--versions compares releases for one lock: name it with --locks")
+    plans = [
+        VersionPlan(name=job.name, plan=job.plans[0], seeds=tuple(plan.seed for plan in job.plans)) for job in cells
+    ]
+    return compare_and_print(plans, versions, out, json=json, quiet=quiet)
 
 
 def backend(cluster: str) -> tuple[str, str]:

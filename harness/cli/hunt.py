@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -29,6 +29,10 @@ from .options import (
     worker_count,
 )
 from .terminal import print_document
+from .versions import VersionsOption, compare_and_print
+
+if TYPE_CHECKING:
+    from harness.search.request import HuntRequest
 
 DEFAULTS: Final = Plan(lock="")
 
@@ -73,6 +77,7 @@ def hunt_command(
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Try every interleaving of one critical section each.")
     ] = False,
+    versions: VersionsOption = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not begin with the failures of earlier hunts.")] = False,
     trust: TrustOption = False,
     out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
@@ -101,6 +106,8 @@ def hunt_command(
         schedules=schedules,
         seed=seed,
     )
+    if versions:
+        raise typer.Exit(_hunt_releases(request, versions, out, budget_s, json=json, quiet=quiet))
     if exhaustive:
         from .hunt_exhaustive import exhaust_command
 
@@ -124,6 +131,17 @@ def hunt_command(
         )
     printed(lambda: print_document(result.document) if json else _print(str(result), quiet=quiet))
     raise typer.Exit(result.exit_status)
+
+
+def _hunt_releases(request: HuntRequest, versions: str, out: Path, budget_s: float, *, json: bool, quiet: bool) -> int:
+    """Try the schedules of a request with several releases, until the budget is used; return the exit status."""
+    from harness.documents.versions import VersionPlan
+    from harness.search.drawn import draw
+
+    plans = [
+        VersionPlan(name=f"schedule {n}", plan=plan, seeds=(plan.seed,)) for n, plan in enumerate(draw(request), 1)
+    ]
+    return compare_and_print(plans, versions, out, json=json, quiet=quiet, budget_s=budget_s)
 
 
 def _print(text: str, *, quiet: bool) -> None:

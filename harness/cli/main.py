@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "nightly": "Run every scenario and compare with what is expected.",
     "trends": "Show what changed since last night.",
     "sweep": "Measure how often a lock fails, by lease, hold and pause.",
+    "bisect": "Find the release of a library that introduced or fixed a failure.",
     "compare": "Compare locks under faults: which lock, and what does it cost?",
     "serve": "Show the stored runs in a browser.",
     "check": "Check whether a history is linearizable.",

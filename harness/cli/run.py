@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.plan import Plan
 
 from .options import KindOption, PythonOption, WithOption, chosen_kind, lock_options, single_command
+from .versions import VersionsOption, compare_and_print
 
 if TYPE_CHECKING:
     from harness.plan import FaultSpec
@@ -66,6 +67,7 @@ def run_command(
     ] = None,
     with_: WithOption = None,
     python: PythonOption = "",
+    versions: VersionsOption = "",
     allow_shared_files: Annotated[
         bool, typer.Option("--allow-shared-files", help="Accept clients that use the same file.")
     ] = False,
@@ -94,17 +96,22 @@ def run_command(
             **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }
     )
-    plan = msgspec.structs.replace(plan, faults=tuple(_faults(nemesis, plan.ttl)), image=image)
+    plan = msgspec.structs.replace(plan, faults=tuple(faults_named(nemesis, plan.ttl)), image=image)
     plan, reason = complete_for(plan, cluster)
     if runs < 1:
         raise UsageError(f"runs must be at least 1, got {runs}")
+    if versions:
+        from harness.studies.compare_releases import named_plan
+
+        named = named_plan(nemesis, plan, runs)
+        raise typer.Exit(compare_and_print([named], versions, out, json=json, quiet=quiet))
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
         raise typer.Exit(run_seeds_and_print(plan, runs, out, command, reason, json=json, quiet=quiet))
     raise typer.Exit(run_and_print(plan, out, command, reason, json=json, quiet=quiet).exit_status)
 
 
-def _faults(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
+def faults_named(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
     from harness.faults.catalogue import default_specs
 
     for name in nemesis.split(","):

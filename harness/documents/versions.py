@@ -27,10 +27,6 @@ class VersionRun(msgspec.Struct, frozen=True, kw_only=True):
     """Checkers that say invalid."""
     summary: str = ""
     """Summary of the run."""
-    story: Story = Story()
-    """Steps that lead to the first violation."""
-    folder: str | None = None
-    """Folder of the run; null if it is not stored."""
 
 
 class VersionCell(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Protocol, Self
 
 import msgspec
 
@@ -63,6 +63,12 @@ class KeyState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 OnKeyChange = Callable[[KeyState], None]
+
+
+class KeySink(Protocol):
+    """Receives states as they are observed."""
+
+    def write(self, state: KeyState) -> None: ...
 
 
 class KeyWriter:

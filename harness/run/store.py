@@ -4,6 +4,8 @@
 - ``<store>/sweeps/<UTC time>-<lock>/``: one sweep
 - ``<store>/comparisons/<UTC time>/``: one comparison
 - ``<store>/hunts/<UTC time>-<lock>/``: one hunt
+- ``<store>/bisections/<UTC time>-<lock>/``: one bisection
+- ``<store>/versions/<UTC time>-<lock>/``: one comparison of releases
 - ``<store>/failures/<lock>/``: failures that hunts have found
 """
 
@@ -33,6 +35,8 @@ LOGS: Final = "logs"
 SWEEPS: Final = "sweeps"
 COMPARISONS: Final = "comparisons"
 HUNTS: Final = "hunts"
+BISECTIONS: Final = "bisections"
+VERSIONS: Final = "versions"
 FAILURES: Final = "failures"
 """Failures that hunts have found, one folder for each lock. The next hunt tries them first."""
 
@@ -57,6 +61,17 @@ def new_comparison(store: Path, started: datetime) -> Path:
 def new_hunt(store: Path, lock: str, started: datetime) -> Path:
     """Make the folder of a hunt, ``<store>/hunts/<UTC time>-<lock>``; HarnessError if that fails."""
     return _new(store, HUNTS, f"{_utc(started)}-{safe_name(lock)}")
+
+
+def new_bisection(store: Path, lock: str, started: datetime) -> Path:
+    """Make the folder of a bisection, ``<store>/bisections/<UTC time>-<lock>``; HarnessError if that fails."""
+    return _new(store, BISECTIONS, f"{_utc(started)}-{safe_name(lock)}")
+
+
+def new_versions(store: Path, lock: str, started: datetime) -> Path:
+    """Make the folder of a comparison of releases, ``<store>/versions/<UTC time>-<lock>``; HarnessError if that
+    fails."""
+    return _new(store, VERSIONS, f"{_utc(started)}-{safe_name(lock)}")
 
 
 def writable(store: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from harness.checkers.base import Json
 from harness.documents.lock import LockFacts
 from harness.history import HistoryWriter, Op
-from harness.history.lock_keys import KeyState, KeyWriter
+from harness.history.lock_keys import KeySink, KeyState
 from harness.plan import Plan
 from harness.worker.channel import Frame
 
@@ -25,7 +25,7 @@ class Destination:
     """Where a run's entries and keys go, and who is told of its progress. None: nowhere."""
 
     writer: HistoryWriter | None = None
-    keys: KeyWriter | None = None
+    keys: KeySink | None = None
     progress: ProgressReporter | None = None
 
 

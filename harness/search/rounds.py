@@ -98,7 +98,7 @@ def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
     # Load all modules before time becomes virtual.
     run_trial(with_(request.plan(), clients=1, sections=1, time_limit=SHORT))
     with virtual():  # once for all schedules, since patching takes as long as a short schedule
-        with contextlib.suppress(_RoundOver, KeyboardInterrupt), _same_everywhere():
+        with contextlib.suppress(_RoundOver, KeyboardInterrupt), same_everywhere():
             _draw_schedules(searching, request, round_)
         failures = tuple(_failures(searching.found, request))
     return searching.result(round_.number, failures)
@@ -223,7 +223,7 @@ class _RoundSearch:
 
 
 @contextlib.contextmanager
-def _same_everywhere() -> Iterator[None]:
+def same_everywhere() -> Iterator[None]:
     """Make Hypothesis draw the same in every process.
 
     It also draws constants that it finds in the source of loaded modules, and a worker has loaded other modules than a

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from harness.documents.bisect import BisectTrial
 from harness.errors import UNKNOWN, USAGE, HarnessError, UsageError
@@ -155,13 +154,6 @@ def _unsuitable(found: BisectTrial, claimed: str) -> str:
         case _:
             more = f": {found.summary}" if found.summary else ""
             return f"{claim}, but there {CLAIMS[found.outcome]}{more}"
-
-
-def is_unambiguous(trials: Sequence[BisectTrial], versions: Sequence[str]) -> bool:
-    """Tell whether the trials of a search change their answer only once, in the order of ``versions``."""
-    order = {version: number for number, version in enumerate(versions)}
-    known = sorted((one for one in trials if one.outcome not in SKIPPED), key=lambda one: order[one.version])
-    return sum(one.outcome != other.outcome for one, other in pairwise(known)) <= 1
 
 
 def conclusion(found: Bisection, package: str, bad: str, versions: Sequence[str]) -> str:

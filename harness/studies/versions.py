@@ -79,8 +79,6 @@ def _failure(plan: str, checker: str, row: Sequence[VersionCell]) -> VersionDiff
         version=version,
         seed=run.seed,
         summary=run.summary,
-        story=run.story,
-        folder=run.folder,
     )
     return _with_sentence(found)
 

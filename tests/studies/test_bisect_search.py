@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.documents.bisect import BisectOutcome, BisectTrial
 from harness.errors import UNKNOWN, USAGE, UsageError
-from harness.studies.bisect import Bisection, Range, UnsuitableEnd, bisect, conclusion, is_unambiguous
+from harness.studies.bisect import Bisection, Range, UnsuitableEnd, bisect, conclusion
 
 
 class Library:
@@ -149,11 +149,3 @@ def test_a_search_interrupted_at_its_ends_knows_nothing() -> None:
     found = library.search(good="1.8", bad="1.0")
     assert (found.first_changed, len(found.remaining)) == (None, 8)
     assert "the 8 releases from 1.1 to 1.8" in conclusion(found, "locker", "1.0", library.versions)
-
-
-def test_trials_that_change_their_answer_twice_are_ambiguous() -> None:
-    versions = ("1", "2", "3", "4")
-    outcomes: tuple[BisectOutcome, ...] = ("bad", "good", "unknown", "bad")
-    trials = [BisectTrial(version=one, outcome=outcomes[n]) for n, one in enumerate(versions)]
-    assert not is_unambiguous(trials, versions)
-    assert is_unambiguous(trials[:3], versions)

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from harness.documents import VersionsDocument
-from harness.documents.story import Story
 from harness.documents.versions import VersionCell, VersionChange, VersionPlan, VersionRun
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.plan import Plan
@@ -18,8 +17,7 @@ ALL = ("mutual-exclusion", "liveness")
 
 def run(seed: int, *invalid: str, unknown: tuple[str, ...] = ()) -> VersionRun:
     valid = tuple(name for name in ALL if name not in (*invalid, *unknown))
-    story = Story(ending=f"{invalid[0]} {seed}") if invalid else Story()
-    return VersionRun(seed=seed, invalid=invalid, valid=valid, summary=f"summary {seed}", story=story)
+    return VersionRun(seed=seed, invalid=invalid, valid=valid, summary=f"summary {seed}")
 
 
 CELLS = (
@@ -36,7 +34,7 @@ CELLS = (
 )
 
 
-def test_a_failure_of_some_releases_is_a_difference_with_its_story() -> None:
+def test_a_failure_of_some_releases_is_a_difference() -> None:
     found = versions.differences(versions.failures(CELLS))
     first, second = found
     assert (first.plan, first.checker) == ("pause", "mutual-exclusion")
@@ -46,7 +44,6 @@ def test_a_failure_of_some_releases_is_a_difference_with_its_story() -> None:
         VersionChange(before="1.3", version="1.4", appears=False),
     )
     assert (first.version, first.seed, first.summary) == ("1.1", 1, "summary 1")
-    assert first.story.ending == "mutual-exclusion 1"
     assert first.sentence == (
         "mutual-exclusion fails with 1.1 and 1.3, and holds with 1.0 and 1.4: it appears in 1.1 (after 1.0) and "
         "disappears in 1.4 (after 1.3). Unknown with 1.2."

@@ -6,6 +6,7 @@ story, and is removed from the schedule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,6 +20,7 @@ from .drops import Drops
 from .parts import LateMessagePart, Part, StoryContext
 from .wording import StoryWriter, ending
 
+RunTrial = Callable[[Plan], Trial]
 MOST: Final = 120
 """After this many trials no more steps are removed from the plan."""
 
@@ -51,9 +53,12 @@ class TrialStory:
     story: StoryText
 
 
-def story_of(trial: Trial, checker: str) -> TrialStory:
-    """Return the story of the first violation that ``checker`` found in ``trial``; ValueError if it found none."""
-    return _StoryTeller(checker).story_of(trial)
+def story_of(trial: Trial, checker: str, run: RunTrial = run_trial) -> TrialStory:
+    """Return the story of the first violation that ``checker`` found in ``trial``; ValueError if it found none.
+
+    ``run`` runs further schedules.
+    """
+    return _StoryTeller(checker, run).story_of(trial)
 
 
 def still(trial: Trial, checker: str) -> bool:
@@ -64,6 +69,7 @@ def still(trial: Trial, checker: str) -> bool:
 @dataclass(slots=True)
 class _StoryTeller:
     checker: str
+    run: RunTrial
     trials: dict[bytes, Trial] = field(default_factory=dict)
 
     def story_of(self, trial: Trial) -> TrialStory:
@@ -96,7 +102,7 @@ class _StoryTeller:
     def _try(self, plan: Plan) -> Trial:
         known = msgspec.json.encode(plan)
         if known not in self.trials:
-            self.trials[known] = run_trial(plan)
+            self.trials[known] = self.run(plan)
         return self.trials[known]
 
     def _stands(self, trial: Trial) -> bool:
