@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from .run.runs import run
     from .search.hunt import HuntResult, LockFails, hunt
     from .search.request import HuntRequest
+    from .studies.bisect_releases import BisectRequest, bisect_releases
     from .studies.compare import compare
     from .studies.compare.plans import ComparisonRequest
+    from .studies.compare_releases import VersionsRequest, compare_releases
 
 _HOMES = {
     "run": "harness.run.runs",
@@ -28,6 +30,8 @@ _HOMES = {
     "check": "harness.run.checking",
     "Report": "harness.run.checking",
     "compare": "harness.studies.compare",
+    **dict.fromkeys(("bisect_releases", "BisectRequest"), "harness.studies.bisect_releases"),
+    **dict.fromkeys(("compare_releases", "VersionsRequest"), "harness.studies.compare_releases"),
     "ComparisonRequest": "harness.studies.compare.plans",
     **dict.fromkeys(("hunt", "HuntResult", "LockFails"), "harness.search.hunt"),
     "HuntRequest": "harness.search.request",
@@ -36,8 +40,9 @@ _HOMES = {
     **dict.fromkeys(("Endpoints", "Grant", "Indeterminate", "Lock", "LockError"), "harness.lock_impls.base"),
 }
 __all__ = [
-    "ComparisonRequest", "Endpoints", "FaultSpec", "Grant", "HuntRequest", "HuntResult", "Indeterminate", "Lock",
-    "LockError", "LockFails", "Plan", "Report", "Result", "check", "compare", "hunt", "run",
+    "BisectRequest", "ComparisonRequest", "Endpoints", "FaultSpec", "Grant", "HuntRequest", "HuntResult",
+    "Indeterminate", "Lock", "LockError", "LockFails", "Plan", "Report", "Result", "VersionsRequest",
+    "bisect_releases", "check", "compare", "compare_releases", "hunt", "run",
 ]  # fmt: skip
 
 
