@@ -60,7 +60,8 @@ class Everybodys:
 
 
 def test_a_lock_that_always_grants_is_unsafe_without_faults(tmp_path: Path) -> None:
-    asked = ComparisonRequest(locks=(f"{__name__}:Everybodys", "redis-token"), nemeses=("client-crash",), runs=1)
+    locks = (f"{__name__}:Everybodys", "redis-token")
+    asked = ComparisonRequest(locks=locks, nemeses=("client-crash",), runs=1, time_limit=5.0)
     document, _ = compare(asked, store=tmp_path, workers=1)
     assert [lock["fault_free"]["state"] for lock in plain(document)["locks"]] == ["unsafe", "safe"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.sim.service import Conn, ServiceHost
 
-from . import statements
+from . import definitions, statements
 from .errors import INTERRUPTED, LOCK_WAIT_TIMEOUT, SqlError
 from .locks import Wait, WaitOutcome
 from .named_locks import NS_PER_S, NamedLocks
@@ -193,7 +193,7 @@ class MysqlServer:
 
     def apply_definition(self, text: str) -> None:
         """Apply the primary's change of the definition of tables."""
-        statements.apply_definition(self, text)
+        definitions.apply_definition(self, text)
 
     def drop_everything(self) -> None:
         """Close all connections and drop all tables."""

@@ -1,7 +1,4 @@
-"""Executes the SQL statements of a session: finds the table, compiles and runs the statement, ends the transaction.
-
-Statements that change the definition of tables commit first, and wait for transactions that have used the table.
-"""
+"""Executes the SQL statements of a session: finds the table, compiles and runs the statement, ends the transaction."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ from typing import Any, Final
 
 from sqlglot import expressions as exp
 
-from . import schema, sql, variables
+from . import sql, variables
+from .definitions import create, drop, find_table, truncate
 from .errors import INTERRUPTED, KILLED, SqlError
 from .expressions import Compiler, Context, Fn
 from .functions import FUNCTIONS
-from .interface import ServerInterface
 from .locks import Wait, WaitOutcome
 from .named_locks import NS_PER_S
 from .protocol import ACCOUNT, LONG, VARSTRING, Field
@@ -90,17 +87,7 @@ def _table(session: SqlSession, tree: exp.Expression) -> SqlTable | None:
     node = source.this.this if isinstance(source.this, exp.Schema) else source.this
     if not isinstance(node, exp.Table):
         raise SqlError(1235, tree.sql("mysql")[:80])
-    return None if node.name.lower() == "dual" and not node.db else _find_table(session, node)
-
-
-def _find_table(session: SqlSession, node: exp.Table) -> SqlTable:
-    schema_name = node.db or session.database
-    if not schema_name:
-        raise SqlError(1046)
-    found = session.server.tables.get(node.name) if schema_name == ACCOUNT else None
-    if found is None:
-        raise SqlError(1146, schema_name, node.name)
-    return found
+    return None if node.name.lower() == "dual" and not node.db else find_table(session, node)
 
 
 def _select(session: SqlSession, text: str) -> Statement:
@@ -314,76 +301,6 @@ def _show(session: SqlSession, text: str) -> Statement:  # noqa: ARG001
     raise SqlError(1235, text[:80])
 
 
-# Definition of tables.
-
-
-def _create(session: SqlSession, text: str) -> Statement:
-    template, texts = sql.template(text)
-    tree = sql.parse(sql.fill_in(template, [value.replace("'", "''") for value in texts]))
-    assert isinstance(tree, exp.Create)
-    if tree.args.get("kind") in ("DATABASE", "SCHEMA") and tree.args.get("exists"):
-        return WriteResult()
-    yield from session.commit()
-    session.server.refuse_if_read_only()
-    table = schema.create(tree)
-    if table.name in session.server.tables:
-        if tree.args.get("exists"):
-            return WriteResult()
-        raise SqlError(1050, table.name)
-    session.server.tables[table.name] = table
-    yield from session.server.replicate_definition(text)
-    return WriteResult()
-
-
-def _drop(session: SqlSession, text: str) -> Statement:
-    tree = sql.parse(text)
-    assert isinstance(tree, exp.Drop)
-    nodes = [tree.this] if tree.args.get("tables") is None else tree.args["tables"]
-    yield from session.commit()
-    session.server.refuse_if_read_only()
-    missing = []
-    for node in nodes:
-        table = session.server.tables.get(node.name)
-        if table is None:
-            missing.append(f"{ACCOUNT}.{node.name}")
-            continue
-        yield from session.server.wait_until_unused(table)
-        session.server.tables.pop(node.name, None)
-    yield from session.server.replicate_definition(text)
-    if missing and not tree.args.get("exists"):
-        raise SqlError(1051, ",".join(missing))
-    return WriteResult()
-
-
-def _truncate(session: SqlSession, text: str) -> Statement:
-    tree = sql.parse(text)
-    assert isinstance(tree, exp.TruncateTable)
-    yield from session.commit()
-    session.server.refuse_if_read_only()
-    for node in tree.expressions:
-        table = _find_table(session, node)
-        yield from session.server.wait_until_unused(table)
-        table.clear()
-    yield from session.server.replicate_definition(text)
-    return WriteResult()
-
-
-def apply_definition(server: ServerInterface, text: str) -> None:
-    """Apply the primary's CREATE, DROP or TRUNCATE statement to a replica's tables."""
-    template, texts = sql.template(text)
-    tree: Any = sql.parse(sql.fill_in(template, [value.replace("'", "''") for value in texts]))
-    if isinstance(tree, exp.Create):
-        table = schema.create(tree)
-        server.tables.setdefault(table.name, table)
-    elif isinstance(tree, exp.Drop):
-        for node in [tree.this] if tree.args.get("tables") is None else tree.args["tables"]:
-            server.tables.pop(node.name, None)
-    else:
-        for node in tree.expressions:
-            if node.name in server.tables:
-                server.tables[node.name].clear()
-
-
 _STATEMENTS: Final[dict[str, Callable[[SqlSession, str], Statement]]] = {
     "SELECT": _select,
     "DO": _do,
@@ -398,7 +315,7 @@ _STATEMENTS: Final[dict[str, Callable[[SqlSession, str], Statement]]] = {
     "USE": _use,
     "SET": _set,
     "SHOW": _show,
-    "CREATE": _create,
-    "DROP": _drop,
-    "TRUNCATE": _truncate,
+    "CREATE": create,
+    "DROP": drop,
+    "TRUNCATE": truncate,
 }
