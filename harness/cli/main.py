@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
+from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Final, NoReturn, Protocol, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from harness.errors import (
     INTERRUPTED,
@@ -56,22 +57,37 @@ WRONG_USAGE: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 """Base class of Typer's usage errors. Typer does not export it, and may vendor click."""
 
 
+class UsageMessage(Protocol):
+    """A usage error of Typer's."""
+
+    def format_message(self) -> str: ...
+
+
+class HelpFormatter(Protocol):
+    """Typer's writer of help texts."""
+
+    def section(self, name: str) -> AbstractContextManager[None]: ...
+
+    def write_dl(self, rows: list[tuple[str, str]]) -> None: ...
+
+
 class LazyCommands(TyperGroup):
     """The group of all commands, which imports a command's module when that command is used."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         del ctx
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | TyperGroup | None:
         del ctx
         if cmd_name not in COMMANDS:
             return None
         command = typer.main.get_command(import_module(f"{__package__}.{cmd_name}").app)
+        assert isinstance(command, TyperCommand | TyperGroup)
         command.name = cmd_name
         return command
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: object, formatter: HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -110,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
             status = app(arguments, prog_name="harness", standalone_mode=False)
         sys.exit(status or VALID)
     except WRONG_USAGE as error:
-        typer.echo(_one_line_message(error), err=True)
+        typer.echo(_one_line_message(cast(UsageMessage, error)), err=True)
         sys.exit(USAGE)
     except typer.Abort:  # older Typer versions raise this for Ctrl-C
         sys.exit(INTERRUPTED)
@@ -138,9 +154,9 @@ def _report_crash() -> NoReturn:
     sys.exit(UNKNOWN)
 
 
-def _one_line_message(error: Any) -> str:
+def _one_line_message(error: UsageMessage) -> str:
     """Return what is wrong with the arguments, without the command's usage; without arguments, the help."""
-    message: str = error.format_message()
+    message = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
         return message
     return f"harness: {message[:1].lower()}{' '.join(message[1:].split()).rstrip('.')}"
