@@ -197,26 +197,12 @@ def _wrong(keys: Ints, key: int, position: int, row: int, hold: int, other: int)
 
 @compilable
 def _walk(
-    key: Codes,
-    slot: Codes,
-    action: Marks,
-    known: Marks,
-    invoked: Ints,
-    returned: Ints,
-    ended: Ints,
-    fence: Ints,
-    lease: Ints,
-    rule: Ints,
-    who: Ints,
-    keys: Ints,
-) -> Ints:
+    key: Codes, slot: Codes, action: Marks, known: Marks, invoked: Ints, returned: Ints, ended: Ints, fence: Ints,
+    lease: Ints, rule: Ints, who: Ints, keys: Ints,
+) -> Ints:  # fmt: skip
     """Walk through the calls of each slot in order; return the holds."""
     limit, fenced, leased = rule[0], rule[1], rule[2]
-    count = 0
-    for row in range(len(action)):
-        count += known[row] == 1 and IGNORED < action[row] <= SHARED
-    holds = np.empty((count, SINCE + 1 if leased else PROMISE), dtype=np.int64)
-    made = 0
+    holds, made = _room(action, known, leased), 0
     for row in range(len(action)):
         does, mine, k = action[row], who[slot[row]], key[row]
         if does == IGNORED:
@@ -227,42 +213,59 @@ def _walk(
         if invoked[row] < mine[RETURNED]:
             keys[k, OPEN] = CROSSED
         mine[RETURNED] = returned[row]
-        token = fence[row] if fenced else NO_FENCE
         if does <= SHARED:
-            if leased and mine[NOW] != NONE and holds[mine[NOW], UNTIL] <= ended[row]:
-                mine[DEPTH] = 0
-                mine[RELEASES] += mine[TENTATIVE] != NONE  # the lease expired, so the hold ended without that release
-            mine[TENTATIVE] = NONE
-            mine[LAPSED] = 0
-            if mine[DEPTH]:
-                fine = _again(row, limit, token, mine, holds)
-                _judge(fine, mine[RELEASES], keys, k, returned[row], row, mine[NOW])
-                continue
-            hold = holds[made]
-            mine[DEPTH], mine[NOW] = 1, made
-            made += 1
-            hold[START], hold[END], hold[FIRST], hold[LAST] = returned[row], NEVER, row, NONE
-            hold[MODE], hold[SLOT], hold[TOKEN], hold[TOKEN_ROW] = does, slot[row], token, row
+            token = fence[row] if fenced else NO_FENCE
             if leased:
-                hold[SINCE], hold[SEEN], hold[SEEN_ROW] = ended[row], NONE, row
-                hold[PROMISE] = ended[row] + lease[row] if lease[row] != NEVER else NEVER
-                hold[UNTIL] = hold[PROMISE]
+                _expire(ended[row], mine, holds)
+            mine[TENTATIVE], mine[LAPSED] = NONE, 0
+            if mine[DEPTH] == 0:
+                mine[DEPTH], mine[NOW] = 1, made
+                _begin(holds[made], row, does, slot[row], token, returned[row])
+                if leased:
+                    _promise(holds[made], row, ended[row], lease[row])
+                made += 1
+                continue
+            fine, excuse = _again(row, limit, token, mine, holds), mine[RELEASES]
         elif does <= FREE_EXCLUSIVE:
             fine = _released(row, does, limit, invoked, mine, holds)
             excuse = mine[ACQUIRES] + (mine[RELEASES] if limit > 1 else 0)
-            _judge(fine, excuse, keys, k, returned[row], row, mine[NOW])
         elif does == LOST:
-            fine = mine[DEPTH] == 0 or holds[mine[NOW], UNTIL] <= ended[row]
-            if fine and mine[DEPTH]:
-                mine[DEPTH], mine[LAPSED] = 0, 1
-            _judge(fine, mine[RELEASES], keys, k, returned[row], row, mine[NOW])
+            fine, excuse = _lost(ended[row], mine, holds), mine[RELEASES]
         else:
-            fine = _held(row, invoked, mine, holds)
-            if fine and does == LONGER and holds[mine[NOW], UNTIL] != NEVER:
-                hold = holds[mine[NOW]]
-                hold[UNTIL] = max(hold[UNTIL], ended[row] + lease[hold[FIRST]])
-            _judge(fine, mine[ACQUIRES], keys, k, returned[row], row, mine[NOW])
+            fine, excuse = _held(row, does, invoked, ended, lease, mine, holds), mine[ACQUIRES]
+        _judge(fine, excuse, keys, k, returned[row], row, mine[NOW])
     return holds[:made]
+
+
+@compilable
+def _room(action: Marks, known: Marks, leased: int) -> Ints:
+    """Return an array with a row for each hold that there can be."""
+    count = 0
+    for row in range(len(action)):
+        count += known[row] == 1 and IGNORED < action[row] <= SHARED
+    return np.empty((count, SINCE + 1 if leased else PROMISE), dtype=np.int64)
+
+
+@compilable
+def _expire(now: int, mine: Ints, holds: Ints) -> None:
+    """End the client's hold if its lease expired at ``now`` or before. A release of unknown outcome did not end it."""
+    if mine[NOW] != NONE and holds[mine[NOW], UNTIL] <= now:
+        mine[DEPTH] = 0
+        mine[RELEASES] += mine[TENTATIVE] != NONE
+
+
+@compilable
+def _begin(hold: Ints, row: int, does: int, slot: int, token: int, position: int) -> None:
+    hold[START], hold[END], hold[FIRST], hold[LAST] = position, NEVER, row, NONE
+    hold[MODE], hold[SLOT], hold[TOKEN], hold[TOKEN_ROW] = does, slot, token, row
+
+
+@compilable
+def _promise(hold: Ints, row: int, ended: int, lease: int) -> None:
+    """Note until when the grant in ``row`` promises the hold."""
+    hold[SINCE], hold[SEEN], hold[SEEN_ROW] = ended, NONE, row
+    hold[PROMISE] = ended + lease if lease != NEVER else NEVER
+    hold[UNTIL] = hold[PROMISE]
 
 
 @compilable
@@ -329,11 +332,25 @@ def _released(row: int, does: int, limit: int, invoked: Ints, mine: Ints, holds:
 
 
 @compilable
-def _held(row: int, invoked: Ints, mine: Ints, holds: Ints) -> bool:
+def _lost(now: int, mine: Ints, holds: Ints) -> bool:
+    """End the hold that is reported lost; return False if its promise lasts beyond ``now``."""
+    fine = bool(mine[DEPTH] == 0 or holds[mine[NOW], UNTIL] <= now)
+    if fine and mine[DEPTH]:
+        mine[DEPTH], mine[LAPSED] = 0, 1
+    return fine
+
+
+@compilable
+def _held(row: int, does: int, invoked: Ints, ended: Ints, lease: Ints, mine: Ints, holds: Ints) -> bool:
+    """Note the answer that the lock is held, and what an extension promises; return False if nothing is held."""
     _reopened(1, mine, holds)
-    if mine[DEPTH]:
-        holds[mine[NOW], SEEN], holds[mine[NOW], SEEN_ROW] = invoked[row], row
-    return bool(mine[DEPTH] > 0)
+    if mine[DEPTH] == 0:
+        return False
+    hold = holds[mine[NOW]]
+    hold[SEEN], hold[SEEN_ROW] = invoked[row], row
+    if does == LONGER and hold[UNTIL] != NEVER:
+        hold[UNTIL] = max(hold[UNTIL], ended[row] + lease[hold[FIRST]])
+    return True
 
 
 @compilable
