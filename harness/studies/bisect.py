@@ -161,6 +161,8 @@ def conclusion(found: Bisection, package: str, bad: str, versions: Sequence[str]
     verb = "introduced" if versions[-1] == bad else "fixed"
     if found.first_changed is not None:
         return f"{package} {found.first_changed} {verb} the failure; {found.before} is the last release before it."
+    if found.interrupted and len(found.trials) < 2:
+        return "The search was interrupted before both ends were tried."
     if found.interrupted:
         return f"The search was interrupted. One of {_several(found.remaining)} {verb} the failure."
     tried = {one.version for one in found.trials}

@@ -26,7 +26,7 @@ from harness.run.judging import versions
 from harness.run.store import writable
 from harness.wording import counted
 
-from .bisect import Range, bisect, conclusion
+from .bisect import Bisection, Range, bisect, conclusion
 from .release_trials import OnLine, Releases, documented, refuse_other_clusters, store_run, story_with, try_release
 
 OUTCOMES: Final = {"bad": "fails", "good": "does not fail", "unknown": "unknown, skipped", "missing": "skipped"}
@@ -118,7 +118,15 @@ def bisect_releases(
         trial=lambda version: try_release(request.question, version, tried),
         on_trial=_Progress(request.package, report).on_trial,
     )
-    document = BisectDocument(
+    document = replace(_document(request, listed, found), command=command, started_at=f"{started:%Y-%m-%dT%H:%M:%SZ}")
+    if not found.interrupted:
+        report("telling the story of the failure")
+        document = _explained(document, request, listed, tried, store)
+    return replace(document, seconds=round(time.monotonic() - began, 1))
+
+
+def _document(request: BisectRequest, listed: _Listed, found: Bisection) -> BisectDocument:
+    return BisectDocument(
         schema=SCHEMA,
         lock=request.question.plan.lock,
         package=request.package,
@@ -133,13 +141,7 @@ def bisect_releases(
         conclusion=conclusion(found, request.package, listed.bad, listed.names),
         versions=dict(versions()),
         interrupted=found.interrupted,
-        command=command,
-        started_at=f"{started:%Y-%m-%dT%H:%M:%SZ}",
     )
-    if not found.interrupted:
-        report("telling the story of the failure")
-        document = _explained(document, request, listed, tried, store)
-    return replace(document, seconds=round(time.monotonic() - began, 1))
 
 
 def _no_line(line: str) -> None: ...

@@ -148,4 +148,11 @@ def test_a_search_interrupted_at_its_ends_knows_nothing() -> None:
     library.interrupted_at = 1
     found = library.search(good="1.8", bad="1.0")
     assert (found.first_changed, len(found.remaining)) == (None, 8)
-    assert "the 8 releases from 1.1 to 1.8" in conclusion(found, "locker", "1.0", library.versions)
+    assert "before both ends were tried" in conclusion(found, "locker", "1.0", library.versions)
+
+
+def test_many_releases_that_are_left_are_not_all_named() -> None:
+    library = library_with(5, 4)
+    library.interrupted_at = 2
+    found = library.search(good="1.8", bad="1.0")
+    assert "One of the 8 releases from 1.1 to 1.8 fixed" in conclusion(found, "locker", "1.0", library.versions)
