@@ -14,7 +14,7 @@ from harness.faults.catalogue import needs
 from harness.lock_impls.catalogue import LOCKS
 from harness.plan import Plan
 from harness.worker import world
-from harness.worker.client_program import WORKLOADS, stock_of
+from harness.worker.client_program import WORKLOADS, find_lock, stock_of
 from harness.worker.resource import Resource
 
 if TYPE_CHECKING:  # importing it loads the Docker SDK
@@ -27,6 +27,7 @@ def _no_report(line: str) -> None:
 
 def open_simulated(plan: Plan) -> SimCluster:
     """Open the simulated cluster of a completed plan. Each life of a client gets its own copy of the user's modules."""
+    find_lock(plan.lock)  # the simulator replaces parts of libraries, such as grpc, that are loaded when it begins
     cluster = SimCluster(
         kind=plan.kind,
         nodes=plan.nodes,

@@ -129,8 +129,9 @@ class StackFile:
     def _write_task(self, _: int, frame: FrameType | None) -> None:
         running = kernel.running
         if running is not None and type(getcurrent()) is not kernel.Task:
-            ready = (getattr(fn, "__self__", None) for _, fn, _ in running.ready)
-            frame = next((task.gr_frame for task in ready if isinstance(task, kernel.Task)), frame)
+            due = [fn for _, fn, _ in running.ready] + [fn for _, _, _, fn, _ in running.heap[:1]]
+            tasks = (getattr(fn, "__self__", None) for fn in due)
+            frame = next((task.gr_frame for task in tasks if isinstance(task, kernel.Task)), frame)
         calls = reversed(traceback.extract_stack(frame))
         lines = [f'File "{call.filename}", line {call.lineno} in {call.name}\n' for call in calls]
         os.write(self.file.fileno(), "".join(lines).encode(errors="replace"))

@@ -94,6 +94,11 @@ def test_a_sound_lock_beside_them_is_valid() -> None:
     assert run_hostile("Sound").valid is True
 
 
+def test_the_library_of_a_users_lock_is_simulated_although_clients_import_it_late() -> None:
+    result = run(Plan(lock=f"{__package__}.etcd_lock:UsersEtcdLock", time_limit=5.0))
+    assert result.valid is True, result.verdict.explanation
+
+
 def test_a_lock_that_ends_its_process_when_imported_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
