@@ -20,47 +20,34 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from benchmarks.containers_workload import LOCK, TTL, WARM_UP
-from harness.clusters.abilities import DISKS, TRAFFIC, Needs, lacking
+from benchmarks.containers_cluster import CLIENTS, WORKLOAD, build_images, cluster, launch, seconds
+from benchmarks.containers_faults import KINDS, MOMENTS, Strike, needs_on, strikes
+from benchmarks.containers_workload import LOCK, WARM_UP
+from harness.clusters.abilities import DISKS, TRAFFIC, Needs
 from harness.clusters.base import names
-from harness.clusters.docker.cluster import Clients, DockerCluster
-from harness.clusters.docker.containers.engine import ROLE, RUN, connect, in_parallel
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.containers.engine import ROLE, RUN, in_parallel
 from harness.clusters.docker.hosts import ClientHost
-from harness.clusters.docker.images.images import Images
-from harness.clusters.docker.images.requirements import requirements_of
-from harness.faults.base import InjectionContext, Observation
-from harness.faults.catalogue import fault_class, fault_names
 from harness.history import HistoryWriter
-from harness.plan import Plan
 from harness.run.recorder import Recorder
-from harness.worker.client_program import ClientJob
 
-CLIENTS: Final = 5
 ROUNDS: Final = 3
 SECONDS: Final = 0.7
 """How long cycles are counted for, each time: short, so that what else the machine does meets both sides alike."""
 PAIRS: Final = 3
 """Pairs of measurements in a round: cycles with a recorder, and bare ones."""
 PINGS: Final = 500
-HEALS_WITHIN: Final = 15.0
-SETTLES: Final = 0.3
-"""Seconds between two faults, in which clients get their locks again."""
-KINDS: Final = ("redis-independent", "redis-sentinel", "redis-single")
-"""Most damage first: where there are several servers."""
 FIRST_OPERATION: Final = 15.0
 RATIO: Final = 0.8
-WORKLOAD: Final = "benchmarks.containers_workload"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,51 +73,6 @@ class Figure:
         missed = "MISSED" if self.met is False else ""
         notes = "; ".join(filter(None, (spread, self.note, missed)))
         return f"  {self.what:<52} {self.median:>10,.{digits}f} {self.unit:<9} {notes}"
-
-
-def cluster(kind: str, needs: Needs = frozenset()) -> DockerCluster:
-    """A cluster with five clients that has not been started."""
-    requirements, source = requirements_of(f"{WORKLOAD}:Cycles")
-    return DockerCluster(
-        kind=kind,
-        nodes=0,
-        clients=Clients(CLIENTS, requirements, source),
-        seed=0,
-        resource='{"fencing": "off", "stock": {}}',
-        options={},
-        needs=needs,
-    )
-
-
-def build_images() -> None:
-    """Build the images first: they are built once and do not count."""
-    requirements, _ = requirements_of(f"{WORKLOAD}:Cycles")
-    images = Images(connect(), lambda line: print(line, file=sys.stderr))
-    images.server("redis"), images.client(requirements), images.client(), images.toxiproxy()
-
-
-def launch(
-    there: DockerCluster, client: str, workload: str, record: Callable[..., None], **plan: Any
-) -> Callable[[float], bool]:
-    """Have a client do a workload of ours."""
-    address = there.endpoints()
-    job = ClientJob(
-        plan=Plan(workload=f"{WORKLOAD}:{workload}", clients=CLIENTS, ttl=TTL, **plan),
-        node=client,
-        generation=0,
-        kind=address.kind,
-        addresses=address.addresses,
-        resource=there.resource(),
-        began_ns=time.monotonic_ns(),
-    )
-    return there.launch(client, job, record)
-
-
-def seconds(call: Callable[[], T]) -> tuple[float, T]:
-    """Duration and result of a call."""
-    began = time.perf_counter()
-    returned = call()
-    return time.perf_counter() - began, returned
 
 
 # Start and stop
@@ -306,106 +248,6 @@ def memory_figures(there: DockerCluster, which: str) -> list[Figure]:
         ),
         Figure("memory", f"{which}: all", "MB", [total]),
     ]
-
-
-# Faults
-
-
-def kind_for(fault: str) -> str:
-    """The first kind of cluster on which a fault can strike; most damage where there are several servers."""
-    return next(kind for kind in KINDS if not lacking(fault_class(fault).needs, DockerCluster.part_types(kind)))
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """One fault: milliseconds until each of :data:`MOMENTS`, as far as they came, and what went wrong."""
-
-    fault: str
-    kind: str
-    took: list[float]
-    wrong: str = ""
-
-    def __str__(self) -> str:
-        columns = "".join(f"{took:>12,.1f}" for took in self.took)
-        return f"  {self.fault:<20} {self.kind:<18}{columns}  {self.wrong}".rstrip()
-
-
-MOMENTS: Final = ("inject", "until seen", "heal", "until seen")
-
-
-def faults_on(kind: str) -> list[str]:
-    """The faults that are measured on this kind of cluster."""
-    return [name for name in fault_names() if name != "none" and kind_for(name) == kind]
-
-
-def needs_on(kind: str) -> Needs:
-    return frozenset(need for name in faults_on(kind) for need in fault_class(name).needs)
-
-
-class Range:
-    """A cluster for faults, one after the other, while its clients hold and release locks."""
-
-    def __init__(self, there: DockerCluster) -> None:
-        self._there = there
-        self._lock = "redlock" if there.kind == "redis-independent" else LOCK
-        for client in names(there.hosts, "client"):
-            self._work(client)
-        time.sleep(2 * SETTLES)
-
-    def _work(self, client: str) -> None:
-        plan = {"lock": self._lock, "wait": 0.2, "hold": 0.5, "time_limit": 1000.0}
-        launch(self._there, client, "Held", lambda **_: None, **plan)
-
-    def strike(self, fault: str) -> Strike:
-        """A fault that cannot be measured is a line all the same."""
-        took: list[float] = []
-        wrong = []
-        scene = InjectionContext(self._there, Random(1), TTL, "c0")
-        try:
-            damage = self._timed(took, lambda: fault_class(fault)().inject(scene))
-            try:
-                seen = self._timed(took, damage.observe, since=took[0])
-            finally:
-                scene.over.set()
-                self._timed(took, damage.heal)
-            healed = self._timed(took, partial(_await, damage.healed), since=took[-1])
-            wrong = [f"NOT SEEN: {look.expected}, got {look.facts}" for look in (seen, healed) if not look.effective]
-            self._restore(damage.hosts)
-        except Exception as error:  # noqa: BLE001 - of one fault; the others are still to be measured
-            wrong = [f"ERROR {type(error).__name__}: {error}"]
-        time.sleep(SETTLES)
-        return Strike(fault, self._there.kind, took, "; ".join(wrong))
-
-    @staticmethod
-    def _timed(took: list[float], call: Callable[[], T], since: float = 0.0) -> T:
-        lasted, returned = seconds(call)
-        took.append(since + lasted * 1e3)
-        return returned
-
-    def _restore(self, hosts: list[str]) -> None:
-        """Give clients that died or hang, or that were started again without a job, their work back."""
-        there = self._there
-        for client in set(hosts) & set(names(there.hosts, "client")):
-            there.kill(client, for_good=True)
-            there.start(client, wiped=False)
-            self._work(client)
-
-
-def _await(look: Callable[[], Observation]) -> Observation:
-    deadline = time.monotonic() + HEALS_WITHIN
-    while not (seen := look()).effective and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return seen
-
-
-def strikes(there: DockerCluster) -> list[Strike]:
-    """Every fault whose kind of cluster this is, once."""
-    some = faults_on(there.kind)
-    if not some:
-        return []
-    place = Range(there)
-    # A failover moves the primary, and partitions of the others from it are to be seen first.
-    return [place.strike(name) for name in sorted(some, key="failover".__eq__)]
 
 
 # All of it

@@ -11,15 +11,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from harness.clusters import kinds
-from harness.clusters.abilities import DISKS, TRAFFIC, Needs, State
+from harness.clusters.abilities import DISKS, TRAFFIC, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.docker.containers.channel import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
@@ -34,10 +34,9 @@ from .hosts import ANSWER, REVIVAL, ClientHost, Entries, ServerHost, end_histori
 from .keys import KeyWatch
 from .kinds import servers_class
 from .network import LinkFaults, LinkMethods
+from .processes import PREPARED, ProcessMethods
 from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
 
-PREPARED: Final = 40.0
-"""Seconds within which a client's lock must be ready."""
 Report = Callable[[str], None]
 
 
@@ -63,7 +62,7 @@ class Clients:
     lock: Mapping[str, Any] | None = None
 
 
-class DockerCluster(LinkMethods):
+class DockerCluster(LinkMethods, ProcessMethods):
     """See :class:`harness.clusters.base.Cluster`. It implements itself what can be done to any container; the servers,
     their disks and their floods are parts of their own.
 
@@ -352,105 +351,6 @@ class DockerCluster(LinkMethods):
     def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
         self._watched = keys, on_change
 
-    # Processes.
-
-    def pause(self, host: str) -> None:
-        with self._damaging:
-            self._pauses[host] += 1
-            if self._pauses[host] == 1:
-                self._freeze(host)
-
-    def _freeze(self, host: str) -> None:
-        """Pause the container once no program is being started in it. Otherwise the engine would block on the start and
-        on all later requests for the container, also the one to resume it."""
-        self._hosts[host].await_start()
-        self._boxes[host].pause()
-
-    def resume(self, host: str) -> None:
-        with self._damaging:
-            if self._pauses[host] == 1:
-                self._boxes[host].unpause()
-            self._pauses[host] = max(0, self._pauses[host] - 1)
-
-    def kill(self, host: str, *, for_good: bool = False) -> None:
-        with self._damaging:
-            self._kills[host] += not for_good
-            target = self._hosts[host]
-            target.await_start()
-            if isinstance(target, ClientHost):
-                target.expect_kill()
-            thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
-            self._helper.kill(self._boxes[host], thaw)
-            if isinstance(target, ServerHost):
-                self._link_faults.refuse(host, self.servers.port(host))
-
-    def start(self, host: str, *, wiped: bool) -> None:
-        with self._damaging:
-            self._kills[host] = max(0, self._kills[host] - 1)
-            if wiped:
-                self._wiped.add(host)
-            if self._kills[host] or self.incarnation(host) is not None:
-                return
-            if self._pauses[host]:
-                self._boxes[host].unpause()  # the engine starts nothing in a paused container
-            self._revive(host, wiped=host in self._wiped)
-            self._wiped.discard(host)
-            if self._pauses[host]:
-                self._freeze(host)
-
-    def _revive(self, host: str, *, wiped: bool) -> None:
-        """Start a host's program and reapply its wall clock, since a new process begins with true time. That takes some
-        milliseconds, in which a server may already read its data."""
-        target = self._hosts[host]
-        if isinstance(target, ServerHost):
-            if self._disks is not None:
-                self._disks.restore_power(host)
-            target.start("wiped" if wiped else "kept", self._helper.spare)
-            self._link_faults.refuse(host, None)
-            if self._clocks.was_set(host):
-                threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
-            return
-        target.start(self._helper.spare)
-        prepared = self._prepare(target)
-        if self._clocks.was_set(host):
-            with contextlib.suppress(Unanswered):
-                target.conversation.ask("ping", patience=REVIVAL)
-            if prepared is not None:  # its program has a clock of its own
-                wait([prepared], PREPARED)
-            self._clocks.set_again(host)
-
-    def _set_clock_again(self, host: str) -> None:
-        deadline = time.monotonic() + REVIVAL
-        while not self.servers.answers(host) and time.monotonic() < deadline:
-            time.sleep(0.002)
-        self._clocks.set_again(host)
-
-    def hang(self, host: str) -> None:
-        self._client(host).conversation.tell("hang")
-
-    def hung(self, host: str) -> bool:
-        return self._client(host).hung
-
-    def state(self, host: str) -> State:
-        if self._works(host):
-            return "running"
-        return "paused" if self.incarnation(host) is not None else "dead"
-
-    def _works(self, host: str) -> bool:
-        if isinstance(self._hosts[host], ServerHost):
-            return self.servers.answers(host)
-        try:
-            self._client(host).conversation.ask("ping", patience=ANSWER)
-        except (Unanswered, Refused):
-            return False
-        return True
-
-    def incarnation(self, host: str) -> int | None:
-        return min(self._helper.members(self._boxes[host]), default=None)
-
-    def key_count(self, host: str) -> int | None:
-        return self.servers.key_count(host)
-
     # Clocks.
 
     def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
@@ -469,13 +369,3 @@ class DockerCluster(LinkMethods):
             return None
         now, true = self.clock()
         return int(wall - (true - (now - mono)))
-
-    def _client(self, name: str) -> ClientHost:
-        host = self._hosts[name]
-        assert isinstance(host, ClientHost), name
-        return host
-
-    def _server(self, name: str) -> ServerHost:
-        host = self._hosts[name]
-        assert isinstance(host, ServerHost), name
-        return host

@@ -1,0 +1,153 @@
+"""Pause, kill, start and watch the programs of a container cluster's hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from concurrent.futures import Future, wait
+from typing import Any, Final
+
+from harness.clusters.abilities import State
+from harness.clusters.docker.containers.channel import Refused, Unanswered
+from harness.clusters.docker.containers.engine import Box
+from harness.clusters.docker.containers.helper_client import Helper
+
+from .clocks import HostClocks
+from .disks import Disks
+from .hosts import ANSWER, REVIVAL, ClientHost, ServerHost
+from .kinds import RealServers
+from .network import LinkFaults
+
+PREPARED: Final = 40.0
+"""Seconds within which a client's lock must be ready."""
+
+
+class ProcessMethods(ABC):
+    """Mixin that implements :class:`harness.clusters.abilities.Processes`."""
+
+    servers: RealServers
+    _hosts: dict[str, ServerHost | ClientHost]
+    _boxes: dict[str, Box]
+    _helper: Helper
+    _link_faults: LinkFaults
+    _disks: Disks | None
+    _clocks: HostClocks
+    _damaging: threading.RLock
+    """A fault on an event strikes in one thread while another fault is healed in the next."""
+    _pauses: Counter[str]
+    _kills: Counter[str]
+    _wiped: set[str]
+
+    @abstractmethod
+    def _prepare(self, client: ClientHost) -> Future[Any] | None:
+        """Tell a client program to open its lock; return its answer, or None if there is no lock to open."""
+
+    def pause(self, host: str) -> None:
+        with self._damaging:
+            self._pauses[host] += 1
+            if self._pauses[host] == 1:
+                self._freeze(host)
+
+    def _freeze(self, host: str) -> None:
+        """Pause the container once no program is being started in it. Otherwise the engine would block on the start and
+        on all later requests for the container, also the one to resume it."""
+        self._hosts[host].await_start()
+        self._boxes[host].pause()
+
+    def resume(self, host: str) -> None:
+        with self._damaging:
+            if self._pauses[host] == 1:
+                self._boxes[host].unpause()
+            self._pauses[host] = max(0, self._pauses[host] - 1)
+
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        with self._damaging:
+            self._kills[host] += not for_good
+            target = self._hosts[host]
+            target.await_start()
+            if isinstance(target, ClientHost):
+                target.expect_kill()
+            thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
+            self._helper.kill(self._boxes[host], thaw)
+            if isinstance(target, ServerHost):
+                self._link_faults.refuse(host, self.servers.port(host))
+
+    def start(self, host: str, *, wiped: bool) -> None:
+        with self._damaging:
+            self._kills[host] = max(0, self._kills[host] - 1)
+            if wiped:
+                self._wiped.add(host)
+            if self._kills[host] or self.incarnation(host) is not None:
+                return
+            if self._pauses[host]:
+                self._boxes[host].unpause()  # the engine starts nothing in a paused container
+            self._revive(host, wiped=host in self._wiped)
+            self._wiped.discard(host)
+            if self._pauses[host]:
+                self._freeze(host)
+
+    def _revive(self, host: str, *, wiped: bool) -> None:
+        """Start a host's program and reapply its wall clock, since a new process begins with true time. That takes some
+        milliseconds, in which a server may already read its data."""
+        target = self._hosts[host]
+        if isinstance(target, ServerHost):
+            if self._disks is not None:
+                self._disks.restore_power(host)
+            target.start("wiped" if wiped else "kept", self._helper.spare)
+            self._link_faults.refuse(host, None)
+            if self._clocks.was_set(host):
+                threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
+            return
+        target.start(self._helper.spare)
+        prepared = self._prepare(target)
+        if self._clocks.was_set(host):
+            with contextlib.suppress(Unanswered):
+                target.conversation.ask("ping", patience=REVIVAL)
+            if prepared is not None:  # its program has a clock of its own
+                wait([prepared], PREPARED)
+            self._clocks.set_again(host)
+
+    def _set_clock_again(self, host: str) -> None:
+        deadline = time.monotonic() + REVIVAL
+        while not self.servers.answers(host) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        self._clocks.set_again(host)
+
+    def hang(self, host: str) -> None:
+        self._client(host).conversation.tell("hang")
+
+    def hung(self, host: str) -> bool:
+        return self._client(host).hung
+
+    def state(self, host: str) -> State:
+        if self._works(host):
+            return "running"
+        return "paused" if self.incarnation(host) is not None else "dead"
+
+    def _works(self, host: str) -> bool:
+        if isinstance(self._hosts[host], ServerHost):
+            return self.servers.answers(host)
+        try:
+            self._client(host).conversation.ask("ping", patience=ANSWER)
+        except (Unanswered, Refused):
+            return False
+        return True
+
+    def incarnation(self, host: str) -> int | None:
+        return min(self._helper.members(self._boxes[host]), default=None)
+
+    def key_count(self, host: str) -> int | None:
+        return self.servers.key_count(host)
+
+    def _client(self, name: str) -> ClientHost:
+        host = self._hosts[name]
+        assert isinstance(host, ClientHost), name
+        return host
+
+    def _server(self, name: str) -> ServerHost:
+        host = self._hosts[name]
+        assert isinstance(host, ServerHost), name
+        return host
