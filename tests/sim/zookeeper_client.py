@@ -227,7 +227,7 @@ class SocketStream:
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.settimeout(10)
+        self._socket.settimeout(120)
 
     def sendall(self, data: bytes) -> None:
         self._socket.sendall(data)
