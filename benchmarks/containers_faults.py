@@ -26,8 +26,9 @@ SETTLES: Final = 0.3
 
 
 def kind_for(fault: str) -> str:
-    """The first kind of cluster on which a fault can strike; most damage where there are several servers."""
-    return next(kind for kind in KINDS if not lacking(fault_class(fault).needs, DockerCluster.part_types(kind)))
+    """Return the first of :data:`KINDS` on which a fault can strike, empty if there is none: a leader is lost only by
+    etcd and ZooKeeper."""
+    return next((kind for kind in KINDS if not lacking(fault_class(fault).needs, DockerCluster.part_types(kind))), "")
 
 
 @dataclass(frozen=True, slots=True)
