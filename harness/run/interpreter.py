@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.clusters.docker.images.requirements import source_file
-from harness.lock_impls.catalogue import LOCKS, own_description
+from harness.errors import EnvironmentLacking, MissingExtra
+from harness.lock_impls.catalogue import LOCKS, installation, own_description
 from harness.plan import Plan
 from harness.plugins import search_working_directory
 
@@ -35,7 +36,13 @@ def interpreter_of(plan: Plan, progress: Callable[[str], None] | None = None) ->
 def _found(plan: Plan, progress: Callable[[str], None] | None) -> str:
     from harness.environments.interpreters import interpreter_for  # late: most plans need none of it
 
-    found = str(interpreter_for(plan.lock, plan.requires, plan.python, progress).path)
+    try:
+        found = str(interpreter_for(plan.lock, plan.requires, plan.python, progress).path)
+    except EnvironmentLacking as error:
+        own = own_description(plan.lock)
+        if own is None or plan.requires or plan.python:
+            raise
+        raise MissingExtra(f"{plan.lock}: {error}; or install what it needs: {installation(own.info)}") from error
     return "" if found == sys.executable else found
 
 

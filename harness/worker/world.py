@@ -157,7 +157,8 @@ def _is_private_root(root: str, path: tuple[str, ...]) -> bool:
 
 def _is_library(file: str) -> bool:
     place = Path(file).resolve()
-    return any(place.is_relative_to(folder) for folder in _library_folders())
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(place.parts)  # also those of another environment
+    return installed or any(place.is_relative_to(folder) for folder in _library_folders())
 
 
 @cache
