@@ -123,6 +123,7 @@ def test_the_report_describes_the_setting_in_the_terms_of_the_service(capsys: py
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_a_watcher_of_a_lost_member_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """python-etcd3 does not stop its watcher when its client is closed."""
     ended: list[type[BaseException]] = []
