@@ -7,7 +7,7 @@ crashed, or that saw too little to decide, returns unknown with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from harness.history import History
@@ -29,6 +29,8 @@ class Violation:
     holds or calls as plain data, each with ``client`` (host name), ``process`` and ``indices`` into the history.
     ``blame`` is "service" if the lock granted what it had promised to another client, "clock" if it did so because the
     promise had ended by a server's clock, which was wrong, and "client" if a client acted after the end of its lease.
+    ``harm`` and ``cause`` are the two parts of the sentence that begin a run's summary, where it can be split: what
+    happened, without its details, and a clause that says why.
     """
 
     kind: str
@@ -38,6 +40,8 @@ class Violation:
     until_ns: int
     involved: tuple[Json, ...] = ()
     blame: Blame | None = None
+    harm: str = ""
+    cause: str = ""
 
     def to_json(self) -> Json:
         return {
@@ -47,18 +51,24 @@ class Violation:
             "from_ns": self.from_ns,
             "until_ns": self.until_ns,
             "blame": self.blame,
+            "harm": self.harm,
+            "cause": self.cause,
             "involved": list(self.involved),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a check. ``valid`` is None if it is unknown; ``explanation`` always says why."""
+    """The result of a check. ``valid`` is None if it is unknown; ``explanation`` always says why.
+
+    ``applies`` is False if the run has nothing that the checker could judge, such as tokens of a lock without any.
+    """
 
     valid: bool | None
     explanation: str
     evidence: tuple[Violation, ...] = ()
     stats: Json = field(default_factory=dict)
+    applies: bool = True
 
     def to_json(self) -> Json:
         """Return the verdict as plain data for ``results.json``."""
@@ -126,12 +136,17 @@ def conclude(
     return Verdict(True, fine, (), stats) if doubt is None else Verdict(None, doubt, (), stats)
 
 
+def not_applicable(history: History, why: str, *, stats: Json | None = None) -> Verdict:
+    """Return the verdict of a checker that has nothing to judge, with the reason; unknown if the run was cut short."""
+    return replace(conclude(history, [], fine=f"not applicable: {why}", stats=stats), applies=False)
+
+
 def no_lock_taken(history: History) -> Verdict | None:
     """Return the verdict for a workload without locks (``locks`` of the start entry is false), else None."""
     starts = history.nemesis("start")
     if not starts or (starts[0].value or {}).get("locks", True) or "acquire" in history.f:
         return None
-    return conclude(history, [], fine="not applicable: the workload takes no lock")
+    return not_applicable(history, "the workload takes no lock")
 
 
 def doubt_of(history: History) -> str | None:

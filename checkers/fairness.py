@@ -26,7 +26,7 @@ import numpy as np
 
 from harness.history import SECOND, History
 
-from .base import CAP, Json, Verdict, Violation, conclude, no_lock_taken
+from .base import CAP, Json, Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .excuses import Excuses
 from .holds import Hold, Holds, holds, is_shared, nested_calls
 from .mutual_exclusion import too_few
@@ -50,12 +50,13 @@ class FairnessChecker:
         if (lockless := no_lock_taken(history)) is not None:
             return lockless
         waits = RequestTable(holds(history), Excuses(history))
+        overtaken, behind = waits.overtakings(), waits.behind()
+        stats = _stats(waits, len(overtaken), behind)
         workload_matches = waits.columns.settings.get("workload") == WORKLOAD
-        judged = workload_matches or bool(waits.columns.settings.get("queue"))
-        overtaken = waits.overtakings()
-        starved = list(_starved(waits)) if judged else []
-        shown = [_out_of_order(waits, first, second) for first, second in overtaken[:CAP]] if judged else []
-        behind = waits.behind()
+        if not (workload_matches or waits.columns.settings.get("queue")):
+            return not_applicable(history, "the lock promises no queue", stats=stats)
+        starved = list(_starved(waits))
+        shown = [_out_of_order(waits, first, second) for first, second in overtaken[:CAP]]
         fine = f"no client overtook another one, in {behind} requests that came while another client waited"
         doubt = (
             None
@@ -65,10 +66,10 @@ class FairnessChecker:
         return conclude(
             history,
             [*shown, *starved],
-            fine=fine if judged else "not applicable: the lock promises no queue",
+            fine=fine,
             doubts=(too_few(waits.found), doubt),
-            stats=_stats(waits, len(overtaken), behind),
-            count=len(overtaken) * judged + len(starved),
+            stats=stats,
+            count=len(overtaken) + len(starved),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from harness.history import History
 
 from .accesses import Access, accesses
-from .base import Blame, Verdict, Violation, conclude, no_lock_taken
+from .base import Blame, Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .holds import Hold, holds
 from .leases import Leases, lease_of, reason
 from .mutual_exclusion import too_few
@@ -42,7 +42,7 @@ class FencingChecker:
         violations = [*_out_of_order(columns, tokens), *_repeated(columns, tokens)]
         violations += _stale(_Grants(history), accesses(columns))
         if not violations and not tokens:
-            return conclude(history, [], fine="not applicable: the lock hands out no tokens", stats={"tokens": 0})
+            return not_applicable(history, "the lock issues no tokens", stats={"tokens": 0})
         return conclude(
             history,
             violations,

@@ -20,6 +20,8 @@ def flaw(verdict: object) -> str:
         return f"expected a Verdict, got {_shown(verdict)}"
     if not (verdict.valid is None or verdict.valid is True or verdict.valid is False):
         return _expected("valid", "True, False or None", verdict.valid)
+    if not isinstance(verdict.applies, bool):
+        return _expected("applies", "True or False", verdict.applies)
     if not isinstance(verdict.explanation, str):
         return _expected("explanation", "a text", verdict.explanation)
     if not isinstance(verdict.evidence, tuple | list):
@@ -41,6 +43,9 @@ def _flaw_of(violation: object, where: str) -> str:
     for name in ("from_ns", "until_ns"):
         if not _is_time(getattr(violation, name)):
             return _expected(f"{where}.{name}", f"{WHOLE} of nanoseconds", getattr(violation, name))
+    for name in ("harm", "cause"):
+        if not isinstance(getattr(violation, name), str):
+            return _expected(f"{where}.{name}", "a text", getattr(violation, name))
     if violation.blame not in (None, *get_args(Blame)):
         return _expected(f"{where}.blame", f"{', '.join(get_args(Blame))} or None", violation.blame)
     if not isinstance(violation.involved, tuple | list):

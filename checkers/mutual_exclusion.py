@@ -132,11 +132,12 @@ def _overlap(found: Holds, earlier: int, later: int, ruling: Ruling) -> Violatio
     at = found.view.at
     why = reason(lease_of(found, earlier), ruling, at)
     until = min(one.end_ns, two.end_ns)
-    sentence = (
-        f"Two clients held {two.key} at the same time for {found.view.span(until - two.start_ns)}: {one.client} until "
-        f"{at(one.end_ns)}{_mode(one)}, and {two.client} from {at(two.start_ns)}{_mode(two)}; {why}"
+    harm = f"Two clients held {two.key} at the same time for {found.view.span(until - two.start_ns)}"
+    who = f"{one.client} until {at(one.end_ns)}{_mode(one)}, and {two.client} from {at(two.start_ns)}{_mode(two)}"
+    involved = (one.to_json(), two.to_json())
+    return Violation(
+        "overlap", two.key, f"{harm}: {who}; {why}", two.start_ns, until, involved, ruling.blame, harm=harm, cause=why
     )
-    return Violation("overlap", two.key, sentence, two.start_ns, until, (one.to_json(), two.to_json()), ruling.blame)
 
 
 def _mode(hold: Hold) -> str:

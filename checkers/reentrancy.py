@@ -20,7 +20,7 @@ import numpy as np
 from harness.history import History
 from harness.wording import in_seconds
 
-from .base import Verdict, Violation, conclude
+from .base import Verdict, Violation, conclude, not_applicable
 from .excuses import Excuses, returned
 from .holds import Hold, Holds, holds, nested_calls
 from .sweep import grouped_order
@@ -44,17 +44,18 @@ class ReentrancyChecker:
         judged = [pair for pair in nested if _known(found.view, pair[1])]
         violations = [*_blocked(found, excuses, judged), *_freed(found, excuses, nested)]
         workload_matches = found.view.settings.get("workload") == WORKLOAD
+        stats = {"nested": len(nested), "granted": len(found.nested), "unknown": len(nested) - len(judged)}
+        if not nested and not workload_matches:
+            return not_applicable(history, "no acquire was nested", stats=stats)
         return conclude(
             history,
             violations,
-            fine=f"all {len(judged)} nested acquires were correct"
-            if nested
-            else "not applicable: no acquire was nested",
+            fine=f"all {len(judged)} nested acquires were correct",
             doubts=(
-                "no acquire was nested: no client held the lock" if workload_matches and not nested else None,
+                None if nested else "no acquire was nested: no client held the lock",
                 "no nested acquire had a known outcome" if nested and not judged else None,
             ),
-            stats={"nested": len(nested), "granted": len(found.nested), "unknown": len(nested) - len(judged)},
+            stats=stats,
         )
 
 

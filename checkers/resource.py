@@ -17,7 +17,7 @@ from harness.history import History
 
 from .accesses import CODES, WRITES, Access, accesses, lost_accesses, sections
 from .additions import additions, collisions, unknown_additions
-from .base import Json, Verdict, Violation, conclude
+from .base import Json, Verdict, Violation, conclude, not_applicable
 from .holds import holds
 from .money import conserved
 from .view import ADD, FAIL, NONE, TAKE, View, view
@@ -66,7 +66,7 @@ class ResourceChecker:
             violations += _oversold(columns, key, accepted)
             violations += _processed_twice(columns, key, accepted)
         if not (by_key or lost or len(columns.rows(ADD))):
-            return conclude(history, [], fine="not applicable: the workload touched no resource", stats={"accepted": 0})
+            return not_applicable(history, "the workload touched no resource", stats={"accepted": 0})
         gone = sum(lost_updates(accepted, sections(found, key)) for key, accepted in by_key.items()) + len(collided)
         stats = {**_stats(columns, by_key, lost), "lost": gone}
         stats["updates"] = sum(stats["writes"].values()) + len(added)

@@ -13,6 +13,24 @@ SAFETY: Final = {
     "X": "broken without any fault",
 }
 """The safety classes of locks in words."""
+LIMITS: Final = {
+    "late-client": "a holder may go on after its lease",
+    "clock": "it relies on the clocks of servers",
+    "server-fault": "it may be lost when a server crashes, is cut off or is replaced",
+    "never-freed": "nothing frees it when its holder dies",
+    "unpromised": "it does not promise this property",
+    "always": "it is broken without any fault",
+}
+"""The documented limits of locks in words."""
+PROPERTY_STATES: Final = {
+    "broken": "broken",
+    "known-limit": "known limit",
+    "not-tested": "not tested",
+    "kept": "kept",
+    "not-applicable": "not applicable",
+}
+"""The states of properties in words, the gravest first."""
+_SENTENCE: Final = re.compile(r"(?<=[.!?]) (?=\S)")
 _HOST: Final = re.compile(r"[a-z]+\d")
 """Name of a host, which keeps its lower case at the beginning of a sentence."""
 
@@ -36,6 +54,16 @@ def in_seconds(ns: int) -> str:
 def moment(ns: int, origin_ns: int) -> str:
     """Return a time as seconds since the start of the run, as all sentences have it: ``0.205 s``."""
     return in_seconds(ns - origin_ns)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text. A full stop inside a number or a name ends none."""
+    return _SENTENCE.split(text, maxsplit=1)[0]
+
+
+def lower_first(text: str) -> str:
+    """Return a sentence as it stands inside another one."""
+    return text[:1].lower() + text[1:]
 
 
 def as_sentence(text: str) -> str:

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol, Self, get_args, runtime_checkable
 
 from harness.errors import UsageError
 
 Safety = Literal["E", "F", "F?", "X"]
 """A lock's safety class; :data:`harness.wording.SAFETY` says what each means."""
+
+
+Limit = Literal["late-client", "clock", "server-fault", "never-freed", "unpromised", "always"]
+"""A documented way in which a lock fails; :data:`harness.wording.LIMITS` says what each means."""
+_LIMITS: Final[dict[Safety, tuple[Limit, ...]]] = {
+    "E": ("late-client", "clock", "server-fault"),
+    "F": ("late-client", "clock"),
+    "F?": ("late-client", "clock"),
+    "X": ("always",),
+}
+"""The limits that a lock's safety class documents."""
 
 
 class LockError(Exception):
@@ -105,6 +116,8 @@ class LockInfo:
     - ``overtime``: by how many seconds a lease may outlast its ttl, because servers count whole seconds or because
       waiters wait after a loss (a lock-delay). Within this time a lock that is still held does not count as late.
     - ``queue``: the lock serves waiters in the order of their requests.
+    - ``limits``: the ways to fail that the lock's documentation states; None for those that ``safety`` and ``on_death``
+      state. A violation within them is reported as a known limit.
     """
 
     name: str
@@ -127,12 +140,20 @@ class LockInfo:
     library: str = ""
     promises: str = ""
     runtime: str = ""
+    limits: tuple[Limit, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.kinds:
             raise ValueError(f"{self.name}: kinds must name what the lock runs on, such as redis-single")
         if self.safety not in get_args(Safety):
             raise ValueError(f"{self.name}: safety must be one of {', '.join(get_args(Safety))}, got {self.safety!r}")
+
+    @property
+    def documented_limits(self) -> tuple[Limit, ...]:
+        """Return the ways to fail that the lock's documentation states."""
+        if self.limits is not None:
+            return self.limits
+        return (*_LIMITS[self.safety], *(("never-freed",) if self.on_death == "nothing" else ()))
 
     @property
     def simulated(self) -> bool:

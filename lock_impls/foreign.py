@@ -134,6 +134,7 @@ def _describe(cls: type, spec: str) -> LockInfo:
         source=inspect.getsourcefile(cls) or cls.__module__,
         safety="E",
         kinds=_kinds(cls),
+        limits=(),
     )
 
 

@@ -92,6 +92,7 @@ def _fact_lines(case: OutcomeView) -> list[str]:
     facts = {
         "scenario": case.title,
         "why": case.why,
+        "verdict": case.reason,
         "setting": f"lock {case.lock} on {case.kind} ({case.cluster}), workload {case.workload}, seed {case.seed}",
         "faults": ", ".join(case.faults),
         "expected": "; ".join(f"{word}: {names}" for word, names in case.expected),

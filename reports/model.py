@@ -12,10 +12,11 @@ from typing import Final, Literal
 
 from harness import documents
 from harness.documents import DocumentError, RunDocument, load_run, present
-from harness.documents.run import Evidence, InjectedFault, Involved, RunCluster, RunStats
+from harness.documents.run import Evidence, InjectedFault, Involved, PropertyState, RunCluster, RunStats
 from harness.documents.story import Story
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, KeyState, read_keys
+from harness.wording import PROPERTY_STATES
 
 from . import words
 from .document import pairs, plain
@@ -24,8 +25,12 @@ from .story import story_steps
 __all__ = ["CheckerView", "DocumentError", "EvidenceView", "FaultView", "InvolvedView", "LogView", "RunView", "load"]
 
 LOG_BYTES: Final = 32_768
-Judgement = Literal["valid", "invalid", "unknown"]
+Judgement = Literal["valid", "invalid", "unknown", "none"]
 JUDGEMENTS: Final[dict[bool | None, Judgement]] = {True: "valid", False: "invalid", None: "unknown"}
+SIGNS: Final[dict[PropertyState, Judgement]] = {
+    "kept": "valid", "broken": "invalid", "known-limit": "invalid", "not-tested": "unknown", "not-applicable": "none",
+}  # fmt: skip
+"""Signs and colours of the states of properties."""
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -66,6 +71,10 @@ class EvidenceView:
 class CheckerView:
     name: str
     judgement: Judgement
+    """Sign and colour of its state."""
+    state: str
+    """State of the property in words."""
+    required: bool
     explanation: str
     evidence: tuple[EvidenceView, ...]
     stats: Pairs
@@ -232,8 +241,19 @@ def _checkers(results: RunDocument) -> tuple[CheckerView, ...]:
         evidence = tuple(_evidence(name, one, numbers.get((name, i))) for i, one in enumerate(checker.evidence))
         violations = checker.stats.get("violations")
         counted = max(violations if isinstance(violations, int) else 0, len(evidence))
-        judgement = JUDGEMENTS[checker.valid]
-        found.append(CheckerView(name, judgement, checker.explanation, evidence, pairs(checker.stats), counted))
+        state: PropertyState = present(checker.state) or "not-tested"
+        found.append(
+            CheckerView(
+                name=name,
+                judgement=SIGNS[state],
+                state=PROPERTY_STATES[state],
+                required=checker.required,
+                explanation=checker.explanation.removeprefix("not applicable: "),
+                evidence=evidence,
+                stats=pairs(checker.stats),
+                found=counted,
+            )
+        )
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from harness.documents import NightlyDocument, plain
 from harness.documents.nightly import ScenarioOutcome
+from harness.wording import PROPERTY_STATES
 
 from .document import known_versions, pairs
 
@@ -37,6 +38,8 @@ class OutcomeView:
     expected: Pairs
     valid: bool | None
     checkers: Pairs
+    reason: str
+    """Reason for the run's own verdict; empty in older documents."""
     found_s: float | None
     real_seconds: float
     acquires: int
@@ -91,6 +94,7 @@ def read(document: NightlyDocument) -> NightView:
 
 def _outcome(outcome: ScenarioOutcome) -> OutcomeView:
     words = {True: "valid", False: "invalid", None: "unknown"}
+    states = {name: PROPERTY_STATES[state] for name, state in outcome.states.items()}
     return OutcomeView(
         scenario=outcome.scenario,
         row=outcome.row,
@@ -106,7 +110,8 @@ def _outcome(outcome: ScenarioOutcome) -> OutcomeView:
         why=outcome.why,
         expected=tuple(pair for pair in pairs(plain(outcome.expected)) if pair[1]),
         valid=outcome.valid,
-        checkers=tuple((name, words[valid]) for name, valid in outcome.checkers.items()),
+        checkers=tuple((name, states.get(name, words[valid])) for name, valid in outcome.checkers.items()),
+        reason=outcome.reason,
         found_s=outcome.found_s,
         real_seconds=outcome.real_seconds,
         acquires=outcome.acquires,

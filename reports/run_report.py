@@ -24,7 +24,11 @@ SCRIPTS: Final = (
 SHOWN: Final = 20
 """The most violations of one checker that the page shows; results.json has the others."""
 WORDS: Final = {"valid": "Safe in this run", "invalid": "Violation found", "unknown": "Unknown"}
-CHECKER_WORDS: Final = {"valid": "Passed", "invalid": "Violated", "unknown": "Unknown"}
+QUALIFIED: Final = {
+    "safe with fencing": "Safe with fencing in this run",
+    "valid except for known limits": "Safe in this run, except for known limits",
+}
+"""Headings of verdicts that say more than valid."""
 BLAME: Final = {
     "service": "Cause: the lock service granted what it had promised to another client",
     "clock": "Cause: server clocks jumped, so leases expired early",
@@ -40,6 +44,11 @@ def write(run_folder: Path) -> Path:
     return path
 
 
+def heading(judgement: str, verdict: str) -> str:
+    """Return the heading of a run with this ``verdict`` (as its document words it)."""
+    return QUALIFIED.get(verdict) or WORDS[judgement]
+
+
 def render(run: RunView, pictures: Path | None = None) -> str:
     """Render the page; with ``pictures``, also save the plots as files there."""
     data = timeline.build(run)
@@ -48,8 +57,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         "report.html",
         {"at": partial(words.at, origin=run.history.origin), "span": words.span, "told": words.stats},
         run=run,
-        word=WORDS[run.judgement],
-        checker_words=CHECKER_WORDS,
+        word=heading(run.judgement, run.verdict),
         safety=SAFETY.get(run.safety, ""),
         blame=BLAME,
         shown=SHOWN,

@@ -15,7 +15,9 @@ from harness.errors import UsageError
 from harness.plan import Plan
 
 from .options import (
+    AcceptOption,
     KindOption,
+    RequireOption,
     SchedulerOption,
     TrustOption,
     WorkersOption,
@@ -64,6 +66,8 @@ def hunt_command(
     fencing: Annotated[
         str, typer.Option(help="Whether the resource checks fencing tokens: on or off.")
     ] = DEFAULTS.fencing,
+    require: RequireOption = "",
+    accept: AcceptOption = "",
     look_for: Annotated[
         str, typer.Option(metavar="A,B", help="Search only for violations that these checkers report.")
     ] = "",
@@ -96,6 +100,8 @@ def hunt_command(
         most_faults=2 if most is None else most,
         workloads=names(workload),
         look_for=names(look_for),
+        require=names(require),
+        accept=names(accept),
         kind=chosen_kind(lock, kind, topology),
         nodes=nodes,
         clients=clients or (2 if exhaustive else 3),

@@ -52,6 +52,24 @@ AllowOption = Annotated[
 ]
 
 
+RequireOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES",
+        help="Properties that decide the verdict, with commas; see 'harness list checkers'. "
+        "Default: all; with --fencing on, the resource instead of two holders.",
+    ),
+]
+AcceptOption = Annotated[
+    str, typer.Option(metavar="WORDS", help="known-limits: failures that the lock documents do not count.")
+]
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names in a text with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def refuse_strange_code(plan: Plan, path: Path, *, trust: bool, allow: Sequence[str] | None) -> None:
     """Raise UsageError if the plan in the file ``path`` names code that the user did not allow."""
     if not trust:

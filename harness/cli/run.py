@@ -15,7 +15,17 @@ from harness import plan as plans
 from harness.errors import UsageError
 from harness.plan import Plan
 
-from .options import KindOption, PythonOption, WithOption, chosen_kind, lock_options, single_command
+from .options import (
+    AcceptOption,
+    KindOption,
+    PythonOption,
+    RequireOption,
+    WithOption,
+    chosen_kind,
+    lock_options,
+    names_in,
+    single_command,
+)
 from .versions import VersionsOption, compare_and_print
 
 if TYPE_CHECKING:
@@ -61,6 +71,8 @@ def run_command(
     fencing: Annotated[
         str, typer.Option(help="Whether the resource checks fencing tokens: on or off.")
     ] = DEFAULTS.fencing,
+    require: RequireOption = "",
+    accept: AcceptOption = "",
     lock_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the lock, repeatable; see 'harness show LOCK'."),
@@ -92,7 +104,7 @@ def run_command(
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
             "lock_options": lock_options(lock_option),
-            "checkers": checker or [],
+            **{"checkers": checker or [], "require": names_in(require), "accept": names_in(accept)},
             **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }
     )

@@ -17,7 +17,7 @@ from harness.checkers.base import Verdict
 from harness.documents import present
 from harness.documents.run import InjectedFault, RunStats
 from harness.run.store import REPORT
-from harness.wording import moment
+from harness.wording import PROPERTY_STATES, moment
 
 from .verdicts import WORDS, Row, print_verdict, print_word
 
@@ -51,41 +51,30 @@ def _rows(result: Result) -> Iterator[Row]:
     verdicts, results = result.verdicts, result.results
     if result.interrupted:
         yield "cut short", [f"interrupted after {results.stats.seconds:.1f} of {result.plan.time_limit:g} s"]
-    invalid = [
-        _found(name, v, result.history.origin, results.summary) for name, v in verdicts.items() if v.valid is False
-    ]
-    if invalid:
-        yield "violated", invalid
-    for label, names in _other_checkers(verdicts).items():
-        yield label, [", ".join(names)]
+    for state, word in PROPERTY_STATES.items():
+        names = result.decision.named(state)  # type: ignore[arg-type]  # the keys are the states
+        if names and state in ("broken", "known-limit"):
+            told = {name: "" if result.decision.properties[name].required else " (not required)" for name in names}
+            origin = result.history.origin
+            yield word, [_found(f"{name}{told[name]}", verdicts[name], origin, results.summary) for name in names]
+        elif names:
+            yield word, [", ".join(names)]
     yield "faults", list(_faults(results.faults)) or ["none requested"]
     yield "figures", [_figures(result)]
 
 
 def _found(name: str, verdict: Verdict, origin: int, summary: str) -> str:
-    """Return what a checker found, how often and when, with its sentence unless the summary has it already."""
+    """Return what a checker found, how often and when, with as much of its sentence as the summary does not have."""
     if not verdict.evidence:  # a user's checker may give none
         return f"{name}: {verdict.explanation}"
     first = verdict.evidence[0]
     times = verdict.stats.get("violations", len(verdict.evidence))
     counted = "once" if times == 1 else f"{times} times"
     text = f"{name} {counted}, first at {moment(first.from_ns, origin)}"
-    return text if first.sentence[1:] in summary else f"{text}: {first.sentence}"
-
-
-def _other_checkers(verdicts: Mapping[str, Verdict]) -> dict[str, list[str]]:
-    """Return the checkers that found no violation, grouped by what that means."""
-    found: dict[str, list[str]] = {}
-    for name, verdict in verdicts.items():
-        if verdict.valid is not False:
-            found.setdefault(_meaning(verdict), []).append(name)
-    return found
-
-
-def _meaning(verdict: Verdict) -> str:
-    if verdict.valid is None:
-        return "unknown"
-    return "not applicable" if verdict.explanation.startswith("not applicable") else "passed"
+    if first.sentence[1:] in summary:
+        return text
+    told = first.sentence.removeprefix(f"{first.harm}: ") if first.harm and first.harm in summary else first.sentence
+    return f"{text}: {told}"
 
 
 def _faults(faults: Iterable[InjectedFault]) -> Iterator[str]:

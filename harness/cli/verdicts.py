@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 WORDS: Final = {True: ("VALID", "green"), False: ("VIOLATION", "red"), None: ("UNKNOWN", "yellow")}
 SIGNS: Final = {True: "✓", False: "✗", None: "?"}
-LABELS: Final = {"violated": "bold red", "unknown": "bold yellow", "cut short": "bold yellow", "holds": "green"}
+LABELS: Final = {
+    "violated": "bold red", "broken": "bold red", "known limit": "red", "unknown": "bold yellow",
+    "not tested": "bold yellow", "cut short": "bold yellow", "kept": "green",
+}  # fmt: skip
 """Styles of the labels that sum up a run; the others are dim."""
 WIDEST: Final = 100
 """Most columns of a panel, because longer lines are hard to read."""

@@ -136,8 +136,9 @@ def _alternatives(words: list[str]) -> str:
 
 def _no_choice(value: object, choices: tuple[object, ...], path: str) -> DocumentProblem:
     if path == SCHEMA:
+        known = " or ".join(map(str, choices))
         return DocumentProblem(
-            path, f"expected {choices[0]}, got {_excerpt(value)}: another version of the harness wrote it"
+            path, f"expected {known}, got {_excerpt(value)}: another version of the harness wrote it"
         )
     words = [str(choice) for choice in choices]
     near = get_close_matches(value, words, n=1) if isinstance(value, str) else []

@@ -35,6 +35,7 @@ class HeadChecker(msgspec.Struct):
 
     valid: bool | None = None
     explanation: str = ""
+    state: str = ""
 
 
 class RunHead(msgspec.Struct):
@@ -42,6 +43,8 @@ class RunHead(msgspec.Struct):
 
     valid: bool | None
     schema: int = 1
+    verdict: str = ""
+    reason: str = ""
     summary: str = ""
     unknown_because: list[str] = []
     lock: str = ""

@@ -31,7 +31,11 @@ class HuntRequestDocument(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[str, ...] = ()
     """Workloads that clients may run."""
     look_for: tuple[str, ...] = ()
-    """Checkers that count; none named: all that say invalid."""
+    """Checkers that count; none named: the required ones."""
+    require: tuple[str, ...] = ()
+    """Properties that count, by names of checkers; none named: those that a run requires."""
+    accept: tuple[str, ...] = ()
+    """``known-limits`` if failures that the lock documents do not count."""
     kind: str = ""
     """Kind of cluster."""
     nodes: int | UnsetType = UNSET

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from .reading import load
-from .run import ScenarioState
+from .run import PropertyState, ScenarioState
 
 SCHEMA: Final = 1
 
@@ -56,6 +56,10 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of the run; null if it is unknown, or nothing ran."""
     checkers: dict[str, bool | None]
     """The checkers' verdicts by name; null is unknown."""
+    states: dict[str, PropertyState] = {}
+    """The same as states of the properties; older documents lack them."""
+    reason: str = ""
+    """Reason for the run's own verdict in one sentence."""
     found_s: float | None
     """Begin of the first violation, seconds after the start of the run."""
     time_limit: float

@@ -9,17 +9,26 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from harness.plan import Expect, FaultSpec
+from harness.wording import first_sentence
 
 from .lock import LockFacts
 from .reading import load
 from .story import Story
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 Blame = Literal["service", "clock", "client"]
 ScenarioState = Literal["as-expected", "missed", "late", "violated", "unknown", "error", "not-run"]
 """``missed``: a known failure was not found. ``late``: it was found, but after the time that the scenario allows.
 ``violated``: a lock that should be safe was not. ``unknown``: the run proves nothing. ``error``: the run broke.
 ``not-run``: the scenario cannot run on this cluster."""
+
+PropertyState = Literal["kept", "broken", "known-limit", "not-applicable", "not-tested"]
+"""Result of a run for one property. ``known-limit``: it is broken, and the lock's documentation states that it may be.
+``not-applicable``: the run has nothing of the kind, such as tokens of a lock without any. ``not-tested``: something was
+missing; the explanation says what."""
+RunWord = Literal["valid", "safe with fencing", "valid except for known limits", "violation found", "unknown"]
+"""``safe with fencing``: the lock had two holders, and the resource refused every late access by its token. ``valid
+except for known limits``: the user accepts known limits, and found nothing else."""
 
 
 class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +144,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     blame: Blame | None = None
     """Cause: ``service`` if the lock granted what it had promised to another client, ``clock`` if it did so because a
     wrong clock had ended the promise, ``client`` if a client acted after its lease."""
+    harm: str = ""
+    """What happened, without details; empty if only ``sentence`` says it."""
+    cause: str = ""
+    """A clause that says why; empty if only ``sentence`` says it."""
     involved: tuple[Involved, ...] = ()
     """The holds and calls that it consists of."""
     holds: tuple[Involved, ...] | UnsetType = UNSET
@@ -154,6 +167,12 @@ class CheckerResult(msgspec.Struct, frozen=True, kw_only=True):
     """The first violations in the order of time, 20 at most; ``stats.violations`` counts all of them."""
     stats: dict[str, Any] = {}
     """The checker's own figures; those whose names end in ``_s`` are seconds."""
+    state: PropertyState | UnsetType = UNSET
+    """The same as ``valid``, with the lock's documentation taken into account. Documents of schema 1 lack it."""
+    required: bool = True
+    """True if the run's verdict depends on it."""
+    limits: tuple[str, ...] = ()
+    """The documented limits of the lock that explain every violation, if the state is ``known-limit``."""
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,16 +235,19 @@ class RunStats(msgspec.Struct, frozen=True, kw_only=True):
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """``results.json``: the verdict of one run, and what it rests on."""
 
-    schema: Literal[1]
-    """Version of this document."""
+    schema: Literal[1, 2]
+    """Version of this document. Documents of schema 1 have no ``state`` of checkers and no ``reason``."""
     valid: bool | None
-    """True: valid. False: a violation was found. Null: unknown."""
+    """True: every required property was kept. False: one is broken. Null: one was not tested."""
     verdict: str = ""
     """The same in words."""
+    reason: str = ""
+    """Reason for the verdict in one sentence."""
     summary: str = ""
-    """Summary of the run in a few sentences."""
+    """Summary of the run in a few sentences, of which ``reason`` is the first."""
     unknown_because: tuple[str, ...] = ()
-    """The explanations of the checkers with an unknown verdict, each after the checker's name."""
+    """Why the verdict is unknown: the explanations of the required properties that were not tested, each after the
+    checker's name."""
     lock: str = "unnamed lock"
     """The lock's name, or its ``package.module:Class``."""
     lock_title: str = ""
@@ -266,5 +288,22 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_run(path: Path) -> RunDocument:
-    """Read a ``results.json``; DocumentError if it cannot be read or is malformed."""
-    return load(path, RunDocument)
+    """Read a ``results.json``; DocumentError if it cannot be read or is malformed. A document of schema 1 gets the
+    fields of schema 2 that follow from it."""
+    document = load(path, RunDocument)
+    return document if document.schema == SCHEMA else _completed(document)
+
+
+def _completed(document: RunDocument) -> RunDocument:
+    checkers = {
+        name: msgspec.structs.replace(it, state=state_in_schema_1(it.valid, it.explanation))
+        for name, it in document.checkers.items()
+    }
+    return msgspec.structs.replace(document, checkers=checkers, reason=first_sentence(document.summary))
+
+
+def state_in_schema_1(valid: bool | None, explanation: str) -> PropertyState:
+    """Return the state of a property from what documents of schema 1 have about it."""
+    if valid is True:
+        return "not-applicable" if explanation.startswith("not applicable") else "kept"
+    return "not-tested" if valid is None else "broken"

@@ -10,11 +10,12 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown_name
 
 Discipline = Literal["trusting", "checking"]
 Fencing = Literal["on", "off", "cas"]
 BACKENDS: Final = ("sim", "docker")
+ACCEPTABLE: Final = ("known-limits",)
 LONGEST_S: Final = 1e8
 """Upper limit of every duration in a plan: about three years."""
 LARGEST: Final = {"clients": (10_000, 90_000), "nodes": (1_000, 400_000), "keys": (100_000, 250)}
@@ -147,6 +148,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     part in the run."""
     checkers: tuple[str, ...] = ()
     """Further checkers beside the built-in ones: names of entry points, or ``package.module:Class``."""
+    require: tuple[str, ...] = ()
+    """Properties that decide the verdict, by names of checkers; empty for all, except mutual exclusion and ownership
+    where the resource checks the lock's tokens."""
+    accept: tuple[str, ...] = ()
+    """``known-limits``: a violation that the lock's documentation states does not decide the verdict."""
     expect: Expect | None = None
     runs_on: tuple[str, ...] = ()
     """Backends on which the failure can happen; empty means every backend that supports the faults."""
@@ -186,6 +192,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative, got {getattr(self, name):g}")
         self._check_clients()
+        for word in self.accept:
+            if word not in ACCEPTABLE:
+                raise unknown_name("word in accept", word, ACCEPTABLE)
         for spec in self.faults:
             self._check_schedule(spec)
             if (spec.on is None and (spec.at is None) == (spec.every is None)) or (spec.on and spec.at is not None):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from harness.errors import UsageError, unknown_name
 from harness.faults.catalogue import default_specs
 from harness.plan import Plan, decode, validation_message
+from harness.plan.project import project_defaults
 from harness.search.request import HuntRequest, names, spec_of
 from harness.search.trials import run_trial
 
@@ -26,7 +27,8 @@ def request_of(lock: str | type, **options: Any) -> HuntRequest:
             raise unknown_name(
                 "argument of a hunt", name, [*HuntRequest.__struct_fields__, "budget_s", "rounds", "workers"]
             )
-    for name in ("faults", "workloads", "look_for"):
+    options = {**_of_project(), **options}
+    for name in ("faults", "workloads", "look_for", "require", "accept"):
         options[name] = names(options.get(name, ()))
     try:
         request = msgspec.convert({**options, "lock": spec_of(lock)}, HuntRequest)
@@ -46,6 +48,12 @@ def _check_acquirable(request: HuntRequest) -> HuntRequest:
     raise UsageError(f"no client ever gets {request.lock}, although no fault is injected{why}")
 
 
+def _of_project() -> dict[str, Any]:
+    """Return what ``[tool.harness]`` says about the verdicts of runs."""
+    _, table = project_defaults()
+    return {name: table[name] for name in ("require", "accept") if name in table}
+
+
 def plan_by(subject: Plan | str | type, fields: dict[str, Any], seed: int | None) -> Plan:
     """Return ``subject`` if it is a plan, else a plan of that lock; faults are names, TOML tables or FaultSpecs."""
     if isinstance(subject, Plan):
@@ -53,7 +61,7 @@ def plan_by(subject: Plan | str | type, fields: dict[str, Any], seed: int | None
             raise UsageError(f"a plan contains all options, so give no other, got {', '.join(fields)}")
         plan = subject
     else:
-        healthy = {**fields, "lock": spec_of(subject), "faults": []}
+        healthy = {**_of_project(), **fields, "lock": spec_of(subject), "faults": []}
         ttl = decode(healthy).ttl
         faults: list[Any] = []
         for fault in names(fields.get("faults", ())):

@@ -130,8 +130,11 @@ def _refuse_sharing(plan: Plan, lock: LockFacts) -> None:
 
 
 def _refuse_unknown_checkers(plan: Plan) -> None:
-    """Refuse a checker that cannot be loaded, and an expected verdict of a checker that will not run."""
+    """Refuse a checker that cannot be loaded, and a required or expected verdict of a checker that will not run."""
     checkers = [checker.name for checker in checker_catalogue.chosen(plan.checkers)]
+    for name in plan.require:
+        if name not in checkers:
+            raise unknown_name("property in require", name, checkers)
     named = () if plan.expect is None else (*plan.expect.invalid, *plan.expect.valid, *plan.expect.ignored)
     for name in named:
         try:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from harness.checkers import catalogue as checker_catalogue
-from harness.checkers.base import Verdict, Violation, merge
+from harness.checkers.base import Verdict, Violation
 from harness.checkers.malformed import flaw
 from harness.checkers.running import run_all
 from harness.clusters.kinds import KINDS
@@ -32,6 +32,7 @@ from harness.history import History, HistoryError
 from harness.plan import Plan, allowing, load
 
 from . import summary
+from .decision import Decision, Property, decide, with_promised_tokens
 from .expectation import judge as judge_expectation
 from .fault_records import fault_records
 from .lock_facts import stored_facts
@@ -48,7 +49,7 @@ class Result:
     plan: Plan
     history: History
     verdicts: dict[str, Verdict]
-    verdict: Verdict
+    decision: Decision
     results: RunDocument
     folder: Path | None
 
@@ -59,7 +60,12 @@ class Result:
 
     @property
     def valid(self) -> bool | None:
-        return self.verdict.valid
+        return self.decision.valid
+
+    @property
+    def reason(self) -> str:
+        """Reason for the verdict in one sentence."""
+        return self.results.reason
 
     @property
     def interrupted(self) -> bool:
@@ -97,14 +103,15 @@ class Recorded:
 def judge(recorded: Recorded, found: Mapping[str, Verdict]) -> Result:
     """Return the result that follows from the verdicts ``found`` by the checkers, and store it in the folder."""
     plan, history, folder = recorded.plan, recorded.history, recorded.folder
-    judged = {name: _storable(name, verdict) for name, verdict in found.items()}
+    judged = {name: _storable(name, it) for name, it in with_promised_tokens(plan, recorded.lock, found).items()}
     verdicts = {name: verdict for name, (verdict, _) in judged.items()}
-    results = _document(recorded, verdicts, {name: stored for name, (_, stored) in judged.items()})
+    decision = decide(plan, recorded.lock, verdicts, fault_records(history))
+    results = _document(recorded, verdicts, decision, {name: stored for name, (_, stored) in judged.items()})
     if folder is not None:
         command = ["harness", "replay", str(folder), *allowing(plan)]
         results = msgspec.structs.replace(results, replay=shlex.join(command))
         write_results(folder, results)
-    return Result(plan, history, verdicts, merge(verdicts), results, folder)
+    return Result(plan, history, verdicts, decision, results, folder)
 
 
 def rejudge(folder: Path, *, checkers: Collection[str] = ()) -> Result:
@@ -148,7 +155,8 @@ def _stored_verdict(name: str, results: RunDocument | None) -> Verdict:
     if stored is None:
         return Verdict(None, f"not checked: {name} is code that the stored plan names; --checker {name} runs it")
     evidence = tuple(_violation(plain(violation)) for violation in stored.evidence)
-    verdict = Verdict(stored.valid, stored.explanation, evidence, stored.stats)
+    applies = stored.state != "not-applicable"
+    verdict = Verdict(stored.valid, stored.explanation, evidence, stored.stats, applies)
     found = flaw(verdict)
     return Verdict(None, f"the stored verdict is malformed: {found}") if found else verdict
 
@@ -163,6 +171,8 @@ def _violation(stored: dict[str, Any]) -> Violation:
         stored["until_ns"] or from_ns,
         tuple(stored["involved"]),
         stored["blame"],
+        stored["harm"],
+        stored["cause"],
     )
 
 
@@ -198,15 +208,24 @@ def _checker_result(name: str, verdict: Verdict) -> CheckerResult:
     return convert(verdict.to_json(), CheckerResult, name)
 
 
-def _document(recorded: Recorded, verdicts: dict[str, Verdict], stored: dict[str, CheckerResult]) -> RunDocument:
+def _with_state(stored: CheckerResult, found: Property) -> CheckerResult:
+    return msgspec.structs.replace(stored, state=found.state, required=found.required, limits=found.limits)
+
+
+def _document(
+    recorded: Recorded, verdicts: dict[str, Verdict], decision: Decision, stored: dict[str, CheckerResult]
+) -> RunDocument:
     plan, lock, history, about = recorded.plan, recorded.lock, recorded.history, recorded.about
-    verdict = merge(verdicts)
+    text = summary.summarise(plan, lock, history, verdicts, decision)
     return RunDocument(
         schema=SCHEMA,
-        valid=verdict.valid,
-        verdict={True: "valid", False: "violation found", None: "unknown"}[verdict.valid],
-        summary=summary.summarise(plan, history, verdicts) + summary.unpromised(verdicts, lock),
-        unknown_because=tuple(f"{name}: {v.explanation}" for name, v in verdicts.items() if v.valid is None),
+        valid=decision.valid,
+        verdict=decision.word,
+        reason=text.reason,
+        summary=str(text),
+        unknown_because=tuple(f"{name}: {verdicts[name].explanation}" for name in decision.untested)
+        if decision.valid is None
+        else (),
         lock=plan.lock,
         lock_title=lock.title,
         lock_safety=lock.safety,
@@ -214,7 +233,7 @@ def _document(recorded: Recorded, verdicts: dict[str, Verdict], stored: dict[str
         seed=plan.seed,
         cluster=_cluster(plan, history, about),
         plan=_settings(plan),
-        checkers=stored,
+        checkers={name: _with_state(found, decision.properties[name]) for name, found in stored.items()},
         faults=tuple(msgspec.convert(fault, InjectedFault, from_attributes=True) for fault in fault_records(history)),
         fencing_note=summary.fencing_note(plan, history, lock.fence),
         versions={**versions(_packages(plan)), **about.versions, **_library_in_image(lock)},

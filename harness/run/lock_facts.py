@@ -89,6 +89,7 @@ def described_facts(info: LockInfo, *, shared: bool | None = None) -> LockFacts:
         library=info.library,
         promises=info.promises,
         runtime=info.runtime,
+        limits=info.documented_limits,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from harness.checkers.base import Verdict, Violation, no_lock_taken
@@ -12,8 +13,9 @@ from harness.faults.catalogue import fault_of
 from harness.faults.records import FaultRecord, Moment
 from harness.history import History
 from harness.plan import Plan
-from harness.wording import as_sentence, listed
+from harness.wording import LIMITS, as_sentence, counted, listed, lower_first
 
+from .decision import FENCED, Decision, Property
 from .fault_records import fault_records
 
 ORDER: Final = ("mutual-exclusion", "resource", "fencing", "ownership", "deadlock", "liveness")
@@ -21,65 +23,143 @@ ORDER: Final = ("mutual-exclusion", "resource", "fencing", "ownership", "deadloc
 SHOWN_FAULTS: Final = 3
 
 
-def summarise(plan: Plan, history: History, verdicts: Mapping[str, Verdict]) -> str:
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Summary of a run: the ``reason`` for its verdict in one sentence, and further sentences."""
+
+    reason: str
+    details: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.reason, *self.details])
+
+
+def summarise(
+    plan: Plan, lock: LockFacts, history: History, verdicts: Mapping[str, Verdict], decision: Decision
+) -> Summary:
     """Return the summary of a run."""
+    if decision.valid is False:
+        return _violated(plan, lock, history, verdicts, decision)
+    if decision.valid is None:
+        return _undecided(history, verdicts, decision)
+    notes = tuple(_notes(decision))
+    if decision.fenced:
+        return Summary(_fenced(verdicts, decision), notes)
+    accepted = [name for name in decision.limits if decision.properties[name].required]
+    if accepted:
+        return Summary(_accepted(lock, verdicts, decision, accepted[0]), notes)
+    return Summary(_no_violation(plan, history), notes)
+
+
+def _violated(
+    plan: Plan, lock: LockFacts, history: History, verdicts: Mapping[str, Verdict], decision: Decision
+) -> Summary:
     faults = fault_records(history)
-    names = (*ORDER, *(name for name in verdicts if name not in ORDER))
-    headline = next((v for name in names if (v := verdicts.get(name)) and v.valid is False), None)
-    if headline is None:
-        return _no_violation(plan, history, verdicts, faults)
-    if not headline.evidence:
-        return as_sentence(headline.explanation)
-    violation = headline.evidence[0]
-    sentences = [
-        as_sentence(violation.sentence),
+    name = min(decision.decisive, key=_rank)
+    verdict, found = verdicts[name], decision.properties[name]
+    if not verdict.evidence:
+        return Summary(as_sentence(verdict.explanation))
+    violation = verdict.evidence[0]
+    resource = _resource(plan, verdicts, verdict)
+    reason = as_sentence(violation.harm or violation.sentence)
+    if violation.harm and (lost := _lost(verdicts)):
+        reason, resource = as_sentence(f"{violation.harm}; {lost}"), ""
+    details = [
+        _holders(violation),
+        as_sentence(f"Cause: {violation.cause}") if violation.cause else "",
         _cause(violation, faults, history.origin),
-        _resource(plan, verdicts, headline),
+        resource,
+        _known(lock, found) if found.limits else "",
+        *_notes(decision),
     ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    return Summary(reason, tuple(sentence for sentence in details if sentence))
 
 
-def unpromised(verdicts: Mapping[str, Verdict], lock: LockFacts) -> str:
-    """Return a sentence, after a space, on violations of properties that the lock does not promise."""
-    properties = {"fairness": (lock.queue, "an order of service"), "reentrancy": (lock.reentrant, "to be reentrant")}
-    broken = [what for name, (promised, what) in properties.items() if promised is False and _violated(verdicts, name)]
-    return f" ({lock.name} does not promise {' or '.join(broken)}.)" if broken else ""
+def _holders(violation: Violation) -> str:
+    """Return a sentence with the details that lie between the harm and the cause; empty if there are none."""
+    if not violation.harm:
+        return ""
+    details = violation.sentence.removeprefix(violation.harm).removesuffix(violation.cause).strip(":; ")
+    return as_sentence(f"Holders: {details}") if details else ""
 
 
-def _violated(verdicts: Mapping[str, Verdict], name: str) -> bool:
-    return name in verdicts and verdicts[name].valid is False
+def _rank(name: str) -> tuple[int, str]:
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
 
 
-def _no_violation(plan: Plan, history: History, verdicts: Mapping[str, Verdict], faults: list[FaultRecord]) -> str:
+def _lost(verdicts: Mapping[str, Verdict]) -> str:
+    """Return what the overlap did to the resource, as a clause: ``3 updates were lost``; empty if it lost none."""
+    resource = verdicts.get("resource")
+    lost = resource.stats.get("lost", 0) if resource is not None and resource.valid is False else 0
+    return f"{counted(lost, 'update')} {'was' if lost == 1 else 'were'} lost" if lost else ""
+
+
+def _known(lock: LockFacts, found: Property) -> str:
+    """Return a sentence that names the documented limits behind a violation."""
+    return f"This is a known limit of {lock.name}: {listed(LIMITS[limit] for limit in found.limits)}."
+
+
+def _notes(decision: Decision) -> Iterator[str]:
+    """Yield a sentence on the broken properties that do not decide the verdict, if the reason does not name them."""
+    named = FENCED if decision.fenced else frozenset()
+    broken = [*decision.named("broken"), *decision.limits]
+    others = [name for name in broken if not decision.properties[name].required and name not in named]
+    if others:
+        yield f"Also broken, but not required: {listed(others)}."
+
+
+def _fenced(verdicts: Mapping[str, Verdict], decision: Decision) -> str:
+    """Return the reason of a lock that was broken without harm."""
+    if "mutual-exclusion" in (*decision.named("broken"), *decision.limits):
+        verdict = verdicts["mutual-exclusion"]
+        times = verdict.stats.get("violations", 1)
+        what = f"two clients held the lock at the same time {'once' if times == 1 else f'{times} times'}"
+    else:
+        what = "the lock was released by a client that did not hold it"
+    return f"Safe with fencing: {what}, and the resource refused every late access by its token."
+
+
+def _accepted(lock: LockFacts, verdicts: Mapping[str, Verdict], decision: Decision, name: str) -> str:
+    """Return the reason of a run that is valid because its known limits are accepted."""
+    violation = verdicts[name].evidence[0]
+    harm = (violation.harm or violation.sentence).rstrip(".")
+    known = listed(LIMITS[limit] for limit in decision.properties[name].limits)
+    return f"Accepted as a known limit of {lock.name} ({known}): {lower_first(harm)}."
+
+
+def _undecided(history: History, verdicts: Mapping[str, Verdict], decision: Decision) -> Summary:
     if not history.nemesis("start"):
         ends = [op.value["reason"] for op in history.nemesis("stop")]
-        return f"Nothing was proved: the run was {ends[-1] if ends else 'killed'} before it began."
+        return Summary(f"Nothing was proved: the run was {ends[-1] if ends else 'killed'} before it began.")
     why: dict[str, list[str]] = {}
-    for name, verdict in verdicts.items():
-        if verdict.valid is None:
-            why.setdefault(verdict.explanation, []).append(name)
-    if why:
-        reasons = "; ".join(f"{listed(names)}: {reason}" for reason, names in why.items())
-        return f"Nothing was proved. {reasons}.{errors(history)}"
+    for name in decision.untested:
+        why.setdefault(verdicts[name].explanation, []).append(name)
+    reasons = "; ".join(f"{listed(names)}: {reason}" for reason, names in why.items())
+    reasons = reasons or "no required property was tested"
+    return Summary(f"Nothing was proved: {reasons}.", tuple(filter(None, [errors(history)])))
+
+
+def _no_violation(plan: Plan, history: History) -> str:
+    faults = fault_records(history)
     count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
     injected = (
         f"{count} {'were' if len(faults) > 1 else 'was'} injected and took effect"
         if faults
         else "no fault was injected"
     )
-    unused = " The lock itself was not used: the workload takes none." if no_lock_taken(history) is not None else ""
-    return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {injected}.{unused}"
+    unused = "; the lock itself was not used, as the workload takes none" if no_lock_taken(history) is not None else ""
+    return f"No violation in {plan.time_limit:g} s with {plan.clients} clients; {injected}{unused}."
 
 
 def errors(history: History) -> str:
-    """Return a sentence, after a space, on the most frequent error of acquires; empty if grants are more frequent."""
+    """Return a sentence on the most frequent error of acquires; empty if grants are more frequent."""
     calls = history.calls("acquire")
     ends = ("never returned" if call.done is None else f"ended with {call.done.error}" for call in calls
             if call.done is None or call.done.error not in (None, "busy"))  # fmt: skip
     errors = Counter(ends)
     granted = sum(call.outcome == "ok" for call in calls)
     ending, times = next(iter(errors.most_common(1)), (None, 0))
-    return f" {times} of {len(calls)} acquires {ending}." if ending and times > granted else ""
+    return f"{times} of {len(calls)} acquires {ending}." if ending and times > granted else ""
 
 
 def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:

@@ -17,7 +17,6 @@ from typing import Any, Final
 import msgspec
 
 from harness.checkers import catalogue as checker_catalogue
-from harness.checkers.running import run_all
 from harness.clusters.abilities import lacking
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents import ExhaustiveDocument, convert
@@ -38,7 +37,7 @@ from harness.worker.channel import Channel, Frame
 from .interleavings import Execution, ExecutionStep, FixedSteps, Path, explore
 from .steered import KEY, Bounds, Section
 from .strikes import step_of
-from .trials import Trial
+from .trials import Trial, judged
 
 Progress = Callable[[int, int], None]
 """Called after each execution with: interleavings so far, executions cut as redundant so far."""
@@ -327,7 +326,7 @@ def judge(plan: Plan, section: Section, look_for: tuple[str, ...] = (), keys: Se
     """Run the checkers on an execution; HarnessError if a fault, or its heal, was not confirmed."""
     history = section.recorder.history
     names = ("faults", *(look_for or LOOK_FOR))
-    trial = Trial(plan, history, list(keys), run_all(history, [_checker(name) for name in names]))
+    trial = judged(plan, searched_facts(plan.lock), history, list(keys), [_checker(name) for name in names])
     seen = trial.verdicts["faults"]
     if seen.valid is not True:
         raise HarnessError(f"an execution of {plan.lock} cannot be judged: {seen.explanation}")

@@ -35,8 +35,8 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
       it means no faults, but critical sections that may last longer than the lease.
     - ``workloads``: what the clients may do; a schedule has at most ``clients`` clients.
     - ``ttl``: lease in seconds; 0 lets the search choose.
-    - ``look_for``: names of the checkers that count. Empty: all of them, except mutual exclusion if the resource checks
-      fencing tokens (then an overlap does no harm).
+    - ``require``, ``accept``: what counts as a failure, as in a plan.
+    - ``look_for``: names of the checkers that count, whatever is required. Empty: the required ones.
     - ``schedules``: most schedules of one round. Round number n has its own seed, derived from ``seed`` and n.
     - ``thorough``: a round continues after the first unsafe schedule, and reports one failure of each kind.
     """
@@ -46,6 +46,8 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     most_faults: int = 2
     workloads: tuple[str, ...] = ()
     look_for: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
     kind: str = ""
     nodes: int = 0
     clients: int = 3
@@ -101,6 +103,8 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             lock_options=self.lock_options,
             server_options=self.server_options,
             checkers=tuple(name for name in self.look_for if name not in checker_catalogue.CHECKERS.own),
+            require=self.require,
+            accept=self.accept,
         ).check()
 
     def check_fault(self, name: str) -> None:

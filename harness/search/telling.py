@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.checkers import catalogue
-from harness.checkers.running import run_all
 from harness.clusters.kinds import KINDS
 from harness.history.lock_keys import KeyState
 from harness.plan import Plan
@@ -15,7 +14,7 @@ from harness.run.lock_facts import find_facts
 from harness.run.supervised import Destination, SupervisedRun
 
 from .stories.story import TrialStory, story_of
-from .trials import Trial
+from .trials import Trial, judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +48,4 @@ def run_trial_elsewhere(plan: Plan) -> Trial:
     history = run.recorder.history.in_order()
     if any(op.value["reason"] == "interrupted" for op in history.nemesis("stop")):
         raise KeyboardInterrupt
-    return Trial(plan, history, keys.found, run_all(history, catalogue.chosen(plan.checkers)))
+    return judged(plan, lock, history, keys.found, catalogue.chosen(plan.checkers))

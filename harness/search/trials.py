@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from harness.checkers import catalogue
-from harness.checkers.base import Verdict
+from harness.checkers.base import Checker, Verdict
 from harness.checkers.running import run_all
+from harness.documents.lock import LockFacts
 from harness.history import History
 from harness.history.lock_keys import KeyState
 from harness.plan import Plan
 from harness.run.completion import complete
+from harness.run.decision import Decision, decide, with_promised_tokens
 from harness.run.doubts import doubts
+from harness.run.fault_records import fault_records
 from harness.run.lock_facts import searched_facts
 from harness.run.opening import open_simulated
 from harness.run.runner import Runner
@@ -31,19 +35,19 @@ class Trial:
     history: History
     keys: list[KeyState]
     verdicts: dict[str, Verdict]
+    decision: Decision
 
     def broken(self, look_for: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return the checkers that found a violation and count, the gravest first.
+        """Return the required properties that are broken (with ``look_for``: those named there), the gravest first.
 
         The result is empty if a fault of the plan was not confirmed, since the run then does not show what the plan
         does.
         """
         if self.verdicts["faults"].valid is not True:
             return ()
-        found = [name for name, verdict in self.verdicts.items() if verdict.valid is False]
-        harmless = {"mutual-exclusion"} if self.plan.fencing != "off" else set()
-        counted = [name for name in found if name in look_for or (not look_for and name not in harmless)]
-        return tuple(sorted(counted, key=gravity))
+        if not look_for:
+            return tuple(sorted(self.decision.decisive, key=gravity))
+        return tuple(sorted((name for name in look_for if self.verdicts[name].valid is False), key=gravity))
 
 
 def gravity(checker: str) -> tuple[int, str]:
@@ -62,4 +66,10 @@ def run_trial(plan: Plan) -> Trial:
     runner = Runner(plan, lock, cluster, doubts=partial(doubts, plan, cluster))
     runner.run()
     history = runner.recorder.history.in_order()
-    return Trial(plan, history, keys, run_all(history, catalogue.chosen(plan.checkers)))
+    return judged(plan, lock, history, keys, catalogue.chosen(plan.checkers))
+
+
+def judged(plan: Plan, lock: LockFacts, history: History, keys: list[KeyState], checkers: Iterable[Checker]) -> Trial:
+    """Return the trial of a recorded history, judged by ``checkers``."""
+    verdicts = with_promised_tokens(plan, lock, run_all(history, checkers))
+    return Trial(plan, history, keys, verdicts, decide(plan, lock, verdicts, fault_records(history)))

@@ -114,7 +114,7 @@ class StorePages:
         return pages.answer(
             "run.html",
             run=run,
-            title=pages.TITLES[run.state],
+            title=pages.title_of(run.state, results.verdict if results else ""),
             results=results,
             files=listed,
             report=stores.REPORT in names,

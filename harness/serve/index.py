@@ -24,6 +24,7 @@ from harness import plan as plans
 from harness.documents.heads import HeadFault, RunHead
 from harness.documents.run import SCHEMA
 from harness.run import store as stores
+from harness.wording import first_sentence
 
 from . import files
 
@@ -42,7 +43,6 @@ LONGEST: Final = 300
 USUAL: Final = plans.Plan(lock="").workload
 _RUN: Final = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z(?:-(\d+))?")
 _STARTED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-_SENTENCE: Final = re.compile(r".*?[.!?](?=\s|$)", re.DOTALL)
 
 
 class _PlanHead(msgspec.Struct):
@@ -229,8 +229,8 @@ def read_results(folder: Path) -> RunHead | None:
         results = _decode(files.read(path, LARGEST))
     except (OSError, ValueError, RecursionError) as error:  # errors of msgspec are ValueErrors
         raise Unreadable(f"{stores.RESULTS} cannot be read: {why(error)}.") from error
-    if results.schema != SCHEMA:
-        raise Unreadable(f"{stores.RESULTS} has schema {results.schema}: this harness reads schema {SCHEMA}.")
+    if not 1 <= results.schema <= SCHEMA:
+        raise Unreadable(f"{stores.RESULTS} has schema {results.schema}: this harness reads schemas 1 to {SCHEMA}.")
     return results
 
 
@@ -268,7 +268,7 @@ def _from_results(place: tuple[str, str], results: RunHead) -> Run:
         cluster=results.cluster.backend,
         faults=_names(results.faults),
         operations=results.stats.operations,
-        sentence=_first(results.summary),
+        sentence=_short(results.reason or first_sentence(results.summary)),
         purpose=_purpose(results.plan.workload, results.plan.title),
     )
 
@@ -313,12 +313,6 @@ def _from_name(name: str) -> tuple[str, int | None]:
         return "", None
     year, month, day, hour, minute, second, seed = found.groups()
     return f"{year}-{month}-{day}T{hour}:{minute}:{second}Z", None if seed is None else int(seed)
-
-
-def _first(summary: str) -> str:
-    """Return the first sentence of a summary."""
-    found = _SENTENCE.match(summary)
-    return _short(found.group() if found else summary)
 
 
 def _short(text: str) -> str:

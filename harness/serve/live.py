@@ -27,7 +27,7 @@ from harness.plan import Plan
 from harness.reports import page
 from harness.reports.live import ROLLING_S, WINDOW_S, GrowingHistory
 from harness.reports.model import JUDGEMENTS
-from harness.reports.run_report import SCRIPTS, WORDS
+from harness.reports.run_report import SCRIPTS, heading
 from harness.run import store as stores
 from harness.wording import counted
 
@@ -209,4 +209,4 @@ def _verdict(folder: Path) -> dict[str, Any] | None:
     if results is None:
         return None
     judgement = JUDGEMENTS[results.valid]
-    return {"judgement": judgement, "word": WORDS[judgement], "summary": results.summary}
+    return {"judgement": judgement, "word": heading(judgement, results.verdict), "summary": results.summary}

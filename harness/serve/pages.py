@@ -15,17 +15,19 @@ import jinja2
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
+from harness.documents.heads import HeadChecker
+from harness.documents.run import state_in_schema_1
 from harness.reports import page
+from harness.reports.model import SIGNS
+from harness.reports.run_report import heading
+from harness.wording import PROPERTY_STATES
 
 WORDS: Final = {
     "invalid": "Violation", "unknown": "Unknown", "valid": "Safe", "running": "Running", "broken": "No verdict",
 }  # fmt: skip
 """Names of states, in a table."""
-TITLES: Final = {
-    "invalid": "Violation found", "unknown": "Unknown", "valid": "Safe in this run", "running": "Running now",
-    "broken": "No verdict",
-}  # fmt: skip
-"""Names of states, as headings."""
+TITLES: Final = {"running": "Running now", "broken": "No verdict"}
+"""Headings of runs without a verdict."""
 NAVIGATION: Final = (
     ("runs", "/", "Runs"),
     ("comparisons", "/comparisons/", "Comparisons"),
@@ -45,6 +47,7 @@ def answer(
     """
     bar = {"here": here, "navigation": NAVIGATION, "label": "", "more": ()}
     shared = {"script": Markup(script), "words": WORDS, "run_url": run_url, "store_url": store_url}
+    shared |= {"signs": SIGNS, "states": PROPERTY_STATES}
     styles = style_of("style.css", "nightly.css", "serve/nav.css", "serve/serve.css") + Markup(style)
     text = _templates().get_template(f"serve/{template}").render(bar | shared | {"style": styles} | values)
     return _own_page(text, f"'sha256-{_digest(script)}'" if script else "'none'", status)
@@ -100,7 +103,19 @@ def script_of(name: str) -> str:
 
 @cache
 def _templates() -> jinja2.Environment:
-    return page.templates({"moment": moment, "size": size, "clean": clean})
+    return page.templates({"moment": moment, "size": size, "clean": clean, "property_state": _state})
+
+
+def _state(checker: HeadChecker) -> str:
+    """Return the state of a property; documents of schema 1 lack it."""
+    if checker.state:
+        return checker.state if checker.state in PROPERTY_STATES else "not-tested"
+    return state_in_schema_1(checker.valid, checker.explanation)
+
+
+def title_of(state: str, verdict: str) -> str:
+    """Return the heading of a run in this state, with this verdict in the words of its document."""
+    return TITLES.get(state) or heading(state, verdict)
 
 
 def run_url(lock: str, run: str) -> str:

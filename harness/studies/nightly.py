@@ -169,6 +169,8 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
         expected=ExpectedVerdicts(invalid=expect.invalid, valid=expect.valid),
         valid=None if result is None else result.valid,
         checkers={} if result is None else {name: verdict.valid for name, verdict in result.verdicts.items()},
+        states={} if result is None else {name: it.state for name, it in result.decision.properties.items()},
+        reason="" if result is None else result.reason,
         found_s=judgement.found_s,
         time_limit=plan.time_limit,
         real_seconds=round(seconds, 3),

@@ -235,12 +235,12 @@ def measure(plan: Plan, runs_in: Path | None = None, progress: Progress | None =
 def summary(result: Result) -> SweepRun:
     """Return the summary of a run that the sweep stores.
 
-    It is violated if a safety checker says invalid; else unknown if one of them, or the checker of the faults' effects,
-    has no verdict.
+    It is violated if a required safety property is broken; else unknown if one of them, or the faults' effects, were
+    not tested.
     """
-    safety = {name: verdict for name, verdict in result.verdicts.items() if name not in SERVICE}
-    invalid = tuple(name for name, verdict in safety.items() if verdict.valid is False)
-    doubts = [f"{name}: {verdict.explanation}" for name, verdict in safety.items() if verdict.valid is None]
+    invalid = tuple(name for name in result.decision.decisive if name not in SERVICE)
+    untested = (name for name in result.decision.untested if name not in SERVICE)
+    doubts = [f"{name}: {result.verdicts[name].explanation}" for name in untested]
     stats, resource = result.results.stats, _stats(result.verdicts, "resource")
     leases = [(call.done.value or {}).get("valid_for") for call in result.history.calls("acquire") if call.done]
     return SweepRun(
@@ -249,7 +249,7 @@ def summary(result: Result) -> SweepRun:
         why="" if invalid or not doubts else doubts[0],
         invalid=invalid,
         stalled=any(result.verdicts[name].valid is False for name in SERVICE if name in result.verdicts),
-        first_s=first_violation_s(invalid, safety, result.history.origin),
+        first_s=first_violation_s(invalid, result.verdicts, result.history.origin),
         overlaps=_stats(result.verdicts, "mutual-exclusion").get("violations", 0),
         writes=resource.get("updates", 0),
         lost=resource.get("lost", 0),

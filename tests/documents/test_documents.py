@@ -35,8 +35,9 @@ def test_a_stored_document_loads_and_is_written_with_the_same_content(name: str)
     path = SAMPLES / f"{name}.json"
     document = LOADERS[name](path)
     stored = json.loads(path.read_bytes())
-    assert documents.plain(document) == stored
-    assert list(documents.plain(document)) == list(stored)
+    loaded = documents.plain(document)
+    assert is_part(stored, loaded)
+    assert [key for key in loaded if key in stored] == list(stored)
 
 
 def test_a_written_document_has_an_entry_a_line_and_loads_again(tmp_path: Path) -> None:
@@ -71,7 +72,15 @@ def test_keys_of_a_later_version_are_ignored(name: str, tmp_path: Path) -> None:
     path = tmp_path / "document.json"
     stored = json.loads((SAMPLES / f"{name}.json").read_bytes())
     path.write_text(json.dumps(stored | {"colour": "red"}))
-    assert documents.plain(LOADERS[name](path)) == stored
+    assert is_part(stored, documents.plain(LOADERS[name](path)))
+
+
+def test_a_run_of_schema_1_gets_the_states_that_follow_from_it() -> None:
+    run = documents.load_run(SAMPLES / "results-violation.json")
+    states = {name: checker.state for name, checker in run.checkers.items()}
+    assert (states["mutual-exclusion"], states["liveness"], states["fencing"]) == ("broken", "kept", "not-applicable")
+    assert run.summary.startswith(run.reason)
+    assert run.reason.endswith(".")
 
 
 # The published schemas.
@@ -105,7 +114,7 @@ def test_a_schema_names_what_is_required() -> None:
     schema: dict[str, Any] = schemas.schema_of(documents.RunDocument)
     run = schema["$defs"]["RunDocument"]
     assert run["required"] == ["schema", "valid"]
-    assert run["properties"]["schema"]["enum"] == [1]
+    assert run["properties"]["schema"]["enum"] == [1, 2]
     assert "ns" in schema["$defs"]["InjectedFault"]["properties"]["healed_ns"]["description"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 from typing import Any
 
@@ -44,7 +45,7 @@ def swap_clients(trial: Trial) -> Trial:
     replace = msgspec.structs.replace
     ops = [replace(op, process=process(op.process), value=swap(op.value), node=swap(op.node)) for op in trial.history]
     keys = [replace(state, by=swap(state.by)) for state in trial.keys]
-    return Trial(trial.plan, History(ops), keys, trial.verdicts)
+    return dataclasses.replace(trial, history=History(ops), keys=keys)
 
 
 # States.

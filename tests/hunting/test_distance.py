@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 
 from harness.checkers import catalogue
 from harness.checkers.running import run_all
+from harness.documents.lock import LockFacts
 from harness.history import History, Op, OpType
 from harness.history.lock_keys import KeyState
 from harness.plan import FaultSpec, Plan, load
 from harness.search.distance import DOUBLE, STALE, STUCK, VIOLATED, double_hold_score, near_miss_scores
 from harness.search.owners import ownerships
-from harness.search.trials import Trial, run_trial
+from harness.search.trials import Trial, judged, run_trial
 
 SCENARIOS = Path(__file__).parent.parent.parent / "scenarios"
 QUORUM = Plan(lock="redlock", clients=1, sections=1, hold=0.6, time_limit=6.0)
@@ -98,7 +100,7 @@ def test_server_state_alone_gives_a_high_score_to_a_double_hold(name: str) -> No
     of a lease."""
     trial = scenario(name)
     blind = {**trial.verdicts, "mutual-exclusion": run_all(History(), catalogue.all())["mutual-exclusion"]}
-    near = double_hold_score(Trial(trial.plan, trial.history, trial.keys, blind))
+    near = double_hold_score(replace(trial, verdicts=blind))
     assert 0.6 < near < VIOLATED
 
 
@@ -122,7 +124,7 @@ def trial_of(*entries: Entry, keys: tuple[KeyState, ...] = (), **plan: Any) -> T
     ops.append(Op(len(ops), ops[-1].time, 0, -1, "info", "stop", value={"reason": "time limit"}))
     history = History(ops)
     made = Plan(lock="redis-token", kind="redis-single", nodes=1, clients=2, ttl=1.0, **plan)
-    return Trial(made, history, list(keys), run_all(history, catalogue.all()))
+    return judged(made, LockFacts(name="redis-token"), history, list(keys), catalogue.all())
 
 
 def key_state(

@@ -321,3 +321,10 @@ def test_sigterm_ends_a_hunt_with_a_report(tmp_path: Path) -> None:
     assert child.returncode == 3
     assert "the hunt was interrupted" in out
     assert "Traceback" not in error
+
+
+@pytest.mark.slow
+def test_a_hunt_that_accepts_known_limits_does_not_report_them() -> None:
+    request = HuntRequest(lock="redlock", faults=("clock-jump",), schedules=30)
+    assert hunt(request, rounds=1).findings
+    assert not hunt(with_(request, accept=("known-limits",)), rounds=1).findings

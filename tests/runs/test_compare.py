@@ -40,10 +40,15 @@ from harness.studies.compare.trials import JobOutcome, died
 from harness.worker.client_program import find_lock
 from tests.checkers.story import Story
 
+from .deciding import decided
+
 SAFE = dict.fromkeys(
     ("deadlock", "fairness", "faults", "fencing", "liveness", "mutual-exclusion", "ownership", "reentrancy", "resource",
      "try-lock"), True,
 )  # fmt: skip
+
+
+FENCED = Plan(lock="", fencing="on")
 
 
 def verdicts(**changes: bool | None) -> Mapping[str, Verdict]:
@@ -79,20 +84,20 @@ def verdicts(**changes: bool | None) -> Mapping[str, Verdict]:
         ({"reentrancy": None}, "off", "safe"),
     ],
 )
-def test_verdicts_determine_the_state_of_a_run(said: dict[str, bool | None], fencing: str, state: str) -> None:
-    assert state_of(verdicts(**said), fencing) == state
+def test_verdicts_determine_the_state_of_a_run(said: dict[str, bool | None], fencing: Any, state: str) -> None:
+    assert state_of(decided(verdicts(**said), Plan(lock="", fencing=fencing))) == state
 
 
 def test_a_lock_that_is_never_granted_again_is_unavailable() -> None:
-    assert state_of(verdicts(), "off", lapsed=True) == "unavailable"
-    assert state_of(verdicts(mutual_exclusion=False), "on", lapsed=True) == "unavailable"
-    assert state_of(verdicts(mutual_exclusion=False), "off", lapsed=True) == "unsafe"
+    assert state_of(decided(verdicts()), lapsed=True) == "unavailable"
+    assert state_of(decided(verdicts(mutual_exclusion=False), FENCED), lapsed=True) == "unavailable"
+    assert state_of(decided(verdicts(mutual_exclusion=False)), lapsed=True) == "unsafe"
 
 
 def test_a_fault_that_never_struck_makes_a_safe_run_unknown() -> None:
-    assert state_of(verdicts(), "off", struck=False) == "unknown"
-    assert state_of(verdicts(mutual_exclusion=False), "on", struck=False) == "unknown"
-    assert state_of(verdicts(mutual_exclusion=False), "off", struck=False) == "unsafe"
+    assert state_of(decided(verdicts()), struck=False) == "unknown"
+    assert state_of(decided(verdicts(mutual_exclusion=False), FENCED), struck=False) == "unknown"
+    assert state_of(decided(verdicts(mutual_exclusion=False)), struck=False) == "unsafe"
 
 
 def story(last_asked: float = 29.0, granted_again: float | None = None, healed: float = 5.0) -> Story:
@@ -132,8 +137,9 @@ def test_a_cell_gives_the_reason_for_its_state(
     if struck:
         told.fault(0, "client-pause", ["c0"], 2.0, 3.0)
     plan = Plan(lock="redis-fenced", fencing=fencing, faults=(FaultSpec("client-pause"),))
-    document = RunDocument(schema=1, valid=None, summary="Two held it. c0 was paused.")
-    run = Result(plan, told.history(), dict(verdicts(**said)), Verdict(None, ""), document, None)
+    document = RunDocument(schema=2, valid=None, reason="Two held it.", summary="Two held it. c0 was paused.")
+    found = dict(verdicts(**said))
+    run = Result(plan, told.history(), found, decided(found, plan), document, None)
     assert cells.findings_of(run).why == why
 
 
@@ -144,12 +150,13 @@ def test_a_lock_that_was_never_granted_is_not_safe(valid: bool | None, state: st
         told.call(
             "c0", "acquire", second, second + 0.1, "info", asked={"timeout": 1.0}, error="Indeterminate: ValueError"
         )
+    found_by = dict(verdicts(liveness=valid))
     run = Result(
         Plan(lock="redis-token"),
         told.history(),
-        dict(verdicts(liveness=valid)),
-        Verdict(valid, ""),
-        RunDocument(schema=1, valid=valid),
+        found_by,
+        decided(found_by),
+        RunDocument(schema=2, valid=valid),
         None,
     )
     found = cells.findings_of(run)
@@ -171,11 +178,6 @@ def test_a_cell_shows_the_first_of_its_worst_runs() -> None:
     for number, state in enumerate(WORST_FIRST):
         mixed = [RunFindings(other, "") for other in (*reversed(WORST_FIRST[number:]), state)]
         assert (mixed[cells.worst(mixed)].state, cells.worst(mixed)) == (state, len(mixed) - 2)
-
-
-def test_the_first_sentence_does_not_end_at_a_number_or_a_host() -> None:
-    assert cells.first_sentence("c1 acquired k0 at 2.5 s. c0 was paused.") == "c1 acquired k0 at 2.5 s."
-    assert cells.first_sentence("No violation in 30 s") == "No violation in 30 s"
 
 
 # The runs of a comparison.

@@ -25,6 +25,8 @@ from harness.studies.compare.ranking import CLAIMED, agrees, ranking
 from harness.studies.compare.trials import _Runs
 from tests.checkers.story import Story
 
+from .deciding import decided
+
 NOTHING = RunDocument(schema=1, valid=None)
 
 
@@ -80,7 +82,7 @@ def test_release_after_death_is_unmeasured_if_no_holder_died_in_time() -> None:
                 Plan(lock="", time_limit=limit),
                 told.history(),
                 {"deadlock": Verdict(True, "")},
-                Verdict(True, ""),
+                decided({}),
                 NOTHING,
                 None,
             ),
@@ -121,7 +123,7 @@ def test_a_lock_that_refuses_nested_acquires_is_not_reentrant() -> None:
 
 def test_an_outage_is_judged_while_the_server_is_gone() -> None:
     def of(told: Story) -> tuple[bool | None, str]:
-        return outage(Result(Plan(lock=""), told.history(), {}, Verdict(True, ""), NOTHING, None))
+        return outage(Result(Plan(lock=""), told.history(), {}, decided({}), NOTHING, None))
 
     gone = Story().acquire("c0", 1.0, 1.1).release("c0", 1.2).fault(0, "kill", ["n1"], 5.0, 26.0)
     assert of(gone.acquire("c1", 25.0, 26.1)) == (False, "no client acquired it in the 21 s without n1")

@@ -14,6 +14,7 @@ import redis
 
 from harness.checkers.faults import FOR_EVER, faults
 from harness.clusters.sim.cluster import SimCluster
+from harness.documents.lock import LockFacts
 from harness.faults.base import Damage, InjectionContext
 from harness.faults.catalogue import fault_class
 from harness.faults.clocks import Clocks
@@ -208,6 +209,7 @@ def test_healing_one_clock_fault_does_not_change_the_others() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_only_clocks_of_active_faults_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """At any time the hosts of active faults include every host whose clock is wrong."""
     wrong: list[tuple[int, set[str]]] = []
@@ -257,7 +259,7 @@ def test_the_story_mentions_a_restart_only_after_it_happened() -> None:
     moved = History()
     for op in sorted(late, key=lambda op: op.time):
         moved.append(msgspec.structs.replace(op, index=len(moved)))
-    told = summarise(result.plan, moved, result.verdicts)
+    told = str(summarise(result.plan, LockFacts(name=result.plan.lock), moved, result.verdicts, result.decision))
     assert "n1 was killed at" in told
     assert "restarted" not in told
 

@@ -23,6 +23,8 @@ from harness.studies import sweep as sweeps
 from harness.studies.sweep import Grid, exit_status, figures, planned, summary, sweep, wilson
 from tests.checkers.story import Story
 
+from .deciding import decided
+
 PLAN = Plan(lock="redis-token", clients=3, time_limit=9.0, rest=0.02)
 GRID = Grid(ttl=(0.5, 3.0), hold=(0.2,), pause=(1.5,), every=2.0, seeds=2)
 
@@ -152,12 +154,13 @@ def test_wilson_interval_matches_published_tables(hits: int, runs: int, low: flo
 def summary_of(**verdicts: Verdict) -> SweepRun:
     """Return the summary of a run in which a client held the lock for 2 s."""
     story = Story().acquire("c0", 1.0, 1.5, valid_for=2.0)
+    found = {name.replace("_", "-"): verdict for name, verdict in verdicts.items()}
     result = Result(
         plan=PLAN,
         history=story.history(),
-        verdicts={name.replace("_", "-"): verdict for name, verdict in verdicts.items()},
-        verdict=Verdict(None, ""),
-        results=RunDocument(schema=1, valid=None, stats=RunStats(acquires_ok=1, seconds=9.0)),
+        verdicts=found,
+        decision=decided(found),
+        results=RunDocument(schema=2, valid=None, stats=RunStats(acquires_ok=1, seconds=9.0)),
         folder=None,
     )
     return summary(result)

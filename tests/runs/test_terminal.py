@@ -222,8 +222,8 @@ def test_a_file_gets_plain_lines_without_codes(result: Result, capsys: pytest.Ca
     assert lines[0] == "VIOLATION: redis-token"
     assert lines[1] == result.document["summary"]
     assert {line.partition(": ")[0] for line in lines[2:]} == {
-        "violated",
-        "passed",
+        "known limit",
+        "kept",
         "not applicable",
         "faults",
         "figures",
@@ -252,7 +252,11 @@ def test_a_checkers_sentence_is_shown_unless_the_story_has_it(result: Result) ->
     verdict = result.verdicts["mutual-exclusion"]
     first = verdict.evidence[0].sentence
     assert first in terminal._found("x", verdict, result.history.origin, "another story")
-    assert first not in terminal._found("x", verdict, result.history.origin, result.document["summary"])
+    harm = verdict.evidence[0].harm
+    shown = terminal._found("x", verdict, result.history.origin, result.document["summary"])
+    assert harm not in shown
+    assert first.removeprefix(f"{harm}: ") in shown
+    assert first not in terminal._found("x", verdict, result.history.origin, f"It began. {first}.")
 
 
 # Commands with --json and with --quiet.

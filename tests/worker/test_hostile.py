@@ -63,7 +63,7 @@ def test_a_hostile_lock_is_unknown_and_the_result_says_why(
     result = run_hostile(lock, tmp_path)
     assert result.exit_status == UNKNOWN
     assert {verdict.valid for verdict in result.verdicts.values()} == {None}
-    assert DOUBTS[lock] in result.verdict.explanation
+    assert DOUBTS[lock] in result.reason
     assert [op.f for op in History.load(tmp_path / LATEST / HISTORY)][-1] == "stop"
     assert json.loads((tmp_path / LATEST / "results.json").read_bytes())["valid"] is None
 
@@ -72,7 +72,7 @@ def test_a_hostile_lock_is_unknown_and_the_result_says_why(
 @pytest.mark.parametrize("lock", HANGING)
 def test_the_code_that_did_not_yield_is_named(lock: str) -> None:
     result = run_hostile(lock)
-    assert f"{MODULE.rpartition('.')[2]}.py" in result.verdict.explanation
+    assert f"{MODULE.rpartition('.')[2]}.py" in result.reason
     (stop,) = result.history.nemesis("stop")
     assert any("in acquire" in line for line in stop.value["stack"])
 
@@ -96,7 +96,7 @@ def test_a_sound_lock_beside_them_is_valid() -> None:
 
 def test_the_library_of_a_users_lock_is_simulated_although_clients_import_it_late() -> None:
     result = run(Plan(lock=f"{__package__}.etcd_lock:UsersEtcdLock", time_limit=5.0))
-    assert result.valid is True, result.verdict.explanation
+    assert result.valid is True, result.reason
 
 
 def test_a_lock_that_ends_its_process_when_imported_is_a_usage_error(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.checkers.base import SERVICE, Verdict
+from harness.checkers.base import SERVICE
 from harness.documents.comparison import CellState, ComparedCell
 from harness.history import SECOND, History
 from harness.plan import Plan
+from harness.run.decision import FENCED, Decision
 from harness.run.fault_records import fault_records
 from harness.run.judging import Result
 from harness.run.summary import errors
@@ -19,13 +19,10 @@ from harness.wording import moment
 
 WORST_FIRST: Final[tuple[CellState, ...]] = ("unsafe", "unavailable", "unknown", "fenced", "safe")
 """The states that runs can show, see :data:`harness.documents.comparison.CellState`."""
-LOCK_LEVEL: Final = frozenset({"mutual-exclusion", "ownership"})
-"""Checkers of violations that a fence makes harmless: they compare the holders only, not the accesses."""
 AVAILABILITY: Final = frozenset({"liveness", "deadlock"})
 TOKENS: Final = frozenset({"token-fell", "token-repeated"})
 NEVER: Final = "The fault was never injected: its trigger did not occur before the end of the run."
 NOBODY: Final = "No client was granted the lock."
-_SENTENCE: Final = re.compile(r"(?<=\.) (?=\S)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,8 @@ def findings_of(result: Result) -> RunFindings:
     plan, history = result.plan, result.history
     lapsed = lapse(plan, history)
     struck = not plan.faults or plan.faults[0].fault in {record.fault for record in fault_records(history)}
-    state = state_of(result.verdicts, plan.fencing, lapsed=bool(lapsed), struck=struck)
-    if result.verdict.valid is None and not _granted(history):  # the lock was never held, so it was not tested
+    state = state_of(result.decision, lapsed=bool(lapsed), struck=struck)
+    if result.valid is None and not _granted(history):  # the lock was never held, so it was not tested
         return RunFindings("unknown", errors(history).strip() or NOBODY)
     tokens = result.verdicts["fencing"].evidence
     return RunFindings(
@@ -56,27 +53,25 @@ def findings_of(result: Result) -> RunFindings:
     )
 
 
-def state_of(verdicts: Mapping[str, Verdict], fencing: str, *, lapsed: bool = False, struck: bool = True) -> CellState:
-    """Return the state of a lock after one run.
+def state_of(decision: Decision, *, lapsed: bool = False, struck: bool = True) -> CellState:
+    """Return the state of a lock after one run. Known limits of the lock count as violations here.
 
     ``lapsed``: no client got the lock any more, long after the last fault. ``struck``: a fault was injected, or none
     was planned. Service checkers that no fault concerns (fairness, reentrancy, try-lock) are ignored.
     """
-    invalid = {name for name, verdict in verdicts.items() if verdict.valid is False}
-    broken = invalid - SERVICE
-    stopped = fencing == "on" and broken <= LOCK_LEVEL
-    if broken and not stopped:
+    broken = {*decision.named("broken"), *decision.limits}
+    if broken - SERVICE - (FENCED if decision.fenced else frozenset()):
         return "unsafe"
-    if lapsed or invalid & AVAILABILITY:
+    if lapsed or broken & AVAILABILITY:
         return "unavailable"
-    if _undecided(verdicts) or not struck:
+    if _untested(decision) or not struck:
         return "unknown"
-    return "fenced" if broken else "safe"
+    return "fenced" if decision.fenced else "safe"
 
 
-def _undecided(verdicts: Mapping[str, Verdict]) -> list[str]:
-    """Return the checkers without a verdict, except those that are ignored."""
-    return [name for name, it in verdicts.items() if it.valid is None and name not in SERVICE - AVAILABILITY]
+def _untested(decision: Decision) -> list[str]:
+    """Return the properties that were not tested, except those that are ignored."""
+    return [name for name in decision.named("not-tested") if name not in SERVICE - AVAILABILITY]
 
 
 def lapse(plan: Plan, history: History) -> str:
@@ -113,16 +108,12 @@ def _reason(result: Result, state: CellState, lapsed: str, *, struck: bool) -> s
     """Return the reason for the state. The run may have other findings too."""
     verdicts = result.verdicts
     if state == "unknown":
-        name = next(iter(_undecided(verdicts)), "")
+        name = next(iter(_untested(result.decision)), "")
         return f"{name}: {verdicts[name].explanation}" if struck else NEVER
     if state == "unavailable":
         late = (verdicts[name].explanation for name in ("deadlock", "liveness") if verdicts[name].valid is False)
         return lapsed or next(late)
-    return first_sentence(result.results.summary)
-
-
-def first_sentence(text: str) -> str:
-    return _SENTENCE.split(text, maxsplit=1)[0]
+    return result.reason
 
 
 def worst(runs: Sequence[RunFindings]) -> int:
