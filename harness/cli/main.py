@@ -24,6 +24,7 @@ from harness.errors import (
 )
 from harness.files import cannot_write
 
+from .project import set_defaults
 from .stdout import stdout_errors
 
 COMMANDS: Final = {
@@ -85,6 +86,7 @@ class LazyCommands(TyperGroup):
         command = typer.main.get_command(import_module(f"{__package__}.{cmd_name}").app)
         assert isinstance(command, TyperCommand | TyperGroup)
         command.name = cmd_name
+        set_defaults(command, cmd_name, tuple(COMMANDS))
         return command
 
     def format_commands(self, ctx: object, formatter: HelpFormatter) -> None:

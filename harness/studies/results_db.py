@@ -42,6 +42,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX outcomes_of_a_night ON outcomes (night)",
         "CREATE INDEX outcomes_of_a_scenario ON outcomes (scenario, cluster)",
     ),
+    (
+        "ALTER TABLE outcomes ADD COLUMN states TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE outcomes ADD COLUMN reason TEXT NOT NULL DEFAULT ''",
+    ),
 )
 """Statements that bring a file from version i to version i + 1. Released statements are never changed."""
 
@@ -58,7 +62,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, Any]
 
 
-_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers"})
+_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states"})
 _OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
 
 

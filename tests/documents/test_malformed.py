@@ -39,7 +39,7 @@ def error_of(path: Path, load: Any) -> str:
         ('{"valid": true}', ": expected the key 'schema', got only valid"),
         ("{}", ": expected the key 'schema', got nothing"),
         ('{"schema": 3, "valid": true}', ": schema: expected 1 or 2, got 3: another version of the harness wrote it"),
-        ('{"schema": true, "valid": true}', ": schema: expected 1, got true"),
+        ('{"schema": true, "valid": true}', ": schema: expected 1 or 2, got true"),
         ('{"schema": 1, "vaild": true}', ": expected the key 'valid', got 'vaild'"),
         ('{"schema": 1, "valid": 3}', ": valid: expected true, false or null, got 3"),
         ('{"schema": 1, "valid": "yes"}', ': valid: expected true, false or null, got "yes"'),

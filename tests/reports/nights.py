@@ -37,7 +37,9 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
         "kind": "redis-single", "faults": [fault], "workload": "mutex", "cluster": cluster, "seed": 0,
         "state": "as-expected", "why": "the cure held" if safe else "mutual-exclusion said invalid after 2.50 s",
         "expected": {"invalid": [] if safe else ["mutual-exclusion"], "valid": []}, "valid": safe,
-        "checkers": {"mutual-exclusion": safe, "liveness": True}, "found_s": None if safe else 2.5,
+        "checkers": {"mutual-exclusion": safe, "liveness": True},
+        "states": {"mutual-exclusion": "kept" if safe else "broken"}, "reason": "Two held it.",
+        "found_s": None if safe else 2.5,
         "time_limit": 20.0, "real_seconds": 0.4, "acquires": 57, "folder": None,
     } | changed  # fmt: skip
 

@@ -1,0 +1,34 @@
+"""The table ``[tool.harness]`` of a project's ``pyproject.toml``: defaults for commands and tests."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import UsageError
+from harness.files import read_regular
+
+NAME: Final = "pyproject.toml"
+LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of the largest file that is read."""
+TABLE: Final = "tool.harness"
+
+
+def project_defaults(folder: Path | None = None) -> tuple[Path, dict[str, Any]]:
+    """Return the nearest ``pyproject.toml`` in ``folder`` (by default the working directory) or above it, and its table
+    ``[tool.harness]``; the table is empty if there is none. Raises UsageError for a file that is not TOML."""
+    folder = (folder or Path.cwd()).absolute()
+    path = next((place / NAME for place in (folder, *folder.parents) if (place / NAME).is_file()), folder / NAME)
+    if not path.is_file():
+        return path, {}
+    text = read_regular(path, LARGEST).decode(errors="replace")
+    if TABLE not in text:
+        return path, {}
+    try:
+        table = tomllib.loads(text).get("tool", {}).get("harness", {})
+    except (tomllib.TOMLDecodeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: {TABLE}: expected a table, got {table!r}")
+    return path, table
