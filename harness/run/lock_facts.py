@@ -19,6 +19,7 @@ from harness.worker.channel import Frame
 from . import workers
 
 FACTS: Final = "harness.run.simulated:facts"
+INFO: Final = "harness.run.simulated:info"
 
 
 def find_facts(name: str, interpreter: str = "") -> LockFacts:
@@ -50,11 +51,29 @@ def _searched_facts(name: str, folder: str) -> LockFacts:
 
 
 def _found_facts(name: str, interpreter: str) -> LockFacts:
+    return msgspec.json.decode(_imported(FACTS, name, interpreter), type=LockFacts)
+
+
+def find_info(name: str) -> LockInfo:
+    """Return the description of the lock called ``name``, or ``package.module:Class``, which a worker imports.
+
+    Raises UsageError if the lock cannot be loaded."""
+    own = own_description(name)
+    return _found_info(name, search_working_directory()) if own is None else own.info
+
+
+@cache
+def _found_info(name: str, folder: str) -> LockInfo:
+    del folder  # part of the key
+    return msgspec.json.decode(_imported(INFO, name, ""), type=LockInfo)
+
+
+def _imported(function: str, name: str, interpreter: str) -> bytes:
+    """Call a function in a worker that imports the lock."""
     try:
-        found = workers.call(FACTS, name.encode(), _no_frame, interpreter=interpreter, preload=preloaded(name))
+        return workers.call(function, name.encode(), _no_frame, interpreter=interpreter, preload=preloaded(name))
     except workers.WorkerDied as died:
         raise UsageError(f"{name}: importing it failed: {died}") from died
-    return msgspec.json.decode(found, type=LockFacts)
 
 
 def _no_frame(kind: Frame, body: bytes) -> None:

@@ -97,6 +97,12 @@ def facts(argument: bytes, channel: Channel) -> bytes:
     return msgspec.json.encode(facts_of(find_lock(argument.decode())))
 
 
+def info(argument: bytes, channel: Channel) -> bytes:
+    """Return the :class:`harness.lock_impls.base.LockInfo` of the lock whose name is the argument."""
+    del channel
+    return msgspec.json.encode(find_lock(argument.decode()).info)
+
+
 def send_keys(cluster: SimCluster, plan: Plan, channel: Channel) -> None:
     """Send each change of a lock's key on a server, if this kind of cluster can tell."""
     watch = LOCK_KEYS.find(cluster)

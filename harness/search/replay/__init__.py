@@ -7,6 +7,7 @@ reported.
 from .attempts import Attempt, Prepared, expected_of, judge, prepare, without_races
 from .by_triggers import by_triggers
 from .divergence import Divergence, differs_at, first_divergence
+from .rehearsal import rehearse
 from .simulated import Command, Simulated, simulate
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "first_divergence",
     "judge",
     "prepare",
+    "rehearse",
     "simulate",
     "without_races",
 ]

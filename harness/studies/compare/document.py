@@ -25,7 +25,7 @@ from harness.documents.comparison import (
 from harness.faults.catalogue import fault_class
 from harness.lock_impls.base import LockInfo
 from harness.run.judging import versions
-from harness.worker.client_program import find_lock
+from harness.run.lock_facts import find_info
 
 from . import cells, costs, plans, properties
 from .plans import ComparisonRequest
@@ -42,7 +42,7 @@ Shown = TypeVar("Shown", ComparedCell, ComparedProperty, ComparedCost, ComparedR
 def assemble(request: ComparisonRequest, outcomes: Outcomes) -> ComparisonDocument:
     """Return the document without its times, with folders as the store returned them. Jobs without an outcome were not
     run; their cells are unknown."""
-    kinds = sorted({find_lock(lock).info.kinds[0] for lock in request.locks}, key=_service)
+    kinds = sorted({find_info(lock).kinds[0] for lock in request.locks}, key=_service)
     locks = tuple(_lock(request, lock, outcomes) for lock in request.locks)
     return ComparisonDocument(
         schema=SCHEMA,
@@ -72,7 +72,7 @@ def _nemesis(name: str, locks: Sequence[ComparedLock]) -> ComparedNemesis:
 
 
 def _lock(request: ComparisonRequest, lock: str, outcomes: Outcomes) -> ComparedLock:
-    info = find_lock(lock).info
+    info = find_info(lock)
     cells_ = {name: _cell_of(request, lock, name, outcomes.get((lock, "cell", name))) for name in request.nemeses}
     contended = outcomes.get((lock, "cost", "contended"), JobOutcome())
     dead = outcomes.get((lock, "property", "released"), JobOutcome())

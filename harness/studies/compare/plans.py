@@ -26,7 +26,7 @@ from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
 from harness.plan import BACKENDS, FaultSpec, Plan
 from harness.run.completion import complete
-from harness.worker.client_program import find_lock
+from harness.run.lock_facts import find_info
 
 COLUMNS: Final = {column.rank: (name, column) for name in fault_names() if (column := fault_class(name).column)}
 NEMESES: Final = tuple(name for _, (name, _) in sorted(COLUMNS.items()))
@@ -182,7 +182,7 @@ def _named(name: str) -> str:
                 f"unknown lock or family {name!r}: known: all, {families}, and those of 'harness list locks'"
             )
         raise unknown_name("lock or family", name, known)
-    find_lock(name)
+    find_info(name)
     return name
 
 
@@ -221,7 +221,7 @@ def cell(request: ComparisonRequest, lock: str, nemesis: str) -> ComparisonJob |
     refused = ""
     for fault in (nemesis, *([STANDS_IN[nemesis]] if nemesis in STANDS_IN else [])):
         specs = tuple(default_specs(fault, settings.ttl))
-        for kind in find_lock(lock).info.kinds:
+        for kind in find_info(lock).kinds:
             plan = with_(_plan(request, lock), kind=kind, ttl=settings.ttl, hold=settings.hold, faults=specs)
             try:
                 complete(plan.check())
@@ -235,11 +235,11 @@ def cell(request: ComparisonRequest, lock: str, nemesis: str) -> ComparisonJob |
 def _why_not(lock: str, nemesis: str) -> str:
     if nemesis not in STANDS_IN:
         return ""
-    return f"no fault could transfer the lock: {KINDS.find(find_lock(lock).info.kinds[0]).about}, without a standby"
+    return f"no fault could transfer the lock: {KINDS.find(find_info(lock).kinds[0]).about}, without a standby"
 
 
 def _plan(request: ComparisonRequest, lock: str) -> Plan:
-    info = find_lock(lock).info
+    info = find_info(lock)
     return Plan(
         lock=lock,
         kind=info.kinds[0],
@@ -261,7 +261,7 @@ def _properties(request: ComparisonRequest, lock: str) -> Iterator[ComparisonJob
     yield _probe(lock, "released", ClientCrash.name, died)
     yield _probe(lock, "reentrant", FAULT_FREE, with_(plan, workload="reentrant"))
     gone = with_(plan, faults=(FaultSpec(Kill.name, at=OUTAGE_AT, params={"target": "primary"}),))
-    on_each = (with_(gone, kind=kind) for kind in find_lock(lock).info.kinds)
+    on_each = (with_(gone, kind=kind) for kind in find_info(lock).kinds)
     yield _probe(lock, "no-single-point", Kill.name, *on_each)
 
 
@@ -285,7 +285,7 @@ def command(plan: Plan, nemesis: str = FAULT_FREE) -> str:
     """Return the ``harness run`` command that repeats a run of a comparison."""
     words = ["harness", "run", plan.lock, "--cluster", plan.cluster]
     words += ["--nemesis", nemesis] if nemesis != FAULT_FREE else []
-    if plan.kind != find_lock(plan.lock).info.kinds[0]:
+    if plan.kind != find_info(plan.lock).kinds[0]:
         words += ["--topology", plan.kind.rpartition("-")[2]]
     for name in ("workload", "clients", "fencing", "seed"):
         words += _option(name, getattr(plan, name), getattr(DEFAULTS, name))
