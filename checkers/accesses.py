@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from .base import MissingField
 from .holds import Holds
 from .view import CAS, FAIL, INVOKE, MARK, NONE, OK, READ, TAKE, WRITE, View
 
@@ -66,11 +67,17 @@ def _calls(columns: View) -> list[int]:
 
 def _access(columns: View, index: int, done: int) -> Access:
     request, answer = columns.value[index] or {}, columns.value[done] or {}
+    f = columns.fs[index]
+    if not isinstance(answer, dict) or type(answer.get("arrival")) is not int:
+        raise MissingField(
+            f"entry {done} ({f} ok) needs the field 'arrival', a whole number: the place of the access in the order in "
+            "which the resource accepted them"
+        )
     return Access(
-        f=columns.fs[index],
+        f=f,
         key=columns.keys[columns.key[index]],
         client=int(columns.client[index]),
-        arrival=int(answer["arrival"]),
+        arrival=answer["arrival"],
         invoke=index,
         done_ns=int(columns.time[done]),
         fence=request.get("fence"),

@@ -80,6 +80,10 @@ class Verdict:
         }
 
 
+class MissingField(ValueError):
+    """An entry of the history lacks what a checker needs; the message names the entry and the field."""
+
+
 class Checker(Protocol):
     """A checker: a pure function of a history, with the name that users type."""
 

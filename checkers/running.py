@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.history import History
 
-from .base import Checker, Verdict, doubt_of
+from .base import Checker, MissingField, Verdict, doubt_of
 from .malformed import flaw
 
 
@@ -27,6 +27,8 @@ def _run(history: History, checker: Checker) -> Verdict:
     try:
         verdict = checker.check(history)
         found = flaw(verdict)
+    except MissingField as error:
+        return Verdict(None, f"this history cannot be judged: {error}")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it must not hide what the others found
         return Verdict(None, f"the checker failed: {type(error).__name__}: {error}")
     return Verdict(None, f"the checker failed: its verdict is malformed: {found}") if found else verdict

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -50,13 +50,15 @@ class Checked:
     """The result of a check.
 
     ``pictures`` are of the explained keys. ``quick`` says whether a fast algorithm for exactly this model decided,
-    ``searched`` how many keys needed a search.
+    ``searched`` how many keys needed a search. ``ignored`` counts, by function, the calls of functions that the model
+    does not describe.
     """
 
     verdict: Verdict
     pictures: tuple[Picture, ...]
     quick: bool
     searched: int
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
 
 def check(
@@ -72,12 +74,15 @@ def check(
 
     ``budget`` is for all searches together; a key that they cannot decide within it is unknown. ``workers`` is the
     number of threads that search (0: as many as there are processors). With ``quick=False`` every key is searched.
-    Raises :class:`ModelError` if the history has calls whose effect the model would have to know, or values that the
-    model cannot read.
+    Raises :class:`ModelError` if the history has calls whose effect the model would have to know, only calls of
+    functions that the model does not describe, or values that the model cannot read.
     """
     budget = budget or Budget()
     name = name or type(model).__name__
-    mine = _answered(calls, model, name)
+    made = _calls_by_function(calls)
+    _refuse_misfit(calls, made, model, name)
+    ignored = {f: count for f, count in made.items() if f not in model.fs}
+    mine = calls.pick(calls.named(sorted(model.fs))) if ignored else calls
     algorithm = quick_algorithm(model) if quick else None
     deadline = time.monotonic() + budget.seconds
     try:
@@ -95,19 +100,27 @@ def check(
         what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ModelError(f"the model {name} cannot read this history: {what}") from error
     pictures = findings.pictures if findings else ()
-    return Checked(_verdict(mine, name, findings), pictures, algorithm is not None, len(outcome.undecided))
+    return Checked(_verdict(mine, name, findings), pictures, algorithm is not None, len(outcome.undecided), ignored)
 
 
-def _answered(calls: Calls, model: Model, name: str) -> Calls:
-    """Return the calls that ``model`` answers for; raises :class:`ModelError` if it cannot judge the history."""
-    counts = np.bincount(calls.f, minlength=len(calls.fs))
-    made = {f for f, count in zip(calls.fs, counts.tolist(), strict=True) if count}
-    refused = sorted(made & set(model.refuses))
+def _calls_by_function(calls: Calls) -> dict[str, int]:
+    """Return the number of calls of each function that has any."""
+    counts = np.bincount(calls.f, minlength=len(calls.fs)).tolist()
+    return {f: count for f, count in zip(calls.fs, counts, strict=True) if count}
+
+
+def _refuse_misfit(calls: Calls, made: Mapping[str, int], model: Model, name: str) -> None:
+    """Raise :class:`ModelError` if ``model`` cannot judge the history, whose calls are counted in ``made``."""
+    refused = sorted(made.keys() & model.refuses)
     if refused:
         raise ModelError(f"the model {name} does not define what {', '.join(refused)} does to the value")
+    if made and not model.fs & set(calls.fs):  # all names count, since those of failed calls show that the model fits
+        raise ModelError(
+            f"no call of the history fits the model {name}: expected calls of {', '.join(sorted(model.fs))}, "
+            f"got only {', '.join(sorted(made))}"
+        )
     if model.timed and len(calls) and (calls.began == calls.invoked).all():
         raise ModelError(f"the model {name} needs the times of the calls, and the history has none")
-    return calls if made <= model.fs else calls.pick(calls.named(sorted(model.fs)))
 
 
 def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
@@ -141,11 +154,20 @@ def _verdict(calls: Calls, name: str, findings: Findings | None) -> Verdict:
     if findings and findings.unknown:
         return Verdict(None, "; ".join(findings.unknown[:3]), (), {**stats, "violations": 0})
     if not len(calls):
-        return Verdict(None, f"nothing to check: the history has no call that the model {name} describes", (), stats)
+        return Verdict(None, _nothing_to_check(calls, name), (), stats)
     keys = stats["keys"]
     where = f" of {keys} keys, each by itself," if keys > 1 else ""
     number = "1 call fits" if len(calls) == 1 else f"{len(calls)} calls{where} fit"
     return Verdict(True, f"{number} an order that the model {name} allows", (), {**stats, "violations": 0})
+
+
+def _nothing_to_check(calls: Calls, name: str) -> str:
+    if not calls.failed:
+        return f"nothing to check: the history has no call that the model {name} describes"
+    return (
+        f"nothing to check: every call that the model {name} describes failed, so none happened; Knossos calls such a "
+        "history valid, but it proves nothing"
+    )
 
 
 def _invalid(violations: Sequence[Violation], count: int, stats: dict[str, int]) -> Verdict:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
-from harness.history.values import Items
+from harness.history.values import Exact, Items
 
 from .base import Inconsistent, Model, Operation
 
@@ -72,18 +74,24 @@ class CasRegister(Register):
 
 def _plain(value: Any) -> Hashable:
     """Return the value that a call wrote or read: its value, or the entry ``value`` of a mapping."""
-    if type(value) in _PLAIN:
+    if type(value) in _DISTINCT:
         return value  # type: ignore[no-any-return]
     return frozen(value["value"] if isinstance(value, Mapping) and "value" in value else value)
 
 
-_PLAIN: Final = frozenset({int, str, type(None), bool, float})
+_DISTINCT: Final = frozenset({int, str, type(None)})
+"""Types whose values are equal to no value of another type, once :class:`Exact` has replaced other numbers."""
 
 
 def frozen(value: Any) -> Hashable:
-    """Return ``value`` in a form that can be a state: lists become tuples, mappings :class:`Items`."""
-    if type(value) in _PLAIN:
+    """Return ``value`` in a form that can be a state: lists become tuples, mappings :class:`Items`, and numbers that
+    are no integers :class:`Exact`."""
+    if type(value) in _DISTINCT:
         return value  # type: ignore[no-any-return]
+    if isinstance(value, bool | float | Decimal):
+        return Exact.of(value)
+    if isinstance(value, Fraction):  # 2/2 is the integer 1
+        return value if value.denominator > 1 else int(value)
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in value)
     if isinstance(value, Mapping):
@@ -98,6 +106,8 @@ def frozen(value: Any) -> Hashable:
 
 def worded(value: Any) -> str:
     """Return a value as text, the same for equal values: ``nil``, ``[1 2]``, ``{a 1}``, ``#{1 2}``."""
+    if isinstance(value, Exact):
+        value = value.value
     if value is None:
         return "nil"
     if isinstance(value, bool):

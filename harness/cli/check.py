@@ -122,6 +122,9 @@ def _numbers(report: Report) -> str:
         parts.append(f"{stats['unknown_outcomes']} of unknown outcome")
     if stats["failed_calls"]:
         parts.append(f"{stats['failed_calls']} that failed left out")
+    if ignored := report.checked.ignored:
+        functions = ", ".join(f"{f} {count}" for f, count in sorted(ignored.items()))
+        parts.append(f"{sum(ignored.values())} of other functions ignored ({functions})")
     if stats["configurations"]:
         parts.append(counted(stats["configurations"], "configuration"))
     return f"{', '.join(parts)} · read in {report.reading:.3f} s, checked in {report.checking:.3f} s"

@@ -41,5 +41,7 @@ class CheckDocument(msgspec.Struct, frozen=True, kw_only=True):
     """``quick`` if a fast algorithm for exactly this model decided, else ``search``."""
     keys_searched: int
     """Keys that needed a search."""
+    ignored_calls: dict[str, int] = {}
+    """Calls of functions that the model does not describe, by function; they do not count."""
     seconds: CheckSeconds
     """Real time that the parts of the check took, seconds."""

@@ -37,13 +37,13 @@ EXPECTED: Final = "expected a map with :process, :type and :f"
 CODES: Final = ("kind", "f", "key", "node", "value")
 
 
-def read_edn(source: str, blocks: Iterable[bytes], wants: Wants, keyed: Keyed) -> Calls:
+def read_edn(source: str, blocks: Iterable[bytes], wants: Wants, keyed: Keyed, *, clients: bool = True) -> Calls:
     """Read the calls of an EDN history; ``source`` is its name for errors. Raises :class:`HistoryError`."""
     reader = _Reader(source)
     for text in blocks:
         reader.take(text)
     entries = reader.finish()
-    values = settle(entries, reader.values, wants, keyed)
+    values = settle(entries, reader.values, wants, keyed, clients=clients)
     calls = paired(entries)
     calls.values = values
     overrule(calls)

@@ -6,7 +6,7 @@ Only then is it known whether the values are ``[key value]`` pairs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -93,16 +93,18 @@ def _flat(text: str) -> Any:
         return only_form(text)
 
 
-def settle(entries: Entries, values: EdnValues, wants: Wants, keyed: Keyed) -> list[Any]:
+def settle(entries: Entries, values: EdnValues, wants: Wants, keyed: Keyed, *, clients: bool = True) -> list[Any]:
     """Set the keys of the entries and the clients of the processes, as far as the values determine them.
 
-    Returns the wanted values that are left.
+    ``clients`` says whether the names of clients matter. Returns the wanted values that are left.
     """
     found = values.found
     if keyed == "yes" or (keyed == "auto" and _are_pairs(entries, found)):
         found = _split(entries, found)
-    if wants != "values":  # a register may hold any value
+    if wants != "values":
         _name_clients(entries, found)
+    elif clients:  # a register may hold any value, also a map that contains a client
+        _name_clients(entries, found, but=REGISTERS)
     for block in entries.blocks:
         if entries.settings is None:  # in other projects' histories, a process is a client whatever its host
             block.node = np.full(len(block), NONE, dtype=np.int32)
@@ -200,15 +202,23 @@ def _split(entries: Entries, found: list[Any]) -> list[Any]:
     return left
 
 
-def _name_clients(entries: Entries, found: list[Any]) -> None:
-    """Name the clients of Jepsen's Hazelcast lock tests, whose values contain the client."""
+REGISTERS: Final = frozenset({"read", "write", "cas"})
+"""Functions whose values are the contents of registers."""
+
+
+def _name_clients(entries: Entries, found: list[Any], but: Set[str] = frozenset()) -> None:
+    """Name the clients of Jepsen's Hazelcast lock tests, whose values contain the client.
+
+    Values of the functions ``but`` are not looked at.
+    """
     numbers = Numbers()
     names = _table([*(numbers[_client(value)] for value in found), NONE], np.int32)
     if not numbers.names:
         return
     processes = entries.processes.names
+    looked = np.array([*(name not in but for name in entries.fs.names), False])
     for block in entries.blocks:
-        process_keys = names[_value(block)]
+        process_keys = np.where(looked[block.f], names[_value(block)], NONE)
         for row in np.flatnonzero((process_keys != NONE) & (block.process != NONE)).tolist():
             process, name = int(block.process[row]), numbers.names[process_keys[row]]
             if entries.named.setdefault(process, name) != name:

@@ -24,14 +24,21 @@ Progress = Callable[[int, int], None]
 
 
 def read_calls(
-    path: Path, wants: Wants, *, keyed: Keyed = "auto", progress: Progress | None = None, block: int = BLOCK
+    path: Path,
+    wants: Wants,
+    *,
+    keyed: Keyed = "auto",
+    clients: bool = True,
+    progress: Progress | None = None,
+    block: int = BLOCK,
 ) -> Calls:
     """Read the calls of the history at ``path``: JSON lines of this project, or EDN of Jepsen and Knossos, with ``.gz``
     or not.
 
-    ``keyed`` says whether values are ``[key value]`` (``jepsen.independent``); it is for EDN only. ``progress`` is
-    called with the bytes read and the total, after each ``block`` bytes. Raises :class:`HistoryError`, with the line,
-    for an unreadable file; only a truncated last line is skipped.
+    ``keyed`` says whether values are ``[key value]`` (``jepsen.independent``), and ``clients`` whether clients are
+    named by values such as ``{:client "a"}``; both are for EDN only. ``progress`` is called with the bytes read and the
+    total, after each ``block`` bytes. Raises :class:`HistoryError`, with the line, for an unreadable file; only a
+    truncated last line is skipped.
 
     Memory: 66 bytes a call (84 with grants), and about 430 for each distinct value, if values are wanted or the file is
     EDN. An EDN file, and a file whose entries are not in the order of time, need as much again until they are read
@@ -45,7 +52,7 @@ def read_calls(
         if kind == [".edn"]:
             from .edn_history import read_edn  # imported here because JSON lines do not need it
 
-            return read_edn(str(path), blocks, wants, keyed)
+            return read_edn(str(path), blocks, wants, keyed, clients=clients)
         found = _read_in_order(Reader(str(path), wants), blocks, path.stat().st_size // ENTRY)
         return _sorted(Reader(str(path), wants), _blocks(path, block, progress)) if found is None else found
     except (OSError, EOFError) as error:

@@ -1,7 +1,9 @@
-"""EDN values for which Python has no type: keywords, and the items of a map as a hashable set."""
+"""Values that Python lacks: keywords, the items of a map as a hashable set, numbers that differ by their type."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 
@@ -38,6 +40,21 @@ class Items(frozenset[Any]):
 
     def __hash__(self) -> int:
         return hash(("{}", frozenset.__hash__(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A number or truth value that differs from equal values of other types.
+
+    Python takes ``True``, ``1``, ``1.0`` and ``Decimal("1")`` for equal; in JSON and EDN they are four values.
+    """
+
+    kind: str
+    value: bool | float | Decimal
+
+    @classmethod
+    def of(cls, value: bool | float | Decimal) -> Exact:
+        return cls(type(value).__name__, value)
 
 
 def bare(value: Any) -> str:

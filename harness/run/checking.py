@@ -58,6 +58,7 @@ class Report:
             **self.verdict.to_json(),
             "algorithm": "quick" if self.checked.quick else "search",
             "keys_searched": self.checked.searched,
+            "ignored_calls": self.checked.ignored,
             "seconds": {"reading": round(self.reading, 6), "checking": round(self.checking, 6)},
         }
         return convert(found, CheckDocument, "the check")
@@ -142,7 +143,7 @@ def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: P
             progress(done / max(1, total), f"reading: {done / max(1, total):.0%}")
 
     try:
-        return str(path), read_calls(path, model.wants, keyed=keyed, progress=read)
+        return str(path), read_calls(path, model.wants, keyed=keyed, clients=model.clients, progress=read)
     except HistoryError as error:
         raise UsageError(str(error)) from error
 

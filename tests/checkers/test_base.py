@@ -9,10 +9,21 @@ import pytest
 
 from harness.checkers import catalogue
 from harness.checkers.base import Verdict, Violation, conclude, merge
+from harness.checkers.resource import ResourceChecker
 from harness.checkers.running import run_all
 from harness.checkers.view import View, view
 from harness.history import History, HistoryError, Op
 from tests.checkers.story import Story
+
+
+@pytest.mark.parametrize("answer", [{"value": 0}, {"value": 0, "arrival": None}, 5])
+def test_an_access_without_its_arrival_is_unknown_and_named(answer: object) -> None:
+    history = Story().call("a", "read", 1.0, 1.1, got=answer).history()
+    found = run_all(history, [ResourceChecker()])["resource"]
+    assert found.valid is None
+    assert "the field 'arrival'" in found.explanation
+    assert "(read ok)" in found.explanation
+    assert "the checker failed" not in found.explanation
 
 
 class Broken:

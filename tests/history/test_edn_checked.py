@@ -10,8 +10,21 @@ from harness.checkers.models import frozen, worded
 from harness.history.edn import only_form
 from harness.run.checking import check
 
-EQUAL = [("#{1 2}", "#{2 1}"), ("{:a 1, :b 2}", "{:b 2, :a 1}"), (":a", ":a"), ("[1]", "(1)"), ("1", "1.0")]
-UNLIKE = [("#{}", "{}"), ("#{#{}}", "#{{}}"), (":a", '"a"'), ("{:a 1}", '#{["a" 1]}'), ("[]", "#{}"), ("[[]]", "[{}]")]
+EQUAL = [("#{1 2}", "#{2 1}"), ("{:a 1, :b 2}", "{:b 2, :a 1}"), (":a", ":a"), ("[1]", "(1)"), ("2/2", "1")]
+UNLIKE = [
+    ("1", "1.0"),
+    ("1", "true"),
+    ("0", "false"),
+    ("0.5", "1/2"),
+    ("1M", "1"),
+    ("[{:a 1}]", "[{:a true}]"),
+    ("#{}", "{}"),
+    ("#{#{}}", "#{{}}"),
+    (":a", '"a"'),
+    ("{:a 1}", '#{["a" 1]}'),
+    ("[]", "#{}"),
+    ("[[]]", "[{}]"),
+]
 
 
 def written_and_read(wrote: str, read: str) -> str:

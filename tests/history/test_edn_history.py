@@ -207,9 +207,15 @@ def test_clients_named_in_values_are_used(tmp_path: Path) -> None:
     text = named + both("release", '{:client "a"}', "nil", 2) + both("release", "nil", "nil", 3)
     assert clients(tmp_path, text) == ["a", "b", "a", "process 3"]
     assert read(tmp_path, text, "nothing").client.tolist() == [1, 2, 1, 0]
-    assert clients(tmp_path, text, "values") == [f"process {process}" for process in range(4)]
+    assert clients(tmp_path, text, "values") == ["a", "b", "a", "process 3"]
     with pytest.raises(HistoryError, match="line 4: process 0 is client 'b' here, but 'a' in an earlier entry"):
         read(tmp_path, both("x", "nil", "{:client a}") + both("x", "nil", "{:client b}"), "nothing")
+    with pytest.raises(HistoryError, match="line 4: process 0 is client 'b' here, but 'a' in an earlier entry"):
+        read(tmp_path, both("x", "nil", "{:client a}") + both("x", "nil", "{:client b}"), "values")
+    register = (
+        both("write", "{:client a}", "nil") + both("cas", "[{:client b} 1]", "nil") + both("read", "nil", "{:client c}")
+    )
+    assert set(clients(tmp_path, register, "values")) == {"process 0"}
     alike = both("x", "nil", '{:client "n1"}', 4) + entry(':f :x, :node "n1"')
     assert clients(tmp_path, OURS + alike) == ["n1 (process 4)", "n1"]
 

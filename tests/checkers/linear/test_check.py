@@ -81,16 +81,27 @@ def test_an_exhausted_budget_gives_unknown_and_the_position_reached() -> None:
 
 def test_calls_unknown_to_the_model_are_ignored_or_refused() -> None:
     entries: list[Entry] = [(0, "invoke", "write", 1), (0, "ok", "write", 1)]
-    history = without_grants(calls(entries))
-    nothing = check(history, Mutex(), name="mutex").verdict
-    assert nothing.valid is None
-    assert "nothing to check" in nothing.explanation
+    with pytest.raises(ModelError, match="expected calls of acquire, lock, release, unlock, got only write"):
+        check(without_grants(calls(entries)), Mutex(), name="mutex")
+    entries += [(0, "invoke", "acquire"), (0, "ok", "acquire")]
+    found = check(without_grants(calls(entries)), Mutex())
+    assert (found.verdict.valid, found.verdict.stats["calls"], found.ignored) == (True, 1, {"write": 1})
     with pytest.raises(ModelError, match="does not define what cas does"):
         check(without_grants(calls([(0, "invoke", "cas", (1, 2)), (0, "ok", "cas", (1, 2))])), Register())
     with pytest.raises(ModelError, match=r"the value of a cas is \[old, new\], got 5"):
         check(without_grants(calls([(0, "invoke", "cas", 5), (0, "ok", "cas", 5)])), CasRegister())
     with pytest.raises(ModelError, match="not for 'append'"):
         check(without_grants(calls([(0, "invoke", "acquire", "append"), (0, "ok", "acquire")])), ReadWriteLock())
+
+
+def test_history_without_effective_calls_is_unknown_and_says_why() -> None:
+    failed = check(without_grants(calls([(0, "invoke", "acquire"), (0, "fail", "acquire")])), Mutex()).verdict
+    assert failed.valid is None
+    assert "every call that the model Mutex describes failed" in failed.explanation
+    assert "Knossos calls such a history valid" in failed.explanation
+    empty = check(without_grants(calls([])), Mutex()).verdict
+    assert empty.valid is None
+    assert "the history has no call that the model Mutex describes" in empty.explanation
 
 
 def test_disagreement_of_two_algorithms_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,40 @@ def test_exit_status_and_output_give_the_verdict(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out == "VALID\n"
 
 
+def test_mistyped_functions_are_counted_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mistyped.edn"
+    path.write_text(GOOD + GOOD.replace(":acquire", ":acquire!").replace(":release", ":release!"))
+    assert exit_status_of("check", path, "--model", "mutex") == 0
+    assert "2 of other functions ignored (acquire! 1, release! 1)" in capsys.readouterr().out
+    assert exit_status_of("check", path, "--model", "mutex", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["ignored_calls"] == {"acquire!": 1, "release!": 1}
+    path.write_text(BAD.replace(":acquire", ":acquire!"))
+    assert exit_status_of("check", path, "--model", "mutex") == 2
+    message = capsys.readouterr().err.strip()
+    assert message.count("\n") == 0
+    assert "no call of the history fits the model mutex" in message
+    assert "got only acquire!" in message
+
+
+@pytest.mark.parametrize("model", ["owner-mutex", "rw-lock", "models:Rw"])
+def test_clients_named_in_edn_values_own_locks_of_every_model(
+    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process acquires, and another process of the same client releases."""
+    (tmp_path / "models.py").write_text(
+        "from harness.checkers.models import ReadWriteLock\n\nclass Rw(ReadWriteLock):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    text = GOOD.replace(":value nil", ':value {:client "a"}')
+    path = tmp_path / "named.edn"
+    path.write_text(
+        text.replace(":process 0, :type :invoke, :f :rel", ":process 7, :type :invoke, :f :rel").replace(
+            ":process 0, :type :ok, :f :rel", ":process 7, :type :ok, :f :rel"
+        )
+    )
+    assert exit_status_of("check", path, "--model", model) == 0
+
+
 def test_json_output_is_the_document_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.edn"
     bad.write_text(BAD)
