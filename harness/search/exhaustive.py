@@ -24,6 +24,7 @@ from harness.documents.exhaustive import SCHEMA
 from harness.errors import HarnessError, UsageError
 from harness.faults.catalogue import fault_class
 from harness.faults.pause import ClientPause
+from harness.history import History, Op
 from harness.history.lock_keys import KeyState
 from harness.plan import Discipline, Fencing, Plan
 from harness.run import workers
@@ -257,7 +258,7 @@ def _exhaust(limits: _SearchLimits, progress: Progress) -> ExhaustiveResult:
 
     def run_one(path: Path) -> tuple[Section, Trial]:
         section = execute(plan, bounds, path)
-        return section, judge(plan, section, scope.look_for)
+        return section, judge(plan, section.recorder.history, scope.look_for)
 
     count = _Count(scope)
     began = time.monotonic()
@@ -322,9 +323,8 @@ def execute(plan: Plan, bounds: Bounds, path: Path, on_change: Callable[[KeyStat
     return section
 
 
-def judge(plan: Plan, section: Section, look_for: tuple[str, ...] = (), keys: Sequence[KeyState] = ()) -> Trial:
+def judge(plan: Plan, history: History, look_for: tuple[str, ...] = (), keys: Sequence[KeyState] = ()) -> Trial:
     """Run the checkers on an execution; HarnessError if a fault, or its heal, was not confirmed."""
-    history = section.recorder.history
     names = ("faults", *(look_for or LOOK_FOR))
     trial = judged(plan, searched_facts(plan.lock), history, list(keys), [_checker(name) for name in names])
     seen = trial.verdicts["faults"]
@@ -333,14 +333,44 @@ def judge(plan: Plan, section: Section, look_for: tuple[str, ...] = (), keys: Se
     return trial
 
 
-def repeat(scope: Scope, steps: Sequence[ExecutionStep]) -> Trial:
-    """Repeat the execution that took these steps: the same history, byte for byte, with the states of the lock's key.
+class _Repetition(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of a repetition in a worker; see :func:`repeat`."""
 
-    Raises :class:`harness.search.interleavings.NotReproducible` if the steps cannot be taken.
+    scope: Scope
+    steps: tuple[ExecutionStep, ...]
+
+
+class _Repeated(msgspec.Struct, frozen=True, kw_only=True):
+    plan: Plan
+    history: tuple[Op, ...]
+    keys: tuple[KeyState, ...]
+
+
+def repeat(scope: Scope, steps: Sequence[ExecutionStep]) -> Trial:
+    """Repeat, in a worker process, the execution that took these steps: the same history, byte for byte, with the
+    states of the lock's key.
+
+    Raises :class:`harness.search.interleavings.NotReproducible` if the steps cannot be taken, HarnessError for a worker
+    that ended early.
     """
-    plan, keys = scope.plan(), list[KeyState]()
-    section = execute(plan, scope.bounds(), FixedSteps(steps), keys.append)
-    return judge(plan, section, scope.look_for, keys)
+    result = workers.call(
+        f"{__name__}:repeat_in_worker",
+        msgspec.json.encode(_Repetition(scope=scope, steps=tuple(steps))),
+        lambda _kind, _body: None,
+        preload=(__name__, *preloaded(scope.lock)),
+    )
+    found = msgspec.json.decode(result, type=_Repeated)
+    return judge(found.plan, History(found.history), scope.look_for, found.keys)
+
+
+def repeat_in_worker(argument: bytes, channel: Channel) -> bytes:
+    """Repeat an execution and return its entries and the states of the lock's key."""
+    del channel
+    request = msgspec.json.decode(argument, type=_Repetition)
+    plan, keys = request.scope.plan(), list[KeyState]()
+    section = execute(plan, request.scope.bounds(), FixedSteps(request.steps), keys.append)
+    history = tuple(section.recorder.history)
+    return msgspec.json.encode(_Repeated(plan=plan, history=history, keys=tuple(keys)))
 
 
 def _checker(name: str) -> Any:

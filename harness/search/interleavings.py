@@ -18,6 +18,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from harness.errors import UNKNOWN, HarnessError
+
 Outcome = TypeVar("Outcome")
 Touched = frozenset[str]
 EVERYTHING: Final = "*"
@@ -39,8 +41,10 @@ class Redundant(Exception):
     """Raised to cut an execution: every possible next step was tried in an execution of the same class."""
 
 
-class NotReproducible(Exception):
+class NotReproducible(HarnessError):
     """An execution differed from an earlier one with the same steps, or two independent steps were not independent."""
+
+    exit_status = UNKNOWN
 
 
 def independent(one: Touched, other: Touched) -> bool:

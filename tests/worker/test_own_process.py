@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.plan import FaultSpec, Plan
+from harness.search.exhaustive import Scope, exhaust, repeat
 from harness.search.replay import prepare, rehearse
 from harness.studies.compare.plans import ComparisonRequest, jobs
 
@@ -58,4 +59,14 @@ def test_the_rehearsal_of_a_replay_imports_a_users_lock_in_workers(pids: Path) -
 def test_a_comparison_imports_a_users_lock_in_workers(pids: Path) -> None:
     found = jobs(ComparisonRequest(locks=("naive:NaiveLock",), nemeses=("client-pause",)))
     assert {job.lock for job in found} == {"naive:NaiveLock"}
+    assert imported_elsewhere(pids)
+
+
+def test_an_exhaustive_search_and_its_repetition_import_a_users_lock_in_workers(pids: Path) -> None:
+    scope = Scope(lock="naive:NaiveLock", access=False)
+    found = exhaust(scope).violation
+    assert found is not None
+    first, second = repeat(scope, found.steps), repeat(scope, found.steps)
+    assert first.broken() == second.broken() == found.broken
+    assert list(first.history) == list(second.history)
     assert imported_elsewhere(pids)
