@@ -21,7 +21,7 @@ from harness.plan import Plan
 from harness.run import store as stores
 from harness.run.completion import no_engine
 from harness.run.judging import Result
-from harness.search.replay import Attempt, Prepared, differs_at, expected_of, judge, prepare, rehearse, without_races
+from harness.search.replay import Attempt, Prepared, differs_at, expected_of, judge, prepare, simulate, without_races
 
 from .options import (
     AllowOption,
@@ -173,7 +173,7 @@ def _for_docker(plan: Plan, cluster: str) -> Prepared | None:
     if cluster not in ("docker", AUTO) or (cluster == AUTO and no_engine()):
         return None
     try:
-        simulated = rehearse(plan)
+        simulated = simulate(plan)
         return prepare(simulated) if expected_of(simulated) else None
     except UsageError:
         if cluster == AUTO:  # then the simulator is used, and the reason is printed

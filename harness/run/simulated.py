@@ -9,13 +9,15 @@ import contextlib
 import platform
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from typing import cast
 
 import msgspec
 
 from harness.clusters.abilities import LOCK_KEYS
+from harness.clusters.base import Cluster
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
 from harness.history import Op
@@ -29,6 +31,7 @@ from .doubts import doubts
 from .lock_facts import facts_of
 from .opening import open_simulated
 from .runner import Runner
+from .tapping import Command, TappedCluster
 
 
 class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,7 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     lock: LockFacts
     watches_keys: bool = False
+    reports_commands: bool = False
     reports_progress: bool = False
     packages: tuple[str, ...] = ()
 
@@ -75,10 +79,11 @@ def run(argument: bytes, channel: Channel) -> bytes:
     cluster = open_simulated(plan)
     if request.watches_keys:
         send_keys(cluster, plan, channel)
+    tapped = TappedCluster(cluster, _command_sender(channel)) if request.reports_commands else cluster
     runner = Runner(
         plan,
         request.lock,
-        cluster,
+        cast("Cluster", tapped),
         writer=_EntrySender(channel),
         progress=_ProgressSender(channel) if request.reports_progress else None,
         doubts=partial(doubts, plan, cluster),
@@ -101,6 +106,11 @@ def info(argument: bytes, channel: Channel) -> bytes:
     """Return the :class:`harness.lock_impls.base.LockInfo` of the lock whose name is the argument."""
     del channel
     return msgspec.json.encode(find_lock(argument.decode()).info)
+
+
+def _command_sender(channel: Channel) -> Callable[[Command], None]:
+    encode = msgspec.json.Encoder().encode
+    return lambda command: channel.send(Frame.COMMAND, encode(command))
 
 
 def send_keys(cluster: SimCluster, plan: Plan, channel: Channel) -> None:

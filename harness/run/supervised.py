@@ -18,15 +18,17 @@ from .lock_facts import preloaded
 from .progress import ProgressReporter
 from .recorder import Recorder
 from .simulated import SimulatedRequest
+from .tapping import Command
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a run's entries and keys go, and who is told of its progress. None: nowhere."""
+    """Where a run's entries, keys and commands go, and who is told of its progress. None: nowhere."""
 
     writer: HistoryWriter | None = None
     keys: KeySink | None = None
     progress: ProgressReporter | None = None
+    commands: list[Command] | None = None
 
 
 class SupervisedRun:
@@ -37,6 +39,7 @@ class SupervisedRun:
         self._lock = lock
         self._keys = destination.keys
         self._progress = destination.progress
+        self._commands = destination.commands
         self.logs: dict[str, str] = {}
         """The logs of the servers, by host; none if the worker ended early."""
         self.recorder = Recorder(destination.writer, self._last_clock)
@@ -56,6 +59,7 @@ class SupervisedRun:
             lock=self._lock,
             watches_keys=self._keys is not None,
             reports_progress=self._progress is not None,
+            reports_commands=self._commands is not None,
             packages=packages,
         )
         argument = msgspec.json.encode(request)
@@ -90,6 +94,8 @@ class SupervisedRun:
                 raise self.recorder.failure
         elif kind is Frame.KEY and self._keys is not None:
             self._keys.write(self._decode_key(body))
+        elif kind is Frame.COMMAND and self._commands is not None:
+            self._commands.append(msgspec.json.decode(body, type=Command))
         elif kind is Frame.LOGS:
             self.logs = msgspec.json.decode(body, type=dict[str, str])
         elif kind is Frame.PROGRESS and self._progress is not None:

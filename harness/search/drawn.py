@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, Phase
 
 from harness.plan import Plan, dump
 
-from .in_workers import learn_vocabulary
 from .request import HuntRequest
 from .rounds import same_everywhere
 from .shrink import terse
 from .space import schedules
+from .vocabulary import learn_vocabulary
 
 
 def draw(request: HuntRequest) -> tuple[Plan, ...]:

@@ -41,11 +41,11 @@ from harness.run.store import new_hunt, writable, write_results
 
 from .coverage import Coverage, merged, summary, unreached
 from .findings import FoundFailure, known_failures, make_finding, remember
-from .in_workers import broken_by, learn_vocabulary, search
+from .in_workers import broken_by, search
 from .request import HuntRequest, names, spec_of
 from .rounds import Round, RoundResult, ShrunkFailure
 from .summary import result_lines
-from .vocabulary import Vocabulary
+from .vocabulary import Vocabulary, learn_vocabulary
 
 DOCUMENT: Final = "hunt.json"
 NOT_REPEATED: Final = (

@@ -17,13 +17,11 @@ from harness.run.lock_facts import preloaded
 from harness.run.signals import sigint_noted
 from harness.worker.channel import Channel, Frame
 
-from . import rounds, vocabulary
-from .request import HuntRequest
+from . import rounds
 from .rounds import Round, RoundProgress, RoundResult
 from .shrink import terse
 from .stories.story import StoryText, story_of
 from .trials import run_trial
-from .vocabulary import Vocabulary
 
 T = TypeVar("T")
 HERE: Final = __name__
@@ -44,11 +42,6 @@ class _TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The harness's side.
-
-
-def learn_vocabulary(request: HuntRequest) -> Vocabulary:
-    """Do what :func:`harness.search.vocabulary.learn_vocabulary` does, in a worker."""
-    return _call("learn_in_worker", _encode(request), request.lock, Vocabulary)
 
 
 def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
@@ -89,11 +82,6 @@ def _call(
 
 
 # The worker's side.
-
-
-def learn_in_worker(argument: bytes, channel: Channel) -> bytes:
-    del channel
-    return _encode(vocabulary.learn_vocabulary(msgspec.json.decode(argument, type=HuntRequest)))
 
 
 def search_in_worker(argument: bytes, channel: Channel) -> bytes:

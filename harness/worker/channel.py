@@ -29,6 +29,8 @@ class Frame(IntEnum):
     """The result of the function."""
     ERROR = 6
     """The function raised an error; see :class:`harness.worker.server.WorkerError`."""
+    COMMAND = 7
+    """A command between a client and a server, as JSON."""
 
 
 class Channel:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.plan import FaultSpec, Plan
 from harness.search.exhaustive import Scope, exhaust, repeat
-from harness.search.replay import prepare, rehearse
+from harness.search.replay import prepare, simulate
 from harness.studies.compare.plans import ComparisonRequest, jobs
 
 LOCK = '''
@@ -50,7 +50,7 @@ def imported_elsewhere(path: Path) -> bool:
 def test_the_rehearsal_of_a_replay_imports_a_users_lock_in_workers(pids: Path) -> None:
     pause = FaultSpec("client-pause", on="acquire", client=0, for_=3.0, params={"target": "holder"})
     plan = Plan(lock="naive:NaiveLock", clients=2, time_limit=8.0, faults=(pause,), shared_files=True)
-    simulated = rehearse(plan)
+    simulated = simulate(plan)
     assert "mutual-exclusion" in simulated.violated()
     prepare(simulated)
     assert imported_elsewhere(pids)

@@ -7,12 +7,10 @@ reported.
 from .attempts import Attempt, Prepared, expected_of, judge, prepare, without_races
 from .by_triggers import by_triggers
 from .divergence import Divergence, differs_at, first_divergence
-from .rehearsal import rehearse
-from .simulated import Command, Simulated, simulate
+from .simulated import Simulated, simulate
 
 __all__ = [
     "Attempt",
-    "Command",
     "Divergence",
     "Prepared",
     "Simulated",
@@ -22,7 +20,6 @@ __all__ = [
     "first_divergence",
     "judge",
     "prepare",
-    "rehearse",
     "simulate",
     "without_races",
 ]

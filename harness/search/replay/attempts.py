@@ -15,8 +15,7 @@ from harness.run.completion import complete
 
 from .by_triggers import LATES, by_triggers
 from .divergence import Divergence, first_divergence
-from .rehearsal import rehearse
-from .simulated import Simulated
+from .simulated import Simulated, simulate
 from .turns import LENGTHS, pause_rivals
 
 APART: Final = (0.2, 0.08)
@@ -76,7 +75,7 @@ def prepare(simulated: Simulated) -> Prepared:
     expected = expected_of(simulated)
     for plan, notes in _candidates(simulated, expected):
         complete(plan)
-        rehearsed = rehearse(plan)
+        rehearsed = simulate(plan)
         if set(expected) <= set(rehearsed.violated()):
             return Prepared(complete(plan), notes, rehearsed, expected)
     plan, notes = by_triggers(simulated.plan, simulated.history, simulated.commands)
@@ -94,7 +93,7 @@ def without_races(ready: Prepared) -> Prepared:
         return ready
     for least in LENGTHS:
         plan, notes = pause_rivals(ready.plan, rehearsed.history, rehearsed.until_ns(ready.expected), least)
-        again = rehearse(plan) if notes else rehearsed
+        again = simulate(plan) if notes else rehearsed
         if notes and set(ready.expected) <= set(again.violated()):
             return Prepared(complete(plan), (*ready.notes, *notes), again, ready.expected)
     return ready
@@ -103,7 +102,7 @@ def without_races(ready: Prepared) -> Prepared:
 def _candidates(simulated: Simulated, expected: tuple[str, ...]) -> Iterator[tuple[Plan, tuple[str, ...]]]:
     """Yield plans with triggers and their notes. Plans that do not depend on races of a few milliseconds come first."""
     for plan, note in (*_apart(simulated.plan), *_in_turn(simulated)):
-        again = rehearse(plan)
+        again = simulate(plan)
         if set(expected) <= set(again.violated()):
             yield from ((real, (*notes, note)) for real, notes in _translations(again))
     yield from _translations(simulated)

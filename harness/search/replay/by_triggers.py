@@ -15,9 +15,9 @@ import msgspec
 from harness.faults.catalogue import build_fault, fault_class, is_on_command
 from harness.history import SECOND, History, Op
 from harness.plan import FaultSpec, Plan
+from harness.run.tapping import Command
 
 from .delays import as_faults, hold_back
-from .simulated import Command
 from .strikes import RecordedStrike, after, before, named, strikes, trigger
 
 GROUPS_BY_CHANCE: Final = ("one", "minority", "majority")

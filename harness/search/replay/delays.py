@@ -12,8 +12,8 @@ from harness.faults.link import DelayedRequest
 from harness.faults.pause import ClientPause
 from harness.history import SECOND, History, Op
 from harness.plan import Delay, FaultSpec, Plan
+from harness.run.tapping import Command
 
-from .simulated import Command
 from .strikes import after, named, steps, trigger
 
 NOTICED: Final = 0.05

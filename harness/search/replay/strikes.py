@@ -12,9 +12,8 @@ from harness.faults.catalogue import build_fault, is_on_command
 from harness.history import NEMESIS, SECOND, History, Op
 from harness.plan import FaultSpec, Plan
 from harness.run.fault_engine import FaultTrigger, first_strike_s
+from harness.run.tapping import Command
 from harness.worker.client_program import event
-
-from .simulated import Command
 
 
 @dataclass(frozen=True, slots=True)
