@@ -15,7 +15,9 @@ from harness.history import History
 Blame = Literal["service", "clock", "client"]
 Json = dict[str, Any]
 
-SERVICE: Final = frozenset({"liveness", "deadlock", "fairness", "reentrancy", "try-lock"})
+SERVICE: Final = frozenset(
+    {"liveness", "deadlock", "fairness", "reentrancy", "try-lock", "answers", "release", "handover"}
+)
 """Names of the checkers that judge how well a lock serves; all others judge safety."""
 CAP = 20
 """The most violations that a verdict shows; ``stats`` counts all of them."""

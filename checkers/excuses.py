@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.history import History
 
-from .faults import FOR_EVER, RunFault, faults
+from .faults import FOR_EVER, HANG, RunFault, faults
 from .view import CRASH, NONE, Ints, View, view
 
 
@@ -50,12 +50,23 @@ class Excuses:
                 end = np.where(hit, np.maximum(begin, since), end)
         return end
 
+    def without(self, client: int, begin: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of [begin, end] (ns) in which no active fault counts for the client, in order."""
+        parts, since = [], begin
+        for struck, healed in sorted((*self._common, *self._own.get(self.columns.names[client], ()))):
+            if healed <= since or struck >= end:
+                continue
+            if struck > since:
+                parts.append((since, struck))
+            since = healed
+        return [*parts, (since, end)] if since < end else parts
+
     def any(self, client: int, begin: int, end: int) -> bool:
         return self.first(client, begin, end) is not None
 
 
 def _lasting(fault: RunFault, wake: int) -> tuple[int, int]:
-    if fault.until_ns == FOR_EVER:
+    if fault.until_ns == FOR_EVER or fault.name == HANG:
         return fault.from_ns, FOR_EVER
     return fault.from_ns, fault.until_ns + (fault.until_ns - fault.from_ns) + wake
 
@@ -64,3 +75,24 @@ def returned(columns: View, invoke: int) -> int:
     """Return when a call returned (ns), or else when the history ended."""
     done = int(columns.done[invoke])
     return columns.end if done == NONE else int(columns.time[done])
+
+
+def ends(columns: View, rows: Ints) -> Ints:
+    """Return the end (ns) of the calls invoked at ``rows``: their answer, the crash of their client, or else the end of
+    the history."""
+    done = columns.done[rows]
+    end: Ints = np.where(done == NONE, columns.end, columns.time[done])
+    died = _deaths(columns)
+    for at in np.flatnonzero(done == NONE).tolist():
+        begin = int(columns.time[rows[at]])
+        after = [time for time in died.get(columns.name(columns.client[rows[at]]), ()) if time >= begin]
+        end[at] = min([int(end[at]), *after])
+    return end
+
+
+def _deaths(columns: View) -> dict[str, list[int]]:
+    """Return the times (ns) at which each host crashed."""
+    died: dict[str, list[int]] = {}
+    for crash in columns.rows(CRASH).tolist():
+        died.setdefault(str((columns.value[crash] or {}).get("host")), []).append(int(columns.time[crash]))
+    return died

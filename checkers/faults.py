@@ -11,7 +11,11 @@ from harness.history import History, Op
 FOR_EVER: Final = 2**62
 STILL: Final = frozenset({"client-pause"})
 """Faults that stop the whole client, lease renewals included."""
-SILENT: Final = STILL | {"client-hang", "client-crash"}
+HANG: Final = "client-hang"
+"""The fault that stops a client's own thread for good: its heal changes nothing."""
+DEADLY: Final = frozenset({"client-crash", HANG})
+"""Faults that end the calls of a client for good."""
+SILENT: Final = STILL | DEADLY
 """Faults during which a client makes no request. Faults on single links do not count, since the client may tolerate
 them."""
 

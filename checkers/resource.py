@@ -17,10 +17,10 @@ from harness.history import History
 
 from .accesses import CODES, WRITES, Access, accesses, lost_accesses, sections
 from .additions import additions, collisions, unknown_additions
-from .base import Json, Verdict, Violation, conclude, not_applicable
+from .base import Json, Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .holds import holds
 from .money import conserved
-from .view import ADD, FAIL, NONE, TAKE, View, view
+from .view import ADD, FAIL, INVOKE, NONE, TAKE, View, view
 
 SHOWN: Final = 5
 """The most accesses that a violation shows."""
@@ -72,7 +72,19 @@ class ResourceChecker:
         stats["updates"] = sum(stats["writes"].values()) + len(added)
         stats["accepted"] += len(added)
         stats["unknown"] += unknown_additions(columns)
-        return conclude(history, violations, fine=f"{stats['accepted']} accesses were in order", stats=stats)
+        fine = f"{stats['accepted']} accesses were in order"
+        return conclude(history, violations, fine=fine, doubts=(_alone(history, columns),), stats=stats)
+
+
+def _alone(history: History, columns: View) -> str | None:
+    """Return a doubt if a run without locks, where no other checker sees it, had a single client."""
+    if no_lock_taken(history) is None:
+        return None
+    rows = np.flatnonzero((columns.type == INVOKE) & np.isin(columns.f, (*CODES, ADD)))
+    clients = np.unique(columns.client[rows])
+    if len(clients) != 1:
+        return None
+    return f"only {columns.name(clients[0])} accessed the resource, so it was not contended"
 
 
 def _interleaved(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:

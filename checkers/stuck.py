@@ -14,7 +14,8 @@ A key is *idle* while no client definitely holds it. Within an idle stretch that
   which the key became idle (but doubts older than ttl + slack by then do not count).
 
 The key is *stuck* if clients kept requesting it until after that moment, and for at least that long. A client that is
-stopped or dead makes no request, and pauses between requests of up to ``slack`` do not count as giving up.
+stopped or dead makes no request, and pauses between requests of up to ``slack`` do not count as giving up. A call that
+hangs beyond its own timeout is a request for as long as it hangs, unless a fault excuses it (:mod:`.excuses`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ import numpy as np
 
 from harness.history import SECOND, History
 
-from .faults import FOR_EVER, SILENT, RunFault, faults
+from .excuses import Excuses, ends
+from .faults import DEADLY, FOR_EVER, SILENT, RunFault, faults
 from .holds import CRASHED, ENDINGS, RELEASED, Holds, holds
 from .sweep import covered_until, grouped_order
-from .view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Ints, View
+from .view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
 
 ENDED: Final = frozenset({"clean", "refused"})
 """Endings of a hold that the service knows of."""
@@ -62,6 +64,27 @@ class KeyRequests:
     begin: Ints
     end: Ints
 
+    def without(self, fault: RunFault, struck: Bools) -> KeyRequests:
+        """Return the same without the time in which a fault stopped the clients of the rows ``struck``; a fault
+        that is deadly ends their calls."""
+        hit = struck & (self.begin < fault.until_ns) & (self.end > fault.from_ns)
+        if not hit.any():
+            return self
+        end = np.where(hit, np.maximum(self.begin, fault.from_ns), self.end)
+        before = KeyRequests(self.invoke, self.begin, end)
+        goes_on = hit & (self.end > fault.until_ns) & (fault.name not in DEADLY)
+        after = [(int(self.invoke[at]), fault.until_ns, int(self.end[at])) for at in np.flatnonzero(goes_on).tolist()]
+        return before.with_(after)
+
+    def with_(self, rows: list[tuple[int, int, int]]) -> KeyRequests:
+        """Return the same with further rows: invocation, begin and end (ns)."""
+        if not rows:
+            return self
+        columns = zip((self.invoke, self.begin, self.end), np.array(rows, dtype=np.int64).T, strict=True)
+        invoke, begin, end = (np.concatenate(pair) for pair in columns)
+        order = np.argsort(begin, kind="stable")
+        return KeyRequests(invoke[order], begin[order], end[order])
+
 
 class Stretches:
     """The idle stretches of a history. Raises ValueError if the start entry does not state ttl and slack."""
@@ -76,6 +99,8 @@ class Stretches:
         self.ttl, self.slack = ttl, slack
         self._acquires = self.columns.rows(ACQUIRE, INVOKE)
         self._unknown = self._unknown_calls()
+        self._excuses = Excuses(history)
+        self._requests: dict[int, KeyRequests] = {}
 
     def stuck(self) -> Iterator[StuckKey]:
         for key, begin, end, row in self._idle():
@@ -85,19 +110,31 @@ class Stretches:
                     yield found
 
     def requests(self, key: int) -> KeyRequests:
-        """Return the requests for a key. Each ends with its answer, at its own timeout, or when a fault strikes the
-        client."""
+        """Return the requests for a key, in the order of their beginnings.
+
+        Each ends with its answer or with the life of its client. A client that is stopped makes no request meanwhile. A
+        call that hangs beyond its own timeout still requests the key, except while a fault excuses its client. So a
+        call has one row for each time in which it requested the key."""
+        found = self._requests.get(key)
+        if found is None:
+            found = self._requests[key] = self._requests_of(key)
+        return found
+
+    def _requests_of(self, key: int) -> KeyRequests:
         columns = self.columns
         invoke = self._acquires[columns.key[self._acquires] == key]
-        begin = columns.time[invoke]
-        done = columns.done[invoke]
-        end = np.where(done == NONE, columns.end, columns.time[done])
-        end = np.minimum(end, np.array([self._limit(int(index)) for index in invoke], dtype=np.int64))
+        end = ends(columns, invoke)
+        limit = np.array([self._limit(int(index)) for index in invoke], dtype=np.int64)
+        rows = KeyRequests(invoke, columns.time[invoke], np.minimum(end, limit))
         for fault in (one for one in self.faults if one.name in SILENT):
             struck = [number for number, name in enumerate(columns.names) if name in fault.hosts]
-            hit = np.isin(columns.client[invoke], struck) & (begin < fault.until_ns) & (end > fault.from_ns)
-            end[hit] = np.maximum(begin[hit], fault.from_ns)
-        return KeyRequests(invoke, begin, end)
+            rows = rows.without(fault, np.isin(columns.client[rows.invoke], struck))
+        hanging = [
+            (int(invoke[at]), *part)
+            for at in np.flatnonzero(end > limit).tolist()
+            for part in self._excuses.without(int(columns.client[invoke[at]]), int(limit[at]), int(end[at]))
+        ]
+        return rows.with_(hanging)
 
     def quiet(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of a stretch without a disturbing fault."""
@@ -226,4 +263,4 @@ class Stretches:
         breaks = np.flatnonzero(begin[1:] > lasts[:-1] + self.slack) + 1
         for part in np.split(np.arange(len(begin)), breaks):
             run = (max(since, int(begin[part[0]])), min(until, int(lasts[part[-1]])))
-            yield *run, tuple(int(i) for i in invokes[part][-3:])
+            yield *run, tuple(dict.fromkeys(invokes[part].tolist()))[-3:]

@@ -13,18 +13,21 @@ import pytest
 
 from harness.checkers import (
     additions,
+    answers,
     catalogue,
     deadlock,
     excuses,
     fairness,
     faults_seen,
     fencing,
+    handover,
     holds,
     liveness,
     money,
     mutual_exclusion,
     ownership,
     reentrancy,
+    release,
     resource,
     stuck,
     try_lock,
@@ -34,7 +37,7 @@ from harness.checkers.accesses import Access, accesses
 from harness.checkers.base import Verdict
 from harness.checkers.faults import SILENT
 from harness.checkers.sweep import covered_until, overlaps
-from harness.checkers.view import INFO, Bools, Ints
+from harness.checkers.view import ACQUIRE, EXTEND, INFO, NONE, READ, RELEASE, Bools, Ints
 from harness.history import History, Op
 from tests.checkers.test_golden import FILES, VERDICTS
 
@@ -77,6 +80,28 @@ def undoubting(history: History, violations: Any, *, fine: str, **_: Any) -> Ver
 
 def end_without_limit(self: Any, client: Ints, begin: Ints, end: Ints) -> Ints:
     return end
+
+
+def end_of_answered_calls(columns: view.View, rows: Ints) -> Ints:
+    done = columns.done[rows]
+    return np.where(done == NONE, columns.time[rows], columns.time[done])
+
+
+def until_first_fault(self: excuses.Excuses, client: int, begin: int, end: int) -> list[tuple[int, int]]:
+    first = self.first(client, begin, end)
+    return [(begin, end if first is None else first)]
+
+
+def always_free(found: holds.Holds, key: int) -> handover.FreeTimes:
+    return handover.FreeTimes(np.zeros(1, dtype=np.int64), np.full(1, found.view.end))
+
+
+def without_hanging(self: stuck.Stretches, key: int) -> stuck.KeyRequests:
+    """End each request at its own timeout."""
+    columns = self.columns
+    invoke = self._acquires[columns.key[self._acquires] == key]
+    limit = np.array([self._limit(int(index)) for index in invoke], dtype=np.int64)
+    return stuck.KeyRequests(invoke, columns.time[invoke], np.minimum(excuses.ends(columns, invoke), limit))
 
 
 def without_waiting(columns: view.View, invoke: int) -> int:
@@ -159,6 +184,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("blind to hanging holders", liveness, "_overstayed", no_items),
         ("a pause is no excuse", liveness, "STILL", frozenset()),
         ("no hold is shared", holds, "is_shared", never),
+        ("a call ends at its own timeout", Stretches, "_requests_of", without_hanging),
         ("a slow link silences", stuck, "SILENT", SILENT | {"latency"}),
         ("faults excuse nothing", stuck, "faults", lambda history: []),
         ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
@@ -199,6 +225,58 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("who shares overtakes who shares", fairness, "is_shared", never),
         ("who shares overtakes nobody", fairness, "is_shared", always),
         ("all are connected", fairness, "_clean", lambda columns: np.ones(columns.length, dtype=bool)),
+    ],
+    "answers": [
+        ("blind", answers, "late_calls", no_items),
+        ("hanging calls do not count", answers, "ends", end_of_answered_calls),
+        ("a crash ends no call", excuses, "_deaths", lambda columns: {}),
+        ("faults excuse nothing", excuses.Excuses, "without", lambda self, client, begin, end: [(begin, end)]),
+        ("a fault excuses a call for good", excuses.Excuses, "without", until_first_fault),
+        ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
+        ("releases have no limit", answers, "JUDGED", (ACQUIRE, EXTEND)),
+        ("extends have no limit", answers, "JUDGED", (ACQUIRE, RELEASE)),
+        ("accesses have one", answers, "JUDGED", (ACQUIRE, EXTEND, RELEASE, READ)),
+        ("releases may take long", answers, "ALLOWANCE", 4_000_000_000),
+        ("releases must be quick", answers, "ALLOWANCE", 1_500_000_000),
+        ("a hung client continues", excuses, "HANG", ""),
+        ("a lock is always taken", answers, "no_lock_taken", no_doubt),
+    ],
+    "release": [
+        ("failures pass", release, "_failures", no_items),
+        ("few failures count", release, "FEW", 1),
+        ("more failures pass", release, "FEW", 3),
+        ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
+        ("all faults excuse", excuses.Excuses, "any", always),
+        ("leases and ttls never end", release, "_live", lambda found: np.flatnonzero(found.release != NONE)),
+        ("a lost lock must be released", release, "RELEASED", holds.LOST),
+        ("a release that never returns is none", release, "ALLOWANCE", 2**60),
+        ("a release may take no time", release, "ALLOWANCE", -(10**9)),
+        ("refusals pass", release, "FAIL", INFO),
+        ("errors pass", release, "INFO", view.FAIL),
+        ("kept keys pass", Stretches, "stuck", no_items),
+        ("empty releases pass", release, "_empty", no_items),
+        ("every release is empty", release, "ACQUIRE", -9),
+        ("unknown acquires grant nothing", release, "INFO", -9),
+        ("late releases pass", release, "_late", no_items),
+        ("no lock is lost", release, "LOST", -9),
+        ("whoever holds it later counts", release, "_holder", lambda found, order, place, over: int(order[-1])),
+        ("no hold is shared", holds, "is_shared", never),
+        ("no release is needed", release, "_untested", no_doubt),
+        ("a lock is always taken", release, "no_lock_taken", no_doubt),
+    ],
+    "handover": [
+        ("no hand-over is needed", handover, "_missing", no_doubt),
+        ("nobody is left out", handover, "_left_out", no_items),
+        ("bad luck leaves out", handover, "MISSED", 12),
+        ("more bad luck", handover, "MISSED", 28),
+        ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
+        ("all faults excuse", excuses.Excuses, "any", always),
+        ("a pause is giving up", handover, "_until_next", lambda waits, rows, slack: waits.done[rows]),
+        ("every key is free", handover, "free_times", always_free),
+        ("unknown releases free the key", handover, "OK", INFO),
+        ("every grant is a hand-over", handover, "handovers", lambda found: np.arange(len(found))),
+        ("no hold is shared", holds, "is_shared", never),
+        ("a lock is always taken", handover, "no_lock_taken", no_doubt),
     ],
     "faults": [
         ("no doubts", faults_seen, "conclude", undoubting),

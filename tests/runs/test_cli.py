@@ -134,7 +134,7 @@ def test_a_watcher_of_a_lost_member_leaves_no_traceback(monkeypatch: pytest.Monk
 
 def test_a_run_without_contention_exits_with_3_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "redis-token", "--clients", "1", "--time-limit", "5s") == 3
-    assert "Nothing was proved: mutual-exclusion: no two clients wanted" in capsys.readouterr().out
+    assert "Nothing was proved: handover: no key was requested by more than one client" in capsys.readouterr().out
 
 
 def test_the_simulator_is_the_default_even_if_an_engine_answers(

@@ -1,0 +1,176 @@
+"""Check that the lock passes from client to client, and that no client is left out (``HO``).
+
+A *hand-over* is a grant of a key to a client while the last grant of that key went to another one, not both shared. A
+run without any hand-over has not tested the lock: the checker says what was missing.
+
+A client is *left out* if it requested a key, was never granted it, and no fault counts for it from its first to its
+last request (:mod:`.excuses`). The checker adds up, over the clients that a key left out, for how long each requested
+the key (pauses of up to ``slack`` do not count as giving up) while it was free: from the ``ok`` of a release to the
+next grant, with no other hold. If the sum reaches
+:data:`MISSED` times the slack, the lock is broken. An available lock grants a free key within the slack, so a client
+looks at it at least once per slack. If the moments at which it looks are independent of the moments at which others
+release, it misses free times of t s in sum with a probability of at most e^(-t / slack), and the clients of such a sum
+miss all of them with a probability below e^-20 = 2e-9.
+
+A client that is never granted because others are always faster counts only for the time in which the key was free,
+which is short then. That is no violation: in a herd of waiters, the client with the longest way to the service may lose
+every race (``etcd3-lock`` and ``zookeeper-herd`` show it without any fault). Locks that promise a queue are judged by
+:mod:`.fairness`. Shared requests are not judged: a lock may prefer writers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from harness.history import History
+from harness.wording import counted, in_seconds, listed
+
+from .base import Verdict, Violation, conclude, no_lock_taken
+from .excuses import Excuses
+from .fairness import RequestTable
+from .holds import Holds, holds
+from .sweep import covered_until, grouped_order
+from .view import ACQUIRE, INVOKE, NONE, OK, Ints, View
+
+MISSED: Final = 20
+
+
+class HandoverChecker:
+    """A key that several clients request is handed over between them, and no client is kept from a free key.
+
+    Unknown if there was no hand-over; the module has the rules.
+    """
+
+    name = "handover"
+
+    def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
+        found = holds(history)
+        passed = len(handovers(found))
+        waits = RequestTable(found, Excuses(history))
+        return conclude(
+            history,
+            list(_left_out(waits)),
+            fine=f"{counted(passed, 'grant')} went to another client than the key's last grant",
+            doubts=(None if passed else _missing(found),),
+            stats={"handovers": passed, "never_granted": _never_granted(waits)},
+        )
+
+
+def handovers(found: Holds) -> Ints:
+    """Return the rows of the holds that began with a hand-over, in the order of key and time."""
+    order = grouped_order(found.key, found.start, found.end)
+    here, before = order[1:], order[:-1]
+    passed = (found.key[here] == found.key[before]) & (found.client[here] != found.client[before])
+    rows: Ints = here[passed & ~(found.shared[here] & found.shared[before])]
+    return rows
+
+
+def _missing(found: Holds) -> str:
+    """Return what a run without hand-overs lacks."""
+    columns = found.view
+    rows = columns.rows(ACQUIRE, INVOKE)
+    pairs = np.unique(np.stack((columns.key[rows], columns.client[rows])), axis=1)
+    if not pairs.shape[1]:
+        return "no client requested a key, so no hand-over was tested"
+    keys, clients = np.unique(pairs[0], return_counts=True)
+    number, most = int(keys[clients.argmax()]), int(clients.max())
+    key = columns.keys[number]
+    if most < 2:
+        return f"no key was requested by more than one client ({key} by one), so no hand-over was tested"
+    mine = found.client[found.key == number]
+    holders = [columns.name(client) for client in dict.fromkeys(mine.tolist())]
+    grants = f"only {listed(holders)} got it ({counted(len(mine), 'grant')})" if holders else "none got it"
+    return f"{most} clients requested {key} and {grants}, so no hand-over was tested"
+
+
+@dataclass(frozen=True, slots=True)
+class FreeTimes:
+    """The times ``begin`` to ``end`` (ns) in which a key was surely free, in order and disjoint."""
+
+    begin: Ints
+    end: Ints
+
+    def before(self, moment: Ints) -> Ints:
+        """Return for each moment (ns) how long the key was free before it."""
+        if not len(self.begin):
+            return np.zeros_like(moment)
+        sums = np.concatenate(([0], np.cumsum(self.end - self.begin)))
+        past = np.searchsorted(self.begin, moment, side="right")
+        last = np.maximum(past - 1, 0)
+        running: Ints = np.where(past > 0, np.maximum(self.end[last] - moment, 0), 0)
+        return sums[past] - running
+
+
+def free_times(found: Holds, key: int) -> FreeTimes:
+    """Return the times between the ``ok`` of a release and the next grant of the key, without any hold of it."""
+    columns = found.view
+    rows = np.flatnonzero(found.key == key)
+    rows = rows[grouped_order(found.key[rows], found.start[rows], found.end[rows])]
+    until = covered_until(found.key[rows], found.start[rows], found.end[rows])
+    longest = np.where(found.end[rows] > until, np.arange(len(rows)), 0)
+    last = rows[np.maximum.accumulate(longest)][:-1]
+    release = found.release[last]
+    done = columns.done[release]
+    clean = (release != NONE) & (done != NONE) & (columns.type[done] == OK)
+    begin, end = columns.time[done], found.start[rows][1:]
+    free = clean & (begin < end) & (until[1:] < end)
+    return FreeTimes(begin[free], end[free])
+
+
+def _never_granted(waits: RequestTable) -> dict[str, list[str]]:
+    """Return by key the clients that requested it and were never granted it."""
+    columns, outsiders = waits.columns, {}
+    for key in np.unique(waits.key).tolist():
+        mine = waits.key == key
+        names = np.setdiff1d(waits.client[mine], waits.client[mine & waits.granted])
+        if len(names):
+            outsiders[columns.keys[key]] = [columns.name(client) for client in names.tolist()]
+    return outsiders
+
+
+def _left_out(waits: RequestTable) -> Iterator[Violation]:
+    """Yield the keys that some clients never got, although they requested them while they were free."""
+    slack = waits.columns.seconds("slack", 1.0) or 0
+    for key in np.unique(waits.found.key).tolist():
+        mine = waits.key == key
+        clients = np.setdiff1d(waits.client[mine & ~waits.shared], waits.client[mine & waits.granted])
+        if not len(clients):
+            continue
+        free = free_times(waits.found, key)
+        missed: dict[int, int] = {}
+        for client in clients.tolist():
+            rows = np.flatnonzero(mine & (waits.client == client) & (waits.busy | waits.pending) & ~waits.shared)
+            if len(rows) and not waits.excuses.any(client, int(waits.begin[rows[0]]), int(waits.done[rows].max())):
+                missed[client] = int(
+                    (free.before(_until_next(waits, rows, slack)) - free.before(waits.begin[rows])).sum()
+                )
+        if sum(missed.values()) >= MISSED * slack > 0:
+            yield _violation(waits, key, missed)
+
+
+def _until_next(waits: RequestTable, rows: Ints, slack: int) -> Ints:
+    """Return the end (ns) of each request of a client, or the begin of its next one if that comes within the slack."""
+    end = waits.done[rows]
+    following = np.append(waits.begin[rows][1:], end[-1])
+    until: Ints = np.where(following - end <= slack, np.maximum(following, end), end)
+    return until
+
+
+def _violation(waits: RequestTable, key: int, missed: dict[int, int]) -> Violation:
+    columns: View = waits.columns
+    rows = np.flatnonzero((waits.key == key) & np.isin(waits.client, list(missed)))
+    begin, end = int(waits.begin[rows[0]]), int(waits.done[rows].max())
+    name, grants = columns.keys[key], int((waits.found.key == key).sum())
+    each = listed(f"{columns.name(client)} for {in_seconds(ns)}" for client, ns in missed.items())
+    sentence = (
+        f"{listed(columns.name(client) for client in missed)} never got {name}, which was granted {grants} times: from "
+        f"{columns.at(begin)} to {columns.at(end)} they requested it while it was free, {each}"
+    )
+    involved = tuple(columns.call(int(waits.row[row])) for row in rows[-3:])
+    return Violation("left-out", name, sentence, begin, end, involved, "service")

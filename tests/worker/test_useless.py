@@ -1,0 +1,83 @@
+"""Useless locks: none may be called valid, and the checker that names the fault says invalid."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import run
+from harness.faults.catalogue import default_specs
+from harness.plan import Plan
+from harness.run.judging import Result
+
+MODULE = f"{__package__}.useless_locks"
+BROKEN = {
+    "ReleaseNeverReturns": ("release", "it never returned"),
+    "ReleaseRaises": ("release", "it raised: Indeterminate: ConnectionError: no route to the lock"),
+    "ReleaseIgnored": ("release", "had released it, so it should have been available by"),
+    "BelongsToTheFirst": ("handover", "which was granted"),
+    "AcquireHangs": ("answers", "'s acquire of k0 was not answered for 3"),
+}
+
+
+def run_useless(lock: str, **settings: object) -> Result:
+    return run(Plan(lock=f"{MODULE}:{lock}", **settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lock", list(BROKEN))
+def test_a_useless_lock_is_broken_and_the_checker_says_how(lock: str) -> None:
+    result = run_useless(lock)
+    name, sentence = BROKEN[lock]
+    assert result.verdicts[name].valid is False, result.verdicts[name].explanation
+    assert sentence in result.verdicts[name].explanation
+    assert result.valid is False
+
+
+def test_a_release_that_never_returns_is_not_answered() -> None:
+    verdict = run_useless("ReleaseNeverReturns").verdicts["answers"]
+    assert verdict.valid is False
+    assert len(verdict.evidence) == 5
+    assert all("'s release of k0 was not answered for" in violation.sentence for violation in verdict.evidence)
+
+
+def test_a_lock_that_belongs_to_the_first_for_a_short_time_is_not_tested() -> None:
+    result = run_useless("BelongsToTheFirst", time_limit=8.0)
+    assert result.valid is None
+    assert "5 clients requested k0 and only c" in result.verdicts["handover"].explanation
+
+
+def test_a_confirmed_release_by_a_client_without_the_lock_is_broken() -> None:
+    result = run_useless("ConfirmsEveryRelease", workload=f"{MODULE}:ReleaseAnyway", time_limit=5.0)
+    assert result.verdicts["release"].valid is False
+    assert "returned ok, although c" in result.verdicts["release"].explanation
+    assert result.verdicts["mutual-exclusion"].valid is True
+
+
+def test_a_refused_release_by_a_client_without_the_lock_is_correct() -> None:
+    result = run_useless("Token", workload=f"{MODULE}:ReleaseAnyway", time_limit=5.0)
+    assert result.valid is True, result.results.reason
+
+
+def test_a_sound_lock_beside_them_is_valid() -> None:
+    result = run_useless("Token", time_limit=10.0)
+    assert result.valid is True, result.results.reason
+
+
+@pytest.mark.parametrize("lock", ["redis-token", "mysql-ttl", "zookeeper-sequential"])
+def test_one_client_tests_no_handover(lock: str) -> None:
+    result = run(Plan(lock=lock, clients=1, time_limit=5.0))
+    assert result.valid is None
+    assert result.verdicts["handover"].explanation.startswith("no key was requested by more than one client")
+
+
+def test_one_optimistic_client_tests_nothing() -> None:
+    result = run(Plan(lock="mysql-optimistic", workload="optimistic", clients=1, time_limit=5.0))
+    assert result.valid is None
+    assert result.verdicts["resource"].explanation == "only c0 accessed the resource, so it was not contended"
+    assert run(Plan(lock="mysql-optimistic", workload="optimistic", time_limit=5.0)).valid is True
+
+
+def test_a_confirmed_release_after_the_lease_is_blamed_on_the_late_client() -> None:
+    plan = Plan(lock="redis-set-ex", time_limit=12.0, faults=tuple(default_specs("client-pause", 2.0)))
+    found = run(plan).verdicts["release"].evidence
+    assert found
+    assert {(violation.kind, violation.blame) for violation in found} == {("late-release", "client")}

@@ -1,0 +1,92 @@
+"""Locks that exclude each other and are useless all the same, and a workload that releases what it does not hold."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, ClassVar
+
+from harness.worker.client import Client
+from harness.worker.workloads.mutex import MutexWorkload
+
+HANGS_AFTER = 3
+
+
+class Token:
+    """A sound lock, whose release says so if the client holds nothing."""
+
+    def __init__(self, redis: Any, key: str, ttl: float) -> None:
+        self.redis, self.key, self.ttl = redis, key, ttl
+        self.token = os.urandom(8).hex()
+
+    def acquire(self, timeout: float) -> bool:
+        return bool(self.redis.set(self.key, self.token, nx=True, px=int(self.ttl * 1000)))
+
+    def release(self) -> None:
+        if not self.owned():
+            raise RuntimeError(f"{self.key} is not held by this client")
+        self.redis.delete(self.key)
+
+    def owned(self) -> bool:
+        return bool(self.redis.get(self.key) == self.token.encode())
+
+
+class ReleaseNeverReturns(Token):
+    def release(self) -> None:
+        threading.Event().wait()
+
+
+class ReleaseRaises(Token):
+    def release(self) -> None:
+        raise ConnectionError("no route to the lock")
+
+
+class ReleaseIgnored(Token):
+    """The key of a released lock lives until its ttl is over."""
+
+    def release(self) -> None:
+        self.redis.get(self.key)
+
+
+class BelongsToTheFirst(Token):
+    """The key never expires and is never deleted; its owner is granted it again."""
+
+    def acquire(self, timeout: float) -> bool:
+        return bool(self.redis.set(self.key, self.token, nx=True)) or self.owned()
+
+    def release(self) -> None:
+        self.redis.get(self.key)
+
+
+class AcquireHangs(Token):
+    """Each client's acquire hangs for ever after a few calls."""
+
+    calls = 0
+
+    def acquire(self, timeout: float) -> bool:
+        self.calls += 1
+        if self.calls > HANGS_AFTER:
+            threading.Event().wait()
+        return super().acquire(timeout)
+
+
+class ConfirmsEveryRelease(Token):
+    """A release by a client that holds nothing changes nothing, and says nothing."""
+
+    def release(self) -> None:
+        if self.owned():
+            self.redis.delete(self.key)
+
+
+class ReleaseAnyway(MutexWorkload):
+    """Clients release the lock whether they were granted it or not."""
+
+    name: ClassVar = "release-anyway"
+
+    @staticmethod
+    def run(client: Client) -> None:
+        while not client.over():
+            if client.acquire("k0", 0.0) is not None:
+                client.sleep(client.hold)
+            client.release("k0")
+            client.sleep(client.rng.uniform(0.0, 0.1))
