@@ -20,7 +20,7 @@ from harness.history import SECOND, History
 from .base import no_lock_taken
 from .deadlock import stated
 from .holds import CRASHED
-from .stuck import Stretches
+from .stuck import Stretches, stretches_in
 from .view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints
 
 WINDOW: Final = SECOND // 4
@@ -63,7 +63,7 @@ class Recovery:
 def stretches_of(history: History) -> Stretches | None:
     """Return None if there is nothing to measure: a run without locks, or one that does not state ttl and slack."""
     known = len(history) > 0 and no_lock_taken(history) is None and stated(history)
-    return Stretches(history) if known else None
+    return stretches_in(history) if known else None
 
 
 def served(stretches: Stretches) -> list[Served]:

@@ -7,7 +7,7 @@ from harness.history import SECOND, History
 from .base import Json, Verdict, Violation, conclude, no_lock_taken
 from .faults import unhealed
 from .mutual_exclusion import too_few
-from .stuck import UNCLEAN, Stretches, StuckKey
+from .stuck import UNCLEAN, Stretches, StuckKey, stretches_in
 from .view import NONE, view
 
 
@@ -26,7 +26,7 @@ class DeadlockChecker:
             return lockless
         if not stated(history):
             return Verdict(None, "the start entry does not state ttl and slack")
-        stretches = Stretches(history)
+        stretches = stretches_in(history)
         violations = [report(stretches, found, "deadlock") for found in stretches.stuck() if found.cause in UNCLEAN]
         return conclude(
             history,

@@ -16,7 +16,7 @@ from .excuses import Excuses, returned
 from .faults import STILL, unhealed
 from .holds import Hold, is_shared
 from .mutual_exclusion import too_few
-from .stuck import Stretches
+from .stuck import Stretches, stretches_in
 from .view import ACQUIRE, INFO, INVOKE, NONE
 
 MANY: Final = 5
@@ -40,7 +40,7 @@ class LivenessChecker:
             return lockless
         if not stated(history):
             return Verdict(None, "the start entry does not state ttl and slack")
-        stretches = Stretches(history)
+        stretches = stretches_in(history)
         violations = [report(stretches, found, "stuck") for found in stretches.stuck()]
         violations += list(_overstayed(stretches))
         return conclude(

@@ -34,7 +34,7 @@ from .base import Verdict, Violation, conclude, no_lock_taken
 from .deadlock import report, stated
 from .excuses import Excuses, ends
 from .holds import EXPIRED, FOREVER, LOST, RELEASED, Hold, Holds
-from .stuck import Stretches
+from .stuck import stretches_in
 from .sweep import grouped_order
 from .view import ACQUIRE, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Ints, View
 
@@ -54,7 +54,7 @@ class ReleaseChecker:
             return lockless
         if not stated(history):
             return Verdict(None, "the start entry does not state ttl and slack")
-        stretches = Stretches(history)
+        stretches = stretches_in(history)
         found = stretches.holds
         live = _live(found)
         failed = _failed(found, live, Excuses(history))

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -101,8 +102,15 @@ class Stretches:
         self._unknown = self._unknown_calls()
         self._excuses = Excuses(history)
         self._requests: dict[int, KeyRequests] = {}
+        self._stuck: list[StuckKey] | None = None
 
-    def stuck(self) -> Iterator[StuckKey]:
+    def stuck(self) -> list[StuckKey]:
+        """Return the stuck keys, found once."""
+        if self._stuck is None:
+            self._stuck = list(self._stuck_keys())
+        return self._stuck
+
+    def _stuck_keys(self) -> Iterator[StuckKey]:
         for key, begin, end, row in self._idle():
             for since, until in self.quiet(begin, end):
                 found = self._judge(key, begin, since, until, row)
@@ -264,3 +272,14 @@ class Stretches:
         for part in np.split(np.arange(len(begin)), breaks):
             run = (max(since, int(begin[part[0]])), min(until, int(lasts[part[-1]])))
             yield *run, tuple(dict.fromkeys(invokes[part].tolist()))[-3:]
+
+
+_stretches: WeakKeyDictionary[History, Stretches] = WeakKeyDictionary()
+
+
+def stretches_in(history: History) -> Stretches:
+    """Return the stretches of ``history``, computed once as long as it does not grow."""
+    found = _stretches.get(history)
+    if found is None or found.columns.length != len(history):
+        found = _stretches[history] = Stretches(history)
+    return found
