@@ -208,6 +208,16 @@ def test_a_safe_plan_is_judged_by_every_checker() -> None:
     assert state(CURE, mutual_exclusion=False, resource=None) == "unknown"
 
 
+def test_a_lock_that_stays_with_one_client_may_be_as_expected() -> None:
+    names = ("mutual-exclusion", "faults", "handover")
+    found = {name: Verdict(None if name == "handover" else True, "") for name in names}
+    assert judge(Expect(safe=True), found, 0).state == "as-expected"
+    assert judge(Expect(safe=False, invalid=("handover",)), found, 0).state == "unknown"
+    assert judge(Expect(safe=False, invalid=("faults",), valid=("handover",)), found, 0).state == "unknown"
+    broken = found | {"handover": Verdict(False, "c1 was left out")}
+    assert judge(Expect(safe=True), broken, 0).state == "violated"
+
+
 def test_the_worst_state_decides_the_status() -> None:
     assert status_of(["as-expected", "not-run"]) == 0
     assert status_of(["as-expected", "error"]) == 3
