@@ -17,11 +17,14 @@ from harness.plan import Plan
 from .options import (
     AcceptOption,
     KindOption,
+    PythonOption,
     RequireOption,
     SchedulerOption,
     TrustOption,
+    WithOption,
     WorkersOption,
     chosen_kind,
+    environment_progress,
     lock_options,
     named_options,
     positive,
@@ -81,6 +84,8 @@ def hunt_command(
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Try every interleaving of one critical section each.")
     ] = False,
+    with_: WithOption = None,
+    python: PythonOption = "",
     versions: VersionsOption = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not begin with the failures of earlier hunts.")] = False,
     trust: TrustOption = False,
@@ -89,6 +94,7 @@ def hunt_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
 ) -> None:
     """Search the simulator's schedules for one in which a lock fails, and shrink it to a short story."""
+    from harness.run.interpreter import interpreter_of
     from harness.search.hunt import hunt
     from harness.search.request import HuntRequest, names
 
@@ -102,7 +108,9 @@ def hunt_command(
         look_for=names(look_for),
         require=names(require),
         accept=names(accept),
-        kind=chosen_kind(lock, kind, topology),
+        requires=tuple(with_ or ()),
+        python=python,
+        kind=chosen_kind(lock, kind, topology, with_, python),
         nodes=nodes,
         clients=clients or (2 if exhaustive else 3),
         ttl=positive("ttl", ttl) if ttl else 0.0,
@@ -112,6 +120,7 @@ def hunt_command(
         schedules=schedules,
         seed=seed,
     )
+    interpreter_of(request.plan(), environment_progress, search=True)
     if versions:
         raise typer.Exit(_hunt_releases(request, versions, out, budget_s, json=json, quiet=quiet))
     if exhaustive:

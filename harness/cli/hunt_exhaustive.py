@@ -41,6 +41,8 @@ def exhaust_command(
         fencing=request.fencing,  # type: ignore[arg-type]  # checked with the plan
         lock_options=request.lock_options,
         server_options=request.server_options,
+        requires=request.requires,
+        python=request.python,
         look_for=request.look_for,
         seed=request.seed,
     )

@@ -100,20 +100,27 @@ def single_command(function: Callable[..., None]) -> typer.Typer:
     return app
 
 
-def chosen_kind(lock: str, kind: str, topology: str) -> str:
-    """Return the kind of cluster that the options ``--kind`` and ``--topology`` choose, or "" without them; raises
-    UsageError."""
+def chosen_kind(lock: str, kind: str, topology: str, requires: Sequence[str] | None = None, python: str = "") -> str:
+    """Return the kind of cluster that the options ``--kind`` and ``--topology`` choose, or "" without them. The
+    lock is loaded with the libraries and the Python that it requires. Raises UsageError."""
     if kind and topology:
         raise UsageError("--kind says more than --topology: give one of them")
     if not topology:
         return kind
-    from harness.run.lock_facts import find_facts  # late: starts a worker
+    from harness.run.interpreter import interpreter_of  # late: starts a worker
+    from harness.run.lock_facts import find_facts
 
-    kinds = find_facts(lock).kinds
+    plan = Plan(lock=lock, requires=tuple(requires or ()), python=python)
+    kinds = find_facts(lock, interpreter_of(plan.check(), environment_progress)).kinds
     found = next((kind for kind in kinds if kind.endswith(f"-{topology}")), None)
     if found is None:
         raise UsageError(f"{lock} runs on {' or '.join(kinds)}, not on {topology!r} ones")
     return found
+
+
+def environment_progress(line: str) -> None:
+    """Print a line about an environment that is being built."""
+    print(line, file=sys.stderr)
 
 
 def lock_options(texts: Sequence[str] | None) -> dict[str, Any]:

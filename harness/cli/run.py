@@ -100,7 +100,7 @@ def run_command(
     plan = plans.decode(
         {
             "lock": lock,
-            "kind": chosen_kind(lock, kind, topology),
+            "kind": chosen_kind(lock, kind, topology, with_, python),
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
             "lock_options": lock_options(lock_option),

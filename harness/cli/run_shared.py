@@ -22,7 +22,7 @@ from harness.run.store import writable
 from harness.run.with_report import with_report
 from harness.wording import counted
 
-from .options import printed, progress_bar
+from .options import environment_progress, printed, progress_bar
 from .terminal import SeedResult, print_result, print_tally, tally
 from .verdicts import print_status
 
@@ -41,7 +41,7 @@ def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
     if cluster == AUTO:
         return choose(plan)
     plan = msgspec.structs.replace(plan, cluster=cluster)
-    interpreter_of(plan, lambda line: print(line, file=sys.stderr))
+    interpreter_of(plan, environment_progress)
     return complete(plan), ""
 
 

@@ -22,15 +22,19 @@ from harness.errors import UsageError
 from harness.files import require_place, write_file
 from harness.plan import Plan
 from harness.reports import words
+from harness.run.interpreter import interpreter_of
 from harness.run.store import new_sweep, writable, write_results
 from harness.studies.sweep import PAUSES, Grid, exit_status, planned, sweep
 
 from .options import (
     KindOption,
+    PythonOption,
     SchedulerOption,
+    WithOption,
     WorkersOption,
     chosen_kind,
     duration,
+    environment_progress,
     lock_options,
     printed,
     progress_bar,
@@ -71,6 +75,8 @@ def sweep_command(
     lock_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the lock; repeatable.")
     ] = None,
+    with_: WithOption = None,
+    python: PythonOption = "",
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Duration of each run.")] = "60s",
     seeds: Annotated[int, typer.Option(help="Runs at each point, with consecutive seeds.")] = GRID.seeds,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
@@ -98,13 +104,16 @@ def sweep_command(
     ).check()
     plan = plans.decode(
         {
-            **{"lock": lock, "kind": chosen_kind(lock, kind, topology), "workload": workload, "image": image},
+            **{"lock": lock, "kind": chosen_kind(lock, kind, topology, with_, python)},
+            **{"workload": workload, "image": image},
             **{"clients": clients, "nodes": nodes, "keys": keys, "discipline": discipline, "fencing": fencing},
             **{"time_limit": duration("time-limit", time_limit), "seed": seed},
-            "lock_options": lock_options(lock_option),
+            **{"lock_options": lock_options(lock_option), "requires": with_ or [], "python": python},
         }
     )
     count = worker_count(workers)
+    if "sim" in grid.clusters:
+        interpreter_of(plan, environment_progress)
     planned(plan, grid)  # report errors before a bar is drawn
     writable(out)
     for wanted in (html, csv):

@@ -42,6 +42,10 @@ class ExhaustiveScope(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the lock, by its own names."""
     server_options: dict[str, Any] = {}
     """Options of the servers, by their own names."""
+    requires: tuple[str, ...] = ()
+    """Releases of libraries, such as ``redis==5.2.1``."""
+    python: str = ""
+    """Python of the lock: a version or a path; empty: that of the harness."""
     look_for: tuple[str, ...] = ()
     """Checkers that count; none named: mutual exclusion and the resource."""
     seed: int = 0

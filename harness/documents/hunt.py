@@ -36,6 +36,10 @@ class HuntRequestDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Properties that count, by names of checkers; none named: those that a run requires."""
     accept: tuple[str, ...] = ()
     """``known-limits`` if failures that the lock documents do not count."""
+    requires: tuple[str, ...] = ()
+    """Releases of libraries, such as ``redis==5.2.1``."""
+    python: str = ""
+    """Python of the lock: a version or a path; empty: that of the harness."""
     kind: str = ""
     """Kind of cluster."""
     nodes: int | UnsetType = UNSET

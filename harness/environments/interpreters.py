@@ -22,7 +22,7 @@ from harness.lock_impls.catalogue import LOCKS, own_description
 from harness.plugins import search_working_directory
 
 from .requirements import InlineMetadata, inline_metadata, is_python, parse, unsatisfied
-from .runtime import OF_SERVICE, runtime
+from .runtime import OF_SERVICE, runtime, search_runtime
 from .store import Progress, environment
 from .uv import find_python
 
@@ -56,14 +56,20 @@ class _Needs:
 
 
 def interpreter_for(
-    lock: str, with_: Sequence[str] = (), python: str = "", progress: Progress | None = None
+    lock: str,
+    with_: Sequence[str] = (),
+    python: str = "",
+    progress: Progress | None = None,
+    *,
+    search: bool = False,
 ) -> Interpreter:
     """Return the interpreter to run a lock with.
 
     ``with_`` are requirements, such as ``redis==5.2.1``; ``python`` is a version, a specifier or a path. What the
     catalogue says about a lock, or the file of a user's class (PEP 723), is required besides. ``progress`` is called
-    with a line before an environment is built, which takes seconds. Raises UsageError for requirements that are
-    malformed or cannot be satisfied, EnvironmentLacking if an environment cannot be built for another reason.
+    with a line before an environment is built, which takes seconds. With ``search`` the interpreter also has what a
+    search needs, which runs in the worker as a whole. Raises UsageError for requirements that are malformed or cannot
+    be satisfied, EnvironmentLacking if an environment cannot be built for another reason.
     """
     if re.fullmatch(r"\d+\.\d+(\.\d+)?", python) and Version(python) < OLDEST:
         raise UsageError(f"--python {python}: the harness needs Python {OLDEST} or later")
@@ -77,7 +83,8 @@ def interpreter_for(
     named |= {canonicalize_name(one.name) for one in required}
     used = [pinned(name) for name in needs.used if canonicalize_name(name) not in named]
     base = Path(sys.executable) if is_python(needs.python) else find_python(needs.python)
-    built = environment(str(base.resolve()), [*map(str, required), *used, *runtime(needs.kinds)], progress)
+    ours = (*runtime(needs.kinds), *(search_runtime() if search else ()))
+    built = environment(str(base.resolve()), [*map(str, required), *used, *ours], progress)
     return Interpreter(built.interpreter, built.key, needs.folder)
 
 

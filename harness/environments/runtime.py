@@ -7,6 +7,7 @@ would take the place of the release under test, so none is in this list.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import metadata
 from typing import Final
 
 RUNTIME: Final = ("greenlet>=3.1", "lupa>=2.2", "msgspec>=0.18")
@@ -15,6 +16,13 @@ OF_SERVICE: Final = {
     "mysql": ("sqlglot>=26",),
 }
 """Service → what its simulated servers need besides."""
+OF_SEARCH: Final = ("numpy>=1.26", "sortedcontainers>=2.4", "tomli-w>=1.0")
+"""What a search needs besides, since its worker draws and judges schedules."""
+
+
+def search_runtime() -> tuple[str, ...]:
+    """Return what a search needs besides. Another release of Hypothesis would draw other schedules from a seed."""
+    return (f"hypothesis=={metadata.version('hypothesis')}", *OF_SEARCH)
 
 
 def runtime(kinds: Iterable[str]) -> tuple[str, ...]:

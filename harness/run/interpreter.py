@@ -19,25 +19,27 @@ _BLOCK: Final = b"# /// script"
 _known: dict[tuple[object, ...], str] = {}
 
 
-def interpreter_of(plan: Plan, progress: Callable[[str], None] | None = None) -> str:
+def interpreter_of(plan: Plan, progress: Callable[[str], None] | None = None, *, search: bool = False) -> str:
     """Return the path of the Python for a plan, "" for this one.
 
-    ``progress`` is called with a line before an environment is built, which takes seconds. Raises UsageError for
-    requirements that cannot be satisfied, EnvironmentLacking if an environment cannot be built for another reason.
+    ``progress`` is called with a line before an environment is built, which takes seconds. A ``search`` needs more of
+    ours in it than a run. Raises UsageError for requirements that cannot be satisfied, EnvironmentLacking if an
+    environment cannot be built for another reason.
     """
     if plan.cluster != "sim":
         return ""
-    key = plan.lock, plan.requires, plan.python, search_working_directory()
+    key = plan.lock, plan.requires, plan.python, search_working_directory(), search
     if key not in _known or not Path(_known[key]).exists():  # an environment may be removed at any time
-        _known[key] = _found(plan, progress) if plan.requires or plan.python or _lock_requires(plan.lock) else ""
+        needed = plan.requires or plan.python or _lock_requires(plan.lock)
+        _known[key] = _found(plan, progress, search=search) if needed else ""
     return _known[key]
 
 
-def _found(plan: Plan, progress: Callable[[str], None] | None) -> str:
+def _found(plan: Plan, progress: Callable[[str], None] | None, *, search: bool) -> str:
     from harness.environments.interpreters import interpreter_for  # late: most plans need none of it
 
     try:
-        found = str(interpreter_for(plan.lock, plan.requires, plan.python, progress).path)
+        found = str(interpreter_for(plan.lock, plan.requires, plan.python, progress, search=search).path)
     except EnvironmentLacking as error:
         own = own_description(plan.lock)
         if own is None or plan.requires or plan.python:

@@ -113,6 +113,12 @@ def _command_sender(channel: Channel) -> Callable[[Command], None]:
     return lambda command: channel.send(Frame.COMMAND, encode(command))
 
 
+def installed(argument: bytes, channel: Channel) -> bytes:
+    """Return the versions of Python and of the distributions whose names are the argument, a list in JSON."""
+    del channel
+    return msgspec.json.encode(_versions(msgspec.json.decode(argument, type=tuple[str, ...])))
+
+
 def send_keys(cluster: SimCluster, plan: Plan, channel: Channel) -> None:
     """Send each change of a lock's key on a server, if this kind of cluster can tell."""
     watch = LOCK_KEYS.find(cluster)

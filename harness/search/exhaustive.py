@@ -21,6 +21,7 @@ from harness.clusters.abilities import lacking
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents import ExhaustiveDocument, convert
 from harness.documents.exhaustive import SCHEMA
+from harness.documents.lock import LockFacts
 from harness.errors import HarnessError, UsageError
 from harness.faults.catalogue import fault_class
 from harness.faults.pause import ClientPause
@@ -29,7 +30,8 @@ from harness.history.lock_keys import KeyState
 from harness.plan import Discipline, Fencing, Plan
 from harness.run import workers
 from harness.run.completion import complete
-from harness.run.lock_facts import preloaded, searched_facts
+from harness.run.interpreter import interpreter_of
+from harness.run.lock_facts import find_facts, preloaded, searched_facts
 from harness.run.opening import open_simulated
 from harness.run.signals import sigint_noted
 from harness.sim.patches import virtual
@@ -57,7 +59,7 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Durations in seconds: ``ttl`` is the lease; an acquire tries for ``wait`` (0: once); a message may be under way for
     ``late`` while time passes; an execution takes at most ``horizon`` of virtual time (0: the longest that its faults
     may take, and a ttl). ``look_for`` names the checkers that count. Empty: mutual exclusion and the resource, or only
-    the resource if it checks fencing tokens.
+    the resource if it checks fencing tokens. ``requires`` and ``python`` are as in a plan.
     """
 
     lock: str
@@ -75,6 +77,8 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     fencing: Fencing = "off"
     lock_options: dict[str, Any] = {}
     server_options: dict[str, Any] = {}
+    requires: tuple[str, ...] = ()
+    python: str = ""
     look_for: tuple[str, ...] = ()
     seed: int = 0
 
@@ -87,22 +91,23 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                 raise UsageError(f"{name} must be from 0 to {NO_END:g} seconds, got {getattr(self, name)}")
         for name in self.look_for:
             _checker(name)
-        plan = complete(
-            Plan(
-                lock=self.lock,
-                kind=self.kind,
-                nodes=self.nodes,
-                clients=self.clients,
-                ttl=self.ttl,
-                sections=1,
-                discipline=self.discipline,
-                fencing=self.fencing,
-                lock_options=self.lock_options,
-                server_options=self.server_options,
-                seed=self.seed,
-                time_limit=NO_END,
-            ).check()
-        )
+        asked = Plan(
+            lock=self.lock,
+            kind=self.kind,
+            nodes=self.nodes,
+            clients=self.clients,
+            ttl=self.ttl,
+            sections=1,
+            discipline=self.discipline,
+            fencing=self.fencing,
+            lock_options=self.lock_options,
+            server_options=self.server_options,
+            requires=self.requires,
+            python=self.python,
+            seed=self.seed,
+            time_limit=NO_END,
+        ).check()
+        plan = complete(asked, find_facts(self.lock, interpreter_of(asked, search=True)))
         for name in self.families if self.faults else ():
             step_of(name)
             missing = lacking(fault_class(name).needs, SimCluster.part_types(plan.kind))
@@ -196,6 +201,7 @@ class _SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of a search in a worker; see :func:`exhaust`."""
 
     scope: Scope
+    plan: Plan
     first: bool
     most: int
     budget_s: float
@@ -217,7 +223,7 @@ def exhaust(
     or when interrupted. Without ``reduce``, it also executes equivalent interleavings. Raises UsageError for an
     impossible scope, HarnessError for an execution that cannot be judged or a worker that ended early.
     """
-    scope.plan()
+    plan = scope.plan()
 
     def on_frame(kind: Frame, body: bytes) -> bool:
         """Pass progress on; return True if it interrupts the search."""
@@ -228,11 +234,12 @@ def exhaust(
                 return True
         return False
 
-    limits = _SearchLimits(scope=scope, first=first, most=most, budget_s=budget_s, reduce=reduce)
+    limits = _SearchLimits(scope=scope, plan=plan, first=first, most=most, budget_s=budget_s, reduce=reduce)
     result = workers.call(
         f"{__name__}:exhaust_in_worker",
         msgspec.json.encode(limits),
         on_frame,
+        interpreter=interpreter_of(plan, search=True),
         preload=(__name__, *preloaded(scope.lock)),
         interruptible=True,
     )
@@ -253,12 +260,12 @@ def exhaust_in_worker(argument: bytes, channel: Channel) -> bytes:
 
 
 def _exhaust(limits: _SearchLimits, progress: Progress) -> ExhaustiveResult:
-    scope = limits.scope
-    plan, bounds = scope.plan(), scope.bounds()
+    scope, plan = limits.scope, limits.plan
+    bounds, lock = scope.bounds(), searched_facts(plan.lock)
 
     def run_one(path: Path) -> tuple[Section, Trial]:
         section = execute(plan, bounds, path)
-        return section, judge(plan, section.recorder.history, scope.look_for)
+        return section, judge(plan, lock, section.recorder.history, scope.look_for)
 
     count = _Count(scope)
     began = time.monotonic()
@@ -323,10 +330,12 @@ def execute(plan: Plan, bounds: Bounds, path: Path, on_change: Callable[[KeyStat
     return section
 
 
-def judge(plan: Plan, history: History, look_for: tuple[str, ...] = (), keys: Sequence[KeyState] = ()) -> Trial:
+def judge(
+    plan: Plan, lock: LockFacts, history: History, look_for: tuple[str, ...] = (), keys: Sequence[KeyState] = ()
+) -> Trial:
     """Run the checkers on an execution; HarnessError if a fault, or its heal, was not confirmed."""
     names = ("faults", *(look_for or LOOK_FOR))
-    trial = judged(plan, searched_facts(plan.lock), history, list(keys), [_checker(name) for name in names])
+    trial = judged(plan, lock, history, list(keys), [_checker(name) for name in names])
     seen = trial.verdicts["faults"]
     if seen.valid is not True:
         raise HarnessError(f"an execution of {plan.lock} cannot be judged: {seen.explanation}")
@@ -337,11 +346,11 @@ class _Repetition(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of a repetition in a worker; see :func:`repeat`."""
 
     scope: Scope
+    plan: Plan
     steps: tuple[ExecutionStep, ...]
 
 
 class _Repeated(msgspec.Struct, frozen=True, kw_only=True):
-    plan: Plan
     history: tuple[Op, ...]
     keys: tuple[KeyState, ...]
 
@@ -353,24 +362,27 @@ def repeat(scope: Scope, steps: Sequence[ExecutionStep]) -> Trial:
     Raises :class:`harness.search.interleavings.NotReproducible` if the steps cannot be taken, HarnessError for a worker
     that ended early.
     """
+    plan = scope.plan()
+    interpreter = interpreter_of(plan, search=True)
     result = workers.call(
         f"{__name__}:repeat_in_worker",
-        msgspec.json.encode(_Repetition(scope=scope, steps=tuple(steps))),
+        msgspec.json.encode(_Repetition(scope=scope, plan=plan, steps=tuple(steps))),
         lambda _kind, _body: None,
+        interpreter=interpreter,
         preload=(__name__, *preloaded(scope.lock)),
     )
     found = msgspec.json.decode(result, type=_Repeated)
-    return judge(found.plan, History(found.history), scope.look_for, found.keys)
+    return judge(plan, find_facts(plan.lock, interpreter), History(found.history), scope.look_for, found.keys)
 
 
 def repeat_in_worker(argument: bytes, channel: Channel) -> bytes:
     """Repeat an execution and return its entries and the states of the lock's key."""
     del channel
     request = msgspec.json.decode(argument, type=_Repetition)
-    plan, keys = request.scope.plan(), list[KeyState]()
-    section = execute(plan, request.scope.bounds(), FixedSteps(request.steps), keys.append)
+    keys: list[KeyState] = []
+    section = execute(request.plan, request.scope.bounds(), FixedSteps(request.steps), keys.append)
     history = tuple(section.recorder.history)
-    return msgspec.json.encode(_Repeated(plan=plan, history=history, keys=tuple(keys)))
+    return msgspec.json.encode(_Repeated(history=history, keys=tuple(keys)))
 
 
 def _checker(name: str) -> Any:

@@ -133,7 +133,10 @@ def _can_draw(request: HuntRequest, plan: Plan) -> bool:
     that the lock renews its lease.
     """
     families = {spec.fault for spec in plan.faults}
-    same = all(getattr(plan, name) == getattr(request, name) for name in ("lock", "kind", "nodes", "fencing"))
+    same = all(
+        getattr(plan, name) == getattr(request, name)
+        for name in ("lock", "kind", "nodes", "fencing", "requires", "python")
+    )
     options = plan.lock_options == request.lock_options and plan.server_options == request.server_options
     near = families <= set(request.faults) and len(plan.faults) <= request.most_faults
     overruns = not families and max(plan.hold, *plan.holds.values(), 0.0) > plan.ttl

@@ -41,7 +41,7 @@ from harness.run.store import new_hunt, writable, write_results
 
 from .coverage import Coverage, merged, summary, unreached
 from .findings import FoundFailure, known_failures, make_finding, remember
-from .in_workers import broken_by, search
+from .in_workers import broken_by, installed_versions, search
 from .request import HuntRequest, names, spec_of
 from .rounds import Round, RoundResult, ShrunkFailure
 from .summary import result_lines
@@ -337,5 +337,5 @@ def _document(request: HuntRequest, tally: _Tally, findings: Sequence[FoundFailu
         never=tuple(unreached(request, tally.vocabulary, coverage)) if tally.vocabulary and tally.done else (),
         errors=dict(tally.errors.most_common()),
         given_up=tuple(tally.given_up),
-        versions=dict(versions(KINDS.find(request.kind).packages)),
+        versions={**versions(KINDS.find(request.kind).packages), **installed_versions(request)},
     )

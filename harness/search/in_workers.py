@@ -11,13 +11,16 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from harness.clusters.kinds import KINDS
 from harness.plan import Plan
-from harness.run import workers
+from harness.run import simulated, workers
+from harness.run.interpreter import interpreter_of
 from harness.run.lock_facts import preloaded
 from harness.run.signals import sigint_noted
 from harness.worker.channel import Channel, Frame
 
 from . import rounds
+from .request import HuntRequest
 from .rounds import Round, RoundProgress, RoundResult
 from .shrink import terse
 from .stories.story import StoryText, story_of
@@ -44,30 +47,41 @@ class _TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
 # The harness's side.
 
 
+def installed_versions(request: HuntRequest) -> dict[str, str]:
+    """Return the versions that the search of a completed request uses, as far as they are not this process's own."""
+    plan = request.plan()
+    if not request.interpreter():
+        return {}
+    packages = KINDS.find(plan.kind).packages
+    return _call("installed_in_worker", _encode(packages), plan, dict[str, str])
+
+
 def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
     """Do what :func:`harness.search.rounds.search` does, in a worker. If the worker ends early, the result is a round
     without schedules, and its error says how it ended."""
     try:
-        return _call("search_in_worker", _encode(round_), round_.request.lock, RoundResult, progress)
+        return _call("search_in_worker", _encode(round_), round_.request.plan(), RoundResult, progress)
     except workers.WorkerDied as died:
         return rounds.no_schedules(round_.number, str(died))
 
 
 def broken_by(plan: Plan, look_for: tuple[str, ...]) -> tuple[str, ...]:
     """Run a schedule in a worker and return the checkers that count and found a violation, the gravest first."""
-    return _call("judge_in_worker", _encode(_TrialRequest(plan=plan, look_for=look_for)), plan.lock, tuple[str, ...])
+    return _call("judge_in_worker", _encode(_TrialRequest(plan=plan, look_for=look_for)), plan, tuple[str, ...])
 
 
 def tell_story(plan: Plan, checker: str) -> ToldStory | None:
     """Return the story of a failing plan, None if ``checker`` finds no violation when the plan is run in a fresh
     worker."""
     argument = _encode(_TrialRequest(plan=plan, checker=checker))
-    return _call("tell_in_worker", argument, plan.lock, ToldStory | None)  # type: ignore[arg-type]  # a union
+    return _call("tell_in_worker", argument, plan, ToldStory | None)  # type: ignore[arg-type]  # a union
 
 
 def _call(
-    function: str, argument: bytes, lock: str, of: type[T], progress: Callable[[int, int, float], None] | None = None
+    function: str, argument: bytes, plan: Plan, of: type[T], progress: Callable[[int, int, float], None] | None = None
 ) -> T:
+    """Call a function of this module in a worker with what the plan requires."""
+
     def on_frame(kind: Frame, body: bytes) -> bool:
         """Pass progress on; return True if the hunt was interrupted, which the worker is told then."""
         if kind is Frame.PROGRESS and progress is not None:
@@ -77,11 +91,21 @@ def _call(
                 return True
         return False
 
-    result = workers.call(f"{HERE}:{function}", argument, on_frame, preload=(HERE, *preloaded(lock)))
+    result = workers.call(
+        f"{HERE}:{function}",
+        argument,
+        on_frame,
+        interpreter=interpreter_of(plan, search=True),
+        preload=(HERE, *preloaded(plan.lock)),
+    )
     return msgspec.json.decode(result, type=of)
 
 
 # The worker's side.
+
+
+def installed_in_worker(argument: bytes, channel: Channel) -> bytes:
+    return simulated.installed(argument, channel)
 
 
 def search_in_worker(argument: bytes, channel: Channel) -> bytes:

@@ -12,10 +12,12 @@ from harness.checkers import catalogue as checker_catalogue
 from harness.clusters import kinds
 from harness.clusters.abilities import lacking
 from harness.clusters.sim.cluster import SimCluster
+from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.faults.catalogue import fault_class, fault_names, needs
 from harness.plan import FaultSpec, Plan
 from harness.run.completion import complete
+from harness.run.interpreter import interpreter_of
 from harness.run.lock_facts import find_facts
 
 NO_FAULT: Final = "none"
@@ -36,6 +38,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     - ``workloads``: what the clients may do; a schedule has at most ``clients`` clients.
     - ``ttl``: lease in seconds; 0 lets the search choose.
     - ``require``, ``accept``: what counts as a failure, as in a plan.
+    - ``requires``, ``python``: releases of libraries, and the Python, as in a plan.
     - ``look_for``: names of the checkers that count, whatever is required. Empty: the required ones.
     - ``schedules``: most schedules of one round. Round number n has its own seed, derived from ``seed`` and n.
     - ``thorough``: a round continues after the first unsafe schedule, and reports one failure of each kind.
@@ -48,6 +51,8 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     look_for: tuple[str, ...] = ()
     require: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    python: str = ""
     kind: str = ""
     nodes: int = 0
     clients: int = 3
@@ -61,7 +66,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def completed(self) -> HuntRequest:
         """Return the request with defaults filled in from the lock; UsageError if this cannot be hunted."""
-        lock = find_facts(self.lock)
+        lock = find_facts(self.lock, self.interpreter())
         for name in self.look_for:
             try:
                 checker_catalogue.find(name)
@@ -84,10 +89,14 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             nodes=self.nodes or kinds.default_nodes(kind),
         )
         for name in workloads:
-            complete(msgspec.structs.replace(request.plan(), workload=name))
+            complete(msgspec.structs.replace(request.plan(), workload=name), lock)
         for name in request.faults:
-            request.check_fault(name)
+            request._check_fault(name, lock)
         return request
+
+    def interpreter(self) -> str:
+        """Return the path of the Python for the search, "" for this one."""
+        return interpreter_of(self.plan(), search=True)
 
     def plan(self) -> Plan:
         """Return the plan without faults that every schedule of the hunt varies."""
@@ -105,12 +114,14 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             checkers=tuple(name for name in self.look_for if name not in checker_catalogue.CHECKERS.own),
             require=self.require,
             accept=self.accept,
+            requires=self.requires,
+            python=self.python,
         ).check()
 
-    def check_fault(self, name: str) -> None:
+    def _check_fault(self, name: str, lock: LockFacts) -> None:
         """Raise UsageError for an unknown family, or one that cannot strike this kind of cluster."""
         if name != NO_FAULT and lacking(fault_class(name).needs, SimCluster.part_types(self.kind)):
-            complete(msgspec.structs.replace(self.plan(), faults=(FaultSpec(name, at=0.0, for_=0.0),)))
+            complete(msgspec.structs.replace(self.plan(), faults=(FaultSpec(name, at=0.0, for_=0.0),)), lock)
         if name == NO_FAULT and len(self.faults) > 1:
             raise UsageError(f"faults: {NO_FAULT!r} goes with no other, got {', '.join(self.faults)}")
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.environments import interpreters
 from harness.environments.interpreters import Interpreter, interpreter_for
-from harness.environments.runtime import RUNTIME
+from harness.environments.runtime import RUNTIME, search_runtime
 from harness.environments.store import Contents, Environment
 from harness.errors import UsageError
 
@@ -54,6 +54,17 @@ def test_another_release_is_in_an_environment_with_the_small_runtime(
     found = interpreter_for("redlock", ["redis==5.2.1"])
     assert (found.path, found.key) == (Path("/cache/key/bin/python"), "key")
     assert requested_environments == [(str(Path(sys.executable).resolve()), ["redis==5.2.1", *RUNTIME])]
+
+
+def test_an_environment_for_a_search_also_has_what_draws_and_judges_schedules(
+    requested_environments: list[tuple[str, Sequence[str]]],
+) -> None:
+    interpreter_for("redlock", ["redis==5.2.1"], search=True)
+    ((_, requirements),) = requested_environments
+    assert [name for name in requirements if name.startswith("hypothesis")] == [
+        f"hypothesis=={metadata.version('hypothesis')}"  # another release draws other schedules
+    ]
+    assert set(requirements) == {"redis==5.2.1", *RUNTIME, *search_runtime()}
 
 
 def test_another_python_has_what_the_catalogue_requires(

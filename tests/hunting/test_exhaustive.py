@@ -12,6 +12,7 @@ import pytest
 from harness.documents import ExhaustiveDocument, plain
 from harness.errors import UsageError
 from harness.history import History
+from harness.run.lock_facts import searched_facts
 from harness.search import steered
 from harness.search.exhaustive import Scope, execute, exhaust, judge, repeat
 from harness.search.interleavings import (
@@ -308,7 +309,7 @@ def test_server_faults_break_mutual_exclusion(acts: list[str]) -> None:
     path = _InFavour([ExecutionStep(act) for act in ("begin c0", "c0>n1", "n1>c0", *acts)], "c1")
     section = execute(plan, scope.bounds(), path)
     assert section.finished
-    assert judge(plan, section.recorder.history).broken() == ("mutual-exclusion",)
+    assert judge(plan, searched_facts(plan.lock), section.recorder.history).broken() == ("mutual-exclusion",)
     healed = section.recorder.history.nemesis("heal")
     assert [op.value["observed"]["wiped"] for op in healed] == ([["n1"]] if acts[0] == "wipe n1" else [])
 
