@@ -11,9 +11,12 @@ import difflib
 import importlib
 import importlib.util
 import pkgutil
+import re
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from typing import Final
 
 from harness.errors import MISSING, MissingLibrary
@@ -49,6 +52,48 @@ class MissingClientLibraryError(LockLookupError, MissingLibrary):
         )
 
 
+class UnsuitableReleaseError(LockLookupError):
+    """The lock's file cannot be imported with the releases of its client library that are installed."""
+
+    def __init__(self, info: LockInfo, error: Exception) -> None:
+        self.name = info.name
+        found = [f"{name} {version}" for name, version in _installed_releases(info).items() if version]
+        super().__init__(
+            f"{info.name} cannot be loaded with {' and '.join(found)}: {type(error).__name__}: {error}; "
+            f"it requires {', '.join(info.requires)}"
+        )
+
+
+def _installed_releases(info: LockInfo) -> dict[str, str]:
+    """Return the installed release of each distribution that a lock requires, "" for one that is not installed."""
+    found = {}
+    for requirement in info.requires:
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
+def _lookup_error(info: LockInfo, error: Exception) -> Exception:
+    """Return the error for a lock whose file cannot be imported."""
+    absent = isinstance(error, ModuleNotFoundError) and "." not in (error.name or "") and not _within_library(error)
+    releases = _installed_releases(info)
+    if releases and all(releases.values()) and not absent:
+        return UnsuitableReleaseError(info, error)
+    if isinstance(error, ModuleNotFoundError):
+        return MissingClientLibraryError(info, error.name or str(error))
+    return error
+
+
+def _within_library(error: Exception) -> bool:
+    """Return whether an installed library raised the error, rather than a file of ours."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = [frame.f_code.co_filename for frame in frames if not frame.f_globals["__name__"].startswith("harness.")]
+    return any("site-packages" in file or "dist-packages" in file for file in files)
+
+
 def installation(info: LockInfo) -> str:
     """Return the command that installs what a lock requires."""
     pinned = any("==" in one for one in info.requires)
@@ -66,8 +111,8 @@ class _Own(Mapping[str, LockClass]):
             raise KeyError(name)
         try:
             found: LockClass = getattr(importlib.import_module(lock.module), lock.cls)
-        except ModuleNotFoundError as error:
-            raise MissingClientLibraryError(lock.info, error.name or str(error)) from error
+        except Exception as error:
+            raise _lookup_error(lock.info, error) from error
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -122,7 +167,7 @@ def unavailable() -> dict[str, str]:
     for name in names():
         try:
             LOCKS.own[name]
-        except MissingClientLibraryError as error:
+        except LockLookupError as error:
             missing[name] = str(error)
     return missing
 

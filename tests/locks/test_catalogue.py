@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -67,8 +68,23 @@ def test_error_for_an_unknown_name_offers_the_nearest_one() -> None:
 def test_missing_client_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "harness.lock_impls.redlock", raising=False)
     monkeypatch.setitem(sys.modules, "redis.backoff", None)
+    monkeypatch.setattr(metadata, "version", not_installed)
     with pytest.raises(catalogue.MissingClientLibraryError, match=r"redlock needs the Python module 'redis.backoff'"):
         catalogue.find("redlock")
+
+
+def not_installed(name: str) -> str:
+    raise metadata.PackageNotFoundError(name)
+
+
+def test_a_release_that_a_lock_cannot_be_loaded_with_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "harness.lock_impls.zookeeper_ephemeral", raising=False)
+    monkeypatch.delitem(sys.modules, "harness.lock_impls.zookeeper_client", raising=False)
+    monkeypatch.delattr("kazoo.handlers.threading.KazooTimeoutError")
+    monkeypatch.setattr(metadata, "version", lambda _: "1.0")
+    expected = r"zookeeper-ephemeral cannot be loaded with kazoo 1\.0: ImportError: .*KazooTimeoutError.*kazoo>=2\.8"
+    with pytest.raises(LockLookupError, match=expected):
+        catalogue.find("zookeeper-ephemeral")
 
 
 def test_the_error_for_a_missing_library_says_what_to_install() -> None:
