@@ -42,9 +42,9 @@ KindOption = Annotated[
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="REQUIREMENT", help="On sim: a library release, such as redis==5.2.1; repeatable."),
+    typer.Option("--with", metavar="REQUIREMENT", help="A library release, such as redis==5.2.1; repeatable."),
 ]
-PythonOption = Annotated[str, typer.Option("--python", help="On sim: Python of the lock: a version or a path.")]
+PythonOption = Annotated[str, typer.Option("--python", help="Python of the lock: a version, or on sim a path.")]
 TrustOption = Annotated[bool, typer.Option("--trust", help="Run the code that the file names, such as its lock.")]
 AllowOption = Annotated[
     list[str] | None,

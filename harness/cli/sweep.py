@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace as with_
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
@@ -112,8 +112,8 @@ def sweep_command(
         }
     )
     count = worker_count(workers)
-    if "sim" in grid.clusters:
-        interpreter_of(plan, environment_progress)
+    for name in grid.clusters:
+        interpreter_of(replace(plan, cluster=name), environment_progress)
     planned(plan, grid)  # report errors before a bar is drawn
     writable(out)
     for wanted in (html, csv):
@@ -147,7 +147,7 @@ def _swept(
 
         found = sweep(plan, grid, workers=workers, scheduler=scheduler, runs_in=begun, progress=progress)
         assert folder is not None
-        document = with_(
+        document = replace(
             found,
             started_at=f"{started:%Y-%m-%dT%H:%M:%SZ}",
             seconds=round((datetime.now(UTC) - started).total_seconds(), 1),

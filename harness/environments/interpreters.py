@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Final
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from harness.clusters.docker.images.requirements import imported_distributions, source_file
-from harness.clusters.docker.images.wheelhouse import pinned
+from harness.clusters.docker.images.wheelhouse import IMAGE_PYTHON, pinned
 from harness.errors import UsageError
 from harness.lock_impls.catalogue import LOCKS, own_description
 from harness.plugins import search_working_directory
 
 from .requirements import InlineMetadata, inline_metadata, is_python, parse, unsatisfied
+from .resolution import PATCH
 from .runtime import OF_SERVICE, runtime, search_runtime
 from .store import Progress, environment
 from .uv import find_python
@@ -86,6 +87,30 @@ def interpreter_for(
     ours = (*runtime(needs.kinds), *(search_runtime() if search else ()))
     built = environment(str(base.resolve()), [*map(str, required), *used, *ours], progress)
     return Interpreter(built.interpreter, built.key, needs.folder)
+
+
+def container_requirements(lock: str, with_: Sequence[str] = (), python: str = "") -> tuple[str, ...]:
+    """Return the requirements whose releases a client's container must have: none if those installed here satisfy what
+    the lock requires, and the user requires nothing.
+
+    Raises UsageError if ``python``, or the file of a user's class, requires another Python than containers have.
+    """
+    given = parse(with_, "--with")
+    needs = _needs(lock, python)
+    if needs.python and not _is_image_python(needs.python):
+        raise UsageError(f"{lock} requires Python {needs.python}, and client containers have Python {IMAGE_PYTHON}")
+    named = {canonicalize_name(one.name) for one in given}
+    required = (*given, *(one for one in needs.required if canonicalize_name(one.name) not in named))
+    return tuple(map(str, required)) if given or unsatisfied(required) else ()
+
+
+def _is_image_python(wanted: str) -> bool:
+    if re.fullmatch(r"\d+\.\d+", wanted):
+        return wanted == IMAGE_PYTHON
+    try:
+        return SpecifierSet(wanted).contains(PATCH)
+    except InvalidSpecifier:
+        return wanted == PATCH
 
 
 def _needs(lock: str, python: str) -> _Needs:

@@ -1,4 +1,7 @@
-"""The Python that a simulated run uses: this one, or that of an environment with what the plan or the lock requires."""
+"""The Python that loads a lock: this one, or that of an environment with what the plan or the lock requires.
+
+Simulated runs happen in it. For a run on containers it only says what the lock is.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,7 @@ def interpreter_of(plan: Plan, progress: Callable[[str], None] | None = None, *,
     ours in it than a run. Raises UsageError for requirements that cannot be satisfied, EnvironmentLacking if an
     environment cannot be built for another reason.
     """
-    if plan.cluster != "sim":
-        return ""
-    key = plan.lock, plan.requires, plan.python, search_working_directory(), search
+    key = plan.lock, plan.requires, plan.python, search_working_directory(), search, plan.cluster
     if key not in _known or not Path(_known[key]).exists():  # an environment may be removed at any time
         needed = plan.requires or plan.python or _lock_requires(plan.lock)
         _known[key] = _found(plan, progress, search=search) if needed else ""
@@ -36,8 +37,10 @@ def interpreter_of(plan: Plan, progress: Callable[[str], None] | None = None, *,
 
 
 def _found(plan: Plan, progress: Callable[[str], None] | None, *, search: bool) -> str:
-    from harness.environments.interpreters import interpreter_for  # late: most plans need none of it
+    from harness.environments.interpreters import container_requirements, interpreter_for  # late: most need neither
 
+    if plan.cluster == "docker":
+        container_requirements(plan.lock, plan.requires, plan.python)  # refuses what containers cannot have
     try:
         found = str(interpreter_for(plan.lock, plan.requires, plan.python, progress, search=search).path)
     except EnvironmentLacking as error:

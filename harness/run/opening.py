@@ -9,13 +9,13 @@ import msgspec
 
 from harness.clusters.base import Cluster
 from harness.clusters.sim.cluster import SimCluster
-from harness.errors import UsageError
 from harness.faults.catalogue import needs
-from harness.lock_impls.catalogue import LOCKS
 from harness.plan import Plan
 from harness.worker import world
-from harness.worker.client_program import WORKLOADS, find_lock, stock_of
+from harness.worker.client_program import find_lock, stock_of
 from harness.worker.resource import Resource
+
+from .interpreter import interpreter_of
 
 if TYPE_CHECKING:  # importing it loads the Docker SDK
     from harness.clusters.docker.site import SiteSource
@@ -52,23 +52,20 @@ def open_containers(
     """Open the cluster of containers of a completed plan. ``report`` is called with each step of its start. It takes
     its containers from ``sites``; with None it starts and removes its own."""
     from harness.clusters.docker.cluster import Clients, DockerCluster
-    from harness.clusters.docker.images.requirements import requirements_of
 
+    from .client_contents import client_contents
     from .lock_facts import find_facts
 
-    requirements = [requirements_of(name) for name in (LOCKS.source(plan.lock), WORKLOADS.source(plan.workload))]
-    folders = {folder for _, folder in requirements if folder is not None}
-    if len(folders) > 1:
-        raise UsageError(f"lock and workload must come from one folder, got {' and '.join(sorted(map(str, folders)))}")
-    runtime = find_facts(plan.lock).runtime
+    distributions, folder = client_contents(plan)
+    runtime = find_facts(plan.lock, interpreter_of(plan)).runtime
     resource: dict[str, Any] = {"fencing": plan.fencing, "stock": stock_of(plan)}
     return DockerCluster(
         kind=plan.kind,
         nodes=plan.nodes,
         clients=Clients(
             plan.clients,
-            tuple(sorted({name for names, _ in requirements for name in names})),
-            next(iter(folders), None),
+            distributions,
+            folder,
             runtime,
             {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options} if runtime else None,
         ),

@@ -83,6 +83,9 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
 
 def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable[[str], None]], Cluster]) -> Recording:
     """Run a plan on the cluster that ``open_cluster`` opens."""
+    from .client_contents import client_versions  # late: most runs are simulated
+
+    versions = client_versions(start.plan, KINDS.find(start.plan.kind).packages)
     cluster = open_cluster(start.plan, start.report)
     folder = start.make_folder()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
@@ -101,7 +104,7 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
             raise
     recorded = runner.recorder.history
     logs = {} if folder is None else cluster.logs(recorded.origin)
-    return Recording(_stored(recorded, folder, logs), folder, dict(cluster.about()))
+    return Recording(_stored(recorded, folder, logs), folder, dict(cluster.about()), versions)
 
 
 @contextlib.contextmanager

@@ -1,12 +1,13 @@
 """Collect the Python wheels of the client image: this project, and the client libraries of locks.
 
 The image's Python has neither pip nor access to a package index. So wheels are collected on this machine, in the
-versions that are installed here.
+versions that are installed here, or that a user requires (:mod:`harness.environments.resolution`).
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -41,6 +42,7 @@ A lock whose client library is not installed here is refused before.
 EXTRA: Final = ("async-timeout==5.0.1",)
 """Debian 12 has Python 3.11.2, and redis needs this below 3.11.3: pip on a newer host would leave it out."""
 IMAGE_PYTHON: Final = "3.11"
+_NAME: Final = re.compile(r"[\w.-]+")
 
 
 def cache_dir() -> Path:
@@ -108,11 +110,16 @@ def _digest(data: bytes) -> str:
 
 
 def pins(requirements: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return pip requirements of all libraries and their dependencies, pinned to the installed versions, sorted.
+    """Return pip requirements of all libraries and their dependencies, pinned, sorted.
+
+    ``requirements`` are names of distributions, which get the installed versions. Or they are pinned, and complete:
+    then they are returned.
 
     Raises:
         EnvironmentLacking: one is not installed here, or is not a built package.
     """
+    if any(not _NAME.fullmatch(one) for one in requirements):
+        return tuple(sorted(requirements))
     return tuple(sorted({*map(_pin, _closure(requirements, LIBRARIES)), *EXTRA}))
 
 
@@ -176,7 +183,8 @@ def identity(requirements: Sequence[str]) -> bytes:
     for text in tuple(texts):
         name, direct, _ = text.partition(" @ ")
         if direct:
-            texts.append(metadata.distribution(name).read_text("RECORD") or "")
+            with contextlib.suppress(metadata.PackageNotFoundError):  # the address of a user's requirement
+                texts.append(metadata.distribution(name).read_text("RECORD") or "")
     return "\n".join([IMAGE_PYTHON, *texts]).encode()
 
 
