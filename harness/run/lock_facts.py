@@ -14,7 +14,9 @@ from harness.lock_impls.base import LockClass, LockInfo
 from harness.lock_impls.catalogue import own_description
 from harness.lock_impls.foreign import sharable
 from harness.plugins import search_working_directory
+from harness.worker import guard
 from harness.worker.channel import Frame
+from harness.worker.client_program import find_lock
 
 from . import workers
 
@@ -40,14 +42,14 @@ def _own_facts(name: str, interpreter: str) -> LockFacts:
 
 def searched_facts(name: str) -> LockFacts:
     """Return the same as :func:`find_facts`, for a search that runs the lock a thousand times; its file is read once
-    for each working directory."""
+    for each working directory. A worker, which executes the lock, imports it itself."""
     return _searched_facts(name, search_working_directory())
 
 
 @cache
 def _searched_facts(name: str, folder: str) -> LockFacts:
     del folder  # part of the key
-    return find_facts(name)
+    return facts_of(find_lock(name)) if guard.installed else find_facts(name)
 
 
 def _found_facts(name: str, interpreter: str) -> LockFacts:

@@ -28,7 +28,7 @@ import msgspec
 from harness.errors import UNKNOWN, HarnessError
 from harness.plugins import search_working_directory
 from harness.worker.channel import Frame, FrameReader
-from harness.worker.server import INTERRUPT, KILL, CallRequest, WorkerEnd, WorkerError
+from harness.worker.server import INTERRUPT, KILL, CallRequest, WorkerEnd, WorkerError, is_kept
 from harness.worker.watchdog import Limits
 
 PRELOAD: Final = ("harness.run.simulated",)
@@ -79,6 +79,8 @@ class _Server:
         self.process.wait()
 
 
+_loaded: dict[str, dict[str, None]] = {}
+"""Modules that calls loaded, by interpreter: a server loads them once for all later calls."""
 _servers: dict[tuple[int, int, str], list[_Server]] = {}
 """Idle servers by process, thread and interpreter. A server serves one call at a time, and a fork of this process must
 not use its parent's servers."""
@@ -115,12 +117,14 @@ def call(
             own_path=bool(interpreter),
             folder=str(Path.cwd()),
             environment=dict(os.environ),
-            preload=preload,
+            preload=(*preload, *_loaded.get(path, ())),
             limits=limits,
         )
         running = _Call(server, on_frame)
         return running.run(request, interruptible=interruptible)
     finally:
+        if running is not None:
+            _loaded.setdefault(path, {}).update(dict.fromkeys(running.loaded))
         if running is not None and running.over and server.alive():
             _servers.setdefault(_key(path), []).append(server)
         else:
@@ -194,6 +198,8 @@ class _Call:
         self._error: WorkerError | None = None
         self._replies = b""
         self._signals = 0
+        self.loaded: tuple[str, ...] = ()
+        """Modules that the worker loaded and that a server may keep for later calls."""
         self.over = False
         """True when the worker has ended and the server is ready for another call."""
 
@@ -281,6 +287,8 @@ class _Call:
         for kind, body in self._reader.feed(data):
             if kind is Frame.RESULT:
                 self._result = body
+            elif kind is Frame.LOADED:
+                self.loaded = tuple(filter(is_kept, msgspec.json.decode(body, type=tuple[str, ...])))
             elif kind is Frame.ERROR:
                 self._error = msgspec.json.decode(body, type=WorkerError)
             elif self._on_frame(kind, body):

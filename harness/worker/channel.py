@@ -31,6 +31,8 @@ class Frame(IntEnum):
     """The function raised an error; see :class:`harness.worker.server.WorkerError`."""
     COMMAND = 7
     """A command between a client and a server, as JSON."""
+    LOADED = 8
+    """Names of the modules that the call loaded and that a server may keep loaded, as JSON."""
 
 
 class Channel:

@@ -59,11 +59,15 @@ class SharedFiles:
 
 files = SharedFiles()
 """The files of the present run. There is one run in a process at a time."""
+installed = False
+"""True in a worker, the only process that executes code under test."""
 _looking = False
 
 
 def install() -> None:
     """Install the audit hook. It stays until the process ends."""
+    global installed  # noqa: PLW0603 - as is the hook
+    installed = True
     sys.addaudithook(_on_event)
 
 

@@ -35,7 +35,10 @@ from .watchdog import Limits, SignsOfLife, StackFile, Watchdog
 
 MEMORY_LIMIT: Final = 4 << 30
 """Bytes of address space that a worker may use. Beyond them Python raises MemoryError."""
+KEPT: Final = ("harness.", "hypothesis.")
 INTERRUPT, KILL = b"interrupt", b"kill"
+SOON_S: Final = 0.001
+"""First interval in which to look whether a worker has ended that closed its files."""
 
 
 class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,13 +151,16 @@ def _supervise(pid: int, control: _Control, ended: int, watchdog: Watchdog, stac
     poll = select.poll()
     poll.register(control.socket, select.POLLIN)
     poll.register(ended, select.POLLIN)
+    interval_s = watchdog.interval_s
     while True:
-        ready = {fd for fd, _ in poll.poll(watchdog.interval_s * 1000)}
+        ready = {fd for fd, _ in poll.poll(interval_s * 1000)}
+        interval_s = min(watchdog.interval_s, 2 * interval_s)
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return WorkerEnd(status=os.waitstatus_to_exitcode(status), hung=hung, stack=stack.read())
-        if ended in ready:  # code of the worker may have closed its end
+        if ended in ready:  # a process closes its files a moment before it has ended; or code of the worker closed it
             poll.unregister(ended)
+            interval_s = SOON_S
         if control.socket.fileno() in ready:
             if not control.receive():  # the harness has gone
                 os.kill(pid, signal.SIGKILL)
@@ -182,8 +188,12 @@ def _work(request: CallRequest, channel: Channel, signs: SignsOfLife, stack: Sta
         signs.begin(channel)
         guard.install()
         module, _, name = request.function.partition(":")
+        before = set(sys.modules)
         function: WorkerFunction = getattr(importlib.import_module(module), name)
-        channel.send(Frame.RESULT, function(request.argument, channel))
+        result = function(request.argument, channel)
+        loaded = [one for one in list(sys.modules) if one not in before and is_kept(one)]
+        channel.send(Frame.LOADED, msgspec.json.encode(loaded))
+        channel.send(Frame.RESULT, result)
     except BaseException as error:  # noqa: BLE001 - the harness decides what it means
         with contextlib.suppress(OSError):
             channel.send(Frame.ERROR, msgspec.json.encode(_described(error)))
@@ -192,6 +202,11 @@ def _work(request: CallRequest, channel: Channel, signs: SignsOfLife, stack: Sta
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(0)
+
+
+def is_kept(module: str) -> bool:
+    """Return whether a server may keep a module loaded: it is ours or Hypothesis's, and no lock's."""
+    return module.startswith(KEPT) and not module.startswith("harness.lock_impls.")
 
 
 def _described(error: BaseException) -> WorkerError:

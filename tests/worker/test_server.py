@@ -1,0 +1,65 @@
+"""The process that starts workers: how soon it sees that one has ended, and what it keeps loaded."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import msgspec
+import pytest
+
+from harness.run import workers
+from harness.worker import server
+from harness.worker.channel import Channel
+from harness.worker.watchdog import StackFile, Watchdog
+
+LATE = "harness.documents.sweep"
+"""A module that no server has loaded at first."""
+
+
+class _Idle(Watchdog):
+    interval_s = 1e6
+
+    def __init__(self) -> None: ...
+
+    def look(self) -> str:
+        return ""
+
+
+def test_the_end_of_a_worker_is_seen_soon_after_it_closed_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel closes the files of a process before the process can be waited for."""
+    answers = [(0, 0)] * 5
+    monkeypatch.setattr(os, "waitpid", lambda pid, _: answers.pop() if answers else (pid, 0))
+    ours, theirs = socket.socketpair()
+    read, write = os.pipe()
+    os.close(write)
+    stack = StackFile()
+    with ours, theirs:
+        end = server._supervise(1, server._Control(theirs), read, _Idle(), stack)
+    os.close(read)
+    stack.close()
+    assert (end.status, answers) == (0, [])
+
+
+def loads_a_module(argument: bytes, channel: Channel) -> bytes:
+    import sys
+
+    found = argument.decode() in sys.modules
+    __import__(argument.decode())
+    return msgspec.json.encode(found)
+
+
+def test_a_module_that_a_call_loaded_is_loaded_for_the_next_call() -> None:
+    def call() -> bool:
+        result = workers.call(f"{__name__}:loads_a_module", LATE.encode(), lambda _kind, _body: None)
+        return msgspec.json.decode(result, type=bool)
+
+    call()
+    assert call()
+
+
+def test_modules_of_locks_and_of_users_are_not_kept() -> None:
+    assert server.is_kept("harness.checkers.holds")
+    assert not server.is_kept("harness.lock_impls.redlock")
+    assert not server.is_kept("redis.client")
+    assert not server.is_kept("my_locks")
