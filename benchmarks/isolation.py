@@ -119,7 +119,7 @@ def rate_in_worker(argument: bytes, channel: Channel) -> bytes:
 
 
 def _isolated_command_rate() -> float:
-    return float(workers.call(f"{__name__}:rate_in_worker", b"", lambda _kind, _body: None))
+    return float(workers.call("benchmarks.isolation:rate_in_worker", b"", lambda _kind, _body: None))
 
 
 def pairs_of(measure: Callable[[], tuple[float, float]]) -> list[tuple[float, float]]:
