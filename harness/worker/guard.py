@@ -24,6 +24,7 @@ _CHANGES: Final = {
     "os.truncate": (0,), "sqlite3.connect": (0,), "shutil.copyfile": (1,), "dbm.open": (0,),
 }  # fmt: skip
 """Audit events that change a file → the positions of the paths among their arguments."""
+_NOTICED: Final = frozenset({"open", *_CHANGES, *REFUSED})
 _ELSEWHERE: Final = ("/dev/", "/proc/", "/sys/")
 
 
@@ -73,7 +74,7 @@ def install() -> None:
 
 def _on_event(event: str, args: tuple[Any, ...]) -> None:
     global _looking  # noqa: PLW0603 - an audit hook is for the whole process
-    if event != "open" and event not in _CHANGES and event not in REFUSED:
+    if event not in _NOTICED:  # some events occur a hundred thousand times in a run
         return
     task = getcurrent()
     if type(task) is not Task or _looking:
