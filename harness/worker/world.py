@@ -2,13 +2,14 @@
 
 Clients on different machines share no memory, but simulated clients run in one process. A dict or a
 ``threading.Lock`` in the user's module would be common to all of them, so that a lock that excludes nobody on real
-machines would exclude everybody here. Each life of a client therefore executes the user's modules anew. The standard
-library, installed libraries and the harness are shared.
+machines would exclude everybody here. Each life of a client therefore executes anew the user's modules, and the
+installed package that has the lock's class. The standard library, other libraries and the harness are shared.
 """
 
 from __future__ import annotations
 
 import builtins
+import importlib
 import importlib.machinery
 import importlib.util
 import site
@@ -30,6 +31,9 @@ from harness.plugins import object_in, search_working_directory
 from . import client_program
 from .client_program import ClientJob
 
+CONNECTING: Final = frozenset({"redis", "kazoo", "pymysql", "pymemcache", "etcd3", "grpc", "google", "hazelcast"})
+"""Libraries with which the harness itself opens connections. A client's own copy of one would not catch the errors that
+these connections raise."""
 _import = builtins.__import__
 _code: Final[dict[str, CodeType]] = {}
 """Compiled modules by file: every client of a run executes the same code."""
@@ -41,9 +45,11 @@ def run(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> None:
 
 
 class World:
-    """Private copies of the user's modules. A module is executed when it is first imported in this world."""
+    """Private copies of the code under test. A module is executed when it is first imported in this world."""
 
     def __init__(self) -> None:
+        self._package = ""
+        """The installed package that has the lock's class, if the user named the class."""
         self._modules: dict[str, ModuleType] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
 
@@ -51,7 +57,10 @@ class World:
         """Return the lock for a name, as :func:`harness.lock_impls.catalogue.resolve` does; a user's class is this
         world's own."""
         module, _, cls = LOCKS.source(name).partition(":")
-        if not cls or not is_private(module):
+        root = module.partition(".")[0]
+        if cls and not is_private(module) and _is_source_of_library(root, tuple(sys.path)):
+            self._package = root
+        if not cls or not self._has(module):
             return client_program.find_lock(name)
         search_working_directory()
         try:
@@ -60,6 +69,10 @@ class World:
             raise
         except Exception as error:
             raise UsageError(f"{name}: importing {module} failed: {type(error).__name__}: {error}") from error
+
+    def _has(self, name: str) -> bool:
+        """Return whether this world has its own copy of a module."""
+        return name.partition(".")[0] == self._package or is_private(name)
 
     def module(self, name: str) -> ModuleType:
         """Return this world's copy of a module, after executing it on first use. Raises ImportError."""
@@ -71,6 +84,9 @@ class World:
         spec = _find_spec(name, path)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if spec.has_location and not str(spec.origin).endswith(".py"):  # compiled: a process has it once
+            compiled = self._modules[name] = importlib.import_module(name)
+            return compiled
         module = self._modules[name] = importlib.util.module_from_spec(spec)
         sys.modules.setdefault(name, module)  # code that looks up its own module there must find one
         vars(module)["__builtins__"] = self._builtins
@@ -97,7 +113,7 @@ class World:
         if level:
             package = _package(globals_ or {})
             whole = importlib.util.resolve_name("." * level + name, package)
-        if not is_private(whole):
+        if not self._has(whole):
             return _import(name, globals_, locals_, fromlist or (), level)
         module = self.module(whole)
         if not fromlist:
@@ -153,6 +169,16 @@ def _is_private_root(root: str, path: tuple[str, ...]) -> bool:
         places = list(spec.submodule_search_locations or ())
         return bool(places) and not any(_is_library(place) for place in places)
     return spec.origin.endswith(".py") and not _is_library(spec.origin)
+
+
+@cache
+def _is_source_of_library(root: str, path: tuple[str, ...]) -> bool:
+    """Return whether a package is an installed one with Python source, and none of those that are always shared."""
+    del path  # part of the key
+    if root in sys.stdlib_module_names or root == "harness" or root in CONNECTING:
+        return False
+    spec = _find_spec(root, None)
+    return spec is not None and spec.origin is not None and spec.origin.endswith(".py")
 
 
 def _is_library(file: str) -> bool:

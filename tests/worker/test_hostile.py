@@ -85,6 +85,40 @@ def test_state_in_a_module_or_a_class_is_not_shared_between_clients(lock: str) -
     assert result.verdicts["mutual-exclusion"].valid is False
 
 
+INSTALLED = """
+import redis
+
+from .state import HELD
+
+
+class Lock:
+    def __init__(self, client: redis.Redis, key: str, ttl: float) -> None:
+        self.client, self.key = client, key
+
+    def acquire(self, timeout):
+        if HELD.setdefault(self.key, self) is not self:
+            return False
+        self.client.set(self.key, "1")
+        return True
+
+    def release(self):
+        HELD.pop(self.key, None)
+"""
+
+
+def test_state_in_an_installed_package_with_the_lock_is_not_shared_between_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "installed_lock"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .lock import Lock\n")
+    (package / "state.py").write_text("HELD = {}\n")
+    (package / "lock.py").write_text(INSTALLED)
+    monkeypatch.syspath_prepend(package.parent)
+    result = run(Plan(lock="installed_lock:Lock", time_limit=3.0))
+    assert result.verdicts["mutual-exclusion"].valid is False, result.reason
+
+
 def test_shared_files_can_be_accepted(tmp_path: Path) -> None:
     plan = Plan(lock=f"{MODULE}:FileLock", time_limit=3.0, shared_files=True)
     assert run(plan, store=tmp_path).valid is True
