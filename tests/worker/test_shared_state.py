@@ -20,8 +20,8 @@ from . import shared_state
 BY_DEFAULT = ("python-redis-lock", "zookeeper-sequential")
 SIMULATED = [
     name
-    for name in catalogue.names()
-    if not catalogue.own_description(name).info.runtime and name != "hazelcast-fenced"  # these run on containers alone
+    for name, lock in catalogue.all_descriptions().items()
+    if not lock.info.runtime and name != "hazelcast-fenced"  # these run on containers alone
 ]
 REMEMBERS = """
 import redis
