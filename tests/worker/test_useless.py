@@ -23,13 +23,28 @@ def run_useless(lock: str, **settings: object) -> Result:
     return run(Plan(lock=f"{MODULE}:{lock}", **settings))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("lock", list(BROKEN))
-def test_a_useless_lock_is_broken_and_the_checker_says_how(lock: str) -> None:
-    result = run_useless(lock)
+def check_broken(lock: str, result: Result) -> None:
     name, sentence = BROKEN[lock]
     assert result.verdicts[name].valid is False, result.verdicts[name].explanation
     assert sentence in result.verdicts[name].explanation
     assert result.valid is False
+
+
+@pytest.mark.parametrize("lock", list(BROKEN))
+def test_a_useless_lock_is_broken_and_the_checker_says_how(lock: str) -> None:
+    check_broken(lock, run_useless(lock))
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("lock", list(BROKEN))
+def test_a_useless_lock_is_broken_on_containers(lock: str) -> None:
+    check_broken(lock, run_useless(lock, cluster="docker"))
+
+
+def test_a_lock_without_tokens_is_not_tested_where_the_resource_checks_them() -> None:
+    result = run_useless("Token", fencing="on", time_limit=8.0)
+    assert result.valid is None
+    assert "the resource was to check fencing tokens, and the lock issued none" in result.reason
 
 
 def test_a_release_that_never_returns_is_not_answered() -> None:
