@@ -70,6 +70,8 @@ class NightView:
     clusters: tuple[str, ...]
     seconds: float
     versions: Pairs
+    planned: int | None
+    """Number of runs that it would have made without an interruption; None if that is unknown."""
     interrupted: bool
     """True if a user interrupted the nightly run; the outcomes are then those until the interruption."""
     outcomes: tuple[OutcomeView, ...]
@@ -87,6 +89,7 @@ def read(document: NightlyDocument) -> NightView:
         clusters=tuple(dict.fromkeys((*document.clusters, *(outcome.cluster for outcome in outcomes)))),
         seconds=document.seconds,
         versions=known_versions(document.versions),
+        planned=document.planned,
         interrupted=document.interrupted,
         outcomes=outcomes,
     )

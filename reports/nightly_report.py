@@ -70,7 +70,7 @@ def render(view: NightView, folder: Path) -> str:
         "nightly.html",
         {"span": _span, "when": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"},
         night=view,
-        headline=_headline(len(wrong), len(ran)),
+        headline=_headline(len(wrong), len(ran), view),
         judgement="invalid" if view.in_state(*RED) else "unknown" if wrong or view.interrupted or not ran else "valid",
         story=_story(view),
         wrong=wrong,
@@ -167,9 +167,12 @@ def link(run: str, folder: Path) -> str:
         return target.as_uri()
 
 
-def _headline(wrong: int, ran: int) -> str:
+def _headline(wrong: int, ran: int, view: NightView) -> str:
     if not ran:
         return "Nothing ran"
+    if view.interrupted:
+        of = f"{ran} of {'an unknown number of' if view.planned is None else view.planned} runs"
+        return f"Interrupted after {of}: {f'{wrong} not as expected' if wrong else 'all as expected so far'}"
     return f"{wrong} of {ran} not as expected" if wrong else f"All {ran} as expected"
 
 

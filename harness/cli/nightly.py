@@ -157,6 +157,9 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     summary = f"{counted(rows, 'documented failure')}, {counted(len(outcomes), 'run')}"
     console.print(f"{summary} in {night.seconds:.0f} s: {counts}", soft_wrap=True)
+    if night.interrupted:
+        made = len(outcomes) - states["not-run"]
+        console.print(f"interrupted after {made} of {night.planned} runs", soft_wrap=True)
 
 
 def _table(night: NightlyDocument) -> Table:

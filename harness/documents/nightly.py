@@ -91,6 +91,9 @@ class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Exit status of the command: 0 as expected, 1 not as expected, 3 unknown."""
     interrupted: bool = False
     """True if it was interrupted; the outcomes are then those until the interruption."""
+    planned: int | None = None
+    """Runs that it would have made without an interruption; scenarios that cannot run on a requested cluster are not
+    counted. Null in old documents."""
     outcomes: tuple[ScenarioOutcome, ...]
     """The outcomes in the order of the scenarios."""
 

@@ -222,6 +222,7 @@ def nightly(
         versions=dict(versions()),
         status=status_of(states) or (UNKNOWN if nothing else VALID),
         interrupted=interrupted,
+        planned=sum(not case.refused for case in todo),
         outcomes=tuple(in_order),
     )
 

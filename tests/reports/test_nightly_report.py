@@ -56,8 +56,16 @@ def test_the_verdict_comes_first(tmp_path: Path, outcomes: list[nights.Json], to
 
 
 def test_an_interrupted_nightly_run_is_not_green(tmp_path: Path) -> None:
-    page = page_of(tmp_path, nights.night(21, nights.plain()) | {"interrupted": True})
+    page = page_of(tmp_path, nights.night(21, nights.plain(), interrupted=True, planned=326))
     assert "verdict unknown" in page.values("class")
+    assert page.words[0] == "Interrupted after 6 of 326 runs: all as expected so far"
+    red = nights.night(21, [*nights.plain(), nights.missed_outcome("a")], interrupted=True, planned=326)
+    assert page_of(tmp_path, red).words[0] == "Interrupted after 7 of 326 runs: 1 not as expected"
+
+
+def test_an_old_interrupted_nightly_run_does_not_know_how_many_were_planned(tmp_path: Path) -> None:
+    page = page_of(tmp_path, nights.night(21, nights.plain(), interrupted=True))
+    assert page.words[0] == "Interrupted after 6 of an unknown number of runs: all as expected so far"
     assert "Interrupted." in page.words
 
 

@@ -15,6 +15,7 @@ from harness import documents
 from harness.checkers.base import Verdict
 from harness.checkers.ownership import OwnershipChecker
 from harness.clusters.sim.cluster import SimCluster
+from harness.documents.nightly import ScenarioOutcome
 from harness.errors import UsageError
 from harness.faults.base import Damage, InjectionContext, Observation
 from harness.faults.pause import ClientPause
@@ -169,6 +170,15 @@ def children(pid: int) -> list[int]:
     """Return the processes that any thread of a process has started."""
     threads = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for thread in threads for child in thread.read_text().split()]
+
+
+def test_an_interrupted_nightly_run_knows_how_many_runs_were_planned(tmp_path: Path) -> None:
+    def interrupt(outcome: ScenarioOutcome, number: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    scenarios = [catalogue.find("ttl-overrun")]
+    night = nightly("full", "sim", store=tmp_path, scenarios=scenarios, workers=1, on_outcome=interrupt)
+    assert (night.interrupted, len(night.outcomes), night.planned, night.status) == (True, 1, 5, 3)
 
 
 def test_the_suite_determines_seeds_and_clusters() -> None:
