@@ -61,6 +61,12 @@ class Endpoints:
     account: str = "harness"
 
 
+class CountsUnanswered(Protocol):
+    """A client of a service that counts the requests that it sent and that were never answered."""
+
+    unanswered: int
+
+
 @runtime_checkable
 class Lock(Protocol):
     """What the harness calls.
@@ -77,6 +83,8 @@ class Lock(Protocol):
       own transaction, and returns the value that it read and the value that it wrote. The workload ``counter`` calls it
       while the client holds the lock. It raises LockError if nothing was added. If it leaves the transaction open,
       ``release`` commits it, and raises something other than LockError if the commit may have failed.
+
+    All of them may be coroutines instead; ``info`` then says ``asynchronous=True``.
     """
 
     def acquire(self, timeout: float) -> Grant | None: ...
@@ -116,6 +124,7 @@ class LockInfo:
     - ``overtime``: by how many seconds a lease may outlast its ttl, because servers count whole seconds or because
       waiters wait after a loss (a lock-delay). Within this time a lock that is still held does not count as late.
     - ``queue``: the lock serves waiters in the order of their requests.
+    - ``asynchronous``: the lock's methods are coroutines, which run in the event loop of the client's process.
     - ``limits``: the ways to fail that the lock's documentation states; None for those that ``safety`` and ``on_death``
       state. A violation within them is reported as a known limit.
     """
@@ -140,6 +149,7 @@ class LockInfo:
     library: str = ""
     promises: str = ""
     runtime: str = ""
+    asynchronous: bool = False
     limits: tuple[Limit, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -18,6 +18,9 @@ too (for a try without waiting: only ``blocking=False``). An ``acquire`` that ca
 result: a :class:`Grant` is passed on, any other true value is a grant without fence and validity, and a false value
 means not acquired.
 
+If ``acquire`` or ``release`` is a coroutine, the clients are those of ``redis.asyncio``, and the coroutines run in one
+event loop of the client's process (:mod:`.asynchronous`).
+
 Lost answers are counted only on clients that the harness opened (the first two rows). After a lost answer "not
 acquired" is reported as an unknown outcome, because redis-py may have sent the request twice. A class with its own
 ``open`` is expected to raise :class:`Indeterminate` itself. If a class opens its own connections (``servers``,
@@ -29,19 +32,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from harness.errors import MissingLibrary, UsageError
 from harness.plugins import load_object
 
-from .base import Endpoints, Grant, Indeterminate, Lock, LockClass, LockError, LockInfo, LockLookupError
+from .base import (
+    CountsUnanswered,
+    Endpoints,
+    Grant,
+    Indeterminate,
+    Lock,
+    LockClass,
+    LockError,
+    LockInfo,
+    LockLookupError,
+)
 from .polling import poll
 from .program import ProgramLock
 from .redis_failures import SINGLE_KEY_KINDS
-
-if TYPE_CHECKING:
-    from .redis_client import RedisClient
 
 REDIS_NAMES: Final = ("redis", "redis_client", "client", "conn", "connection")
 NODES_NAMES: Final = ("nodes", "masters", "clients")
@@ -57,6 +67,14 @@ REFUSAL_NAMES: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError", 
 """Parts of exception class names by which libraries refuse a call of a client that does not hold the lock."""
 
 
+Construct = Callable[[Callable[[], Any]], Any]
+"""A function that calls the given one, which creates a lock, and returns the lock."""
+
+
+def _here(make: Callable[[], Any]) -> Any:
+    return make()
+
+
 class UserLockError(LockLookupError):
     """The class cannot be used as a lock; the message says what is missing."""
 
@@ -68,13 +86,14 @@ class ForeignClass:
     info: LockInfo
     cls: type
 
-    def open(self, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Lock:
+    def open(self, endpoints: Endpoints, key: str, ttl: float, *, construct: Construct = _here, **options: Any) -> Lock:
+        """Open the lock. ``construct`` calls what creates the object, and returns it with plain methods."""
         if _opens_itself(self.cls):
-            opened = self.cls.open(endpoints, key, ttl, **options)  # type: ignore[attr-defined]
+            opened = construct(lambda: self.cls.open(endpoints, key, ttl, **options))  # type: ignore[attr-defined]
             return _OwnOpenLock(opened, clients=())
-        setting = _ConstructorArguments(endpoints, key, ttl)
-        arguments = _fill(self.cls, setting)
-        return _ForeignLock(self.cls(**arguments, **options), tuple(setting.clients))
+        setting = _ConstructorArguments(endpoints, key, ttl, self.info.asynchronous)
+        opened = construct(lambda: self.cls(**_fill(self.cls, setting), **options))
+        return _ForeignLock(opened, tuple(setting.clients))
 
 
 def load(spec: str) -> LockClass:
@@ -97,8 +116,8 @@ def usable(spec: str, cls: type) -> LockClass:
         raise UserLockError(f"{spec} is no lock: it has no method {' and no method '.join(missing)}")
     for name in ("acquire", "release"):
         method = getattr(cls, name)
-        if inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method):
-            raise UserLockError(f"{spec}: {name} is async or a generator; the lock must have a plain method")
+        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+            raise UserLockError(f"{spec}: {name} is a generator; it must be a method or a coroutine")
     if not _opens_itself(cls):
         _chosen(cls)  # raises if the constructor cannot be filled in
     return ForeignClass(_describe(cls, spec), cls)
@@ -126,7 +145,7 @@ def sharable(lock: LockClass) -> bool:
 def _describe(cls: type, spec: str) -> LockInfo:
     own = getattr(cls, "info", None)
     if isinstance(own, LockInfo):
-        return own
+        return replace(own, asynchronous=_is_asynchronous(cls))
     return LockInfo(
         name=spec,
         title=f"{cls.__name__} of {cls.__module__}",
@@ -135,7 +154,13 @@ def _describe(cls: type, spec: str) -> LockInfo:
         safety="E",
         kinds=_kinds(cls),
         limits=(),
+        asynchronous=_is_asynchronous(cls),
     )
+
+
+def _is_asynchronous(cls: type) -> bool:
+    """Return whether the lock's methods are coroutines."""
+    return any(inspect.iscoroutinefunction(getattr(cls, name, None)) for name in ("acquire", "release"))
 
 
 def _kinds(cls: type) -> tuple[str, ...]:
@@ -163,21 +188,30 @@ class _ConstructorArguments:
     endpoints: Endpoints
     key: str
     ttl: float
-    clients: list[RedisClient] = field(default_factory=list)
+    asynchronous: bool
+    clients: list[CountsUnanswered] = field(default_factory=list)
 
-    def client(self) -> RedisClient:
+    def client(self) -> CountsUnanswered:
         return self._opened(self.endpoints)
 
-    def client_of_each(self) -> list[RedisClient]:
+    def client_of_each(self) -> list[CountsUnanswered]:
         if self.endpoints.kind == "redis-sentinel":
             return [self.client()]
         kind = self.endpoints.kind
         return [self._opened(Endpoints(kind, (address,))) for address in self.endpoints.addresses]
 
-    def _opened(self, endpoints: Endpoints) -> RedisClient:
-        from .redis_client import open_client  # here, since a lock of another service may run without redis-py
+    def _opened(self, endpoints: Endpoints) -> CountsUnanswered:
+        """Open a client with the library's defaults, as libraries expect. redis-py is imported here, since a lock of
+        another service may run without it."""
+        client: CountsUnanswered
+        if self.asynchronous:
+            from .redis_asyncio_client import open_client as open_asynchronously
 
-        client = open_client(endpoints)  # all defaults, as libraries expect
+            client = open_asynchronously(endpoints)
+        else:
+            from .redis_client import open_client
+
+            client = open_client(endpoints)
         self.clients.append(client)
         return client
 
@@ -229,7 +263,7 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
 class _ForeignLock:
     """Converts another library's results and errors into those of the Lock protocol."""
 
-    def __init__(self, lock: Any, clients: tuple[RedisClient, ...]) -> None:
+    def __init__(self, lock: Any, clients: tuple[CountsUnanswered, ...]) -> None:
         self._lock = lock
         self._clients = clients
         self._parameters = inspect.signature(lock.acquire).parameters
@@ -276,7 +310,7 @@ class _ForeignLock:
 class _OwnOpenLock(_ForeignLock):
     """A class with its own ``open``: its optional methods mean what ours mean, so they are passed on."""
 
-    def __init__(self, lock: Any, clients: tuple[RedisClient, ...]) -> None:
+    def __init__(self, lock: Any, clients: tuple[CountsUnanswered, ...]) -> None:
         super().__init__(lock, clients)
         for name in ("acquire_shared", "extend", "still_valid", "increment"):
             if callable(getattr(lock, name, None)):

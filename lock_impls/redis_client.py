@@ -18,7 +18,7 @@ import redis.client
 from redis.exceptions import BusyLoadingError, ReadOnlyError
 from redis.sentinel import Sentinel
 
-from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from .base import CountsUnanswered, Endpoints, Grant, Indeterminate, LockError, LockInfo
 from .polling import poll
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class RedisClient(redis.StrictRedis):
         try:
             return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            self.unanswered += not _is_an_answer(error)
+            self.unanswered += not is_an_answer(error)
             raise
 
     def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Pipeline:
@@ -85,11 +85,11 @@ class _CountedPipeline(Pipeline):
         try:
             return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            self.counts_for.unanswered += not _is_an_answer(error)
+            self.counts_for.unanswered += not is_an_answer(error)
             raise
 
 
-def _is_an_answer(error: Exception) -> bool:
+def is_an_answer(error: Exception) -> bool:
     """True for connection errors that stand for a server's refusal: the request was certainly not executed."""
     return isinstance(error, BusyLoadingError) or isinstance(error.__context__, ReadOnlyError)
 
@@ -110,7 +110,7 @@ def open_client_of_each(endpoints: Endpoints, **options: Any) -> tuple[RedisClie
 
 
 @contextmanager
-def known_outcome(*clients: RedisClient, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def known_outcome(*clients: CountsUnanswered, refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn redis-py's errors into LockError (nothing was sent, or the server refused) or Indeterminate (anything else).
 
     ``refusals`` are the errors by which another library reports a refusal. A LockError raised inside becomes
@@ -130,7 +130,7 @@ def known_outcome(*clients: RedisClient, refusals: tuple[type[Exception], ...] =
 
 
 def known_grant(
-    attempt: Callable[[], Grant | None], *clients: RedisClient, refusals: tuple[type[Exception], ...] = ()
+    attempt: Callable[[], Grant | None], *clients: CountsUnanswered, refusals: tuple[type[Exception], ...] = ()
 ) -> Grant | None:
     """Return the result of ``attempt``, with its errors turned as in :func:`known_outcome`.
 
@@ -144,7 +144,7 @@ def known_grant(
     return grant
 
 
-def unanswered(clients: tuple[RedisClient, ...]) -> int:
+def unanswered(clients: tuple[CountsUnanswered, ...]) -> int:
     """Number of requests that these clients sent and that were never answered."""
     return sum(client.unanswered for client in clients)
 

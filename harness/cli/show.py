@@ -67,6 +67,7 @@ def _entry(info: LockInfo) -> list[tuple[str, str]]:
         *([("its documentation", info.promises)] if info.promises else []),
         *([("requires", ", ".join(info.requires))] if info.requires else []),
         ("clusters", ", ".join(info.kinds) + ("" if info.simulated else " (in containers only)")),
+        *([("methods", "coroutines (asyncio)")] if info.asynchronous else []),
         ("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none"),
     ]
 

@@ -106,6 +106,10 @@ class Task(greenlet):
         self.ident = FIRST_IDENT + kernel.next_number()
         self.thread: Any = None
         """Result of ``threading.current_thread()``; see :mod:`harness.sim.threads`."""
+        self.running_loop: Any = None
+        """The :class:`harness.sim.event_loops.RunningLoop` of asyncio that this thread runs, or None."""
+        self.loop_policy: Any = None
+        """The thread's policy of asyncio, or None if it has not used one."""
         self._call = (fn, args)
         self._parked = False
         self._woken = False
@@ -142,7 +146,14 @@ class Task(greenlet):
                 heappush(kernel.heap, (deadline, kernel.next_seq(), self.life, self._time_out, (deadline,)))
         self._parked = True
         self._woken = False
-        kernel.hub.switch()
+        if self.running_loop is None:
+            kernel.hub.switch()
+        else:
+            self.running_loop.suspend()
+            try:
+                kernel.hub.switch()
+            finally:
+                self.running_loop.resume()
         if kernel.closing:
             raise SimulationClosed
         return self._woken

@@ -27,6 +27,8 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
+from harness.errors import UsageError
+
 from . import captured, clocks, pools, randomness, threads
 from . import select as sim_select
 from .dispatch import Replacement, StandsForClasses, dispatch, dispatch_new
@@ -88,6 +90,17 @@ def _socket_replacements() -> Iterator[Replacement]:
 
         for owner, name, fn in grpc_channel.virtual():
             yield owner, name, dispatch(getattr(owner, name), fn)
+    if "asyncio" in sys.modules:
+        from . import event_loops
+
+        yield from event_loops.replacements()
+    if "uvloop" in sys.modules:  # waits in libuv, for real sockets
+        uvloop = sys.modules["uvloop"]
+        yield uvloop, "Loop", dispatch(vars(uvloop)["Loop"], _lacking("uvloop"))
+    if "gevent" in sys.modules:  # waits in its own hub, for real sockets
+        from gevent.hub import Hub
+
+        yield Hub, "__init__", dispatch(Hub.__init__, _lacking("gevent"))
 
 
 # Processes.
@@ -200,7 +213,15 @@ def virtual() -> Iterator[None]:
 
 
 def _install() -> list[Replacement]:
-    """Install all replacements, and return (object, attribute, original value) for undoing them."""
+    """Install all replacements, and return (object, attribute, original value) for undoing them.
+
+    Raises UsageError if gevent has replaced the same.
+    """
+    if getattr(sys.modules.get("gevent.monkey"), "saved", None):
+        raise UsageError(
+            "gevent has replaced parts of the standard library (gevent.monkey), which the simulator replaces, too; "
+            "a lock that needs this cannot run on the simulator"
+        )
     undo: list[Replacement] = []
     new_of: dict[int, Any] = {}
     for owner, name, new in list(_replacements()):

@@ -65,8 +65,7 @@ class SimPoll:
         del self._masks[fd if isinstance(fd, int) else fd.fileno()]
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        task = getcurrent()
-        assert isinstance(task, Task)
+        task = _current_task()
         socks = {fd: find_socket(task, fd) for fd in self._masks}
         reads = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLIN]
         writes = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLOUT]
@@ -114,18 +113,45 @@ class SimEpoll(SimPoll):
 class SimSelector(selectors._BaseSelectorImpl):
     """The object that ``selectors.DefaultSelector()`` returns on a simulated host."""
 
+    _fd_to_key: dict[int, selectors.SelectorKey]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sockets: dict[int, SimSocket] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().register(fileobj, events, data)
+        self._sockets[key.fd] = find_socket(_current_task(), key.fd)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        del self._sockets[key.fd]
+        return key
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        task = getcurrent()
-        assert isinstance(task, Task)
-        keys = [(key, find_socket(task, key.fd)) for key in self.get_map().values()]
-        reads = [sock for key, sock in keys if key.events & selectors.EVENT_READ]
-        writes = [sock for key, sock in keys if key.events & selectors.EVENT_WRITE]
-        _wait(task, reads, writes, None if timeout is None else max(timeout, 0))
+        found = self._ready()
+        if found or (timeout is not None and timeout <= 0):  # event loops ask often when they have more to do
+            return found
+        keys = self._fd_to_key.values()
+        reads = [self._sockets[key.fd] for key in keys if key.events & selectors.EVENT_READ]
+        writes = [self._sockets[key.fd] for key in keys if key.events & selectors.EVENT_WRITE]
+        _wait(_current_task(), reads, writes, timeout)
+        return self._ready()
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         found = []
-        for key, sock in keys:
+        for fd, key in self._fd_to_key.items():
+            sock = self._sockets[fd]
             events = selectors.EVENT_READ if key.events & selectors.EVENT_READ and sock.readable else 0
             if key.events & selectors.EVENT_WRITE and sock.writable:
                 events |= selectors.EVENT_WRITE
             if events:
                 found.append((key, events))
         return found
+
+
+def _current_task() -> Task:
+    task = getcurrent()
+    assert isinstance(task, Task)
+    return task

@@ -12,6 +12,7 @@ import io
 import os
 import socket as real
 import stat
+from collections.abc import Iterable
 from typing import Any, Final
 
 from greenlet import getcurrent
@@ -137,6 +138,10 @@ class SimSocket:
                 self._current().park(0)
         out.send(data)
         return len(data)
+
+    def sendmsg(self, buffers: Iterable[Any], ancdata: Iterable[Any] = (), flags: int = 0, address: Any = None) -> int:
+        del ancdata, address
+        return self.send(b"".join(buffers), flags)
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         inbox = self._inbox

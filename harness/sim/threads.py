@@ -17,7 +17,7 @@ from typing import Any, Final
 from greenlet import GreenletExit, getcurrent
 
 from .dispatch import Replacement, StandsForClasses, Virtual, dispatch, dispatch_new
-from .kernel import SimulationClosed, Task
+from .kernel import DEAD, SimulationClosed, Task
 from .locks import SimLock, SimRLock
 
 _KEY: Final = "_simulated_thread"
@@ -72,7 +72,8 @@ def _main(parent: Task, thread: threading.Thread, state: _ThreadState) -> None:
     except (SimulationClosed, GreenletExit):
         raise
     except BaseException:  # noqa: BLE001 - as real threads do: the hook ignores SystemExit
-        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), thread)))
+        if not task.kernel.closing and task.life.state != DEAD:  # a thread of a killed process reports nothing
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), thread)))
     finally:
         state.running.release()
 

@@ -16,6 +16,7 @@ from harness.clusters.base import Checkpoint, RecordEntry
 from harness.errors import HarnessError, LockFailed, UsageError
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, LockClass, LockError
+from harness.lock_impls.opening import opener
 from harness.plan import Plan
 from harness.plugins import Folder, Registry, missing_methods
 
@@ -140,8 +141,10 @@ def client(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, lock: Lo
     plan = job.plan
     endpoints = Endpoints(job.kind, job.addresses)
 
+    open_ = opener(lock)
+
     def open_lock(key: str) -> Any:
-        return lock.open(endpoints, key, plan.ttl, **plan.lock_options)
+        return open_(endpoints, key, plan.ttl, **plan.lock_options)
 
     return Client(
         node=job.node,

@@ -16,6 +16,7 @@ import pytest
 
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, Grant, LockClass, LockError
+from harness.lock_impls.opening import opener
 
 TTL_S = 1.0
 SLACK_S = 0.4
@@ -38,7 +39,13 @@ LONGER_TTL_S = {"tooz-memcached": 3.0}
 """Locks with heartbeats that need a longer ttl than usual. memcached may end an item of 2 s (which 1 s becomes)
 after the first second, and tooz's first heartbeat comes only then."""
 
-EARLY_S = {"sherlock-redis": 0.1, "sherlock-memcached": 0.1, "sherlock-etcd": 0.1, "redis-py-lock": 0.1}
+EARLY_S = {
+    "sherlock-redis": 0.1,
+    "sherlock-memcached": 0.1,
+    "sherlock-etcd": 0.1,
+    "redis-py-lock": 0.1,
+    "redis-py-asyncio-lock": 0.1,
+}
 """How much too early a waiting acquire may return, because it skips a try that would come too late."""
 
 Property = Callable[[LockClass, Endpoints], None]
@@ -91,6 +98,7 @@ SILENT_LATE_RELEASE = {"redlock-py", "redlock-ng"}
 NO_VALIDITY = {
     "etcd3-lock",
     "redis-py-lock",
+    "redis-py-asyncio-lock",
     "python-redis-lock",
     "sherlock-redis",
     "sherlock-memcached",
@@ -100,7 +108,14 @@ NO_VALIDITY = {
 """Locks with a lease that do not say how much of it is left."""
 
 
-EXTENDABLE = {"redis-token", "memcached-token", "redis-py-lock", "python-redis-lock", "pottery-redlock"}
+EXTENDABLE = {
+    "redis-token",
+    "memcached-token",
+    "redis-py-lock",
+    "redis-py-asyncio-lock",
+    "python-redis-lock",
+    "pottery-redlock",
+}
 """Locks that can be extended, and can tell whether they are still held."""
 
 
@@ -114,7 +129,7 @@ def _lapse(lock: LockClass) -> None:
 
 
 def _open(lock: LockClass, where: Endpoints, key: str, ttl: float = TTL_S) -> Any:
-    return lock.open(where, key, ttl)
+    return opener(lock)(where, key, ttl)
 
 
 def _acquire(lock: Any, timeout: float = 0.0) -> Grant:

@@ -1,0 +1,1 @@
+"""Locks that use event loops other than asyncio's own. Importing one has effects on the process."""
