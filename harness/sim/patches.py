@@ -203,13 +203,29 @@ def virtual() -> Iterator[None]:
     with _ONE_AT_A_TIME:
         _depth += 1
         undo = _install() if _depth == 1 else []
+        outer = _take_running_loop()
         try:
             yield
         finally:
             _depth -= 1
+            _set_running_loop(outer)
             pools.forget_workers()
             for owner, name, original in undo:
                 setattr(owner, name, original)
+
+
+def _take_running_loop() -> Any:
+    """Return the event loop that this thread runs, as in a notebook, and let no simulated thread see it."""
+    if "asyncio" not in sys.modules:
+        return None
+    loop = sys.modules["asyncio"]._get_running_loop()
+    _set_running_loop(None)
+    return loop
+
+
+def _set_running_loop(loop: Any) -> None:
+    if "asyncio" in sys.modules:
+        sys.modules["asyncio"]._set_running_loop(loop)
 
 
 def _install() -> list[Replacement]:

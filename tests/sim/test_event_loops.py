@@ -154,6 +154,14 @@ def test_a_loop_ends_with_its_host_and_disturbs_no_other() -> None:
     assert world.run(main) == ["done"]
 
 
+def test_simulated_threads_do_not_see_a_loop_around_the_simulation() -> None:
+    async def main() -> tuple[list[Any], bool]:
+        loop = asyncio.get_running_loop()
+        return results(lambda: slept(1, "slept")), loop is asyncio.get_running_loop()
+
+    assert asyncio.run(main()) == (["slept"], True)
+
+
 def test_outside_a_simulation_asyncio_is_as_before() -> None:
     results(lambda: slept(1))
 

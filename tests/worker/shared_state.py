@@ -54,9 +54,14 @@ def _state(value: object) -> object:
         return id(value), [(_identity(key), _identity(item)) for key, item in list(value.items())]
     if isinstance(value, list | set):
         return id(value), [_identity(item) for item in list(value)]
-    if isinstance(value, type | ModuleType | FunctionType) or not hasattr(value, "__dict__"):
+    if isinstance(value, type | ModuleType | FunctionType) or not _has_names(value):
         return id(value), _size(value)
     return id(value), _size(value), [(key, _identity(item)) for key, item in list(vars(value).items())]
+
+
+def _has_names(value: object) -> bool:
+    """Return whether ``vars`` gives the names of an object; objects of C libraries may answer anything."""
+    return isinstance(getattr(value, "__dict__", None), dict)
 
 
 def _identity(value: object) -> object:
