@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -38,6 +39,16 @@ _HOST: Final = re.compile(r"[a-z]+\d")
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 fault``, ``2,000 faults``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def certainty(runs: int) -> str:
+    """Return what ``runs`` runs, at least 1, without a failure prove about all runs of this kind.
+
+    If a share p of all runs failed, ``runs`` of them would be without a failure with probability (1 - p) ** runs. The
+    sentence names the p for which this is 5 %, rounded up.
+    """
+    share = math.ceil(1000 * (1 - 0.05 ** (1 / runs))) / 10
+    return f"{counted(runs, 'run')}, no failure: below {share:g} % of such runs fail, with 95 % confidence"
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:

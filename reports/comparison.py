@@ -16,7 +16,7 @@ from typing import Final
 
 from harness.documents import load_comparison
 from harness.files import write_file
-from harness.wording import listed
+from harness.wording import certainty, listed
 
 from . import comparison_answer as answer
 from . import comparison_plots as plots
@@ -86,6 +86,7 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         anchors={row.lock.name: f"lock-{row.number}" for row in rows},
         states=[state for state in STATES if any(lock.under(state) for lock in view.locks)],
         legend=STATES,
+        certainty=certainty(view.runs),
         wide=len(view.nemeses) > WIDE,
         properties=PROPERTIES,
         broken=[(lock, one) for lock in view.locks for one in lock.properties if one.broken],

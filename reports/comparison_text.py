@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from harness.wording import listed
+from harness.wording import certainty, listed
 
 from . import comparison_answer as answer
 from . import words
@@ -44,6 +44,7 @@ def markdown(view: ComparisonView) -> str:
         "\n".join(_bullet(one) for one in answer.answers(view)) + _never_use(view),
         _matrix(view),
         " · ".join(f"{SIGNS[state]} {state.replace('-', ' ')}: {meaning}" for state, meaning in STATES.items()),
+        f"A safe cell: {certainty(view.runs)}.",
         _costs(view),
         "Times are virtual: they count round trips and waiting, but not the speed of a server." * view.virtual,
         f"`{' '.join(view.command.replace('`', '').split())}`" if view.command else "",

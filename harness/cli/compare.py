@@ -24,7 +24,7 @@ from harness.run.store import writable
 from harness.studies.compare import Watch, compare, exit_status
 from harness.studies.compare.plans import DEFAULTS, NEMESES, ComparisonJob, ComparisonRequest, chosen, jobs
 from harness.studies.compare.trials import JobOutcome
-from harness.wording import counted
+from harness.wording import certainty, counted
 
 from .options import SchedulerOption, WorkersOption, duration, printed, progress_bar, single_command, worker_count
 from .run_shared import AUTO, refuse_unknown_cluster
@@ -205,6 +205,8 @@ def tell_matrix(document: ComparisonDocument, console: Console) -> None:
     for state, (sign, colour, meaning) in SIGNS.items():
         if states[state]:
             console.print(f"[{colour}]{sign} {state}[/]: {meaning} ({states[state]})", soft_wrap=True)
+    if states["safe"]:
+        console.print(f"a safe cell: {certainty(document.runs)}", soft_wrap=True)
     for measure in document.ranking.measures:
         _tell_ranking(measure, document.ranking.claimed, console)
     for left in document.left_out:

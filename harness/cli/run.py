@@ -24,6 +24,7 @@ from .options import (
     chosen_kind,
     lock_options,
     names_in,
+    printed,
     single_command,
 )
 from .versions import VersionsOption, compare_and_print
@@ -95,7 +96,8 @@ def run_command(
 
     if cluster == "sim" and not python and not with_:
         workers.start_early()
-    from .run_shared import complete_for, run_and_print, run_seeds_and_print
+    from .run_shared import complete_for, run_and_print, run_seeds_and_print, runs_document, seed_run
+    from .terminal import print_document
 
     plan = plans.decode(
         {
@@ -120,7 +122,10 @@ def run_command(
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
         raise typer.Exit(run_seeds_and_print(plan, runs, out, command, reason, json=json, quiet=quiet))
-    raise typer.Exit(run_and_print(plan, out, command, reason, json=json, quiet=quiet).exit_status)
+    result = run_and_print(plan, out, command, reason, json=False, quiet=quiet or json, silent=json)
+    if json:
+        printed(lambda: print_document(runs_document([seed_run(result)], runs, result.exit_status)))
+    raise typer.Exit(result.exit_status)
 
 
 def faults_named(nemesis: str, ttl: float) -> Iterator[FaultSpec]:

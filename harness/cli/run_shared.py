@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,8 @@ import msgspec
 from rich.console import Console
 
 from harness.checkers.base import badness
+from harness.documents import RunsDocument, SeedRun
+from harness.documents import runs as runs_schema
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.plan import BACKENDS, Plan
 from harness.run.completion import choose, complete
@@ -20,10 +23,10 @@ from harness.run.progress import Progress
 from harness.run.runs import run
 from harness.run.store import writable
 from harness.run.with_report import with_report
-from harness.wording import counted
+from harness.wording import certainty, counted
 
 from .options import environment_progress, printed, progress_bar
-from .terminal import SeedResult, print_result, print_tally, tally
+from .terminal import SeedResult, print_document, print_result, print_tally, tally
 from .verdicts import print_status
 
 AUTO: Final = "auto"
@@ -78,6 +81,7 @@ def run_seeds_and_print(
     store = out if plan.cluster == "docker" else None
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     outcomes: list[SeedResult] = []
+    documents: list[SeedRun] = []
     with contextlib.redirect_stdout(sys.stderr), progress_bar(console, plan.lock) as progress:
         for number in range(runs):
             seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
@@ -89,10 +93,26 @@ def run_seeds_and_print(
                 within(1.0, "writing: the report")
                 result = with_report(result, out, command, reason)
             outcomes.append(SeedResult.of(result))
+            if json:
+                documents.append(seed_run(result))
     worst = max((badness(outcome.valid) for outcome in outcomes), default=badness(None))
     status = UNKNOWN if worst == 0 and len(outcomes) < runs else (VALID, UNKNOWN, VIOLATION)[worst]
-    printed(lambda: print_status(status) if quiet and not json else print_tally(outcomes, runs, json=json))
+    if json:
+        printed(lambda: print_document(runs_document(documents, runs, status)))
+    else:
+        printed(lambda: print_status(status) if quiet else print_tally(outcomes, runs))
     return status
+
+
+def seed_run(result: Result) -> SeedRun:
+    """Return a run as a part of the document of its command."""
+    return SeedRun(folder=str(result.folder or ""), results=result.results)
+
+
+def runs_document(runs: Sequence[SeedRun], planned: int, status: int) -> RunsDocument:
+    """Return the document of a command that made ``runs``, of ``planned`` ones."""
+    sure = certainty(len(runs)) if runs and all(run.results.valid for run in runs) else ""
+    return RunsDocument(schema=runs_schema.SCHEMA, planned=planned, status=status, certainty=sure, runs=tuple(runs))
 
 
 def _run_progress(progress: Progress, number: int, runs: int, found: str) -> Progress:

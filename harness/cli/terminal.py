@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,9 +15,9 @@ from rich.table import Table
 
 from harness.checkers.base import Verdict
 from harness.documents import present
-from harness.documents.run import InjectedFault, RunStats
+from harness.documents.run import InjectedFault
 from harness.run.store import REPORT
-from harness.wording import PROPERTY_STATES, moment
+from harness.wording import PROPERTY_STATES, certainty, moment
 
 from .verdicts import WORDS, Row, print_verdict, print_word
 
@@ -110,13 +110,10 @@ class SeedResult:
     seed: int
     valid: bool | None
     folder: Path | None
-    summary: str
-    stats: RunStats
 
     @classmethod
     def of(cls, result: Result) -> SeedResult:
-        results = result.results
-        return cls(result.plan.seed, result.valid, result.folder, results.summary, results.stats)
+        return cls(result.plan.seed, result.valid, result.folder)
 
 
 def tally(outcomes: Iterable[SeedResult]) -> str:
@@ -126,12 +123,9 @@ def tally(outcomes: Iterable[SeedResult]) -> str:
     return ", ".join(f"{counts[valid]} {word}" for valid, word in words.items() if counts[valid])
 
 
-def print_tally(outcomes: list[SeedResult], planned: int, *, json: bool) -> None:
-    """Print a table of the verdicts of ``planned`` runs, and where those that are not valid are stored."""
-    if json:
-        rows = [{**asdict(outcome), "folder": str(outcome.folder or "")} for outcome in outcomes]
-        print_document({"schema": 1, "asked": planned, "runs": rows})
-        return
+def print_tally(outcomes: list[SeedResult], planned: int) -> None:
+    """Print a table of the verdicts of ``planned`` runs, where those that are not valid are stored, and how much they
+    prove if all are valid."""
     console = Console(highlight=False, emoji=False)
     table = Table(box=None, pad_edge=False)
     for column in ("verdict", "runs", "first seed", "stored in"):
@@ -142,5 +136,7 @@ def print_tally(outcomes: list[SeedResult], planned: int, *, json: bool) -> None
             place = str(matching[0].folder) if matching[0].folder else "not stored; --seed runs it again"
             table.add_row(f"[{colour}]{word}[/]", str(len(matching)), str(matching[0].seed), place)
     console.print(table)
+    if outcomes and all(outcome.valid for outcome in outcomes):
+        console.print(certainty(len(outcomes)), soft_wrap=True)
     if len(outcomes) < planned:
         console.print(f"interrupted after {len(outcomes)} of {planned} runs")

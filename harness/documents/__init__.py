@@ -14,6 +14,7 @@ from .hunt import HuntDocument, load_hunt
 from .nightly import NightlyDocument, load_nightly
 from .reading import DocumentError, convert, decode, indented, plain, present
 from .run import RunDocument, load_run
+from .runs import RunsDocument, SeedRun
 from .sweep import SweepDocument, load_sweep
 from .trends import TrendsDocument, load_trends
 from .versions import VersionsDocument, load_versions
@@ -27,6 +28,8 @@ __all__ = [
     "HuntDocument",
     "NightlyDocument",
     "RunDocument",
+    "RunsDocument",
+    "SeedRun",
     "SweepDocument",
     "TrendsDocument",
     "VersionsDocument",

@@ -24,6 +24,7 @@ from . import (
     HuntDocument,
     NightlyDocument,
     RunDocument,
+    RunsDocument,
     SweepDocument,
     TrendsDocument,
     VersionsDocument,
@@ -32,6 +33,7 @@ from . import (
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "schemas"
 DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "results": RunDocument,
+    "run": RunsDocument,
     "hunt": HuntDocument,
     "nightly": NightlyDocument,
     "comparison": ComparisonDocument,

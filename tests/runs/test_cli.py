@@ -60,9 +60,9 @@ class Prints(MyLock):
         print("hello")
         return super().acquire(timeout)
 
-class Async(MyLock):
-    async def acquire(self, timeout: float) -> bool:
-        return True
+class Yields(MyLock):
+    def acquire(self, timeout: float):
+        yield True
 
 class OddGrant(MyLock):
     def acquire(self, timeout: float):
@@ -86,6 +86,12 @@ def harness(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
+def results_in(printed: str) -> Any:
+    """Return the results of the one run of a printed document."""
+    (run,) = json.loads(printed)["runs"]
+    return run["results"]
+
+
 def test_a_violation_exits_with_1_and_the_report_names_holders_and_clocks(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "redlock", "--nemesis", "clock-skew", "--cluster", "sim") == 1
     said = capsys.readouterr()
@@ -104,9 +110,11 @@ def test_a_violation_exits_with_1_and_the_report_names_holders_and_clocks(capsys
 def test_a_valid_run_exits_with_0_and_json_is_alone_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "redlock", "--nemesis", "none", "--time-limit", "5s", "--json") == 0
     said = capsys.readouterr()
-    document = json.loads(said.out)
+    (run,) = json.loads(said.out)["runs"]
+    document = run["results"]
     assert said.err == ""
     assert (document["schema"], document["valid"], document["seed"]) == (2, True, 0)
+    assert json.loads((Path(run["folder"]) / "results.json").read_text()) == document
     assert set(document["checkers"]) >= {"mutual-exclusion", "resource", "fencing", "ownership", "deadlock", "liveness"}
     assert document["versions"]["redis"]
 
@@ -161,7 +169,7 @@ def test_a_user_lock_can_be_tested(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_lock_that_only_raises_gives_unknown_mutual_exclusion(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "mylock_cli:Raises", "--time-limit", "5s", "--json") in (1, 3)
-    document = json.loads(capsys.readouterr().out)
+    document = results_in(capsys.readouterr().out)
     assert document["checkers"]["mutual-exclusion"]["valid"] is None
     history = History.load(Path("store/latest/history.jsonl"))
     assert any("RuntimeError: out of order" in error for error in history.error if error)
@@ -169,7 +177,7 @@ def test_a_lock_that_only_raises_gives_unknown_mutual_exclusion(capsys: pytest.C
 
 def test_a_hanging_lock_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "mylock_cli:Hangs", "--cluster", "sim", "--time-limit", "5s", "--json") == 3
-    summary = json.loads(capsys.readouterr().out)["summary"]
+    summary = results_in(capsys.readouterr().out)["summary"]
     assert "no server was contacted" in summary
     assert "5 of 5 acquires never returned." in summary
 
@@ -178,7 +186,7 @@ def test_a_hanging_lock_is_reported_as_such(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("lock", ["Exits", "OddGrant"])
 def test_a_lock_cannot_decide_the_exit_status(lock: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", f"mylock_cli:{lock}", "--time-limit", "3s", "--json") in (1, 3)
-    document = json.loads(capsys.readouterr().out)
+    document = results_in(capsys.readouterr().out)
     assert document["checkers"]["mutual-exclusion"]["valid"] is None
     assert document["stats"]["acquires_ok"] == 0
 
@@ -186,7 +194,7 @@ def test_a_lock_cannot_decide_the_exit_status(lock: str, capsys: pytest.CaptureF
 def test_output_of_a_lock_goes_to_stderr_with_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "mylock_cli:Prints", "--time-limit", "3s", "--json") == 0
     said = capsys.readouterr()
-    assert json.loads(said.out)["valid"] is True
+    assert results_in(said.out)["valid"] is True
     assert "hello" in said.err
 
 
@@ -218,7 +226,7 @@ def test_an_interrupt_during_loading_exits_with_130(monkeypatch: pytest.MonkeyPa
     [
         (["redlok"], 2, "no lock is called 'redlok'; did you mean redlock"),
         (["mylock_cli:NoAcquire"], 2, "mylock_cli:NoAcquire is no lock: it has no method acquire"),
-        (["mylock_cli:Async"], 2, "acquire is async or a generator"),
+        (["mylock_cli:Yields"], 2, "acquire is a generator; it must be a method or a coroutine"),
         (["mylock_cli:MyLok"], 2, "no class called 'MyLok'; did you mean MyLock?"),
         (["nomodule:X"], 2, "there is no module 'nomodule'"),
         (["redlock", "--ttl", "-1s"], 2, "ttl must be more than 0 seconds, got -1"),
@@ -375,11 +383,15 @@ def test_replay_repeats_byte_for_byte() -> None:
 def test_many_runs_keep_only_folders_of_runs_that_are_not_valid(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--runs", "3", "--time-limit", "8s", "--hold", "0.5", "--json"]
     assert harness("run", "redis-token", *arguments) == 0
-    assert [run["folder"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["", "", ""]
+    document = json.loads(capsys.readouterr().out)
+    assert [run["folder"] for run in document["runs"]] == ["", "", ""]
+    assert document["certainty"] == "3 runs, no failure: below 63.2 % of such runs fail, with 95 % confidence"
     assert harness("run", "redis-token", "--nemesis", "client-pause", *arguments) == 1
-    runs = json.loads(capsys.readouterr().out)["runs"]
-    assert [run["seed"] for run in runs] == [0, 1, 2]
-    assert all((Path(run["folder"]) / "report.html").exists() for run in runs if run["valid"] is not True)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["planned"], document["status"], document["certainty"]) == (3, 1, "")
+    assert [run["results"]["plan"]["seed"] for run in document["runs"]] == [0, 1, 2]
+    for run in document["runs"]:
+        assert run["results"]["valid"] is True or (Path(run["folder"]) / "report.html").exists()
 
 
 def test_list_and_show_print_known_names_and_refuse_others(capsys: pytest.CaptureFixture[str]) -> None:

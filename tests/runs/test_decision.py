@@ -15,7 +15,7 @@ from harness.faults.records import FaultRecord
 from harness.lock_impls.base import Limit
 from harness.plan import Plan
 from harness.run.decision import Decision, decide, with_promised_tokens
-from harness.wording import first_sentence
+from harness.wording import certainty, first_sentence
 
 PLAN = Plan(lock="some-lock")
 LOCK = LockFacts(name="some-lock", fence=True, queue=False, reentrant=False, limits=("late-client",))
@@ -158,3 +158,9 @@ def test_faults_that_did_not_take_effect_leave_the_verdict_open_whatever_is_requ
 def test_a_run_in_which_nothing_was_kept_is_unknown() -> None:
     found = {name: Verdict(True, "not applicable: -", applies=False) for name in verdicts()}
     assert decide(PLAN, LOCK, found | {"faults": KEPT}).valid is None
+
+
+@pytest.mark.parametrize(("runs", "percent"), [(1, 95.0), (3, 63.2), (30, 9.6), (300, 1.0)])
+def test_runs_without_a_failure_bound_the_share_of_failing_runs(runs: int, percent: float) -> None:
+    assert f"below {percent:g} %" in certainty(runs)
+    assert (1 - percent / 100) ** runs < 0.05001 < (1 - (percent - 0.1) / 100) ** runs

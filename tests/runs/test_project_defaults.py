@@ -31,7 +31,7 @@ def status_of(*arguments: str) -> object:
 
 def run(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
     status_of("run", "redis-token", "--nemesis", "client-pause", "--json", *more)
-    document: dict[str, object] = json.loads(capsys.readouterr().out)
+    document: dict[str, object] = json.loads(capsys.readouterr().out)["runs"][0]["results"]
     return document
 
 

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = CliRunner().invoke(app, [*COMMAND, "--out", str(store)])
     assert result.exit_code == 0, result.output
     (run,) = (store / "redis-fenced").iterdir()
-    assert json.loads(result.stdout)["reason"] == load_run(run / RESULTS).reason
+    assert json.loads(result.stdout)["runs"][0]["results"]["reason"] == load_run(run / RESULTS).reason
     return run
 
 

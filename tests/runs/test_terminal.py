@@ -299,6 +299,7 @@ def test_quiet_prints_one_word(
 
 
 JSON = [
+    (["run", *RUN], 0),
     (["run", *RUN, "--runs", "2"], 0),
     (["scenario", "run", "rl-restart"], 0),
     (["scenario", "list", "rl-*"], 0),
