@@ -1,4 +1,8 @@
-"""Check that a requested lock is granted eventually while no fault excuses it (``LV`` in the table of anomalies)."""
+"""Check that each key that clients request is granted within a limit, unless a fault prevents it.
+
+The limit is the end of the lease plus the plan's slack. Time in which a fault disturbs the servers or the waiting
+client does not count. The project's table of anomalies calls violations ``LV``.
+"""
 
 from __future__ import annotations
 

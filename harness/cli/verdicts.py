@@ -1,6 +1,7 @@
-"""Output of a verdict on the terminal: as one word, as a panel, or as plain lines in a file.
+"""Print a verdict: as one word, as a panel on a terminal, or as plain lines if the output is a file or a pipe.
 
-rich is loaded only for output that it may style, since it takes a tenth of the time of ``harness check``.
+rich, which draws the panel, is imported for a terminal alone: its import takes a tenth of the time of a whole
+``harness check``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Facts that a lock declares about itself, as they are stored with a run.
+"""What a lock declares about itself, such as its safety class and whether it has tokens, as ``results.json`` stores it.
 
-Reports and later checks of a run read them here, so they never import the lock.
+Whoever reads a stored run takes these facts from the document instead of the lock's class, since importing the class
+would run a user's code, which may have changed or be absent.
 """
 
 from __future__ import annotations

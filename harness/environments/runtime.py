@@ -1,7 +1,7 @@
-"""Requirements of the harness itself in an environment that it builds: as few as possible, in any release.
+"""The distributions that a worker needs beside the lock's own, in an environment that the harness builds for a release.
 
-The worker runs the simulator, the lock and its client library. A client library that the harness needed for itself
-would take the place of the release under test, so none is in this list.
+A worker is the process that runs the simulator, the lock and its client library. The list is short, and each bound is
+open: if it named a client library, its version would take the place of the release that the user wants to test.
 """
 
 from __future__ import annotations

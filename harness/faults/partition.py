@@ -1,4 +1,8 @@
-"""Partitions. The directed links that are cut are a pure function of hosts and random numbers (Jepsen: a grudge)."""
+"""Network partitions: which links between hosts each of them cuts (Jepsen calls this set a grudge), and the faults
+that cut and restore them.
+
+A link has a direction: a host may reach another that cannot answer.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""redsync, a Redlock for Go, unmodified; tested with github.com/go-redsync/redsync/v4 4.15.0 and the go-redis that it
-requires, 9.17.2.
+"""Adapter of redsync, an implementation of Redlock for Go. It is unmodified; tested with
+github.com/go-redsync/redsync/v4 4.15.0 and the go-redis that it requires, 9.17.2. (The newer 4.18.1 differs only in how
+its mutex joins errors.)
 
-In redsync 4.18.1 the mutex differs only in how it joins errors. Its documentation promises "a distributed mutual
-exclusion lock implementation as described in" the Redlock article, whose lock works while a majority of the servers is
-up; and asks to "understand how it works before using it in production environments". A server has 5 % of the expiry to
-answer (``WithTimeoutFactor``).
+redsync's documentation promises "a distributed mutual exclusion lock implementation as described in" the Redlock
+article, whose lock works while a majority of the servers is up; and asks to "understand how it works before using it in
+production environments". redsync gives a server 5 % of the expiry to answer (``WithTimeoutFactor``), but go-redis heeds
+that only with the option ``context_timeouts`` below.
 
-Requests: ``SET key value NX PX ms`` on all servers at once, which go-redis repeats up to three times if it is not
-answered · held when a majority granted it and expiry - elapsed - 1 % is positive · else ``EVALSHA`` of "if GET is mine
-then DEL" on all, a pause of 50 to 250 ms, and again with the same value · extend: "if GET is mine then PEXPIRE" on all.
+Requests: an acquire sends ``SET key value NX PX ms`` to all servers at once; go-redis repeats it up to three times if
+it is not answered. The lock is held if a majority granted it and time is left: expiry - elapsed - 1 % of the expiry.
+Otherwise redsync sends ``EVALSHA`` of "if GET is mine then DEL" to all, waits 50 to 250 ms, and tries again with the
+same value. An extend is "if GET is mine then PEXPIRE" on all.
 
 ``docker/go/redsync.go`` calls it as the README does, with go-redis's defaults: ``LockContext`` with a context that ends
 with the waiting time (``TryLock`` if that is 0), with as many tries as fit; ``UnlockContext`` and ``ExtendContext`` get
@@ -16,11 +18,11 @@ with the waiting time (``TryLock`` if that is 0), with as many tries as fit; ``U
 Options: ``context_timeouts`` is go-redis's ``ContextTimeoutEnabled``, without which go-redis waits 3 s for an answer
 whatever the context says; ``set_nx_on_extend`` is redsync's ``WithSetNXOnExtend``.
 
-The program decides from each server's answers whether the lock is held: it is certainly not held if fewer than a
-majority may have the key.
+The Go program decides from each server's answer what an acquire that failed has left behind. If fewer than a majority
+may have the key, it is certainly not held; else its outcome is unknown.
 Source: mutex.go.
 
-Safe for: cutting duplicate work. It issues no token.
+Safe for: cutting duplicate work. It has no fencing token.
 
 Known failures: redsync-extend (with ``set_nx_on_extend``), and those of redlock. With one of five servers silent, all
 clients wait for go-redis's 3 s, and a client whose ttl is shorter never gets the lock. A ``LockContext`` whose context

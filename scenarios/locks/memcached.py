@@ -1,4 +1,4 @@
-"""memcached locks with documented mistakes, one class for each, for scenarios; some classes are the cures."""
+"""memcached locks for scenarios: each has a mistake that public sources describe, or is the corrected form of one."""
 
 from __future__ import annotations
 

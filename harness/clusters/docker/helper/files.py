@@ -1,4 +1,8 @@
-"""Overwrite files in other containers, through ``/proc/PID/root``."""
+"""Overwrite files inside other containers, such as ``/etc/hosts`` and a server's configuration, for a fault.
+
+The helper container shares the process table of the machine's engine, so it reaches the files of another container
+through ``/proc/PID/root``, where ``PID`` is a process of that container.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 Source: https://redis.io/docs/latest/commands/ and the behaviour of redis-server 7.0.15, with which
 ``tests/sim/test_redis_differential.py`` compares it. Not simulated: threads, the memory allocator, users, cluster mode,
-modules, streams, HyperLogLog and geo commands. AOF and RDB files are replaced by this object itself: data that survives
-a kill simply stays in it, as with ``appendfsync always``.
+modules, streams, HyperLogLog and geo commands. There are no AOF and RDB files: a killed server keeps its data in this
+object, as if each write had been synced (``appendfsync always``). With ``persistence="no"``, or after its disk was
+wiped, it starts empty.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Messages between simulated ZooKeeper servers: lists, encoded as length-prefixed MessagePack.
+"""Messages between simulated ZooKeeper servers (proposals, votes and their answers): MessagePack lists, each after its
+length.
 
-The format is our own and no client sees it. Real servers use two protocols here, one of them Java serialization.
+The format is our own, since no client sees it. Real servers elect a leader and replicate by two protocols of theirs.
 """
 
 from __future__ import annotations
