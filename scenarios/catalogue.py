@@ -3,6 +3,8 @@
 A file is named after its row in the project's table of anomalies. ``ROW.toml`` is the failure; ``ROW.safe.toml`` is its
 cure under the same fault: the corrected lock, or a resource that checks fencing tokens. A word between two dots names
 another lock service or another variant of the failure: ``ttl-pause-write.etcd.safe.toml``.
+
+The folder ``mutants`` has locks that are wrong in one way each, for a suite of their own.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from typing import Final
 from harness.errors import UsageError, unknown_name
 from harness.plan import Plan, load
 
+from .mutants import tables
+
 FOLDER: Final = Path(__file__).parent
 SUFFIX: Final = ".toml"
+MUTANTS: Final = "mutants/"
+"""The names of mutants begin with this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Scenario:
     @property
     def catalogued(self) -> bool:
         """True if the file is in this folder, so that the code that it names is trusted."""
-        return self.path.resolve().parent == FOLDER.resolve()
+        return FOLDER.resolve() in self.path.resolve().parents
 
 
 def names() -> list[str]:
@@ -46,14 +52,24 @@ def all() -> Iterator[Scenario]:  # noqa: A001 - read as harness.scenarios.catal
     return (find(name) for name in names())
 
 
+def mutants() -> Iterator[Scenario]:
+    """Load all mutants, grouped by service."""
+    return (Scenario(f"{MUTANTS}{name}", path, plan) for name, path, plan in tables.plans())
+
+
 def find(name_or_path: str) -> Scenario:
-    """Load a scenario of this folder by its name, or a plan from a path.
+    """Load a scenario or a mutant of this folder by its name, or a plan from a path.
 
     Raises UsageError for an unknown name or an invalid file, and names the file, the key and the expected value.
     """
     catalogued = FOLDER / f"{name_or_path}{SUFFIX}"
     if "/" not in name_or_path and catalogued.exists():
         return _require_description(Scenario(name_or_path, catalogued, load(catalogued)))
+    if name_or_path.startswith(MUTANTS):
+        by_name = {mutant.name: mutant for mutant in mutants()}
+        if name_or_path in by_name:
+            return by_name[name_or_path]
+        raise unknown_name("mutant", name_or_path, by_name)
     path = Path(name_or_path)
     if path.suffix == SUFFIX or path.exists():
         plan = load(path)

@@ -41,6 +41,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.checkers": (*BASIC, "harness.history"),
     "harness.scenarios": (*BASIC, "harness.plan"),
     "harness.scenarios.locks": ("harness.lock_impls",),
+    "harness.scenarios.mutants": ("harness.lock_impls",),
+    "harness.scenarios.mutants.tables": (*BASIC, "harness.plan"),
     "harness.reports": (*BASIC, "harness.documents", "harness.history", "harness.checkers"),
     "harness.clusters": (*BASIC, "harness.history.lock_keys", "harness.sim.servers.redis.config"),
     "harness.clusters.sim": (*BASIC, "harness.history.lock_keys", "harness.sim", "harness.clusters"),

@@ -29,16 +29,20 @@ from harness.studies.nightly import CLUSTERS, nightly
 from harness.studies.results_db import RESULTS_DB, add, nights
 from harness.wording import counted
 
+from . import nightly_mutants
 from .options import SchedulerOption, WorkersOption, printed, progress_bar, single_command, worker_count
 from .terminal import print_document
 from .verdicts import print_status
 
 SAFE: Final = ".safe"
+MUTANTS: Final = "mutants"
 PAGE: Final = "index.html"
 
 
 def nightly_command(
-    suite: Annotated[str, typer.Option(help="smoke, or full: more seeds, and all scenarios on docker.")] = "smoke",
+    suite: Annotated[
+        str, typer.Option(help="smoke; full: more seeds, and all scenarios on docker; mutants: locks with one mistake.")
+    ] = "smoke",
     cluster: Annotated[str, typer.Option(help=f"{', '.join(CLUSTERS)}.")] = "sim",
     only: Annotated[
         str, typer.Option(help="Only scenarios whose name matches, such as 'zk-*'.", metavar="PATTERN")
@@ -52,7 +56,7 @@ def nightly_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
 ) -> None:
     """Run every scenario and compare with what is expected: known failures are found, and safe locks stay safe."""
-    chosen = None if not only else _like(only)
+    chosen = None if not only else _like(only, suite)
     count = worker_count(workers)
     if cluster != "sim" and (missing := no_engine()):
         raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
@@ -102,8 +106,11 @@ def _refuse_outputs(out: Path, junit: Path | None, html: Path | None) -> None:
             require_place(path)
 
 
-def _like(pattern: str) -> list[Scenario]:
-    found = [catalogue.find(name) for name in catalogue.names() if fnmatch(name, pattern)]
+def _like(pattern: str, suite: str) -> list[Scenario]:
+    if suite == MUTANTS:
+        found = [one for one in catalogue.mutants() if fnmatch(one.name.removeprefix(catalogue.MUTANTS), pattern)]
+    else:
+        found = [catalogue.find(name) for name in catalogue.names() if fnmatch(name, pattern)]
     if not found:
         raise UsageError(f"no scenario matches {pattern!r}; see 'harness scenario list'")
     return found
@@ -137,7 +144,11 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
         print_document(night)
         return
     console = Console(highlight=False)
-    console.print(_table(night))
+    of_mutants = night.suite.partition(",")[0] == MUTANTS
+    if of_mutants:
+        console.print("\n".join(nightly_mutants.rows(night)), soft_wrap=True)
+    else:
+        console.print(_table(night))
     outcomes = night.outcomes
     wrong = [outcome for outcome in outcomes if outcome.state in (*WRONG, *OPEN)]
     for outcome in wrong:
@@ -152,10 +163,12 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
     for reason in dict.fromkeys(idle.values()):
         names = ", ".join(name for name, why in idle.items() if why == reason)
         console.print(f"not run: {names}: {reason}", soft_wrap=True, markup=False)
+    if of_mutants:
+        console.print(nightly_mutants.shares(night), soft_wrap=True)
     rows = len({outcome.row for outcome in outcomes})
     states = Counter(outcome.state for outcome in outcomes)
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    summary = f"{counted(rows, 'documented failure')}, {counted(len(outcomes), 'run')}"
+    summary = f"{counted(rows, 'mutant' if of_mutants else 'documented failure')}, {counted(len(outcomes), 'run')}"
     console.print(f"{summary} in {night.seconds:.0f} s: {counts}", soft_wrap=True)
     if night.interrupted:
         made = len(outcomes) - states["not-run"]

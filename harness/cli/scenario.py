@@ -83,7 +83,9 @@ def expected(scenario: Scenario) -> str:
     if expect is None:
         return "no expectation"
     if not expect.safe:
-        return f"{', '.join(expect.invalid)} violated"
+        violated = [f"{', '.join(expect.invalid)} violated"] if expect.invalid else []
+        untested = [f"{', '.join(expect.untested)} not tested"] if expect.untested else []
+        return ", ".join((*violated, *untested))
     return f"safe, though {', '.join(expect.invalid)} is violated" if expect.invalid else "safe"
 
 

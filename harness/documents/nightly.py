@@ -21,6 +21,8 @@ class ExpectedVerdicts(msgspec.Struct, frozen=True, kw_only=True):
     """Checkers that must say invalid."""
     valid: tuple[str, ...] = ()
     """Checkers that must say valid."""
+    untested: tuple[str, ...] = ()
+    """Checkers that must say that their property was not tested."""
 
 
 class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +82,7 @@ class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     """Start time: UTC, whole seconds, ``2026-11-21T20:00:00Z``."""
     suite: str
-    """``smoke`` or ``full``, and what it was narrowed to."""
+    """``smoke``, ``full`` or ``mutants``, and what it was narrowed to."""
     clusters: tuple[str, ...]
     """``sim``, ``docker`` or both."""
     seconds: float

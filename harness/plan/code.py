@@ -13,13 +13,13 @@ from harness.errors import UsageError
 
 from .model import Plan
 
-OWN: Final = ("lock_impls", "scenarios.locks", "worker.workloads", "faults", "checkers")
+OWN: Final = ("lock_impls", "scenarios.locks", "scenarios.mutants", "worker.workloads", "faults", "checkers")
 """Packages of the harness whose classes plans may name."""
 
 
 def code_in(plan: Plan) -> dict[str, str]:
     """Return the code that the plan names, with what it is: ``{"mylock:MyLock": "lock"}``."""
-    expected = () if plan.expect is None else (*plan.expect.invalid, *plan.expect.valid, *plan.expect.ignored)
+    expected = () if plan.expect is None else plan.expect.named
     named = [
         ("lock", (plan.lock,)),
         ("workload", (plan.workload,)),

@@ -71,31 +71,39 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """The verdicts that a run of the plan is expected to have, by names of checkers.
 
     A plan that is not ``safe`` shows a known failure: the checkers in ``invalid`` must report it, those in ``valid``
-    must say valid, and the others do not matter. In a ``safe`` plan every checker must say valid, except those in
-    ``ignored`` and those in ``invalid`` (a violation at the lock that fencing makes harmless), which must report it.
+    must say valid, and the others do not matter; those in ``untested`` must find that the run did not test their
+    property. In a ``safe`` plan every checker must say valid, except those in ``ignored`` and those in ``invalid`` (a
+    violation at the lock that fencing makes harmless), which must report it.
     """
 
     safe: bool
     invalid: tuple[str, ...] = ()
+    untested: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     within: float = 0.0
     """Latest begin of the first violation, in seconds after the start; 0 means the whole run."""
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Return the names of all checkers whose verdict is expected or ignored."""
+        return (*self.invalid, *self.untested, *self.valid, *self.ignored)
+
     def check(self, time_limit: float) -> None:
         """Raise UsageError if two fields contradict each other."""
-        if not self.safe and not self.invalid:
+        if not self.safe and not self.invalid and not self.untested:
             raise UsageError("expect.invalid must name the checkers that find the failure (or safe = true)")
         if not self.safe and self.ignored:
             raise UsageError("expect.ignored needs safe = true: of a known failure, only named checkers count")
+        if self.safe and self.untested:
+            raise UsageError("expect.untested needs safe = false: a safe lock must be tested")
         if "faults" in (*self.invalid, *self.ignored):
             raise UsageError(
                 "expect: 'faults' must not be in invalid or ignored: without its faults a run proves nothing"
             )
-        named = [*self.invalid, *self.valid, *self.ignored]
-        twice = sorted({name for name in named if named.count(name) > 1})
+        twice = sorted({name for name in self.named if self.named.count(name) > 1})
         if twice:
-            raise UsageError(f"expect: {twice[0]!r} is named more than once in invalid, valid and ignored")
+            raise UsageError(f"expect: {twice[0]!r} is named more than once in invalid, untested, valid and ignored")
         if not 0 <= self.within <= time_limit:
             raise UsageError(f"expect.within must be from 0 to the time limit ({time_limit:g} s), got {self.within:g}")
 

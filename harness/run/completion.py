@@ -135,7 +135,7 @@ def _refuse_unknown_checkers(plan: Plan) -> None:
     for name in plan.require:
         if name not in checkers:
             raise unknown_name("property in require", name, checkers)
-    named = () if plan.expect is None else (*plan.expect.invalid, *plan.expect.valid, *plan.expect.ignored)
+    named = () if plan.expect is None else plan.expect.named
     for name in named:
         try:
             checker_catalogue.find(name)

@@ -45,7 +45,8 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> Ex
     verdict_by_name = {name: verdict.valid for name, verdict in verdicts.items()}
     found_s = first_violation_s(expect.invalid or tuple(verdicts), verdicts, origin_ns)
     healthy = tuple(name for name in verdicts if name not in (*expect.invalid, *expect.ignored))
-    must_be_valid = healthy if expect.safe else (*expect.valid, "faults")
+    always = () if "faults" in expect.untested else ("faults",)
+    must_be_valid = healthy if expect.safe else (*expect.valid, *always)
 
     def because(name: str) -> str:
         return f"{name}: {verdicts[name].explanation}"
@@ -61,10 +62,14 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> Ex
             return ExpectationResult(
                 "missed", f"{name} found no violation, but was expected to find the failure", found_s
             )
+    for name in expect.untested:
+        if verdict_by_name[name] is not None:
+            return ExpectationResult("missed", f"{because(name)}; but it was expected not to be tested", found_s)
     if expect.invalid and expect.within and found_s is not None and found_s > expect.within:
         return ExpectationResult("late", f"found at {found_s:.3f} s, expected within {expect.within:g} s", found_s)
+    decisive = (*expect.invalid, *expect.untested)
     return ExpectationResult(
-        "as-expected", because(expect.invalid[0]) if expect.invalid else "no checker found a violation", found_s
+        "as-expected", because(decisive[0]) if decisive else "no checker found a violation", found_s
     )
 
 

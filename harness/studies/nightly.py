@@ -35,9 +35,9 @@ from harness.run.with_report import with_report
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 
-SUITES: Final = ("smoke", "full")
+SUITES: Final = ("smoke", "full", "mutants")
 CLUSTERS: Final = {"sim": ("sim",), "docker": ("docker",), "both": ("sim", "docker")}
-SEEDS: Final = {"smoke": 1, "full": 5}
+SEEDS: Final = {"smoke": 1, "full": 5, "mutants": 1}
 """Number of runs of each scenario on the simulator."""
 OnOutcome = Callable[[ScenarioOutcome, int, int], None]
 """Callback with an outcome, the number of outcomes so far, and their total."""
@@ -57,13 +57,13 @@ class Case:
 
 
 def cases(suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None) -> list[Case]:
-    """Return the runs of a suite (``smoke``, ``full``) on a cluster (``sim``, ``docker``, ``both``). On containers the
-    smoke suite has only the few scenarios that are marked for it."""
+    """Return the runs of a suite (``smoke``, ``full``, ``mutants``) on a cluster (``sim``, ``docker``, ``both``). On
+    containers the smoke suite has only the few scenarios that are marked for it."""
     if suite not in SUITES:
-        raise UsageError(f"suite must be {' or '.join(SUITES)}, got {suite!r}")
+        raise UsageError(f"suite must be one of {', '.join(SUITES)}, got {suite!r}")
     if cluster not in CLUSTERS:
         raise UsageError(f"cluster must be one of {', '.join(CLUSTERS)}, got {cluster!r}")
-    wanted = list(catalogue.all() if scenarios is None else scenarios)
+    wanted = list(_scenarios_of(suite) if scenarios is None else scenarios)
     found = []
     for backend in CLUSTERS[cluster]:
         for scenario in wanted:
@@ -75,6 +75,10 @@ def cases(suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None)
     if not found:
         raise UsageError(f"suite {suite} on {cluster}: none of the scenarios belongs to it")
     return found
+
+
+def _scenarios_of(suite: str) -> Iterable[Scenario]:
+    return catalogue.mutants() if suite == "mutants" else catalogue.all()
 
 
 def _seeded(case: Case, later: int) -> Case:
@@ -89,7 +93,7 @@ def _case(scenario: Scenario, backend: str) -> Case:
     if error is None:
         return Case(scenario.name, backend, complete(plan))
     errors = [_error(plan, other) for other in CLUSTERS["both"]]
-    installable = scenario.path.parent == catalogue.FOLDER and any(isinstance(one, MissingLibrary) for one in errors)
+    installable = scenario.catalogued and any(isinstance(one, MissingLibrary) for one in errors)
     if all(errors) and not installable:  # no cluster can run it
         raise UsageError(f"{scenario.path}: {error}")
     return Case(scenario.name, backend, plan, str(error))
@@ -132,6 +136,8 @@ def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutco
     if result.interrupted:
         raise KeyboardInterrupt
     judgement = judge_run(result)
+    if result.valid and case.scenario.startswith(catalogue.MUTANTS):
+        judgement = replace(judgement, state="missed", why=f"the lock is wrong, and the verdict is: {result.reason}")
     if judgement.state != "as-expected":
         try:
             result = with_report(result, store, _command(case))
@@ -166,7 +172,7 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
         seed=plan.seed,
         state=judgement.state,
         why=judgement.why,
-        expected=ExpectedVerdicts(invalid=expect.invalid, valid=expect.valid),
+        expected=ExpectedVerdicts(invalid=expect.invalid, valid=expect.valid, untested=expect.untested),
         valid=None if result is None else result.valid,
         checkers={} if result is None else {name: verdict.valid for name, verdict in result.verdicts.items()},
         states={} if result is None else {name: it.state for name, it in result.decision.properties.items()},
