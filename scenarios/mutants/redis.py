@@ -1,4 +1,5 @@
-"""Mutants of a lock that is one key of one Redis. :class:`TokenLock` is correct; each other class has one mistake."""
+"""Mutants of a lock that is one key of one Redis: how they take the key, and its lease. :class:`TokenLock` is correct;
+each other class has one mistake."""
 
 from __future__ import annotations
 
@@ -9,23 +10,8 @@ import time
 import uuid
 from typing import ClassVar
 
-from harness.lock_impls.base import Grant, LockInfo
-from harness.lock_impls.polling import poll
+from harness.lock_impls.base import Grant, Indeterminate
 from harness.lock_impls.redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, RedisLock
-
-
-def promises(**claims: bool) -> LockInfo:
-    """Return the description of a mutant that claims more than mutual exclusion, and documents no failure."""
-    return LockInfo(
-        name="mutant",
-        title="a wrong lock",
-        algorithm="",
-        source="harness.scenarios.mutants",
-        safety="E",
-        kinds=("redis-single",),
-        limits=(),
-        **claims,  # type: ignore[arg-type]
-    )
 
 
 class TokenLock(RedisLock):
@@ -143,6 +129,26 @@ class OnePermitTooMany(TokenLock):
         return int(self.client.decr(self.key)) >= 0
 
 
+class CleansUpAtTimeout(TokenLock):
+    """A waiter whose time is up deletes the key, which is that of the holder."""
+
+    def acquire(self, timeout: float) -> Grant | None:
+        grant = super().acquire(timeout)
+        if grant is None:
+            self.client.delete(self.key)
+        return grant
+
+
+class LostAnswerIsSuccess(TokenLock):
+    """A SET without an answer counts as acquired, although the server may have refused it."""
+
+    def acquire(self, timeout: float) -> Grant | None:
+        try:
+            return super().acquire(timeout)
+        except Indeterminate:
+            return self.granted()
+
+
 # The lease.
 
 
@@ -229,245 +235,20 @@ class RenewsAfterRelease(TokenLock):
         return bool(self.token)
 
 
-# Release.
-
-
-class DeletesAnybodysKey(TokenLock):
-    """Release deletes the key without a look at its value, so a late holder deletes the key of the next."""
-
-    def unlock(self) -> bool:
-        self.client.delete(self.key)
-        return True
-
-
-class GetThenDelete(TokenLock):
-    """Release compares the token with GET and then sends DEL, so a pause between them deletes another's key."""
-
-    def unlock(self) -> bool:
-        mine = self.client.get(self.key) == self.token
-        return mine and bool(self.client.delete(self.key))
-
-
-class SameToken(TokenLock):
-    """All clients use the same token, so a late holder's comparison succeeds with the key of the next."""
-
-    def new_token(self) -> str:
-        return "locked"
-
-
-class ReleaseNeverReturns(TokenLock):
-    """Release waits for ever, before it deletes the key."""
-
-    def release(self) -> None:
-        while True:
-            time.sleep(1.0)
-
-
-class ReleaseRaises(TokenLock):
-    """Each release raises an error, and the key stays until it expires."""
-
-    def release(self) -> None:
-        raise ValueError("the token has the wrong encoding")
-
-
-class ReleaseRefused(TokenLock):
-    """The token is overwritten after SET, so each release is refused as that of another client."""
+class RenewsWithSet(TokenLock):
+    """The lease is renewed with SET XX, which overwrites the key of the next holder."""
 
     def try_lock(self) -> Grant | None:
         grant = super().try_lock()
-        self.token = self.new_token()
-        return grant
-
-
-class ReleaseDoesNothing(TokenLock):
-    """Release returns without a command to the server, so the key stays until it expires."""
-
-    def release(self) -> None:
-        return
-
-
-class ReleasesAnotherKey(TokenLock):
-    """Release deletes a key of another name, and ignores that there is none."""
-
-    def unlock(self) -> bool:
-        self.client.delete(f"lock:{self.key}")
-        return True
-
-
-class ReleasesLater(TokenLock):
-    """Release returns at once and deletes the key after 1.5 s, in a thread."""
-
-    def unlock(self) -> bool:
-        threading.Timer(1.5, super().unlock).start()
-        return True
-
-
-class ReleaseOfNothingSucceeds(TokenLock):
-    """Release after the lease has ended reports success, although the key is that of another client."""
-
-    def unlock(self) -> bool:
-        super().unlock()
-        return True
-
-
-# Answers.
-
-
-class HangsLater(TokenLock):
-    """The fourth acquire of a client never returns."""
-
-    acquires = 0
-
-    def acquire(self, timeout: float) -> Grant | None:
-        self.acquires += 1
-        while self.acquires > 3:
-            time.sleep(1.0)
-        return super().acquire(timeout)
-
-
-class IgnoresTimeout(TokenLock):
-    """Acquire ignores its timeout, and waits for three seconds more."""
-
-    def acquire(self, timeout: float) -> Grant | None:
-        return super().acquire(timeout + 3.0)
-
-
-class BelongsToTheFirst(TokenLock):
-    """The key stays with the client that came first: it sets it for ever, and its own later acquires succeed."""
-
-    def try_lock(self) -> Grant | None:
-        mine = socket.gethostname()
-        self.client.setnx(self.key, mine)
-        return Grant() if self.client.get(self.key) == mine else None
-
-    def unlock(self) -> bool:
-        return True
-
-
-# Fencing tokens, re-entry and order.
-
-
-class Fenced(TokenLock):
-    """Not a mutant: grants have a number, which a script counts together with SET."""
-
-    info: ClassVar = promises(fence=True)
-
-    def granted(self) -> Grant:
-        return Grant(fence=self.fence(), valid_for=self.ttl)
-
-    def fence(self) -> int | None:
-        return int(self.client.incr(f"{self.key}:fence"))
-
-
-class ConstantFence(Fenced):
-    """The fencing token is the same for each grant."""
-
-    def fence(self) -> int | None:
-        return 1
-
-
-class DecreasingFence(Fenced):
-    """The fencing token decreases with each grant."""
-
-    def fence(self) -> int | None:
-        return int(self.client.decr(f"{self.key}:fence"))
-
-
-class EqualFences(Fenced):
-    """Two grants in succession have the same fencing token: it is counted in each second one."""
-
-    def fence(self) -> int | None:
-        return int(self.client.incr(f"{self.key}:fence")) // 2
-
-
-class NullFence(Fenced):
-    """The lock promises fencing tokens, and its grants have none."""
-
-    def fence(self) -> int | None:
-        return None
-
-
-class FenceOfItsOwn(Fenced):
-    """Each client counts its own grants, so the tokens of two clients have no order."""
-
-    grants = 0
-
-    def fence(self) -> int | None:
-        self.grants += 1
-        return self.grants
-
-
-class InnerReleaseFrees(TokenLock):
-    """The holder may acquire again, but holds are not counted, so the first release frees the key."""
-
-    info: ClassVar = promises(reentrant=True)
-
-    def try_lock(self) -> Grant | None:
-        if self.token and self.client.get(self.key) == self.token:
-            return self.granted()
-        return super().try_lock()
-
-
-class RefusesItsHolder(TokenLock):
-    """The lock promises that its holder can acquire again, and refuses it."""
-
-    info: ClassVar = promises(reentrant=True)
-
-
-class LastComesFirst(TokenLock):
-    """The lock promises the order of arrival, and serves the last in the queue first."""
-
-    info: ClassVar = promises(queue=True)
-
-    def acquire(self, timeout: float) -> Grant | None:
-        queue, ticket = f"{self.key}:queue", self.new_token()
-        self.client.rpush(queue, ticket)
-        grant = poll(lambda: self._in_turn(queue, ticket), timeout)
-        if grant is None:
-            self.client.lrem(queue, 0, ticket)
-        return grant
-
-    def _in_turn(self, queue: str, ticket: str) -> Grant | None:
-        if self.client.lindex(queue, -1) != ticket:
-            return None
-        grant = self.try_lock()
         if grant is not None:
-            self.client.lrem(queue, 0, ticket)
+            threading.Thread(target=self._renew, args=(self.token,), daemon=True).start()
         return grant
 
-
-# Sharing.
-
-
-class ReadersAdmitWriters(TokenLock):
-    """A writer does not look for readers, so it holds the lock together with them."""
-
-    shared = False
-
-    def acquire_shared(self, timeout: float) -> Grant | None:
-        grant = poll(self._try_shared, timeout)
-        self.shared = grant is not None
-        return grant
-
-    def _try_shared(self) -> Grant | None:
-        if self.client.exists(self.key):
-            return None
-        self.client.incr(f"{self.key}:readers")
-        return Grant()
+    def _renew(self, token: str) -> None:
+        while self.token == token:
+            self.client.set(self.key, token, xx=True, px=self.ttl_ms)
+            time.sleep(self.ttl / 4)
 
     def unlock(self) -> bool:
-        if not self.shared:
-            return super().unlock()
-        self.shared = False
-        return int(self.client.decr(f"{self.key}:readers")) >= 0
-
-
-class ReadersIgnoreWriter(ReadersAdmitWriters):
-    """A reader does not look for a writer, so it holds the lock together with one."""
-
-    def try_lock(self) -> Grant | None:
-        return None if int(self.client.get(f"{self.key}:readers") or 0) else super().try_lock()
-
-    def _try_shared(self) -> Grant | None:
-        self.client.incr(f"{self.key}:readers")
-        return Grant()
+        token, self.token = self.token, ""
+        return bool(self.client.eval(COMPARE_AND_DELETE, 1, self.key, token))

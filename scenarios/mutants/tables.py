@@ -39,7 +39,7 @@ def _in_file(path: Path) -> Iterator[tuple[str, Plan]]:
             plan = decode({**shared, **_plan(f"{PACKAGE}.{path.stem}:{cls}", mistakes[cls], table)})
         except UsageError as error:
             raise UsageError(f"{path}: {cls}: {error}") from error
-        yield f"{path.stem}-{words}", plan
+        yield f"{path.stem.partition('_')[0]}-{words}", plan
 
 
 def _plan(lock: str, mistake: str, table: dict[str, Any]) -> dict[str, Any]:
