@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import MissingLibrary, UsageError
 from harness.plugins import search_working_directory
 
 from .wheelhouse import DISTRIBUTION, LIBRARIES, PACKAGE, ROOT, origin
@@ -100,7 +100,7 @@ def _folder_of(top: str, lock: str) -> Path:
     here = search_working_directory()
     spec = importlib.util.find_spec(top)
     if spec is None:
-        raise UsageError(f"{lock}: there is no module {top!r} (looked in {here} and sys.path)")
+        raise MissingLibrary(f"{lock}: there is no module {top!r} (looked in {here} and sys.path)")
     if top in sys.stdlib_module_names:
         raise UsageError(f"{lock}: {top} is part of Python itself and has no lock to test")
     if spec.submodule_search_locations:
