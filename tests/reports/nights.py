@@ -36,7 +36,7 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
         "scenario": scenario, "row": row, "title": title, "safe": safe, "lock": f"{lock}-fenced" if safe else lock,
         "kind": "redis-single", "faults": [fault], "workload": "mutex", "cluster": cluster, "seed": 0,
         "state": "as-expected", "why": "the cure held" if safe else "mutual-exclusion said invalid after 2.50 s",
-        "expected": {"invalid": [] if safe else ["mutual-exclusion"], "valid": []}, "valid": safe,
+        "expected": {"invalid": [] if safe else ["mutual-exclusion"], "valid": [], "untested": []}, "valid": safe,
         "checkers": {"mutual-exclusion": safe, "liveness": True},
         "states": {"mutual-exclusion": "kept" if safe else "broken"}, "reason": "Two held it.",
         "found_s": None if safe else 2.5,

@@ -33,17 +33,25 @@ PLAN = Plan(lock="redis-token", faults=(FaultSpec("client-pause", on="acquire", 
 
 
 class Screen:
-    """The part of a terminal that Rich needs."""
+    """The part of a terminal that Rich needs.
+
+    ``seen`` are the contents just before something was erased: whole frames, though a frame may arrive in pieces.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = [""]
         self.row = 0
         self.seen: list[str] = []
+        self._drawn = False
+        self._rest = ""
 
     def feed(self, text: str) -> None:
+        text = self._rest + text
+        end = text.rfind("\x1b")
+        cut = end if end >= 0 and CODES.match(text, end) is None else len(text)  # a control sequence in two pieces
+        text, self._rest = text[:cut], text[cut:]
         for code in CODES.finditer(text):
             self._take(code[0], code[1], code[2])
-        self.seen.append("\n".join(self.lines))
 
     def wait_for(self, text: str) -> None:
         """Wait until the terminal has shown the text."""
@@ -56,12 +64,16 @@ class Screen:
         if letter == "A":
             self.row -= int(number or 1)
         elif letter == "K":
+            if self._drawn:
+                self.seen.append("\n".join(self.lines))
+            self._drawn = False
             self.lines[self.row] = ""
         elif letter is None and text == "\n":
             self.row += 1
             self.lines += [""] * (self.row + 1 - len(self.lines))
         elif letter is None and text != "\r":
             self.lines[self.row] += text
+            self._drawn = True
 
 
 @contextlib.contextmanager
@@ -191,7 +203,7 @@ def test_the_display_is_off_without_cursor_control(
                 progress(0.5, "running: a")
         plain.seek(0)
         assert plain.read() == ""
-        assert screen is None or screen.seen == []
+        assert screen is None or screen.lines == [""]
 
 
 def panel_text(result: Result, **settings: object) -> str:

@@ -6,11 +6,18 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from harness.sim.event_loops import SimEventLoop
 
 from .world import TwoHostWorld
+
+
+def in_a_thread(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine in an event loop outside a simulation. This thread may have one, of a browser in other tests."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(main())).result()
 
 
 def results(*mains: Callable[[], Coroutine[Any, Any, Any]]) -> list[Any]:
@@ -159,7 +166,7 @@ def test_simulated_threads_do_not_see_a_loop_around_the_simulation() -> None:
         loop = asyncio.get_running_loop()
         return results(lambda: slept(1, "slept")), loop is asyncio.get_running_loop()
 
-    assert asyncio.run(main()) == (["slept"], True)
+    assert in_a_thread(main) == (["slept"], True)
 
 
 def test_outside_a_simulation_asyncio_is_as_before() -> None:
@@ -168,4 +175,4 @@ def test_outside_a_simulation_asyncio_is_as_before() -> None:
     async def main() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    assert not isinstance(asyncio.run(main()), SimEventLoop)
+    assert not isinstance(in_a_thread(main), SimEventLoop)

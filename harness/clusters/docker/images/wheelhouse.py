@@ -66,7 +66,8 @@ def sources(root: Path = ROOT) -> dict[str, bytes]:
         found.update(
             ((here / name).relative_to(root).as_posix(), (here / name).read_bytes())
             for name in files
-            if not name.startswith(".") and not (here.name == "scenarios" and name.endswith(".toml"))
+            if not name.startswith(".")
+            and not (here.is_relative_to(root / PACKAGE / "scenarios") and name.endswith(".toml"))
         )
     return dict(sorted(found.items()))
 
