@@ -47,7 +47,7 @@ class FencingChecker:
             history,
             violations,
             fine=f"the tokens of {len(tokens)} grants are in order, and the resource accepted no stale one",
-            doubts=(too_few(found),),
+            doubts=(too_few(found), _without_order(columns, tokens)),
             stats={"tokens": len(tokens)},
         )
 
@@ -55,6 +55,13 @@ class FencingChecker:
 def is_ordered(token: Any) -> bool:
     """Return whether tokens of this type have an order: integers have one; strings (and booleans) have none."""
     return isinstance(token, int) and not isinstance(token, bool)
+
+
+def _without_order(columns: View, tokens: list[Hold]) -> str | None:
+    """Return a doubt if the resource was to refuse older tokens and could not compare any of them."""
+    if columns.settings.get("fencing") != "on" or any(is_ordered(hold.fence) for hold in tokens):
+        return None
+    return "the tokens are texts, which have no order, so the resource could refuse none of them as too old"
 
 
 def _out_of_order(columns: View, tokens: list[Hold]) -> Iterator[Violation]:

@@ -7,13 +7,15 @@ the lock protects.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
-from harness.history import History
+from harness.history import SECOND, History
+from harness.wording import counted
 
 from .base import CAP, Blame, Verdict, Violation, conclude, no_lock_taken
-from .holds import Hold, Holds, holds, is_shared, nested_calls
+from .holds import EXPIRED, Hold, Holds, holds, is_shared, nested_calls
 from .leases import BLAMES, Leases, Ruling, lease_of, reason
 from .sweep import grouped_order, overlaps
 from .view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
@@ -44,19 +46,30 @@ class MutualExclusionChecker:
             history,
             _earliest(violations),
             fine=f"no two of {len(found)} holds of the same key overlap",
-            doubts=(too_few(found), None if contended(found) else NO_CONTENTION),
+            doubts=(too_few(found), _over_at_once(found), None if contended(found) else NO_CONTENTION),
             stats={"holds": len(found), **{blame: _blamed(violations, blame) for blame in BLAMES}},
             count=int(late.sum()),
         )
 
 
 NO_CONTENTION = "no two clients wanted the same key at the same time, so mutual exclusion was not tested"
+AT_ONCE: Final = SECOND // 1000
+"""A client can do nothing under a lease of this length (ns)."""
 
 
 def too_few(found: Holds) -> str | None:
     """Return a doubt if fewer than two acquires succeeded."""
     grants = len(found) + len(found.nested)
     return None if grants >= 2 else f"{'only one' if grants else 'no'} acquire succeeded: too few to tell"
+
+
+def _over_at_once(found: Holds) -> str | None:
+    """Return a doubt if most holds ended as soon as they began, by their own lease: such holds overlap with nothing,
+    whatever the lock does."""
+    over = int(((found.ended == EXPIRED) & (found.end - found.start <= AT_ONCE)).sum())
+    if 2 * over <= len(found):
+        return None
+    return f"{over} of {counted(len(found), 'lease')} were over when they were granted, so nobody could hold a key"
 
 
 def contended(found: Holds) -> bool:

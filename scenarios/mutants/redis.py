@@ -193,6 +193,13 @@ class PromisesLongerLease(TokenLock):
         return Grant(valid_for=10 * self.ttl)
 
 
+class LeaseOfNoLength(NoNx):
+    """Each grant has a lease that is over at once, and SET has no NX."""
+
+    def granted(self) -> Grant:
+        return Grant(valid_for=0.0)
+
+
 class StillValidForEver(TokenLock):
     """The check of the holder always says that the lease lasts."""
 

@@ -61,6 +61,13 @@ class EqualFences(Fenced):
         return int(self.client.incr(f"{self.key}:fence")) // 2
 
 
+class TextFence(Fenced):
+    """The fencing token is a random text, which a resource cannot compare with others."""
+
+    def granted(self) -> Grant:
+        return Grant(fence=self.new_token(), valid_for=self.ttl)
+
+
 class NullFence(Fenced):
     """The lock promises fencing tokens, and its grants have none."""
 

@@ -265,6 +265,34 @@ def no_contention() -> History:
     return story.release("c1", 0.4).history()
 
 
+@row("leases-over-at-once", unknown=(ME,))
+def leases_over_at_once() -> History:
+    """Every grant has a lease of no length, so the holds of checking clients end as they begin."""
+    story = Story(discipline="checking").acquire("c0", 0.1, 0.11, valid_for=0.0).acquire("c1", 0.1, 0.12, valid_for=0.0)
+    return story.release("c0", 0.5).release("c1", 0.6).history()
+
+
+@row("short-leases", valid=(ME,))
+def short_leases() -> History:
+    """CONTROL: one lease of two was over when it was granted, the other a while later."""
+    story = Story(discipline="checking").acquire("c0", 0.1, 0.11, valid_for=0.0).acquire("c1", 0.1, 0.12, valid_for=0.2)
+    return story.release("c0", 0.5, outcome="fail").release("c1", 0.6, outcome="fail").history()
+
+
+@row("tokens-without-order", unknown=(FO,))
+def tokens_without_order() -> History:
+    """The resource is to refuse older tokens, and the tokens are texts."""
+    story = Story(fencing="on").acquire("c0", 0.1, 0.11, fence="ff01").release("c0", 0.3)
+    return story.acquire("c1", 0.2, 0.32, fence="00aa").release("c1", 0.6).history()
+
+
+@row("tokens-compared", valid=(FO,))
+def tokens_compared() -> History:
+    """CONTROL: the resource accepts the last token only, which need not have an order."""
+    story = Story(fencing="cas").acquire("c0", 0.1, 0.11, fence="ff01").release("c0", 0.3)
+    return story.acquire("c1", 0.2, 0.32, fence="00aa").release("c1", 0.6).history()
+
+
 @row("one-acquire", unknown=(ME, FO, NO, NR, LV))
 def one_acquire() -> History:
     """There are too few acquires for a verdict."""

@@ -126,6 +126,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("touching holds overlap", mutual_exclusion, "overlaps", touching),
         ("needs no contention", mutual_exclusion, "contended", always),
         ("one acquire is enough", mutual_exclusion, "too_few", no_doubt),
+        ("leases need no length", mutual_exclusion, "_over_at_once", no_doubt),
+        ("every lease is over at once", mutual_exclusion, "AT_ONCE", 2**40),
         ("a lock is always taken", mutual_exclusion, "no_lock_taken", no_doubt),
         ("nested grants begin holds", holds._Rows, "granted", lambda *_: None),
         ("inner release ends the hold", holds._Rows, "released", lambda self, slot, *at: self.finish(slot, at[1], 1)),
@@ -145,6 +147,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("who shares comes in order", fencing, "accesses", lambda columns: mark_all_accesses(columns, shared=False)),
         ("all share what they touch", fencing, "accesses", lambda columns: mark_all_accesses(columns, shared=True)),
         ("one acquire is enough", fencing, "too_few", no_doubt),
+        ("texts are tokens", fencing, "_without_order", no_doubt),
+        ("texts are never tokens", fencing, "_without_order", lambda *_: "texts"),
     ],
     "resource": [
         ("interleaving passes", resource, "_interleaved", no_items),
