@@ -93,7 +93,8 @@ class RequestTable:
         self.done: Ints = np.where(done == NONE, columns.end, columns.time[done])
         self.shared: Bools = np.array([is_shared(columns, index) for index in self.row.tolist()], dtype=bool)
         self.granted: Bools = (done != NONE) & (columns.type[done] == OK)
-        self.busy: Bools = (done != NONE) & (columns.type[done] == FAIL) & _errors(columns, done)
+        self.failed: Bools = (done != NONE) & (columns.type[done] == FAIL)
+        self.busy: Bools = self.failed & _errors(columns, done)
         self.pending: Bools = done == NONE
         self.clean = _clean(columns)[self.row]
         surely = (self.granted | self.busy) & self.clean

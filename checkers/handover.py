@@ -5,12 +5,12 @@ run without any hand-over has not tested the lock: the checker says what was mis
 
 A client is *left out* if it requested a key, was never granted it, and no fault counts for it from its first to its
 last request (:mod:`.excuses`). The checker adds up, over the clients that a key left out, for how long each requested
-the key (pauses of up to ``slack`` do not count as giving up) while it was free: from the ``ok`` of a release to the
-next grant, with no other hold. If the sum reaches
-:data:`MISSED` times the slack, the lock is broken. An available lock grants a free key within the slack, so a client
-looks at it at least once per slack. If the moments at which it looks are independent of the moments at which others
-release, it misses free times of t s in sum with a probability of at most e^(-t / slack), and the clients of such a sum
-miss all of them with a probability below e^-20 = 2e-9.
+the key (pauses of up to ``slack`` do not count as giving up, and the reason of a refusal does not matter) while it was
+free: from the ``ok`` of a release to the next grant, with no other hold. If the sum reaches :data:`MISSED` times the
+slack, the lock is broken. An available lock grants a free key within the slack, so a client looks at it at least once
+per slack. If the moments at which it looks are independent of the moments at which others release, it misses free times
+of t s in sum with a probability of at most e^(-t / slack), and the clients of such a sum miss all of them with a
+probability below e^-20 = 2e-9.
 
 A client that is never granted because others are always faster counts only for the time in which the key was free,
 which is short then. That is no violation: in a herd of waiters, the client with the longest way to the service may lose
@@ -145,7 +145,7 @@ def _left_out(waits: RequestTable) -> Iterator[Violation]:
         free = free_times(waits.found, key)
         missed: dict[int, int] = {}
         for client in clients.tolist():
-            rows = np.flatnonzero(mine & (waits.client == client) & (waits.busy | waits.pending) & ~waits.shared)
+            rows = np.flatnonzero(mine & (waits.client == client) & (waits.failed | waits.pending) & ~waits.shared)
             if len(rows) and not waits.excuses.any(client, int(waits.begin[rows[0]]), int(waits.done[rows].max())):
                 missed[client] = int(
                     (free.before(_until_next(waits, rows, slack)) - free.before(waits.begin[rows])).sum()

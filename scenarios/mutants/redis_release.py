@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-from harness.lock_impls.base import Grant
+from harness.lock_impls.base import Grant, LockError
 from harness.lock_impls.polling import poll
 from harness.lock_impls.redis_client import known_grant
 
@@ -134,6 +134,25 @@ class SleepsThroughRelease(TokenLock):
 
     def acquire(self, timeout: float) -> Grant | None:
         return known_grant(lambda: poll(self.try_lock, timeout, retry_delay_s=10 * timeout), self.client)
+
+
+class LeavesOneOut(TokenLock):
+    """One client waits for its whole timeout without a try."""
+
+    def acquire(self, timeout: float) -> Grant | None:
+        if socket.gethostname() != "c2":
+            return super().acquire(timeout)
+        time.sleep(timeout)
+        return None
+
+
+class RefusesOneClient(TokenLock):
+    """Each request of one client is refused with an error."""
+
+    def acquire(self, timeout: float) -> Grant | None:
+        if socket.gethostname() == "c2":
+            raise LockError("this client is not registered")
+        return super().acquire(timeout)
 
 
 class BelongsToTheFirst(TokenLock):

@@ -403,6 +403,18 @@ def monopoly_other_wins() -> History:
     return monopoly(16, others=("c1", "c2")).acquire("c3", 20.0, 20.01).release("c3", 20.1).history()
 
 
+@row("left-out-refused", invalid=(HO,))
+def left_out_refused() -> History:
+    """c0 and c1 pass the key on, and the lock refuses each request of c2 with an error of its own."""
+    story = Story()
+    for number in range(30):
+        client = f"c{number % 2}"
+        story.acquire(client, number + 0.0, number + 0.001).release(client, number + 0.1)
+        refused = {"asked": {"timeout": 0.9}, "error": "LockError: not you"}
+        story.call("c2", "acquire", number + 0.01, number + 0.02, "fail", **refused)  # type: ignore[arg-type]
+    return story.history()
+
+
 @row("left-out-by-fault", valid=(HO,))
 def left_out_by_fault() -> History:
     """Servers are cut off from c1 and c2 all the time."""

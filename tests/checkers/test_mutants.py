@@ -92,6 +92,12 @@ def until_first_fault(self: excuses.Excuses, client: int, begin: int, end: int) 
     return [(begin, end if first is None else first)]
 
 
+class BusyOnly(fairness.RequestTable):
+    def __init__(self, found: holds.Holds, excused: excuses.Excuses) -> None:
+        super().__init__(found, excused)
+        self.failed = self.busy
+
+
 def always_free(found: holds.Holds, key: int) -> handover.FreeTimes:
     return handover.FreeTimes(np.zeros(1, dtype=np.int64), np.full(1, found.view.end))
 
@@ -277,6 +283,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("all faults excuse", excuses.Excuses, "any", always),
         ("a pause is giving up", handover, "_until_next", lambda waits, rows, slack: waits.done[rows]),
         ("every key is free", handover, "free_times", always_free),
+        ("only busy is a refusal", handover, "RequestTable", BusyOnly),
         ("unknown releases free the key", handover, "OK", INFO),
         ("every grant is a hand-over", handover, "handovers", lambda found: np.arange(len(found))),
         ("no hold is shared", holds, "is_shared", never),
