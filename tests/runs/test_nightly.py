@@ -210,6 +210,22 @@ def test_a_failure_must_be_found_by_the_named_checker() -> None:
     assert state(FAILURE, resource=False, fencing=False) == "violated"
 
 
+def test_a_property_that_must_not_be_tested_is_neither_kept_nor_broken() -> None:
+    idle = Expect(safe=False, untested=("resource", "faults"))
+    assert state(idle, resource=None, faults=None) == "as-expected"
+    assert state(idle, resource=None) == "missed", "the faults were tested"
+    assert state(idle, resource=False, faults=None) == "missed"
+
+
+def test_an_expectation_without_a_property_to_look_for_is_refused() -> None:
+    with pytest.raises(UsageError, match="must name the checkers"):
+        Expect(safe=False).check(1.0)
+    with pytest.raises(UsageError, match=r"untested needs safe = false"):
+        Expect(safe=True, untested=("resource",)).check(1.0)
+    with pytest.raises(UsageError, match="more than once"):
+        Expect(safe=False, invalid=("resource",), untested=("resource",)).check(1.0)
+
+
 def test_a_safe_plan_is_judged_by_every_checker() -> None:
     assert state(CURE, mutual_exclusion=False) == "as-expected"
     assert state(CURE, mutual_exclusion=False, liveness=False) == "as-expected"

@@ -9,6 +9,7 @@ import pytest
 from harness.checkers.base import Verdict
 from harness.checkers.mutual_exclusion import MutualExclusionChecker
 from harness.cli import nightly_mutants
+from harness.cli.main import main
 from harness.documents import NightlyDocument
 from harness.errors import UsageError
 from harness.lock_impls.redis_token import RedisTokenLock
@@ -112,3 +113,20 @@ def test_a_mutant_is_found_by_its_name() -> None:
     assert catalogue.find("mutants/redis-no-nx").plan.lock == "harness.scenarios.mutants.redis:NoNx"
     with pytest.raises(UsageError, match="redis-no-nx"):
         catalogue.find("mutants/redis-no-nxx")
+
+
+def test_the_command_runs_a_part_of_the_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    junit = tmp_path / "mutants.xml"
+    command = ["nightly", "--suite", "mutants", "--only", "redis-*fence", "--out", str(tmp_path), "--junit", str(junit)]
+    assert status_of([*command, "--workers", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "redis-constant-fence" in said
+    assert "fencing 4 (80%)" in said
+    assert '<testcase name="mutants/redis-constant-fence"' in junit.read_text()
+    assert status_of(["nightly", "--suite", "mutants", "--only", "del-foreign", "--out", str(tmp_path)]) == 2
+
+
+def status_of(command: list[str]) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    return ended.value.code
