@@ -19,6 +19,10 @@ SERVICE: Final = frozenset(
     {"liveness", "deadlock", "fairness", "reentrancy", "try-lock", "answers", "release", "handover"}
 )
 """Names of the checkers that judge how well a lock serves; all others judge safety."""
+NEED_TWO_CLIENTS: Final = frozenset(
+    {"mutual-exclusion", "ownership", "resource", "fencing", "handover", "deadlock", "liveness", "fairness"}
+)
+"""Names of the checkers of properties that one client alone cannot violate, so that it does not test them."""
 CAP = 20
 """The most violations that a verdict shows; ``stats`` counts all of them."""
 
@@ -163,6 +167,18 @@ def doubt_of(history: History) -> str | None:
     stops = history.nemesis("stop")
     doubt = (stops[-1].value or {}).get("doubt") if stops else None
     return None if doubt is None else f"the run proves nothing: {doubt}"
+
+
+def alone(history: History) -> str | None:
+    """Return why the run tested no property of two clients, or None: only one client's commands reached a server.
+
+    The stop entry names that client if the run had several, which requested the lock too."""
+    stops, starts = history.nemesis("stop"), history.nemesis("start")
+    contacted = (stops[-1].value or {}).get("contacted") if stops else None
+    if contacted:
+        return f"only {contacted[0]} sent commands to a server, and this needs two clients"
+    clients = (starts[0].value or {}).get("clients") if starts else None
+    return f"the run had one client, {clients[0]}, and this needs two" if clients and len(clients) == 1 else None
 
 
 def cut_short(history: History) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.history import History
 
-from .base import Checker, MissingField, Verdict, doubt_of
+from .base import NEED_TWO_CLIENTS, Checker, MissingField, Verdict, alone, doubt_of
 from .malformed import flaw
 
 
@@ -14,13 +14,21 @@ def run_all(history: History, checkers: Iterable[Checker]) -> dict[str, Verdict]
     """Return the verdict of each checker by name.
 
     A checker that raises, or returns a malformed verdict, is unknown; its explanation says what is wrong. All are
-    unknown if the run itself proves nothing (see :func:`harness.checkers.base.doubt_of`).
+    unknown if the run itself proves nothing (see :func:`harness.checkers.base.doubt_of`). If only one client reached a
+    server, the valid ones among :data:`NEED_TWO_CLIENTS` are unknown.
     """
     doubt = doubt_of(history)
     verdicts = {checker.name: _run(history, checker) for checker in checkers}
-    if doubt is None:
+    if doubt is not None:
+        return {name: Verdict(None, doubt, (), verdict.stats) for name, verdict in verdicts.items()}
+    if (why := alone(history)) is None:
         return verdicts
-    return {name: Verdict(None, doubt, (), verdict.stats) for name, verdict in verdicts.items()}
+    return {name: _of_one_client(name, verdict, why) for name, verdict in verdicts.items()}
+
+
+def _of_one_client(name: str, verdict: Verdict, why: str) -> Verdict:
+    tested = name not in NEED_TWO_CLIENTS or not verdict.applies or verdict.valid is not True
+    return verdict if tested else Verdict(None, why, (), verdict.stats)
 
 
 def _run(history: History, checker: Checker) -> Verdict:

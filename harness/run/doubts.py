@@ -1,8 +1,9 @@
-"""Reasons why a simulated run proves nothing about the lock, whatever its history says."""
+"""Facts about a simulated run that limit what its history proves about the lock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from harness.clusters.base import names
 from harness.clusters.sim.cluster import SimCluster
@@ -12,9 +13,20 @@ from harness.wording import listed
 from harness.worker.guard import files
 
 
-def doubts(plan: Plan, cluster: SimCluster, history: History) -> str:
-    """Return all reasons as one sentence, "" if there is none."""
-    return "; ".join(_doubts(plan, cluster, history))
+def doubts(plan: Plan, cluster: SimCluster, history: History) -> dict[str, Any]:
+    """Return what the stop entry says about the evidence in a history; empty if there is no doubt about it.
+
+    ``doubt`` has the reasons why the run proves nothing, as one sentence. ``contacted`` is a list with the only client
+    that sent messages to servers, if others requested the lock too.
+    """
+    found: dict[str, Any] = {}
+    if reasons := "; ".join(_doubts(plan, cluster, history)):
+        found["doubt"] = reasons
+    contacted = [client for client in names(cluster.hosts, "client") if _contacted(cluster, client)]
+    requested = {call.invoke.node for call in history.calls("acquire", "add")}
+    if len(contacted) == 1 and requested - set(contacted):
+        found["contacted"] = contacted
+    return found
 
 
 def _doubts(plan: Plan, cluster: SimCluster, history: History) -> Iterator[str]:
@@ -31,8 +43,8 @@ def _doubts(plan: Plan, cluster: SimCluster, history: History) -> Iterator[str]:
 
 def _without_server(cluster: SimCluster, history: History) -> Iterator[str]:
     """Yield a sentence if a client was granted the lock and never sent a message to a server, or if none did."""
-    clients, servers = names(cluster.hosts, "client"), [host.name for host in cluster.hosts if host.role != "client"]
-    silent = [client for client in clients if not any(cluster.messages(client, server) for server in servers)]
+    clients = names(cluster.hosts, "client")
+    silent = [client for client in clients if not _contacted(cluster, client)]
     if not silent or "acquire" not in history.f:
         return
     granted = {call.invoke.node for call in history.calls("acquire") if call.outcome == "ok"}
@@ -40,3 +52,8 @@ def _without_server(cluster: SimCluster, history: History) -> Iterator[str]:
         yield "no server was contacted"
     elif alone := [client for client in silent if client in granted]:
         yield f"no server was contacted by {listed(alone)}, which got the lock all the same"
+
+
+def _contacted(cluster: SimCluster, client: str) -> bool:
+    """Return whether a message of the client reached a server."""
+    return any(cluster.messages(client, host.name) for host in cluster.hosts if host.role != "client")

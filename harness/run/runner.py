@@ -43,7 +43,7 @@ class Runner:
         *,
         writer: EntryWriter | None = None,
         progress: RunProgress | None = None,
-        doubts: Callable[[History], str] = lambda _: "",
+        doubts: Callable[[History], dict[str, Any]] = lambda _: {},
     ) -> None:
         self._plan = plan
         self._lock = lock
@@ -64,7 +64,7 @@ class Runner:
 
     def run(self) -> None:
         """Record everything from the first to the last entry, which says why the run ended."""
-        stop = {"reason": "crashed"}
+        stop: dict[str, Any] = {"reason": "crashed"}
         try:
             self._cluster.run(self._control)
             stop = {"reason": "time limit"}
@@ -73,8 +73,8 @@ class Runner:
         except LockFailed as error:
             stop["doubt"] = str(error)
         finally:
-            if "doubt" not in stop and (doubt := self._doubts(self.recorder.history)):
-                stop["doubt"] = doubt
+            if "doubt" not in stop:
+                stop |= self._doubts(self.recorder.history)
             self.recorder.nemesis("stop", stop, at=self._end())
             self.recorder.close()
 

@@ -50,6 +50,36 @@ def test_a_checker_that_raises_is_unknown() -> None:
     assert "ZeroDivisionError: by nought" in verdict.explanation
 
 
+class Constant:
+    def __init__(self, name: str, verdict: Verdict) -> None:
+        self.name = name
+        self.verdict = verdict
+
+    def check(self, history: History) -> Verdict:
+        return self.verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "name", "expected"),
+    [
+        (Verdict(True, ""), "mutual-exclusion", None),
+        (Verdict(False, "", (Violation("overlap", "k0", "it happened", 1, 2),)), "mutual-exclusion", False),
+        (Verdict(True, "", applies=False), "fencing", True),
+        (Verdict(True, ""), "answers", True),
+    ],
+)
+@pytest.mark.parametrize("recorded", [True, False])
+def test_one_client_keeps_no_property_of_two(
+    verdict: Verdict, name: str, expected: bool | None, recorded: bool
+) -> None:
+    story = Story() if recorded else Story(clients=["c0"])
+    if recorded:
+        story.nemesis(1.0, "stop", "info", {"reason": "done", "contacted": ["c0"]})
+    found = run_all(story.history(reason=None), [Constant(name, verdict)])[name]
+    assert found.valid is expected
+    assert ("c0" in found.explanation) == (expected is None)
+
+
 def test_keyboard_interrupt_passes_through() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_all(History(), [Broken(KeyboardInterrupt())])

@@ -84,6 +84,16 @@ def test_one_client_tests_no_handover(lock: str) -> None:
     assert result.verdicts["handover"].explanation.startswith("no key was requested by more than one client")
 
 
+def test_properties_of_two_clients_are_not_tested_if_only_one_sent_commands() -> None:
+    result = run_useless("OneClientOnly", time_limit=5.0)
+    assert result.history.nemesis("stop")[-1].value == {"reason": "time limit", "contacted": ["c0"]}
+    found = result.verdicts["mutual-exclusion"]
+    assert (found.valid, found.explanation) == (None, "only c0 sent commands to a server, and this needs two clients")
+    assert result.decision.properties["mutual-exclusion"].state == "not-tested"
+    assert result.verdicts["try-lock"].valid is True
+    assert result.valid is None
+
+
 def test_one_optimistic_client_tests_nothing() -> None:
     result = run(Plan(lock="mysql-optimistic", workload="optimistic", clients=1, time_limit=5.0))
     assert result.valid is None

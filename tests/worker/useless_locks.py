@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from typing import Any, ClassVar
 
@@ -29,6 +30,13 @@ class Token:
 
     def owned(self) -> bool:
         return bool(self.redis.get(self.key) == self.token.encode())
+
+
+class OneClientOnly(Token):
+    """All clients but one are refused without a command to a server."""
+
+    def acquire(self, timeout: float) -> bool:
+        return socket.gethostname() == "c0" and super().acquire(timeout)
 
 
 class ReleaseNeverReturns(Token):
