@@ -22,8 +22,9 @@ FENCED: Final = frozenset({"mutual-exclusion", "ownership"})
 """Properties of the lock alone. If the resource refuses every late access by its token, breaking them does no harm."""
 AFTER_OVERLAP: Final = frozenset({"resource", "fencing"})
 """Properties of the resource: where two clients hold the lock for a documented reason, they break for that reason."""
-ALWAYS: Final = "faults"
-"""The property that is always required: a run whose faults did not take effect has not tested what the plan says."""
+ALWAYS: Final = frozenset({"faults", "exposure"})
+"""Properties that are always required: a run whose faults did not take effect, or struck while no client held what
+another one wanted, has not tested what the plan says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Decision:
             return False
         if self.untested:
             return None
-        kept = any(it.required and it.state == "kept" for name, it in self.properties.items() if name != ALWAYS)
+        kept = any(it.required and it.state == "kept" for name, it in self.properties.items() if name not in ALWAYS)
         return True if kept or self.limits or self.fenced else None
 
     @property
@@ -161,7 +162,9 @@ def _fenced(verdicts: Mapping[str, Verdict]) -> bool:
 
 def _required(plan: Plan, name: str, *, checked: bool) -> bool:
     """``checked``: the resource checks the lock's tokens, so two holders alone do no harm."""
-    if name == ALWAYS:
+    if name == "exposure" and plan.expect is not None:  # the moment of a fault is part of a scenario's story
+        return False
+    if name in ALWAYS:
         return True
     if plan.require:
         return name in plan.require

@@ -1,7 +1,8 @@
 """Golden histories: CHECKER must give VERDICT for ``golden/VERDICT/CHECKER--ROW.jsonl``.
 
-They are the stories of ``golden_stories.py``, ``lock_stories.py``, ``resource_stories.py``, ``service_stories.py`` and
-``sharing_stories.py``, named after rows of the table of anomalies, and stored as run folders store histories."""
+They are the stories of ``golden_stories.py``, ``exposure_stories.py``, ``lock_stories.py``, ``resource_stories.py``,
+``service_stories.py`` and ``sharing_stories.py``, named after rows of the table of anomalies, and stored as run folders
+store histories."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ import pytest
 
 from harness.checkers import catalogue
 from harness.history import History
-from tests.checkers import lock_stories, resource_stories, service_stories, sharing_stories
+from tests.checkers import exposure_stories, lock_stories, resource_stories, service_stories, sharing_stories
 from tests.checkers.golden_stories import STORIES
 
 GOLDEN = Path(__file__).parent / "golden"
+assert exposure_stories.EX
 assert lock_stories.RE  # importing it registers its stories
 assert resource_stories.PACKET
 assert service_stories.AN

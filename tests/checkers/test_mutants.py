@@ -17,6 +17,7 @@ from harness.checkers import (
     catalogue,
     deadlock,
     excuses,
+    exposure,
     fairness,
     faults_seen,
     fencing,
@@ -37,7 +38,7 @@ from harness.checkers.accesses import Access, accesses
 from harness.checkers.base import Verdict
 from harness.checkers.faults import SILENT
 from harness.checkers.sweep import covered_until, overlaps
-from harness.checkers.view import ACQUIRE, EXTEND, INFO, NONE, READ, RELEASE, Bools, Ints
+from harness.checkers.view import ACQUIRE, EXTEND, INFO, NONE, OK, READ, RELEASE, Bools, Ints
 from harness.history import History, Op
 from tests.checkers.test_golden import FILES, VERDICTS
 
@@ -288,6 +289,18 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("every grant is a hand-over", handover, "handovers", lambda found: np.arange(len(found))),
         ("no hold is shared", holds, "is_shared", never),
         ("a lock is always taken", handover, "no_lock_taken", no_doubt),
+    ],
+    "exposure": [
+        ("every strike counts", exposure, "_short", no_doubt),
+        ("any time is enough", exposure, "_needed_ns", lambda found: 0),
+        ("a third is enough", exposure, "ENOUGH", 1.0),
+        ("it takes ages", exposure, "ENOUGH", 30.0),
+        ("jumps last", exposure, "MOMENTARY", frozenset()),
+        ("any death will do", exposure, "DEADLY", frozenset()),
+        ("a death is never wanted", exposure.Contention, "_wanted_by_another", never),
+        ("nested requests compete", exposure, "nested_calls", no_items),
+        ("a refused client gives up", exposure, "FAIL", OK),
+        ("a lock is always taken", exposure, "no_lock_taken", no_doubt),
     ],
     "faults": [
         ("no doubts", faults_seen, "conclude", undoubting),

@@ -1,0 +1,41 @@
+"""Runs whose fault struck at a quiet moment test nothing; the same fault while a key is held and wanted does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness import run
+from harness.plan import Expect, FaultSpec, Plan
+from harness.run.judging import Result
+
+LATENCY = FaultSpec("latency", at=1.0, for_=0.5)
+
+
+def attempt(**settings: Any) -> Result:
+    return run(Plan(lock="zookeeper-sequential", clients=2, faults=(LATENCY,), time_limit=12.0, **settings))
+
+
+def test_a_fault_before_the_second_client_began_makes_the_run_unknown() -> None:
+    result = attempt(stagger=3.0)
+    assert result.verdicts["faults"].valid is True
+    assert result.decision.properties["exposure"].state == "not-tested"
+    assert result.valid is None
+    never = "latency struck 1 time, never while one client held a key and another one wanted it"
+    assert result.reason == f"Nothing was proved: exposure: {never}, so it did not test the lock."
+
+
+def test_exposure_is_required_whatever_the_user_requires() -> None:
+    assert attempt(stagger=3.0, require=("mutual-exclusion",)).valid is None
+
+
+def test_a_fault_while_two_clients_compete_makes_no_doubt() -> None:
+    result = attempt()
+    assert result.decision.properties["exposure"].state == "kept"
+    assert result.valid is True, result.reason
+
+
+def test_a_scenario_chooses_the_moment_of_its_faults() -> None:
+    result = attempt(stagger=3.0, expect=Expect(safe=True))
+    assert result.decision.properties["exposure"].required is False
+    assert result.valid is True, result.reason
+    assert result.results.scenario.state == "as-expected"  # type: ignore[union-attr]
