@@ -29,6 +29,7 @@ class Excuses:
         clients = frozenset(settings.get("clients") or ())
         wake = (self.columns.seconds("ttl", 0.0) or 0) + (self.columns.seconds("slack", 1.0) or 0)
         self._common = [_lasting(fault, wake) for fault in faults(history) if fault.disturbs or fault.hosts - clients]
+        self._servers = [_lasting(fault, wake) for fault in faults(history) if fault.hosts - clients]
         self._own: dict[str, list[tuple[int, int]]] = {}
         for fault in faults(history):
             for host in fault.hosts & clients:
@@ -60,6 +61,10 @@ class Excuses:
                 parts.append((since, struck))
             since = healed
         return [*parts, (since, end)] if since < end else parts
+
+    def any_of_servers(self, begin: int, end: int) -> bool:
+        """Return whether a fault that strikes hosts other than clients was active in [begin, end] (ns)."""
+        return any(since <= end and begin <= until for since, until in self._servers)
 
     def any(self, client: int, begin: int, end: int) -> bool:
         return self.first(client, begin, end) is not None

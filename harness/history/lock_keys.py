@@ -1,21 +1,23 @@
 """The states of lock keys on the servers, stored in ``keys.jsonl`` beside a history.
 
-A history has the calls and beliefs of clients, and checkers read nothing else. ``keys.jsonl`` has what the servers
-stored meanwhile, so that reports can show *why* something happened: one line for each change, in the order of
-observation.
+A history has the calls and beliefs of clients. ``keys.jsonl`` has what the servers stored meanwhile: one line for each
+change, in the order of observation. Reports show it, and the checker ``keys`` compares it with the history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final, Protocol, Self
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from harness.errors import HarnessError
 from harness.files import LineStream, refuse_device
+
+from . import History
 
 KEYS: Final = "keys.jsonl"
 BUFFER: Final = 8192
@@ -121,3 +123,24 @@ def read_keys(path: Path) -> tuple[list[KeyState], str]:
                 return states, f"{path.name} is truncated at line {number:,}"
             return states, f"{path.name}, line {number:,}: expected a key's state as a JSON object: {error}"
     return states, ""
+
+
+_recorded: WeakKeyDictionary[History, tuple[KeyState, ...]] = WeakKeyDictionary()
+
+
+def attach_keys(history: History, states: Iterable[KeyState]) -> None:
+    """Give a history the complete record of the servers' keys, for :func:`keys_of`."""
+    _recorded[history] = tuple(states)
+
+
+def keys_of(history: History) -> tuple[KeyState, ...] | None:
+    """Return the states of keys in the order of observation; None if not every change was recorded."""
+    return _recorded.get(history)
+
+
+def attach_stored_keys(history: History, path: Path) -> None:
+    """Give a history of the simulator the record at ``path``, if that is complete."""
+    if path.exists():
+        states, flaw = read_keys(path)
+        if not flaw:
+            attach_keys(history, states)

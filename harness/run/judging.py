@@ -29,6 +29,7 @@ from harness.documents.lock import LockFacts
 from harness.documents.run import SCHEMA, CheckerResult, InjectedFault, RunCluster, RunPlan, RunStats, ScenarioResult
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.history import History, HistoryError
+from harness.history.lock_keys import KEYS, attach_stored_keys
 from harness.plan import Plan, allowing, load
 
 from . import summary
@@ -129,6 +130,8 @@ def rejudge(folder: Path, *, checkers: Collection[str] = ()) -> Result:
         history.save(folder / HISTORY)
     results = load_run(folder / RESULTS) if (folder / RESULTS).exists() else None
     history = _without_incomplete_tail(plan, history)
+    if plan.cluster == "sim":
+        attach_stored_keys(history, folder / KEYS)
     skipped = not_run(plan, checkers)
     named = [name for name in (*plan.checkers, *checkers) if name not in skipped]
     found = run_all(history, checker_catalogue.chosen(named))

@@ -18,7 +18,7 @@ from harness.documents.lock import LockFacts
 from harness.errors import HarnessError
 from harness.files import write_file
 from harness.history import History, HistoryWriter
-from harness.history.lock_keys import KEYS, KeyWriter
+from harness.history.lock_keys import KEYS, KeyWriter, attach_stored_keys
 from harness.plan import Plan, dump
 
 from .progress import ProgressReporter
@@ -78,7 +78,10 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
                     with contextlib.suppress(HarnessError):
                         write_logs(folder, run.logs)
                 raise
-    return Recording(_stored(run.recorder.history, folder, run.logs), folder, versions=versions)
+    history = _stored(run.recorder.history, folder, run.logs)
+    if folder is not None:
+        attach_stored_keys(history, folder / KEYS)
+    return Recording(history, folder, versions=versions)
 
 
 def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable[[str], None]], Cluster]) -> Recording:

@@ -12,7 +12,7 @@ from harness.checkers.base import Checker, Verdict
 from harness.checkers.running import run_all
 from harness.documents.lock import LockFacts
 from harness.history import History
-from harness.history.lock_keys import KeyState
+from harness.history.lock_keys import KeyState, attach_keys
 from harness.plan import Plan
 from harness.run.completion import complete
 from harness.run.decision import Decision, decide, with_promised_tokens
@@ -71,5 +71,6 @@ def run_trial(plan: Plan) -> Trial:
 
 def judged(plan: Plan, lock: LockFacts, history: History, keys: list[KeyState], checkers: Iterable[Checker]) -> Trial:
     """Return the trial of a recorded history, judged by ``checkers``."""
+    attach_keys(history, keys)
     verdicts = with_promised_tokens(plan, lock, run_all(history, checkers))
     return Trial(plan, history, keys, verdicts, decide(plan, lock, verdicts, fault_records(history)))

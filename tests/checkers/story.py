@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.history import NEMESIS, History, Op, OpType
+from harness.history.lock_keys import KeyState, attach_keys
 
 SECOND = 1_000_000_000
 DEFAULTS: dict[str, Any] = {
@@ -30,6 +31,7 @@ class Story:
     def __init__(self, **settings: Any) -> None:
         self._settings = {**DEFAULTS, **settings}
         self._entries: list[tuple[float, int, str | None, OpType, str, str | None, Any, str | None]] = []
+        self._keys: list[KeyState] = []
         self.nemesis(0.0, "start", "info", self._settings)
 
     def entry(self, at: float, client: str | None, type_: OpType, f: str, *rest: Any) -> None:
@@ -99,6 +101,21 @@ class Story:
         got = {"arrival": arrival, "value": value} if f == "read" else {"arrival": arrival}
         return self.call(client, f, at, at + 0.001, key=key, asked=asked, got=got)
 
+    def server_key(
+        self,
+        at: float,
+        owner: str | None,
+        *,
+        by: str | None = None,
+        left: float | None = None,
+        key: str = "k0",
+        answers: bool = True,
+    ) -> Story:
+        """Add a change of the key on the server n1, with the seconds that are left to its end."""
+        ns = None if left is None else round(left * SECOND)
+        self._keys.append(KeyState(round(at * SECOND), "n1", key, owner, ns, by, answers))
+        return self
+
     def add(self, client: str, at: float, seen: int = 0, outcome: OpType = "ok", *, key: str = "k0") -> Story:
         """Add one to a counter of the lock's own service."""
         got = {"seen": seen, "written": seen + 1} if outcome == "ok" else None
@@ -144,7 +161,10 @@ class Story:
         last = max(at for at, *_ in self._entries) if end is None else end
         if reason is not None:
             self.nemesis(last, "stop", "info", {"reason": reason})
-        return History(self._ops())
+        history = History(self._ops())
+        if self._keys:
+            attach_keys(history, self._keys)
+        return history
 
     def _ops(self) -> list[Op]:
         processes: dict[str, int] = {}

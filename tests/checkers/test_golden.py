@@ -1,8 +1,8 @@
 """Golden histories: CHECKER must give VERDICT for ``golden/VERDICT/CHECKER--ROW.jsonl``.
 
-They are the stories of ``golden_stories.py``, ``exposure_stories.py``, ``lock_stories.py``, ``resource_stories.py``,
-``service_stories.py`` and ``sharing_stories.py``, named after rows of the table of anomalies, and stored as run folders
-store histories."""
+They are the stories of ``golden_stories.py``, ``exposure_stories.py``, ``keys_stories.py``, ``lock_stories.py``,
+``resource_stories.py``, ``service_stories.py`` and ``sharing_stories.py``, named after rows of the table of anomalies,
+and stored as run folders store histories. A record of servers' keys is in the folder ``keys`` beside its history."""
 
 from __future__ import annotations
 
@@ -13,11 +13,20 @@ import pytest
 
 from harness.checkers import catalogue
 from harness.history import History
-from tests.checkers import exposure_stories, lock_stories, resource_stories, service_stories, sharing_stories
+from harness.history.lock_keys import KeyWriter, attach_stored_keys, keys_of
+from tests.checkers import (
+    exposure_stories,
+    keys_stories,
+    lock_stories,
+    resource_stories,
+    service_stories,
+    sharing_stories,
+)
 from tests.checkers.golden_stories import STORIES
 
 GOLDEN = Path(__file__).parent / "golden"
 assert exposure_stories.EX
+assert keys_stories.KS
 assert lock_stories.RE  # importing it registers its stories
 assert resource_stories.PACKET
 assert service_stories.AN
@@ -26,10 +35,17 @@ VERDICTS = {"valid": True, "invalid": False, "unknown": None}
 FILES = sorted(GOLDEN.glob("*/*.jsonl"))
 
 
+def load(path: Path) -> History:
+    """Return a golden history, with its record of servers' keys if there is one."""
+    history = History.load(path)
+    attach_stored_keys(history, path.parent / "keys" / path.name)
+    return history
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden(path: Path) -> None:
     checker, _ = path.stem.split("--")
-    verdict = catalogue.find(checker).check(History.load(path))
+    verdict = catalogue.find(checker).check(load(path))
     assert verdict.valid is VERDICTS[path.parent.name], verdict.explanation
     json.dumps(verdict.to_json())
     assert (verdict.valid is False) == bool(verdict.evidence)
@@ -46,7 +62,13 @@ def write() -> None:
         for checker, verdict in verdicts:
             path = GOLDEN / verdict / f"{checker}--{row}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
-            story().save(path)
+            history = story()
+            history.save(path)
+            if (states := keys_of(history)) is not None and checker == keys_stories.KS:
+                (path.parent / "keys").mkdir(exist_ok=True)
+                with KeyWriter(path.parent / "keys" / path.name) as writer:
+                    for state in states:
+                        writer.write(state)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from harness.checkers import (
     fencing,
     handover,
     holds,
+    keys,
     liveness,
     money,
     mutual_exclusion,
@@ -40,7 +41,7 @@ from harness.checkers.faults import SILENT
 from harness.checkers.sweep import covered_until, overlaps
 from harness.checkers.view import ACQUIRE, EXTEND, INFO, NONE, OK, READ, RELEASE, Bools, Ints
 from harness.history import History, Op
-from tests.checkers.test_golden import FILES, VERDICTS
+from tests.checkers.test_golden import FILES, VERDICTS, load
 
 Stretches = stuck.Stretches
 
@@ -302,6 +303,19 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("a refused client gives up", exposure, "FAIL", OK),
         ("a lock is always taken", exposure, "no_lock_taken", no_doubt),
     ],
+    "keys": [
+        ("kept keys pass", keys, "_ghosts", no_items),
+        ("changed keys pass", keys, "_touched", no_items),
+        ("sleepers pass", keys, "_asleep", no_items),
+        ("faults excuse nothing", excuses.Excuses, "any", never),
+        ("everything is excused", excuses.Excuses, "any", always),
+        ("servers lose no key", excuses.Excuses, "any_of_servers", never),
+        ("all requests are shared", keys, "is_shared", always),
+        ("all keys have expired", keys, "MOVED_NS", 2**61),
+        ("no hold is needed", keys, "_hold_of", lambda found, *_: found[0]),
+        ("granted acquires leave ghosts", keys, "FAIL", OK),
+        ("nothing is recorded", keys, "keys_of", no_doubt),
+    ],
     "faults": [
         ("no doubts", faults_seen, "conclude", undoubting),
         ("failures pass", faults_seen, "why_unconfirmed", only_invokes_count),
@@ -319,7 +333,7 @@ def disagreements(checker: str) -> list[str]:
         if path.stem.split("--")[0] != checker:
             continue
         try:
-            verdict = catalogue.find(checker).check(History.load(path)).valid
+            verdict = catalogue.find(checker).check(load(path)).valid
         except Exception:  # noqa: BLE001 - a mutant may crash: it is caught
             verdict = not VERDICTS[path.parent.name]
         if verdict is not VERDICTS[path.parent.name]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness import run
 from harness.faults.catalogue import default_specs
+from harness.history.lock_keys import KEYS
 from harness.plan import Plan
-from harness.run.judging import Result
+from harness.run.judging import Result, rejudge
 
 MODULE = f"{__package__}.useless_locks"
 BROKEN = {
@@ -58,6 +61,26 @@ def test_a_lock_that_belongs_to_the_first_for_a_short_time_is_not_tested() -> No
     result = run_useless("BelongsToTheFirst", time_limit=8.0)
     assert result.valid is None
     assert "5 clients requested k0 and only c" in result.verdicts["handover"].explanation
+
+
+def test_a_key_that_stays_after_a_refusal_is_reported(tmp_path: Path) -> None:
+    result = run(Plan(lock=f"{MODULE}:KeepsTheKey", time_limit=8.0), store=tmp_path)
+    found = result.verdicts["keys"]
+    assert found.valid is False
+    assert {violation.kind for violation in found.evidence} == {"ghost-hold"}
+    assert "kept k0 for 2.0" in found.explanation
+    assert result.folder is not None
+    assert rejudge(result.folder).verdicts["keys"] == found
+
+
+def test_keys_are_not_judged_where_their_record_is_missing_or_damaged(tmp_path: Path) -> None:
+    plan = Plan(lock=f"{MODULE}:KeepsTheKey", time_limit=8.0)
+    assert run(plan).decision.properties["keys"].state == "not-applicable"
+    folder = run(plan, store=tmp_path).folder
+    assert folder is not None
+    with (folder / KEYS).open("a") as file:
+        file.write("{")
+    assert rejudge(folder).decision.properties["keys"].state == "not-applicable"
 
 
 def test_a_confirmed_release_by_a_client_without_the_lock_is_broken() -> None:

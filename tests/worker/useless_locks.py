@@ -66,6 +66,17 @@ class BelongsToTheFirst(Token):
         self.redis.get(self.key)
 
 
+class KeepsTheKey(Token):
+    """Each client's third grant is reported as a refusal, and the key stays."""
+
+    grants = 0
+
+    def acquire(self, timeout: float) -> bool:
+        granted = super().acquire(timeout)
+        self.grants += granted
+        return granted and self.grants % 3 != 0
+
+
 class AcquireHangs(Token):
     """Each client's acquire hangs for ever after a few calls."""
 
