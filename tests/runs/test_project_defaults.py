@@ -42,7 +42,7 @@ def test_a_command_takes_its_defaults_from_the_project(project: Path, capsys: py
     assert document["plan"]["time_limit"] == 8.0  # type: ignore[index]
     assert document["plan"]["clients"] == 3  # type: ignore[index]
     required = {name for name, it in document["checkers"].items() if it["required"]}  # type: ignore[attr-defined]
-    assert required == {"mutual-exclusion", "resource", "faults"}
+    assert required == {"mutual-exclusion", "resource", "faults", "exposure"}
     assert (project.parent / "below" / "kept" / "redis-token").is_dir()
 
 
