@@ -107,7 +107,7 @@ def _save_picture(paint: Callable[[], Figure], folder: Path | None, name: str, t
     if not plots.DRAWN:
         return ComparisonPicture(name, text, "")
     with plots.styled():
-        return ComparisonPicture(name, text, plots.inline(plots.save(paint(), folder, name), name))
+        return ComparisonPicture(name, text, plots.inline(plots.save(paint(), folder, name, png=True), name))
 
 
 def _costs(locks: Sequence[LockView]) -> Figure:

@@ -67,8 +67,10 @@ def styled(**more: Any) -> AbstractContextManager[object]:
     return mpl.rc_context(style) if DRAWN else nullcontext()
 
 
-def save(figure: Figure, folder: Path | None, name: str) -> str:
-    """Return the picture as SVG; write it as PNG and SVG into ``folder``, if one is given."""
+def save(figure: Figure, folder: Path | None, name: str, *, png: bool = False) -> str:
+    """Return the picture as SVG; write it into ``folder``, if one is given, with ``png`` in both formats.
+
+    A PNG is drawn anew, which takes as long as the SVG: pictures of a single run, which are many, do without."""
     figure.dpi = DPI
     text = io.StringIO()
     svg: Any = FigureCanvasSVG(figure)
@@ -76,11 +78,12 @@ def save(figure: Figure, folder: Path | None, name: str) -> str:
     svg.print_svg(text, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     if folder is not None:
         write_file(folder / f"{name}.svg", text.getvalue())
+    if folder is not None and png:
         figure.dpi = DPI
         figure.patch.set(facecolor="white", alpha=1)
-        png: Any = FigureCanvasAgg(figure)
+        canvas: Any = FigureCanvasAgg(figure)
         with whole_file(folder / f"{name}.png") as file:
-            png.print_png(file, metadata={"Software": None})
+            canvas.print_png(file, metadata={"Software": None})
     return text.getvalue()
 
 

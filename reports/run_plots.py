@@ -67,8 +67,7 @@ class Plot:
 
 
 def draw(run: RunView, measured: Measures, folder: Path | None = None) -> dict[str, Plot]:
-    """Draw the pictures for which there is data, by name; write them to ``folder`` as PNG and SVG too, if one is
-    given."""
+    """Draw the pictures for which there is data, by name; write them to ``folder`` as SVG too, if one is given."""
     bands = fault_bands(run, measured.seconds)
 
     def drawn(name: str, paint: Painter) -> str:

@@ -57,7 +57,7 @@ def draw(points: Sequence[SweepPoint], folder: Path, name: str) -> str:
             bottom.set_xlabel("ttl [s]")
         figure.align_ylabels(grid[:, 0])
         figure.legend(handles=_legend(points), loc="outside right upper", fontsize=8.5, handlelength=3.0)
-        return plots.save(figure, folder, name)
+        return plots.save(figure, folder, name, png=True)
 
 
 def _values(points: Sequence[SweepPoint], name: str) -> list[Any]:

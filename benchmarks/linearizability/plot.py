@@ -41,7 +41,7 @@ def draw(rows: Sequence[Row], folder: Path, name: str) -> str:
             top.set_title(model, fontsize=9.5, loc="left")
             bottom.set_xlabel("calls")
         figure.legend(handles=_legend(drawn), loc="outside right upper", fontsize=8.5, handlelength=3.0)
-        return plots.save(figure, folder, name)
+        return plots.save(figure, folder, name, png=True)
 
 
 def _any(rows: Sequence[Row], wrong: bool) -> bool:

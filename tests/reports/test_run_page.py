@@ -149,7 +149,7 @@ def test_every_table_has_a_caption(reported: Reported) -> None:
 @pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     made = [run_report.write(sample.write(tmp_path / str(i), "violation")).parent for i in range(2)]
-    pictures = [f"{name}.{end}" for name in ("latency", "rate", "recovery") for end in ("svg", "png")]
+    pictures = [f"{name}.svg" for name in ("latency", "rate", "recovery")]
     for name in ("report.html", *pictures):
         assert (made[0] / name).read_bytes() == (made[1] / name).read_bytes(), name
     run_report.write(made[0])
