@@ -25,13 +25,11 @@ from harness.wording import counted, listed
 
 from .base import Verdict, conclude, no_lock_taken, not_applicable
 from .excuses import ends
-from .faults import DEADLY, FOR_EVER, RunFault, faults
+from .faults import DEADLY, FOR_EVER, MOMENTARY, RunFault, faults
 from .handover import handovers
 from .holds import Holds, holds, nested_calls
 from .view import ACQUIRE, FAIL, INVOKE, NONE, Ints, View
 
-MOMENTARY: Final = frozenset({"clock-jump"})
-"""Faults that end leases at one moment. What they leave behind harms no later lease."""
 ENOUGH: Final = 3.0
 
 
