@@ -102,10 +102,16 @@ class EtcdServer:
         self.peers: Peers = member.peers
         self._watches = WatchService(lambda: member.store, member.header, self._report, lambda: member.host)
         member.on_changes = self._changed
-        self._locks = locks = LockService(member, self._new_lease, self._answer)
+        self._locks = LockService(member, self._new_lease, self._answer)
         self._leases = LeaseForwarder(member)
         self._keep_alive = KeepAlive(member, self._leases, self._send_response)
-        self._methods: dict[str, MethodHandler] = {
+        self._server = grpc_wire.GrpcServer(self._method_handlers().get)
+        self._v2 = V2Service(member, [f"http://{other}:{port}" for other in names], self._report_done)
+
+    def _method_handlers(self) -> dict[str, MethodHandler]:
+        """Return the handler of each gRPC method, by path."""
+        locks = self._locks
+        return {
             "/etcdserverpb.KV/Range": _Unary(messages.RangeRequest, self._range),
             "/etcdserverpb.KV/Put": _Unary(messages.PutRequest, self._put),
             "/etcdserverpb.KV/DeleteRange": _Unary(messages.DeleteRangeRequest, self._delete),
@@ -122,8 +128,6 @@ class EtcdServer:
             "/etcdserverpb.Maintenance/Status": _Unary(messages.StatusRequest, self._status),
             "/etcdserverpb.Cluster/MemberList": _Unary(messages.MemberListRequest, self._members),
         }
-        self._server = grpc_wire.GrpcServer(self._methods.get)
-        self._v2 = V2Service(member, [f"http://{other}:{port}" for other in names], self._report_done)
 
     # The service.
 

@@ -25,7 +25,27 @@ OnCommand = Callable[[str, str], None]
 @dataclass(slots=True)
 class _MemcachedConnection:
     input: bytes = b""
+    taken: int = 0
+    """Bytes of ``input`` that were taken already."""
     block: DataBlock | None = None
+    """The command that waits for its data."""
+
+    def add(self, data: bytes) -> None:
+        self.input, self.taken = self.input[self.taken :] + data, 0
+
+    def take(self) -> bytes | None:
+        """Return the data of the open block, else the next line, each with its end; None if it is incomplete."""
+        begin = self.taken
+        end = self.input.find(b"\n", begin) + 1 if self.block is None else begin + self.block.length + 2
+        if not end or len(self.input) < end:
+            return None
+        self.taken = end
+        return self.input[begin:end]
+
+    def line_is_too_long(self) -> bool:
+        rest = self.input[self.taken :]
+        long = self.block is None and len(rest) > MAX_LINE_LENGTH
+        return long and not rest.lstrip(b" ").startswith((b"get ", b"gets "))
 
 
 class MemcachedServer:
@@ -74,32 +94,19 @@ class MemcachedServer:
 
     def received(self, conn: Conn, data: bytes) -> None:
         session: _MemcachedConnection = conn.session
-        session.input += data
+        session.add(data)
         commands, host = self._commands, self._host
         assert commands is not None
         assert host is not None
         commands.store.tick(host.monotonic_ns())
         answers: list[bytes] = []
-        input_, at = session.input, 0
-        while commands is self._commands:
+        while commands is self._commands and (taken := session.take()) is not None:
             if session.block is not None:
-                end = at + session.block.length + 2
-                if len(input_) < end:
-                    break
                 block, session.block = session.block, None
-                answers.append(commands.store_block(block, input_[at:end]))
-                at = end
+                answers.append(commands.store_block(block, taken))
                 self._report(conn, block.command)
                 continue
-            end = input_.find(b"\n", at)
-            if end < 0:
-                if len(input_) - at > MAX_LINE_LENGTH and not input_[at:].lstrip(b" ").startswith((b"get ", b"gets ")):
-                    self._close(conn, answers)
-                    return
-                break
-            words = input_[at:end].removesuffix(b"\r").split(b" ")
-            at = end + 1
-            words = [word for word in words if word]
+            words = [word for word in taken[:-1].removesuffix(b"\r").split(b" ") if word]
             if words[:1] == [b"quit"]:
                 self._close(conn, answers)
                 return
@@ -110,10 +117,12 @@ class MemcachedServer:
             answers.append(answer)
             if words:
                 self._report(conn, words[0])
-        if commands is self._commands:
-            session.input = input_[at:]
-            if any(answers):
-                conn.send(b"".join(answers))
+        if commands is not self._commands:
+            return
+        if session.line_is_too_long():
+            self._close(conn, answers)
+        elif any(answers):
+            conn.send(b"".join(answers))
 
     def _report(self, conn: Conn, command: bytes) -> None:
         if self.on_command is not None:
