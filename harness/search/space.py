@@ -62,48 +62,40 @@ class _Space:
         self._commands = commands
 
     def plans(self) -> st.SearchStrategy[Plan]:
-        @st.composite
-        def plan(draw: Callable[..., Any]) -> Plan:
-            request = self._request
+        return st.composite(self._draw_plan)()
 
-            def one_of(values: Sequence[Any]) -> Any:
-                return draw(st.sampled_from(values))
+    def _draw_plan(self, draw: Callable[..., Any]) -> Plan:
+        """Draw a plan. The order of the draws decides which plans the search makes first; keep it."""
+        request = self._request
 
-            workload = one_of(request.workloads)
-            clients = draw(st.integers(min(2, request.clients), request.clients))
-            ttl = request.ttl or one_of(TTLS)
-            shares = HOLDS + (OVERRUNS if self._free or self._vocabulary.renews else ())
-            hold = _rounded(one_of(shares) * ttl)
-            own = draw(st.dictionaries(st.integers(0, clients - 1), st.sampled_from(shares), max_size=1))
-            faults = (
-                []
-                if self._free
-                else draw(
-                    st.lists(
-                        self._fault(ttl, clients), min_size=min(1, request.most_faults), max_size=request.most_faults
-                    )
-                )
-            )
-            return msgspec.structs.replace(
-                request.plan(),
-                workload=workload,
-                clients=clients,
-                ttl=ttl,
-                hold=hold,
-                holds={f"c{client}": _rounded(share * ttl) for client, share in own.items()},
-                sections=one_of(SECTIONS),
-                stagger=_rounded(one_of(STAGGERS) * min(ttl, 2.0)),
-                wait=_rounded(one_of(WAITS) * ttl),
-                discipline="trusting" if hold > ttl else one_of(("trusting", "checking")),
-                keys=one_of((1, 1, 2)),
-                faults=tuple(faults),
-                delays=tuple(draw(st.lists(self._delay(clients), max_size=MOST_DELAYS))),
-                shuffle=one_of((0, 0, 0, 1, 2, 3)),
-                seed=draw(st.integers(0, SEEDS - 1)),
-                time_limit=time_limit(ttl),
-            )
+        def one_of(values: Sequence[Any]) -> Any:
+            return draw(st.sampled_from(values))
 
-        return plan()
+        workload = one_of(request.workloads)
+        clients = draw(st.integers(min(2, request.clients), request.clients))
+        ttl = request.ttl or one_of(TTLS)
+        shares = HOLDS + (OVERRUNS if self._free or self._vocabulary.renews else ())
+        hold = _rounded(one_of(shares) * ttl)
+        own = draw(st.dictionaries(st.integers(0, clients - 1), st.sampled_from(shares), max_size=1))
+        faults = () if self._free else draw(self._faults(ttl, clients))
+        return msgspec.structs.replace(
+            request.plan(),
+            workload=workload,
+            clients=clients,
+            ttl=ttl,
+            hold=hold,
+            holds={f"c{client}": _rounded(share * ttl) for client, share in own.items()},
+            sections=one_of(SECTIONS),
+            stagger=_rounded(one_of(STAGGERS) * min(ttl, 2.0)),
+            wait=_rounded(one_of(WAITS) * ttl),
+            discipline="trusting" if hold > ttl else one_of(("trusting", "checking")),
+            keys=one_of((1, 1, 2)),
+            faults=tuple(faults),
+            delays=tuple(draw(st.lists(self._delay(clients), max_size=MOST_DELAYS))),
+            shuffle=one_of((0, 0, 0, 1, 2, 3)),
+            seed=draw(st.integers(0, SEEDS - 1)),
+            time_limit=time_limit(ttl),
+        )
 
     def _delay(self, clients: int) -> st.SearchStrategy[Delay]:
         ends = [(a, b) for c in range(clients) for s in self._servers() for a, b in ((f"c{c}", s), (s, f"c{c}"))]
@@ -118,6 +110,10 @@ class _Space:
         return kinds.servers(self._request.nodes)
 
     # Faults.
+
+    def _faults(self, ttl: float, clients: int) -> st.SearchStrategy[list[FaultSpec]]:
+        most = self._request.most_faults
+        return st.lists(self._fault(ttl, clients), min_size=min(1, most), max_size=most)
 
     def _fault(self, ttl: float, clients: int) -> st.SearchStrategy[FaultSpec]:
         request = self._request
