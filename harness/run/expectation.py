@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.checkers.base import Verdict
@@ -33,7 +33,7 @@ class ExpectationResult:
         return status_of([self.state])
 
 
-def status_of(states: list[ScenarioState]) -> int:
+def status_of(states: Sequence[ScenarioState]) -> int:
     """Return the exit status of several runs: 1 if one is not as expected, 3 if one is unknown or broke, else 0."""
     if any(state in WRONG for state in states):
         return VIOLATION

@@ -21,6 +21,7 @@ import msgspec
 from harness.clusters.abilities import DISKS
 from harness.documents import NightlyDocument
 from harness.documents.nightly import SCHEMA, ExpectedVerdicts, ScenarioOutcome
+from harness.documents.run import ScenarioState
 from harness.errors import UNKNOWN, VALID, HarnessError, MissingLibrary, UsageError
 from harness.faults.catalogue import needs
 from harness.plan import Plan
@@ -51,6 +52,10 @@ class Case:
     cluster: str
     plan: Plan
     refused: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.scenario, self.cluster, self.plan.seed
 
 
 # Selection of cases.
@@ -211,14 +216,11 @@ def nightly(
     try:
         with sigterm_interrupts(), contextlib.closing(_run_cases(todo, store, workers, scheduler)) as finished:
             for case, outcome in finished:
-                outcomes[case.scenario, case.cluster, case.plan.seed] = outcome
+                outcomes[case.key] = outcome
                 on_outcome(outcome, len(outcomes), len(todo))
     except KeyboardInterrupt:
         interrupted = True
-    order = [(case.scenario, case.cluster, case.plan.seed) for case in todo]
-    in_order = [outcomes[name] for name in order if name in outcomes]
-    states = [outcome.state for outcome in in_order]
-    nothing = interrupted or all(state == "not-run" for state in states)
+    in_order = [outcomes[case.key] for case in todo if case.key in outcomes]
     return NightlyDocument(
         schema=SCHEMA,
         started_at=started.replace(microsecond=0),
@@ -226,11 +228,17 @@ def nightly(
         clusters=CLUSTERS[cluster],
         seconds=round(time.monotonic() - began, 1),
         versions=dict(versions()),
-        status=status_of(states) or (UNKNOWN if nothing else VALID),
+        status=_status([outcome.state for outcome in in_order], interrupted=interrupted),
         interrupted=interrupted,
         planned=sum(not case.refused for case in todo),
         outcomes=tuple(in_order),
     )
+
+
+def _status(states: Sequence[ScenarioState], *, interrupted: bool) -> int:
+    """Return the exit status: UNKNOWN in place of VALID if the suite was interrupted or no case could be run."""
+    nothing = interrupted or all(state == "not-run" for state in states)
+    return status_of(states) or (UNKNOWN if nothing else VALID)
 
 
 def _run_cases(

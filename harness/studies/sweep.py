@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -113,7 +113,14 @@ def sweep(
                 _measure_all(real, this_process, folder, told)
         except KeyboardInterrupt:
             interrupted = True
-    completed = jobs[0][1]
+    points = [figures(point, grid.seeds, told.of(number)) for number, point in enumerate(grid.points())]
+    return _document(plan, grid, jobs[0][1], points, interrupted=interrupted)
+
+
+def _document(
+    plan: Plan, grid: Grid, completed: Plan, points: Iterable[SweepPoint], *, interrupted: bool
+) -> SweepDocument:
+    """Return the document of a sweep; ``completed`` is the completed plan of one of its runs."""
     return SweepDocument(
         schema=SCHEMA,
         lock=plan.lock,
@@ -133,7 +140,7 @@ def sweep(
         seeds=grid.seeds,
         lock_options=plan.lock_options,
         interrupted=interrupted,
-        points=tuple(figures(point, grid.seeds, told.of(number)) for number, point in enumerate(grid.points())),
+        points=tuple(points),
     )
 
 

@@ -28,6 +28,7 @@ from .plans import ComparisonJob, ComparisonRequest, jobs
 from .trials import JobOutcome, died, run_job
 
 DOCUMENT: Final = "comparison.json"
+FinishedJobs = Generator[tuple[ComparisonJob, JobOutcome | AbandonedJob], None, None]
 
 
 class Watch:
@@ -61,17 +62,8 @@ def compare(
     watch.todo(len(todo))
     started, began = datetime.now(UTC), time.monotonic()
     folder = new_comparison(store, started)
-    outcomes: dict[tuple[str, str, str], JobOutcome] = {}
-    interrupted = False
-    playing = _run_jobs(todo, store, command, workers, scheduler, watch.begun)
     try:
-        with sigterm_interrupts(), contextlib.closing(playing) as finished_jobs:
-            for job, outcome in finished_jobs:
-                found = died(job, outcome.why) if isinstance(outcome, AbandonedJob) else outcome
-                outcomes[job.lock, job.part, job.name] = found
-                watch.done(job, found)
-    except KeyboardInterrupt:
-        interrupted = True
+        outcomes, interrupted = _outcomes(_run_jobs(todo, store, command, workers, scheduler, watch.begun), watch)
     except HarnessError:
         with contextlib.suppress(OSError):
             folder.rmdir()  # empty if no job was run
@@ -87,6 +79,20 @@ def compare(
     return document, folder
 
 
+def _outcomes(jobs_: FinishedJobs, watch: Watch) -> tuple[dict[tuple[str, str, str], JobOutcome], bool]:
+    """Return the outcomes by lock, part and name of the job, and whether an interrupt cut them short."""
+    outcomes: dict[tuple[str, str, str], JobOutcome] = {}
+    try:
+        with sigterm_interrupts(), contextlib.closing(jobs_) as finished_jobs:
+            for job, outcome in finished_jobs:
+                found = died(job, outcome.why) if isinstance(outcome, AbandonedJob) else outcome
+                outcomes[job.lock, job.part, job.name] = found
+                watch.done(job, found)
+    except KeyboardInterrupt:
+        return outcomes, True
+    return outcomes, False
+
+
 def _run_jobs(
     todo: Sequence[ComparisonJob],
     store: Path,
@@ -94,7 +100,7 @@ def _run_jobs(
     workers: int | None,
     scheduler: str | None,
     started: Callable[[ComparisonJob], None],
-) -> Generator[tuple[ComparisonJob, JobOutcome | AbandonedJob], None, None]:
+) -> FinishedJobs:
     """Yield each job as soon as it is done. On containers, jobs are sorted by the containers that they need, and costs
     are measured last, one at a time."""
     groups: list[tuple[list[ComparisonJob], int | None]] = [(list(todo), workers)]
