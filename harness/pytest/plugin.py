@@ -130,19 +130,23 @@ class Harness:
                 progress=alarm.between,
             )
         )
+        self._fail_unless_valid(result)
+        return result
+
+    def _fail_unless_valid(self, result: HuntResult) -> None:
+        """Note the figures of a hunt, and fail the test with its story if it found a failure or judged nothing."""
         if result.results.interrupted:
             raise KeyboardInterrupt
         self._note("hunt", result.request.lock)
         self._note("schedules", result.results.schedules)
         if result.findings:
-            self._note("failure", said.shown(result.findings[0].folder or said.store))
+            self._note("failure", self._settings.shown(result.findings[0].folder or self._settings.store))
             raise LockBroken(self._told(result), pytrace=False)
         if result.exit_status:
             self._note("unknown", result.request.lock)
             pytest.fail(
                 f"UNKNOWN: {result.request.lock}: no schedule could be judged\n{self._told(result)}", pytrace=False
             )
-        return result
 
     def run(self, plan: Plan | str | type, **fields: Any) -> Result:
         """Run a plan, or the plan of a lock with these ``fields`` (of :class:`harness.Plan`; faults may be named).

@@ -89,10 +89,7 @@ def check(
     file, calls = _read(history, found, keyed, progress)
     if isinstance(model, str):
         found = _starting(found, calls, options or {})
-    if key is not None:
-        if key not in calls.keys:
-            raise unknown_name("key", key, calls.keys)
-        calls = calls.pick(calls.key == calls.keys.index(key))
+    calls = calls if key is None else _calls_of_key(calls, key)
     middle = time.perf_counter()
     if progress:
         progress(1.0, "checking")
@@ -100,15 +97,25 @@ def check(
         checked = linearizable(calls, found, name=name, budget=budget, workers=workers)
     except ModelError as error:
         raise UsageError(f"{file}: {error}" if file else str(error)) from error
-    if not calls.complete and checked.verdict.valid:
-        doubt = f"the file is truncated in its last line; up to there, {checked.verdict.explanation}"
-        checked = replace(checked, verdict=replace(checked.verdict, valid=None, explanation=doubt))
+    verdict = _doubted(checked.verdict) if not calls.complete and checked.verdict.valid else checked.verdict
     ours = not file or ".jsonl" in Path(file).suffixes
-    if checked.verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
-        checked = replace(checked, verdict=_with_causes(checked.verdict, history))
+    if verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
+        verdict = _with_causes(verdict, history)
     pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
-    checked = replace(checked, pictures=pictures)
+    checked = replace(checked, verdict=verdict, pictures=pictures)
     return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
+
+
+def _calls_of_key(calls: Calls, key: str) -> Calls:
+    if key not in calls.keys:
+        raise unknown_name("key", key, calls.keys)
+    return calls.pick(calls.key == calls.keys.index(key))
+
+
+def _doubted(verdict: Verdict) -> Verdict:
+    """Return the unknown verdict on a truncated file whose readable part is valid."""
+    doubt = f"the file is truncated in its last line; up to there, {verdict.explanation}"
+    return replace(verdict, valid=None, explanation=doubt)
 
 
 def _with_causes(verdict: Verdict, given: History | Path | str) -> Verdict:

@@ -123,12 +123,7 @@ def call(
         running = _Call(server, on_frame)
         return running.run(request, interruptible=interruptible)
     finally:
-        if running is not None:
-            _loaded.setdefault(path, {}).update(dict.fromkeys(running.loaded))
-        if running is not None and running.over and server.alive():
-            _servers.setdefault(_key(path), []).append(server)
-        else:
-            server.close()  # it may be in the middle of a call
+        _give_back(server, path, running)
 
 
 def start_early() -> None:
@@ -148,6 +143,16 @@ def _idle(path: str) -> _Server:
             return server
         server.close()
     return _start(path)
+
+
+def _give_back(server: _Server, path: str, last_call: _Call | None) -> None:
+    """Keep a server for later calls, or close it if it may be in the middle of ``last_call``."""
+    if last_call is not None:
+        _loaded.setdefault(path, {}).update(dict.fromkeys(last_call.loaded))
+    if last_call is not None and last_call.over and server.alive():
+        _servers.setdefault(_key(path), []).append(server)
+    else:
+        server.close()
 
 
 def _search_path(interpreter: str) -> tuple[str, ...]:
