@@ -77,13 +77,7 @@ class RedisFloods(Floods):
     def _filled(self, host: str, client: RedisConnection) -> ObservedFacts:
         if not self._is_wanted(host):
             return {"evicted": 0, "others": 0}
-        with self._lock:
-            before = self._settings.get(host)
-        if before is None:
-            found = _texts(client("CONFIG", "GET", *SETTINGS))
-            settings = dict(zip(found[::2], found[1::2], strict=True))
-            with self._lock:
-                self._settings.setdefault(host, {name: settings[name] for name in SETTINGS})
+        self._remember_settings(host, client)
         info = _info(client)
         evicted, entries = self._counted.get(host, (info["evicted_keys"], _entries(info)))
         removed = _remove_entries(client)
@@ -115,6 +109,16 @@ class RedisFloods(Floods):
             facts["keys_after"], _ = _keys(info)
         self._counted[host] = info["evicted_keys"], _entries(info)
         return facts
+
+    def _remember_settings(self, host: str, client: RedisConnection) -> None:
+        """Store the server's settings before its first flood, so that they can be restored."""
+        with self._lock:
+            if host in self._settings:
+                return
+        found = _texts(client("CONFIG", "GET", *SETTINGS))
+        settings = dict(zip(found[::2], found[1::2], strict=True))
+        with self._lock:
+            self._settings.setdefault(host, {name: settings[name] for name in SETTINGS})
 
     @contextmanager
     def _client(self, host: str) -> Iterator[RedisConnection]:

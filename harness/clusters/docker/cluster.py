@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -88,6 +87,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         by_hand: bool = False,
         sites: SiteSource | None = None,
     ) -> None:
+        super().__init__()
         self.kind = kind
         self._new_servers = partial(servers_class(kind), kind, nodes or kinds.default_nodes(kind), options)
         self.servers = self._new_servers()
@@ -98,8 +98,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._seed = seed
         self._by_hand = by_hand
         self._resource_config = resource
-        self._proxied = TRAFFIC in needs
-        self._disked = DISKS in needs and self.servers.DISKS is not None
+        self._needs = needs
         self._disks: Disks | None = None
         self._floods: Floods | None = None
         self._image = image
@@ -109,11 +108,6 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._entries: Entries = Entries()
         self._hosts: dict[str, ServerHost | ClientHost] = {}
         self._boxes: dict[str, Box] = {}
-        # A fault on an event strikes in one thread while another fault is healed in the next.
-        self._damaging = threading.RLock()
-        self._pauses: Counter[str] = Counter()
-        self._kills: Counter[str] = Counter()
-        self._wiped: set[str] = set()
         self._closing = contextlib.ExitStack()
         self._error: Exception | None = None
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
@@ -187,9 +181,11 @@ class DockerCluster(LinkMethods, ProcessMethods):
         client_image = images.client(self._clients.requirements, self._clients.runtime) if self._names else ""
         self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
                        "client_image": client_image}  # fmt: skip
+        disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()
+        proxy_image = images.toxiproxy() if TRAFFIC in self._needs else ""
         return SiteRequest(
-            self.kind, roles, there, tuple(servers.data_hosts) if self._disked else (), tuple(self._names),
-            client_image, self._clients.source, images.toxiproxy() if self._proxied else "", self._by_hand,
+            self.kind, roles, there, disks, tuple(self._names), client_image, self._clients.source, proxy_image,
+            self._by_hand,
         )  # fmt: skip
 
     def _start_on(self, site: Site, wanted: SiteRequest) -> None:

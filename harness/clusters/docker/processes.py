@@ -35,11 +35,13 @@ class ProcessMethods(ABC):
     _link_faults: LinkFaults
     _disks: Disks | None
     _clocks: HostClocks
-    _damaging: threading.RLock
-    """A fault on an event strikes in one thread while another fault is healed in the next."""
-    _pauses: Counter[str]
-    _kills: Counter[str]
-    _wiped: set[str]
+
+    def __init__(self) -> None:
+        # A fault on an event strikes in one thread while another fault is healed in the next.
+        self._damaging = threading.RLock()
+        self._pauses: Counter[str] = Counter()
+        self._kills: Counter[str] = Counter()
+        self._wiped: set[str] = set()
 
     @abstractmethod
     def _prepare(self, client: ClientHost) -> Future[Any] | None:
