@@ -7,7 +7,7 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -30,6 +30,7 @@ from .options import (
     chosen_kind,
     duration,
     lock_options,
+    names_in,
     printed,
     refuse_strange_code,
     single_command,
@@ -100,14 +101,13 @@ def bisect_command(
             **{"ttl": duration("ttl", ttl), "hold": duration("hold", hold)},
             **{"time_limit": duration("time-limit", time_limit), "lock_options": lock_options(lock_option)},
         }
-        plan, named = plans.decode(options), ()
-        plan = msgspec.structs.replace(plan, faults=tuple(faults_named(nemesis, plan.ttl)))
+        plan, named = _planned(options, nemesis), ()
     plan = with_requirements(plan, with_, python)
     first = plan.seed if seed is None else seed
     request = BisectRequest(
         question=BisectQuestion(
             plan=plan,
-            look_for=_names(look_for) or named,
+            look_for=tuple(names_in(look_for)) or named,
             seeds=tuple(range(first, first + runs)),
             source="" if question is None else str(question),
         ),
@@ -116,15 +116,16 @@ def bisect_command(
         bad=bad,
         prereleases=prereleases,
         yanked=yanked,
-        only=_names(releases),
+        only=tuple(names_in(releases)),
     )
     document, folder = _bisected(request, out, quiet=json or quiet)
     printed(lambda: _print(document, folder, json=json, quiet=quiet))
     raise typer.Exit(VALID if document.first_changed is not None else UNKNOWN)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _planned(options: dict[str, Any], nemesis: str) -> Plan:
+    plan = plans.decode(options)
+    return msgspec.structs.replace(plan, faults=tuple(faults_named(nemesis, plan.ttl)))
 
 
 def _read(given: Path) -> tuple[Plan, tuple[str, ...]]:

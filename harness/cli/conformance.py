@@ -19,6 +19,7 @@ from rich.text import Text
 
 from harness.clusters.kinds import ACCOUNT, KINDS, kinds
 from harness.clusters.kinds.redis import SERVICE
+from harness.conformance.check_context import Check
 from harness.conformance.suite import CHECKS, CheckResult, chosen, run
 from harness.conformance.testbed import ConformanceSettings, Testbed
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError, unknown_name
@@ -87,8 +88,6 @@ def conformance_command(
         patience=positive("patience", patience),
         expires=not no_expiry,
     )
-    title = shlex.join(program)
-    results: list[CheckResult] = []
     console = Console(highlight=False, emoji=False, quiet=json or quiet)
     with sigterm_interrupts(), _status(console) as report:
         trial = (
@@ -96,16 +95,22 @@ def conformance_command(
             if servers
             else _in_containers(program, kind, options, settings, report)
         )
-        with (
-            trial as (testbed, settings),
-            contextlib.closing(
-                run(testbed, settings, checks, lambda check: report(f"{check.name}: {check.proves}"))
-            ) as check_results,
-        ):
-            for result in check_results:
-                results.append(result)
-                _print(console, result)
-    raise typer.Exit(_print_summary(title, results, settings, console, json=json, quiet=quiet))
+        with trial as (testbed, settings):
+            results = _run_checks(testbed, settings, checks, console, report)
+    raise typer.Exit(_print_summary(shlex.join(program), results, settings, console, json=json, quiet=quiet))
+
+
+def _run_checks(
+    testbed: Testbed, settings: ConformanceSettings, checks: Sequence[Check], console: Console, report: ReportStatus
+) -> list[CheckResult]:
+    """Run the checks, print each result as soon as it is known, and return all results."""
+    results: list[CheckResult] = []
+    check_results = run(testbed, settings, checks, lambda check: report(f"{check.name}: {check.proves}"))
+    with contextlib.closing(check_results):
+        for result in check_results:
+            results.append(result)
+            _print(console, result)
+    return results
 
 
 @contextlib.contextmanager

@@ -26,26 +26,7 @@ def exhaust_command(
 ) -> int:
     """Search the scope that a hunt's options describe: to its first violation, or completely with ``everything``.
     Return 3 if time was up before the search was complete."""
-    if request.workloads:
-        raise UsageError(
-            "workload: with --exhaustive each client goes through one section: acquire, read, write, release"
-        )
-    scope = Scope(
-        lock=request.lock,
-        clients=request.clients,
-        faults=1 if most_faults is None else most_faults,
-        families=request.faults or FAULTS,
-        ttl=request.ttl or TTL,
-        kind=request.kind,
-        nodes=request.nodes,
-        fencing=request.fencing,  # type: ignore[arg-type]  # checked with the plan
-        lock_options=request.lock_options,
-        server_options=request.server_options,
-        requires=request.requires,
-        python=request.python,
-        look_for=request.look_for,
-        seed=request.seed,
-    )
+    scope = _scope(request, most_faults)
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     with (
         contextlib.redirect_stdout(sys.stderr),
@@ -65,6 +46,30 @@ def exhaust_command(
     if found.violation is not None:
         return VIOLATION
     return UNKNOWN if found.truncated else VALID
+
+
+def _scope(request: HuntRequest, most_faults: int | None) -> Scope:
+    """Return the scope of a hunt's options; raises UsageError if they choose a workload."""
+    if request.workloads:
+        raise UsageError(
+            "workload: with --exhaustive each client goes through one section: acquire, read, write, release"
+        )
+    return Scope(
+        lock=request.lock,
+        clients=request.clients,
+        faults=1 if most_faults is None else most_faults,
+        families=request.faults or FAULTS,
+        ttl=request.ttl or TTL,
+        kind=request.kind,
+        nodes=request.nodes,
+        fencing=request.fencing,  # type: ignore[arg-type]  # checked with the plan
+        lock_options=request.lock_options,
+        server_options=request.server_options,
+        requires=request.requires,
+        python=request.python,
+        look_for=request.look_for,
+        seed=request.seed,
+    )
 
 
 def _print(found: ExhaustiveResult, *, quiet: bool) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -22,6 +23,7 @@ from harness.errors import VALID, EnvironmentLacking, HarnessError, UsageError
 from harness.files import cannot_write, require_place
 from harness.run.completion import no_engine
 from harness.run.expectation import OPEN, WRONG
+from harness.run.progress import Progress
 from harness.run.store import writable
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
@@ -64,15 +66,6 @@ def nightly_command(
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     with contextlib.redirect_stdout(sys.stderr), progress_bar(console, f"nightly {suite}") as progress:
         progress(0.0, "starting: the first of them")
-
-        def on_outcome(outcome: ScenarioOutcome, number: int, of: int) -> None:
-            progress(number / of, f"running: {number} of {of} · {outcome.scenario} on {outcome.cluster}")
-            seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
-            if outcome.state in (*WRONG, *OPEN):
-                console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
-            elif not console.is_terminal:  # a log has no bar
-                console.print(f"{number} of {of}: {seeded}: {outcome.state}", soft_wrap=True)
-
         night = nightly(
             suite,
             cluster,
@@ -80,7 +73,7 @@ def nightly_command(
             scenarios=chosen,
             workers=count,
             scheduler=scheduler or None,
-            on_outcome=on_outcome,
+            on_outcome=partial(_report_outcome, progress, console),
         )
     if only:  # under another name, so that it is not compared with complete nightly runs
         night = with_(night, suite=f"{night.suite}, only {only}")
@@ -93,6 +86,15 @@ def nightly_command(
             if path is not None and path.exists():
                 typer.echo(f"written: {path}")
     raise typer.Exit(night.status or max((failure.exit_status for failure in failed), default=VALID))
+
+
+def _report_outcome(progress: Progress, console: Console, outcome: ScenarioOutcome, number: int, of: int) -> None:
+    progress(number / of, f"running: {number} of {of} · {outcome.scenario} on {outcome.cluster}")
+    seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
+    if outcome.state in (*WRONG, *OPEN):
+        console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
+    elif not console.is_terminal:  # a log has no bar
+        console.print(f"{number} of {of}: {seeded}: {outcome.state}", soft_wrap=True)
 
 
 def _refuse_outputs(out: Path, junit: Path | None, html: Path | None) -> None:

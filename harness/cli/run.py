@@ -96,8 +96,7 @@ def run_command(
 
     if cluster == "sim" and not python and not with_:
         workers.start_early()
-    from .run_shared import complete_for, run_and_print, run_seeds_and_print, runs_document, seed_run
-    from .terminal import print_document
+    from .run_shared import complete_for
 
     plan = plans.decode(
         {
@@ -119,13 +118,21 @@ def run_command(
 
         named = named_plan(nemesis, plan, runs)
         raise typer.Exit(compare_and_print([named], versions, out, json=json, quiet=quiet))
+    raise typer.Exit(_run_and_print(plan, runs, out, reason, json=json, quiet=quiet))
+
+
+def _run_and_print(plan: Plan, runs: int, out: Path, reason: str, *, json: bool, quiet: bool) -> int:
+    """Run a completed plan once or with several seeds, and return the exit status."""
+    from .run_shared import run_and_print, run_seeds_and_print, runs_document, seed_run
+    from .terminal import print_document
+
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
-        raise typer.Exit(run_seeds_and_print(plan, runs, out, command, reason, json=json, quiet=quiet))
+        return run_seeds_and_print(plan, runs, out, command, reason, json=json, quiet=quiet)
     result = run_and_print(plan, out, command, reason, json=False, quiet=quiet or json, silent=json)
     if json:
         printed(lambda: print_document(runs_document([seed_run(result)], runs, result.exit_status)))
-    raise typer.Exit(result.exit_status)
+    return result.exit_status
 
 
 def faults_named(nemesis: str, ttl: float) -> Iterator[FaultSpec]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -112,20 +112,24 @@ def sweep_command(
         }
     )
     count = worker_count(workers)
-    for name in grid.clusters:
-        interpreter_of(replace(plan, cluster=name), environment_progress)
-    planned(plan, grid)  # report errors before a bar is drawn
-    writable(out)
-    for wanted in (html, csv):
-        if wanted is not None:
-            require_place(wanted)
+    copies = {name: path for name, path in (("sweep.html", html), ("sweep.csv", csv)) if path is not None}
+    _refuse_early(plan, grid, out, copies.values())
     document, folder = _swept(plan, grid, count, scheduler or None, out, quiet=json or quiet)
-    for name, wanted in (("sweep.html", html), ("sweep.csv", csv)):
-        if wanted is not None:
-            write_file(wanted, (folder / name).read_bytes())
+    for name, path in copies.items():
+        write_file(path, (folder / name).read_bytes())
     status = exit_status(document)
     printed(lambda: print_status(status) if quiet and not json else _print_sweep(document, folder, json=json))
     raise typer.Exit(status)
+
+
+def _refuse_early(plan: Plan, grid: Grid, out: Path, copies: Iterable[Path]) -> None:
+    """Raise the errors of all runs and all output paths before a progress bar is drawn."""
+    for name in grid.clusters:
+        interpreter_of(replace(plan, cluster=name), environment_progress)
+    planned(plan, grid)
+    writable(out)
+    for path in copies:
+        require_place(path)
 
 
 def _swept(
