@@ -71,6 +71,7 @@ def request_of(plan: Plan) -> HuntRequest:
         server_options=plan.server_options,
         schedules=SCHEDULES[len(plan.faults) > 1],
         thorough=True,
+        stop_at_first=True,
     ).completed()
 
 

@@ -35,6 +35,7 @@ SEEN: Final = {
 NAMES: Final = {
     "most_faults": "maximum faults in a schedule", "look_for": "checkers that count", "clients": "maximum clients",
     "ttl": "ttl, seconds", "schedules": "maximum schedules in a round", "thorough": "continue after a failure",
+    "stop_at_first": "stop at the first failure",
 }  # fmt: skip
 UNSAID: Final = {"look_for": "all", "ttl": "chosen by the search"}
 """Meanings of empty settings."""
@@ -50,6 +51,8 @@ class FindingView:
     """
 
     broken: tuple[str, ...]
+    known: bool
+    limits: dict[str, tuple[str, ...]]
     steps: Pairs
     """The time and text of each step."""
     ending: str
@@ -83,6 +86,8 @@ class HuntView:
 
     lock: str
     findings: tuple[FindingView, ...]
+    failed: bool
+    """A finding counts: known limits do unless they are accepted."""
     interrupted: bool
     judged: int
     schedules: int
@@ -103,16 +108,19 @@ class HuntView:
     @property
     def judgement(self) -> str:
         """Return the verdict as in a run's report, and as in the command's exit status: a complete search without
-        findings is valid."""
-        if self.findings:
+        findings that count is valid."""
+        if self.failed:
             return "invalid"
         return "unknown" if self.interrupted or not self.judged else "valid"
 
     @property
     def headline(self) -> str:
-        if len(self.findings) > 1:
-            return f"{len(self.findings)} failures were found in {self.lock}"
-        return f"{'A' if self.findings else 'No'} failure was found in {self.lock}"
+        known = sum(found.known for found in self.findings)
+        new = len(self.findings) - known
+        failures = f"{new or 'No'} failures were" if new > 1 else f"{'A' if new else 'No'} failure was"
+        limits = f"{known} known limits of it were" if known > 1 else "a known limit of it was"
+        text = f"{failures} found in {self.lock}"
+        return f"{text}{',' if new else ', but'} {'and ' if new else ''}{limits} reached" if known else text
 
 
 def write(folder: Path) -> Path:
@@ -149,6 +157,7 @@ def read(document: HuntDocument, folder: Path) -> HuntView:
     return HuntView(
         lock=document.lock,
         findings=tuple(_finding(found, folder) for found in document.findings),
+        failed=document.failed,
         interrupted=document.interrupted,
         judged=document.judged,
         schedules=document.schedules,
@@ -192,6 +201,8 @@ def _finding(found: HuntFinding, folder: Path) -> FindingView:
     run = _in_store(given, folder)
     return FindingView(
         broken=found.broken,
+        known=found.known,
+        limits=found.limits,
         steps=story_steps(found.story),
         ending=found.story.ending,
         summary=found.summary,

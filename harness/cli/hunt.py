@@ -81,6 +81,9 @@ def hunt_command(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the servers; repeatable.")
     ] = None,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Find one failure of each kind.")] = False,
+    stop_at_first: Annotated[
+        bool, typer.Option("--stop-at-first", help="End with the first failure, even if it is a known limit.")
+    ] = False,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Try every interleaving of one critical section each.")
     ] = False,
@@ -138,6 +141,7 @@ def hunt_command(
             workers=worker_count(workers),
             scheduler=scheduler or None,
             keep_going=keep_going,
+            stop_at_first=stop_at_first,
             fresh=fresh,
             trust=trust,
             store=out,
@@ -163,7 +167,10 @@ def _print(text: str, *, quiet: bool) -> None:
     first, _, rest = text.partition("\n")
     console = Console(highlight=False, emoji=False)  # otherwise a lock such as :key:Lock would show an emoji
     console.print(
-        first, style="bold red" if first.startswith("FAILURE") else "bold green", markup=False, soft_wrap=True
+        first,
+        style="bold red" if first.startswith("FAILURE") or first.startswith("KNOWN LIMIT FOUND:") else "bold green",
+        markup=False,
+        soft_wrap=True,
     )
     if rest and not quiet:
         console.print(rest, markup=False, soft_wrap=True)

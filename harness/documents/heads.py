@@ -92,9 +92,15 @@ class SweepHead(StudyHead, kw_only=True):
     points: list[HeadItem]
 
 
+class HeadFinding(msgspec.Struct):
+    """A finding, which is only counted; ``known`` if it is a known limit."""
+
+    known: bool = False
+
+
 class HuntHead(StudyHead, kw_only=True):
     """The keys of ``hunt.json`` that the list of hunts shows."""
 
     lock: str
-    findings: list[HeadItem]
+    findings: list[HeadFinding]
     schedules: int

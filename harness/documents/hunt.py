@@ -60,6 +60,8 @@ class HuntRequestDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of the hunt."""
     thorough: bool = False
     """True if a round continues after its first failure."""
+    stop_at_first: bool = False
+    """True if a known limit ends the search as any other failure does."""
 
 
 class HuntFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,10 @@ class HuntFinding(msgspec.Struct, frozen=True, kw_only=True):
 
     broken: tuple[str, ...] = ()
     """Checkers that say invalid, the gravest first."""
+    known: bool = False
+    """True if the lock's documentation states the whole failure as limits of the lock."""
+    limits: dict[str, tuple[str, ...]] = {}
+    """Documented limits of the lock that explain violations, by checker."""
     summary: str = ""
     """The summary of the run that shows it."""
     story: Story = Story()
@@ -119,9 +125,9 @@ class HuntDocument(msgspec.Struct, frozen=True, kw_only=True):
     asked: HuntRequestDocument = HuntRequestDocument()
     """Subject and limits of the search."""
     found: bool = False
-    """True if a failure was found."""
+    """True if a failure was found, be it new or a known limit."""
     findings: tuple[HuntFinding, ...]
-    """The failures, one of each kind."""
+    """The failures, one of each kind: the new ones, then the known limits of the lock."""
     rounds: int = 0
     """Rounds that ended."""
     schedules: int = 0
@@ -154,6 +160,21 @@ class HuntDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Start time: UTC, whole seconds, ``2026-11-21T20:00:00Z``."""
     folder: str | None = None
     """Folder of this document; null if nothing is stored."""
+
+    @property
+    def new(self) -> tuple[HuntFinding, ...]:
+        """Return the findings that are more than known limits."""
+        return tuple(found for found in self.findings if not found.known)
+
+    @property
+    def accepts_limits(self) -> bool:
+        """Return whether the hunt was told that known limits do not count."""
+        return "known-limits" in self.asked.accept
+
+    @property
+    def failed(self) -> bool:
+        """Return whether a finding counts: a new one, or a known limit unless those are accepted."""
+        return bool(self.new or (self.findings and not self.accepts_limits))
 
 
 def load_hunt(path: Path) -> HuntDocument:

@@ -56,6 +56,7 @@ class Options(TypedDict, total=False):
     server_options: dict[str, Any]
     schedules: int
     thorough: bool
+    stop_at_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Harness:
             raise KeyboardInterrupt
         self._note("hunt", result.request.lock)
         self._note("schedules", result.results.schedules)
-        if result.findings:
+        if result.results.failed:
             self._note("failure", self._settings.shown(result.findings[0].folder or self._settings.store))
             raise LockBroken(self._told(result), pytrace=False)
         if result.exit_status:

@@ -44,6 +44,8 @@ class FoundFailure:
         """Return this finding as it appears in the hunt's document."""
         return HuntFinding(
             broken=self.failure.broken,
+            known=self.failure.known,
+            limits=self.failure.limits,
             summary=self.summary,
             story=_documented(self.story),
             lines=tuple(self.story.lines()),
@@ -67,7 +69,7 @@ def make_finding(failure: ShrunkFailure, *, command: str, round_: int, store: Pa
     Returns None if the failure does not happen again in fresh workers: then it came from state that the lock or its
     library kept from one schedule to the next.
     """
-    checker = failure.checker
+    checker = failure.kind.checker
     told = tell_story(failure.plan, checker)
     if told is None:
         return None

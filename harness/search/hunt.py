@@ -4,8 +4,8 @@
     print(hunt("redlock", faults=("clock-jump",), budget_s=30))
 
 A hunt executes rounds (:mod:`harness.search.rounds`), one after the other or in parallel, until one finds a failure or
-the budget is used up. A round depends only on its number and the request, so the same number of rounds finds the same
-failures on any machine.
+the budget is used up. It reports each known limit of the lock once, and goes on. A round depends only on its number and
+the request, so the same number of rounds finds the same failures on any machine.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ from harness.run.store import new_hunt, writable, write_results
 
 from .coverage import Coverage, merged, summary, unreached
 from .findings import FoundFailure, known_failures, make_finding, remember
-from .in_workers import broken_by, installed_versions, search
+from .in_workers import installed_versions, kinds_of, search, shrink
 from .request import HuntRequest, names, spec_of
 from .rounds import Round, RoundResult, ShrunkFailure
 from .summary import result_lines
+from .trials import FailureKind
 from .vocabulary import Vocabulary, learn_vocabulary
 
 DOCUMENT: Final = "hunt.json"
@@ -57,7 +58,7 @@ BUDGET: Final = 60.0
 
 
 class LockFails(AssertionError):
-    """Raised by :meth:`HuntResult.check` if the hunt found a failure; the message tells its story."""
+    """Raised by :meth:`HuntResult.check` if the hunt found a failure that counts; the message tells its story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,10 @@ class HuntResult:
     def exit_status(self) -> int:
         """Return the exit status.
 
-        1: a failure was found · 0: no failure was found · 3: the search was interrupted, or no schedule could be
-        judged.
+        1: a failure was found, be it a known limit of the lock unless those are accepted · 0: no such failure was
+        found · 3: the search was interrupted, or no schedule could be judged.
         """
-        if self.findings:
+        if self.results.failed:
             return VIOLATION
         return UNKNOWN if self.results.interrupted or not self.results.judged else VALID
 
@@ -89,15 +90,19 @@ class HuntResult:
         return "\n".join(result_lines(self.results))
 
     def check(self) -> HuntResult:
-        """Return this result; raise :class:`LockFails` with the story if there is a finding."""
-        if self.findings:
+        """Return this result; raise :class:`LockFails` with the story if a finding counts."""
+        if self.results.failed:
             raise LockFails(str(self))
         return self
 
 
 @dataclass(slots=True)
 class _Tally:
-    """Sums over the rounds so far. ``failures`` have the number of their round; 0 if known from an earlier hunt."""
+    """Sums over the rounds so far.
+
+    ``failures`` have the number of their round; 0 if known from an earlier hunt. ``reached`` are the kinds of the known
+    limits among them.
+    """
 
     began: float
     budget: float
@@ -110,6 +115,7 @@ class _Tally:
     seen: list[Coverage] = field(default_factory=list)
     states: set[str] = field(default_factory=set)
     failures: list[tuple[int, ShrunkFailure]] = field(default_factory=list)
+    reached: set[FailureKind] = field(default_factory=set)
     errors: Counter[str] = field(default_factory=Counter)
     given_up: list[str] = field(default_factory=list)
     vocabulary: Vocabulary | None = None
@@ -160,6 +166,20 @@ class _Tally:
         self.failures += [(searched.number, failure) for failure in searched.failures]
         self.tell(0, len(self.states), self.best)
 
+    def add_limit(self, number: int, limit: ShrunkFailure, request: HuntRequest) -> None:
+        """Add a known limit that round ``number`` reached, shrunk, unless one of the same kind was added before."""
+        if limit.kind in self.reached:
+            return
+        self.reached.add(limit.kind)
+        self.failures.append((number, limit))  # even if shrinking is interrupted
+        shrunk = shrink(limit, request)
+        if shrunk is None:
+            self.failures.pop()
+            self.given_up.append(f"round {number}: {NOT_REPEATED.format(checker=limit.kind.checker)}")
+            return
+        self.failures[-1] = number, shrunk
+        self.reached.update(shrunk.kinds)
+
     def tell(self, tried: int, states: int, best: float) -> None:
         """Report progress. ``tried`` counts the schedules of the unfinished round."""
         self.heed()
@@ -183,6 +203,7 @@ def hunt(
     workers: int | None = 1,
     scheduler: str | None = None,
     keep_going: bool = False,
+    stop_at_first: bool = False,
     fresh: bool = False,
     trust: bool = False,
     store: Path | None = None,
@@ -195,16 +216,21 @@ def hunt(
     and seed.
 
     The search takes ``budget_s`` seconds and at least one round, or ``rounds`` rounds. It stops at the first round with
-    a failure unless ``keep_going``. Rounds are executed one by one (``workers`` 1), by that many workers of this
-    machine (None: one for each processor), or by the workers of a Dask ``scheduler`` (``tcp://...``). Failures are kept
-    in ``store``; the failures of earlier hunts are tried first unless ``fresh``. Raises UsageError for what cannot be
-    hunted, and unless ``trust`` for a stored failure with code that the request does not name.
+    a failure unless ``keep_going``. Known limits of the lock do not stop it unless ``stop_at_first``. Rounds are
+    executed one by one (``workers`` 1), by that many workers of this machine (None: one for each processor), or by the
+    workers of a Dask ``scheduler`` (``tcp://...``). Failures are kept in ``store``; the failures of earlier hunts are
+    tried first unless ``fresh``. Raises UsageError for what cannot be hunted, and unless ``trust`` for a stored failure
+    with code that the request does not name.
     """
     if isinstance(lock, HuntRequest):
         request = lock
     else:
         request = HuntRequest(lock=spec_of(lock), faults=names(faults), seed=seed)
-    request = with_(request, thorough=request.thorough or keep_going).completed()
+    if keep_going and stop_at_first:
+        raise UsageError("keep_going and stop_at_first exclude each other")
+    request = with_(
+        request, thorough=request.thorough or keep_going, stop_at_first=request.stop_at_first or stop_at_first
+    ).completed()
     _check(budget_s, rounds, workers)
     if store is not None:
         writable(store)
@@ -219,7 +245,8 @@ def hunt(
         interrupted = True
     seconds = tally.seconds
     with tally.interruptible(between_schedules=True):  # findings are written even after an interrupt
-        findings = tuple(_findings(tally, command or f"harness hunt {request.lock}", store, keep_going=keep_going))
+        reported = _reported(tally, keep_going=keep_going, stop_at_first=request.stops_at_limits)
+        findings = tuple(_findings(reported, tally, command or f"harness hunt {request.lock}", store))
     folder = None if store is None else new_hunt(store, request.lock, started)
     document = with_(
         _document(request, tally, findings, seconds),
@@ -261,8 +288,10 @@ def _search(
 ) -> None:
     with tally.interruptible(between_schedules=True):
         if store is not None:
-            tally.failures += [(0, failure) for failure in _still_failing(request, store, trust=trust)]
-            if tally.failures and not keep_going:
+            for failure in _still_failing(request, store, trust=trust):
+                tally.failures.append((0, failure))
+                tally.reached.update(kind for kind in failure.kinds if kind.limit)
+            if _over(request, tally, keep_going=keep_going):
                 return
         tally.vocabulary = vocabulary = learn_vocabulary(request)
     tally.heed()
@@ -280,32 +309,54 @@ def _search(
                     tally.given_up.append(f"round {job.number}: {searched.why}")
                     continue
                 tally.add(searched)
-                if tally.failures and not keep_going:
+                for limit in searched.limits:
+                    tally.add_limit(searched.number, limit, request)
+                if _over(request, tally, keep_going=keep_going):
                     return
+
+
+def _over(request: HuntRequest, tally: _Tally, *, keep_going: bool) -> bool:
+    """Return whether the search may stop: it has found a failure that counts."""
+    return not keep_going and any(request.stops_at_limits or not failure.known for _, failure in tally.failures)
 
 
 def _still_failing(request: HuntRequest, store: Path, *, trust: bool) -> Iterator[ShrunkFailure]:
     """Yield the failures of earlier hunts that still happen."""
     for plan in known_failures(request, store, trust=trust):
         with contextlib.suppress(HarnessError):
-            broken = broken_by(plan, request.look_for)
-            if broken:
-                yield ShrunkFailure(plan=plan, checker=broken[0], broken=broken, schedule=0, shrinks=0)
+            kinds = kinds_of(plan, request.look_for)
+            if kinds:
+                kind = next((kind for kind in kinds if not kind.limit), kinds[0])
+                yield ShrunkFailure(plan=plan, kind=kind, kinds=kinds, schedule=0, shrinks=0)
 
 
-def _findings(tally: _Tally, command: str, store: Path | None, *, keep_going: bool) -> Iterator[FoundFailure]:
-    """Yield the smallest failure of each kind, in the order in which the kinds were found."""
-    kinds: dict[Any, tuple[int, ShrunkFailure]] = {}
+def _reported(tally: _Tally, *, keep_going: bool, stop_at_first: bool) -> list[tuple[int, ShrunkFailure]]:
+    """Return the first failure, or with ``keep_going`` the smallest of each kind, in the order in which the kinds were
+    found; then the first of each known limit, unless ``stop_at_first``."""
+    new: dict[Any, tuple[int, ShrunkFailure]] = {}
+    limits: dict[FailureKind, tuple[int, ShrunkFailure]] = {}
     for number, failure in tally.failures:
+        if failure.known:
+            limits.setdefault(failure.kind, (number, failure))
+            continue
         faults = tuple(sorted({spec.fault for spec in failure.plan.faults}))
-        kind = (failure.checker, faults, failure.plan.workload)
-        if kind not in kinds or _size(failure) < _size(kinds[kind][1]):
-            kinds[kind] = number, failure
-    for number, failure in kinds.values() if keep_going else itertools.islice(kinds.values(), 1):
+        kind = (failure.kind, faults, failure.plan.workload)
+        if kind not in new or _size(failure) < _size(new[kind][1]):
+            new[kind] = number, failure
+    first = list(new.values()) if keep_going else list(new.values())[:1]
+    found = [*first, *limits.values()]
+    return found[:1] if stop_at_first else found
+
+
+def _findings(
+    reported: Sequence[tuple[int, ShrunkFailure]], tally: _Tally, command: str, store: Path | None
+) -> Iterator[FoundFailure]:
+    """Yield the reported failures that happen again in fresh workers, with their stories."""
+    for number, failure in reported:
         tally.progress(1.0, "writing: the story, and whether each of its steps is needed")
         found = make_finding(failure, command=command, round_=number, store=store)
         if found is None:
-            tally.given_up.append(f"round {number}: {NOT_REPEATED.format(checker=failure.checker)}")
+            tally.given_up.append(f"round {number}: {NOT_REPEATED.format(checker=failure.kind.checker)}")
             continue
         if store is not None:
             remember(found, store)

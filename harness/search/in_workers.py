@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from harness.clusters.kinds import KINDS
+from harness.errors import UsageError
 from harness.plan import Plan
 from harness.run import simulated, workers
 from harness.run.interpreter import interpreter_of
@@ -21,10 +22,10 @@ from harness.worker.channel import Channel, Frame
 
 from . import rounds
 from .request import HuntRequest
-from .rounds import Round, RoundProgress, RoundResult
+from .rounds import Round, RoundProgress, RoundResult, ShrunkFailure
 from .shrink import terse
 from .stories.story import StoryText, story_of
-from .trials import run_trial
+from .trials import FailureKind, run_trial
 
 T = TypeVar("T")
 HERE: Final = __name__
@@ -42,6 +43,11 @@ class _TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     look_for: tuple[str, ...] = ()
     checker: str = ""
+
+
+class _ShrinkRequest(msgspec.Struct, frozen=True, kw_only=True):
+    failure: ShrunkFailure
+    request: HuntRequest
 
 
 # The harness's side.
@@ -65,9 +71,16 @@ def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
         return rounds.no_schedules(round_.number, str(died))
 
 
-def broken_by(plan: Plan, look_for: tuple[str, ...]) -> tuple[str, ...]:
-    """Run a schedule in a worker and return the checkers that count and found a violation, the gravest first."""
-    return _call("judge_in_worker", _encode(_TrialRequest(plan=plan, look_for=look_for)), plan, tuple[str, ...])
+def shrink(failure: ShrunkFailure, request: HuntRequest) -> ShrunkFailure | None:
+    """Shrink a failure in a worker; None if it does not happen again there."""
+    argument = _encode(_ShrinkRequest(failure=failure, request=request))
+    return _call("shrink_in_worker", argument, request.plan(), ShrunkFailure | None)  # type: ignore[arg-type]  # a union
+
+
+def kinds_of(plan: Plan, look_for: tuple[str, ...]) -> tuple[FailureKind, ...]:
+    """Run a schedule in a worker and return the kinds of its failures, the gravest first."""
+    argument = _encode(_TrialRequest(plan=plan, look_for=look_for))
+    return _call("judge_in_worker", argument, plan, tuple[FailureKind, ...])
 
 
 def tell_story(plan: Plan, checker: str) -> ToldStory | None:
@@ -124,7 +137,16 @@ def search_in_worker(argument: bytes, channel: Channel) -> bytes:
 def judge_in_worker(argument: bytes, channel: Channel) -> bytes:
     del channel
     request = msgspec.json.decode(argument, type=_TrialRequest)
-    return _encode(run_trial(request.plan).broken(request.look_for))
+    return _encode(run_trial(request.plan).kinds(request.look_for))
+
+
+def shrink_in_worker(argument: bytes, channel: Channel) -> bytes:
+    del channel
+    request = msgspec.json.decode(argument, type=_ShrinkRequest)
+    try:
+        return _encode(rounds.shrink_alone(request.failure, request.request))
+    except UsageError:  # the lock keeps state between runs, so the failure does not happen again
+        return _encode(None)
 
 
 def tell_in_worker(argument: bytes, channel: Channel) -> bytes:

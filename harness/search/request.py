@@ -42,6 +42,8 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     - ``look_for``: names of the checkers that count, whatever is required. Empty: the required ones.
     - ``schedules``: most schedules of one round. Round number n has its own seed, derived from ``seed`` and n.
     - ``thorough``: a round continues after the first unsafe schedule, and reports one failure of each kind.
+    - ``stop_at_first``: a known limit of the lock ends the search as any other failure does, unless it is accepted.
+      Otherwise each is reported once, and the search goes on.
     """
 
     lock: str
@@ -63,6 +65,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     schedules: int = 60
     seed: int = 0
     thorough: bool = False
+    stop_at_first: bool = False
 
     def completed(self) -> HuntRequest:
         """Return the request with defaults filled in from the lock; UsageError if this cannot be hunted."""
@@ -93,6 +96,11 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for name in request.faults:
             request._check_fault(name, lock)
         return request
+
+    @property
+    def stops_at_limits(self) -> bool:
+        """Return whether a known limit counts as any other failure."""
+        return self.stop_at_first and "known-limits" not in self.accept
 
     def interpreter(self) -> str:
         """Return the path of the Python for the search, "" for this one."""

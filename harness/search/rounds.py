@@ -29,7 +29,7 @@ from .distance import double_hold_score, near_miss_scores
 from .request import HuntRequest
 from .shrink import shrink
 from .space import schedules
-from .trials import Trial, gravity, run_trial
+from .trials import FailureKind, Trial, gravity, run_trial
 from .vocabulary import Vocabulary
 
 SHORT: Final = 0.5
@@ -49,22 +49,39 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A shrunk schedule in which ``checker`` finds a violation.
+    """A shrunk schedule with a failure of this ``kind``.
 
-    ``broken`` names all checkers that find one, the gravest first. ``schedule`` is the number of the original schedule
-    in its round, from 1. ``shrinks`` counts the schedules that were tried to shrink it.
+    ``kinds`` are all its kinds, the gravest first. ``schedule`` is the number of the original schedule in its round,
+    from 1. ``shrinks`` counts the schedules that were tried to shrink it, 0 before that.
     """
 
     plan: Plan
-    checker: str
-    broken: tuple[str, ...]
+    kind: FailureKind
+    kinds: tuple[FailureKind, ...]
     schedule: int
     shrinks: int
+
+    @property
+    def known(self) -> bool:
+        """Return whether the lock's documentation states all of it as limits."""
+        return all(kind.limit for kind in self.kinds)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Return the checkers that find a violation, the gravest first."""
+        return tuple(dict.fromkeys(kind.checker for kind in self.kinds))
+
+    @property
+    def limits(self) -> dict[str, tuple[str, ...]]:
+        """Return the documented limits that explain violations, by checker."""
+        of = {checker: tuple(kind.limit for kind in self.kinds if kind.checker == checker) for checker in self.broken}
+        return {checker: limits for checker, limits in of.items() if all(limits)}
 
 
 class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a round: one failure, or one of each kind if the request is thorough, the gravest first.
 
+    ``limits`` are the known limits that it reached, one schedule of each kind, not shrunk: other rounds reach the same.
     ``schedules`` counts the schedules tried, ``judged`` those with a verdict on mutual exclusion. ``best`` is the
     highest near-miss score (:mod:`harness.search.distance`). ``errors`` counts, by message, the schedules that could
     not be executed.
@@ -76,6 +93,7 @@ class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage
     best: float
     failures: tuple[ShrunkFailure, ...] = ()
+    limits: tuple[ShrunkFailure, ...] = ()
     errors: dict[str, int] = {}
 
 
@@ -95,8 +113,7 @@ def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
     """
     request = round_.request
     searching = _RoundSearch(request, progress)
-    # Load all modules before time becomes virtual.
-    run_trial(with_(request.plan(), clients=1, sections=1, time_limit=SHORT))
+    load_modules(request)
     with virtual():  # once for all schedules, since patching takes as long as a short schedule
         with contextlib.suppress(_RoundOver, KeyboardInterrupt), same_everywhere():
             _draw_schedules(searching, request, round_)
@@ -104,19 +121,37 @@ def search(round_: Round, progress: RoundProgress | None = None) -> RoundResult:
     return searching.result(round_.number, failures)
 
 
-def _failures(found: dict[str, tuple[Trial, int]], request: HuntRequest) -> Iterator[ShrunkFailure]:
+def shrink_alone(failure: ShrunkFailure, request: HuntRequest) -> ShrunkFailure:
+    """Shrink a failure outside a round."""
+    load_modules(request)
+    with virtual():
+        return _shrunk(failure, request)
+
+
+def load_modules(request: HuntRequest) -> None:
+    """Load all modules, which must happen before time becomes virtual."""
+    run_trial(with_(request.plan(), clients=1, sections=1, time_limit=SHORT))
+
+
+def _failures(found: dict[FailureKind, ShrunkFailure], request: HuntRequest) -> Iterator[ShrunkFailure]:
     """Yield the gravest failure, shrunk; if thorough, also those of checkers that no earlier one breaks."""
     broken: set[str] = set()
-    for checker in sorted(found, key=gravity):
-        if checker not in broken:
-            trial, schedule = found[checker]
-            shrunk = shrink(trial.plan, checker, request)
-            yield ShrunkFailure(
-                plan=shrunk.plan, checker=checker, broken=shrunk.broken, schedule=schedule, shrinks=shrunk.plays
-            )
+    for kind in sorted(found, key=_gravity):
+        if kind.checker not in broken:
+            shrunk = _shrunk(found[kind], request)
+            yield shrunk
             broken.update(shrunk.broken)
         if not request.thorough:
             return
+
+
+def _gravity(kind: FailureKind) -> tuple[tuple[int, str], str]:
+    return gravity(kind.checker), kind.limit
+
+
+def _shrunk(failure: ShrunkFailure, request: HuntRequest) -> ShrunkFailure:
+    shrunk = shrink(failure.plan, failure.kind, request)
+    return with_(failure, plan=shrunk.plan, kinds=shrunk.kinds, shrinks=shrunk.plays)
 
 
 class _RoundOver(Exception):
@@ -156,13 +191,15 @@ class _RoundSearch:
         self._tried: set[bytes] = set()
         self._best = 0.0
         self._judged = 0
-        self.found: dict[str, tuple[Trial, int]] = {}
-        """By checker: the first schedule in which it finds a violation, and the schedule's number."""
+        self.found: dict[FailureKind, ShrunkFailure] = {}
+        """The first failure of each kind that counts, not shrunk."""
+        self.limits: dict[FailureKind, ShrunkFailure] = {}
+        """The first failure of each known limit."""
 
     @property
     def enough(self) -> bool:
         """Return whether a safety violation was found, and one is enough. Violations of service do not end a round."""
-        return not self._request.thorough and any(kind not in SERVICE for kind in self.found)
+        return not self._request.thorough and any(kind.checker not in SERVICE for kind in self.found)
 
     def try_(self, plan: Plan) -> None:
         """Execute a schedule, unless the same one was drawn before."""
@@ -191,11 +228,19 @@ class _RoundSearch:
         self._seen.append(coverage)
         self._states |= coverage.states
         self._best = max(self._best, double_hold_score(trial))
-        for label, value in near_miss_scores(trial).items():
-            hypothesis.target(value, label=label)
+        kinds = counted.kinds(self._request.look_for)
+        new = self._new(kinds)
+        if new or not kinds:  # variations of a schedule with a known limit would show nothing else
+            for label, value in near_miss_scores(trial).items():
+                hypothesis.target(value, label=label)
         hypothesis.target(float(len(coverage.states)), label="states")
-        for checker in counted.broken(self._request.look_for):
-            self.found.setdefault(checker, (counted, len(self._tried)))
+        for kind in new or kinds:
+            failure = ShrunkFailure(plan=counted.plan, kind=kind, kinds=kinds, schedule=len(self._tried), shrinks=0)
+            (self.found if new else self.limits).setdefault(kind, failure)
+
+    def _new(self, kinds: tuple[FailureKind, ...]) -> tuple[FailureKind, ...]:
+        """Return the kinds that count as failures of the search."""
+        return tuple(kind for kind in kinds if self._request.stops_at_limits or not kind.limit)
 
     def _counting_trial(self, trial: Trial, plan: Plan) -> Trial:
         """Return the trial whose violations count.
@@ -208,7 +253,7 @@ class _RoundSearch:
             return trial
         rest = [(*plan.faults[:number], *plan.faults[number + 1 :]) for number in range(len(plan.faults))]
         without = (run_trial(with_(plan, faults=faults)) for faults in rest)
-        return next((less for less in without if less.broken(self._request.look_for)), trial)
+        return next((less for less in without if less.kinds(self._request.look_for)), trial)
 
     def result(self, number: int, failures: tuple[ShrunkFailure, ...]) -> RoundResult:
         return RoundResult(
@@ -218,6 +263,7 @@ class _RoundSearch:
             coverage=merged(self._seen),
             best=round(self._best, 6),
             failures=failures,
+            limits=tuple(self.limits[kind] for kind in sorted(self.limits, key=_gravity)),
             errors=dict(self._errors.most_common(MOST_ERRORS)),
         )
 

@@ -1,8 +1,9 @@
 """Shrink a failing schedule: fewer clients, fewer operations, fewer faults, rounder times, defaults elsewhere.
 
 Hypothesis would shrink its own random choices. Shrinking the plan itself needs a tenth of the trials, since it is known
-what makes a plan simpler. Each candidate is tried, and kept if the same checker still finds a violation. Shrinking ends
-when no single step works any more, or after :data:`MOST_TRIALS` trials.
+what makes a plan simpler. Each candidate is tried, and kept if it fails in the same way: the same checker still finds
+a violation, and a documented limit of the lock explains it only if it did before. Shrinking ends when no single step
+works any more, or after :data:`MOST_TRIALS` trials.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from harness.faults.catalogue import fault_class
 from harness.plan import FaultSpec, Plan, dump
 
 from .request import TTLS, HuntRequest
-from .trials import Trial, run_trial
+from .trials import FailureKind, Trial, run_trial
 
 MOST_TRIALS: Final = 150
 UNLIMITED: Final = 100
@@ -39,33 +40,33 @@ Step = Callable[[Plan, HuntRequest], Iterator[Plan]]
 
 @dataclass(frozen=True, slots=True)
 class ShrinkResult:
-    """A shrunk plan, the checkers that find a violation in it, and the number of schedules tried for it."""
+    """A shrunk plan, the kinds of its failures, and the number of schedules tried for it."""
 
     plan: Plan
-    broken: tuple[str, ...]
+    kinds: tuple[FailureKind, ...]
     plays: int
 
 
-def shrink(plan: Plan, checker: str, request: HuntRequest) -> ShrinkResult:
-    """Return the smallest plan within the request in which ``checker`` still finds a violation.
+def shrink(plan: Plan, kind: FailureKind, request: HuntRequest) -> ShrinkResult:
+    """Return the smallest plan within the request that has a failure of this kind.
 
-    UsageError if it finds none in ``plan`` itself.
+    UsageError if ``plan`` itself has none.
     """
-    tried: dict[bytes, tuple[str, ...]] = {}
+    tried: dict[bytes, tuple[FailureKind, ...]] = {}
 
     def breaks(candidate: Plan) -> bool:
         """Try each simpler candidate at most once."""
         known = msgspec.json.encode(candidate)
         if known in tried or len(tried) >= MOST_TRIALS or weight(candidate) >= weight(plan):
             return False
-        tried[known] = _broken(candidate, request.look_for)
-        return checker in tried[known]
+        tried[known] = _kinds(candidate, request.look_for)
+        return kind in tried[known]
 
-    tried[msgspec.json.encode(plan)] = _broken(plan, request.look_for)
-    if checker not in tried[msgspec.json.encode(plan)]:
+    tried[msgspec.json.encode(plan)] = _kinds(plan, request.look_for)
+    if kind not in tried[msgspec.json.encode(plan)]:
         raise UsageError(
-            f"{plan.lock} is not deterministic: a schedule in which {checker} found a violation had none when it was "
-            "repeated. Does the lock keep state between runs, in a class or a module?"
+            f"{plan.lock} is not deterministic: a schedule in which {kind.checker} found a violation had none when it "
+            "was repeated. Does the lock keep state between runs, in a class or a module?"
         )
     shrinking = True
     while shrinking and len(tried) < MOST_TRIALS:
@@ -78,12 +79,12 @@ def shrink(plan: Plan, checker: str, request: HuntRequest) -> ShrinkResult:
     return ShrinkResult(terse(plan), tried[msgspec.json.encode(plan)], len(tried))
 
 
-def _broken(plan: Plan, look_for: tuple[str, ...]) -> tuple[str, ...]:
+def _kinds(plan: Plan, look_for: tuple[str, ...]) -> tuple[FailureKind, ...]:
     try:
         trial: Trial = run_trial(plan)
     except Exception:  # noqa: BLE001 - a candidate that cannot be executed is no improvement
         return ()
-    return trial.broken(look_for)
+    return trial.kinds(look_for)
 
 
 def weight(plan: Plan) -> tuple[Any, ...]:

@@ -17,15 +17,17 @@ MOST_NEVER: Final = 8
 
 def result_lines(document: HuntDocument) -> list[str]:
     """Return the result of a hunt as lines of text."""
-    found = _found(document) if document.found else _nothing(document)
-    return [*found, *_doubts(document), *_page(document)]
+    # The failure of an earlier hunt may end one before any search.
+    ended = document.found and (document.asked.stop_at_first or not document.schedules)
+    searched = () if document.new or ended else _nothing(document)
+    return [*_found(document), *searched, *_doubts(document), *_page(document)]
 
 
 def _found(document: HuntDocument) -> Iterator[str]:
     for number, found in enumerate(document.findings):
         if number:
             yield ""
-        yield f"FAILURE FOUND: {document.lock}: {', '.join(found.broken)}"
+        yield _headline(document, found)
         yield from (f"  {line}" for line in found.lines)
         yield _how(found)
         if found.folder:
@@ -33,6 +35,20 @@ def _found(document: HuntDocument) -> Iterator[str]:
             yield f"counterexample: {path}"
             yield f"replay: {found.command('replay', '--cluster', 'docker')}"
             yield f"report: {found.folder}/report.html"
+
+
+def _headline(document: HuntDocument, found: HuntFinding) -> str:
+    what = "FAILURE FOUND"
+    if found.known:
+        what = "KNOWN LIMIT FOUND, and accepted" if document.accepts_limits else "KNOWN LIMIT FOUND"
+    return f"{what}: {document.lock}: {', '.join(_with_limits(found))}"
+
+
+def _with_limits(found: HuntFinding) -> Iterator[str]:
+    """Yield the checkers, each with the documented limits that explain what it found."""
+    for checker in found.broken:
+        limits = found.limits.get(checker)
+        yield f"{checker} ({', '.join(limits)})" if limits else checker
 
 
 def _how(found: HuntFinding) -> str:
@@ -46,7 +62,7 @@ def _how(found: HuntFinding) -> str:
 
 def _nothing(document: HuntDocument) -> Iterator[str]:
     seconds = max(document.seconds, 1e-3)
-    yield f"NO FAILURE FOUND: {document.lock}"
+    yield f"NO {'OTHER ' if document.found else ''}FAILURE FOUND: {document.lock}"
     yield (
         f"{counted(document.schedules, 'schedule')} in {counted(document.rounds, 'round')} and {seconds:.1f} s "
         f"({document.schedules / seconds:.1f} a second); nearest miss: {document.best:.2f} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.checkers import catalogue
 from harness.checkers.base import Checker, Verdict
@@ -25,6 +25,14 @@ from harness.run.summary import ORDER
 
 MOST_EVENTS: Final = 300_000
 """Most simulator events of a schedule. Usual are 10,000 to 30,000; far more means a client retries without pause."""
+
+
+class FailureKind(NamedTuple):
+    """Kind of a failure: the checker of a violated property, and the documented limit of the lock that explains the
+    violations; empty if none does."""
+
+    checker: str
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,21 @@ class Trial:
         if not look_for:
             return tuple(sorted(self.decision.decisive, key=gravity))
         return tuple(sorted((name for name in look_for if self.verdicts[name].valid is False), key=gravity))
+
+    def kinds(self, look_for: tuple[str, ...] = ()) -> tuple[FailureKind, ...]:
+        """Return the kinds of failures, the gravest first, as :meth:`broken` names the checkers; known limits are among
+        them whether they are accepted or not."""
+        if self.verdicts["faults"].valid is not True:
+            return ()
+        properties = self.decision.properties
+        names = look_for or tuple(name for name, it in properties.items() if it.required)
+        found: list[FailureKind] = []
+        for name in sorted(names, key=gravity):
+            if properties[name].state == "broken":
+                found.append(FailureKind(name))
+            elif properties[name].state == "known-limit":
+                found += [FailureKind(name, limit) for limit in properties[name].limits]
+        return tuple(found)
 
 
 def gravity(checker: str) -> tuple[int, str]:

@@ -55,8 +55,11 @@ def about(head: ComparisonHead | SweepHead | HuntHead) -> str:
         case SweepHead():
             return counted(len(head.points), "point")
         case HuntHead():
-            found = counted(len(head.findings), "failure") if head.findings else "no failure"
-            return f"{found} in {counted(head.schedules, 'schedule')}"
+            known = sum(found.known for found in head.findings)
+            new = len(head.findings) - known
+            found = counted(new, "failure") if new else "no failure"
+            limits = f" and {counted(known, 'known limit')}" if known else ""
+            return f"{found}{limits} in {counted(head.schedules, 'schedule')}"
 
 
 class Studies:

@@ -27,10 +27,10 @@ from harness.search.findings import FoundFailure, known_failures, remember
 from harness.search.request import HuntRequest
 from harness.search.rounds import ShrunkFailure
 from harness.search.stories.story import story_of
-from harness.search.trials import run_trial
+from harness.search.trials import FailureKind, run_trial
 from harness.search.vocabulary import Vocabulary
 
-JUMPS = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2)
+JUMPS = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2, stop_at_first=True)
 
 
 def harness(*arguments: str) -> tuple[int, str, str]:
@@ -84,7 +84,7 @@ def test_known_failures_are_selected_by_the_hunts_options(tmp_path: Path) -> Non
     folder = tmp_path / FAILURES / "redis-token"
     for number, known in enumerate((paused, paused, overrun)):
         told = story_of(run_trial(known), "mutual-exclusion")
-        failure = ShrunkFailure(plan=known, checker="mutual-exclusion", broken=(), schedule=1, shrinks=1)
+        failure = ShrunkFailure(plan=known, kind=FailureKind("mutual-exclusion"), kinds=(), schedule=1, shrinks=1)
         scenario = with_(known, source=f"harness hunt redis-token --budget {number}")
         remember(FoundFailure(scenario, failure, 1, told.story, ""), tmp_path)
     assert len(list(folder.iterdir())) == 2
@@ -254,15 +254,17 @@ def test_the_number_of_workers_does_not_change_the_findings() -> None:
 @pytest.mark.slow
 def test_the_hunt_command_finds_and_prints_failures(tmp_path: Path) -> None:
     status, out, _ = harness(
-        "hunt", "redlock", "--faults", "clock-jump,1", "--clients", "2", "--rounds", "3", "--out", str(tmp_path)
-    )
+        "hunt", "redlock", "--faults", "clock-jump,1", "--clients", "2", "--rounds", "3", "--stop-at-first",
+        "--out", str(tmp_path),
+    )  # fmt: skip
     assert status == 1
-    assert out.startswith("FAILURE FOUND: redlock: mutual-exclusion")
+    assert out.startswith("KNOWN LIMIT FOUND: redlock: mutual-exclusion (clock)")
     counterexample = next(line for line in out.splitlines() if line.startswith("counterexample: ")).split()[1]
     status, out, _ = harness("scenario", "run", counterexample, "--out", str(tmp_path))
     assert status == 0, "as expected"
-    status, out, _ = harness("hunt", "redlock", "--faults", "clock-jump", "--quiet", "--out", str(tmp_path))
-    assert (status, out.strip()) == (1, "FAILURE FOUND: redlock: mutual-exclusion, resource")
+    quietly = ("--stop-at-first", "--quiet", "--out", str(tmp_path))
+    status, out, _ = harness("hunt", "redlock", "--faults", "clock-jump", *quietly)
+    assert (status, out.strip()) == (1, "KNOWN LIMIT FOUND: redlock: mutual-exclusion (clock), resource (clock)")
     status, out, _ = harness(
         "hunt", "redis-token", "--faults", "none", "--json", "--rounds", "1", "--out", str(tmp_path)
     )
@@ -324,7 +326,8 @@ def test_sigterm_ends_a_hunt_with_a_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hunt_that_accepts_known_limits_does_not_report_them() -> None:
-    request = HuntRequest(lock="redlock", faults=("clock-jump",), schedules=30)
+def test_a_hunt_that_accepts_known_limits_does_not_fail_by_them() -> None:
+    request = HuntRequest(lock="redlock", faults=("clock-jump",), schedules=30, stop_at_first=True)
     assert hunt(request, rounds=1).findings
-    assert not hunt(with_(request, accept=("known-limits",)), rounds=1).findings
+    accepting = hunt(with_(request, accept=("known-limits",)), rounds=1)
+    assert (accepting.results.new, accepting.exit_status) == ((), 0)

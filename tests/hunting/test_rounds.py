@@ -20,7 +20,7 @@ from harness.search.request import HuntRequest
 from harness.search.rounds import Round, RoundResult, search
 from harness.search.shrink import STEPS, shrink
 from harness.search.space import HOLDS
-from harness.search.trials import Trial, run_trial
+from harness.search.trials import FailureKind, Trial, run_trial
 from harness.search.vocabulary import learn_vocabulary
 from harness.sim.kernel import TooManyEvents
 
@@ -30,7 +30,7 @@ def round_of(request: HuntRequest, number: int = 1) -> Round:
     return Round(request=request, number=number, vocabulary=learn_vocabulary(request))
 
 
-JUMPS = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2)
+JUMPS = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2, stop_at_first=True)
 
 
 def test_a_failure_by_a_clock_jump_is_found_and_shrunk() -> None:
@@ -111,7 +111,7 @@ def test_an_error_of_the_simulation_is_counted(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_only_failures_of_requested_checkers_count() -> None:
-    request = HuntRequest(lock="redis-setnx", faults=("client-crash",), clients=2)
+    request = HuntRequest(lock="redis-setnx", faults=("client-crash",), clients=2, stop_at_first=True)
     assert [failure.broken[0] for failure in search(round_of(request, 2)).failures] == ["deadlock"]
     other = msgspec.structs.replace(request, look_for=("fencing",))
     assert search(round_of(other, 2)).failures == ()
@@ -119,7 +119,9 @@ def test_only_failures_of_requested_checkers_count() -> None:
 
 @pytest.mark.slow
 def test_a_thorough_round_finds_one_failure_of_each_kind() -> None:
-    request = HuntRequest(lock="redis-setnx", faults=("client-crash", "kill-amnesia"), thorough=True)
+    request = HuntRequest(
+        lock="redis-setnx", faults=("client-crash", "kill-amnesia"), thorough=True, stop_at_first=True
+    )
     kinds = [failure.broken[0] for number in range(1, 5) for failure in search(round_of(request, number)).failures]
     assert {"mutual-exclusion", "deadlock"} <= set(kinds)
 
@@ -148,13 +150,15 @@ def test_a_fault_that_never_struck_does_not_hide_a_failure(monkeypatch: pytest.M
     plan = Plan(lock="redis-token", clients=2, hold=1.0, stagger=0.1, time_limit=4.0, faults=(idle, jump))
     assert run_trial(plan).broken() == ()
     monkeypatch.setattr(rounds, "schedules", lambda _request, _vocabulary: st.just(plan))
-    (failure,) = search(round_of(HuntRequest(lock="redis-token", faults=("clock-jump", "delayed-request")))).failures
+    request = HuntRequest(lock="redis-token", faults=("clock-jump", "delayed-request"), stop_at_first=True)
+    (failure,) = search(round_of(request)).failures
     assert failure.broken[0] == "mutual-exclusion"
     assert [spec.fault for spec in failure.plan.faults] == ["clock-jump"]
 
 
 # Shrinking.
 
+LATE = FailureKind("mutual-exclusion", "late-client")
 PADDED = Plan(
     lock="redis-token",
     clients=3,
@@ -176,9 +180,9 @@ PADDED = Plan(
 
 def test_shrinking_removes_unneeded_parts() -> None:
     assert run_trial(PADDED).broken()[0] == "mutual-exclusion"
-    small = shrink(PADDED, "mutual-exclusion", HuntRequest(lock="redis-token").completed())
+    small = shrink(PADDED, LATE, HuntRequest(lock="redis-token").completed())
     plan = small.plan
-    assert small.broken == run_trial(plan).broken()
+    assert small.kinds == run_trial(plan).kinds()
     assert [spec.fault for spec in plan.faults] == ["client-pause"]
     assert (plan.clients, plan.keys, plan.seed, plan.shuffle, plan.delays, plan.holds) == (2, 1, 0, 0, (), {})
     assert small.plays <= 150
@@ -188,7 +192,7 @@ def test_shrinking_removes_unneeded_parts() -> None:
 
 def test_shrinking_a_plan_without_a_failure_is_refused() -> None:
     with pytest.raises(UsageError, match="is not deterministic"):
-        shrink(Plan(lock="redis-token", clients=2, time_limit=4.0), "mutual-exclusion", JUMPS.completed())
+        shrink(Plan(lock="redis-token", clients=2, time_limit=4.0), LATE, JUMPS.completed())
 
 
 @pytest.mark.parametrize("ttl", [0.3, 0.5, 0.75, 1.0, 2.0, 8.0])
@@ -210,7 +214,7 @@ def test_shrinking_rejects_candidates_that_raise(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(shrinking, "run_trial", fragile)
     monkeypatch.setattr(shrinking, "MOST_TRIALS", 8)
-    assert shrink(PADDED, "mutual-exclusion", HuntRequest(lock="redis-token").completed()).plan.clients == 3
+    assert shrink(PADDED, LATE, HuntRequest(lock="redis-token").completed()).plan.clients == 3
 
 
 def test_another_seed_gives_other_rounds() -> None:
@@ -255,6 +259,10 @@ def test_shrinking_drops_parameters_with_default_values() -> None:
     held = FaultSpec("delayed-request", on="read", client=0, for_=0.5, params={"server": "resource", "delay": 5.2})
     plan = Plan(lock="redis-token", clients=2, stagger=0.1, time_limit=12.0, faults=(held,))
     assert "resource" in run_trial(plan).broken()
-    small = shrink(plan, "resource", HuntRequest(lock="redis-token", faults=("delayed-request",)).completed()).plan
+    small = shrink(
+        plan,
+        FailureKind("resource", "late-client"),
+        HuntRequest(lock="redis-token", faults=("delayed-request",)).completed(),
+    ).plan
     assert [set(spec.params) for spec in small.faults] == [{"server"}]
     assert "resource" in dump(small)

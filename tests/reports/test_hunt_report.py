@@ -37,6 +37,21 @@ def text_of(page: Page) -> str:
         (hunted.hunt(hunted.finding()), "invalid", "A failure was found in redlock"),
         (hunted.hunt(hunted.finding(), interrupted=True), "invalid", "A failure was found in redlock"),
         (hunted.hunt(hunted.finding(), hunted.finding()), "invalid", "2 failures were found in redlock"),
+        (
+            hunted.hunt(hunted.finding(known=True)),
+            "invalid",
+            "No failure was found in redlock, but a known limit of it was reached",
+        ),
+        (
+            hunted.hunt(hunted.finding(known=True), asked={"accept": ["known-limits"]}),
+            "valid",
+            "No failure was found in redlock, but a known limit of it was reached",
+        ),
+        (
+            hunted.hunt(hunted.finding(), hunted.finding(known=True), hunted.finding(known=True)),
+            "invalid",
+            "A failure was found in redlock, and 2 known limits of it were reached",
+        ),
         (hunted.hunt(), "valid", "No failure was found in redlock"),
         (hunted.hunt(interrupted=True), "unknown", "No failure was found in redlock"),
         (hunted.hunt(judged=0), "unknown", "No failure was found in redlock"),
@@ -227,11 +242,11 @@ def test_a_folder_without_a_hunt_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_hunt_writes_its_page_and_prints_its_path(tmp_path: Path) -> None:
-    found = hunt("redlock", faults="clock-jump", rounds=1, store=tmp_path)
+    found = hunt("redlock", faults="clock-jump", rounds=1, store=tmp_path, stop_at_first=True)
     assert found.folder is not None
     assert str(found).endswith(f"\nhunt: {found.folder}/hunt.html")
     page = Page((found.folder / "hunt.html").read_text())
-    assert page.words[0] == "A failure was found in redlock"
+    assert page.words[0] == "No failure was found in redlock, but a known limit of it was reached"
     assert all((found.folder / link).is_file() for link in page.values("href"))
     assert len(page.values("href")) == len(found.findings) == 1
     view = hunt_report.read(load_hunt(found.folder / "hunt.json"), found.folder)
@@ -241,7 +256,7 @@ def test_a_hunt_writes_its_page_and_prints_its_path(tmp_path: Path) -> None:
     assert (view.moments.reached, view.pairs.reached) == (coverage["moments"], coverage["pairs"])
     assert set(view.moments.columns) == set(hunt_report.PHASES.values())
     assert set(hunt_report.PHASES) == set(PHASES)
-    assert "hunt:" not in str(hunt("redlock", faults="clock-jump", rounds=1))
+    assert "hunt:" not in str(hunt("redlock", faults="clock-jump", rounds=1, stop_at_first=True))
 
 
 @pytest.mark.slow

@@ -71,8 +71,11 @@ class _StoryTeller:
     checker: str
     run: RunTrial
     trials: dict[bytes, Trial] = field(default_factory=dict)
+    state: str = ""
+    """State of the property in the given trial: a new failure must not become a known limit."""
 
     def story_of(self, trial: Trial) -> TrialStory:
+        self.state = self._state(trial)
         while True:
             scene = StoryContext(trial, self._violation(trial))
             simpler = self._without_rest(scene)
@@ -106,8 +109,12 @@ class _StoryTeller:
         return self.trials[known]
 
     def _stands(self, trial: Trial) -> bool:
-        """Return whether the trial fails with all its faults confirmed, and trials are left to simplify it."""
-        return self.checker in trial.broken((self.checker,)) and len(self.trials) < MOST
+        """Return whether the trial fails alike with all its faults confirmed, and trials are left to simplify it."""
+        alike = self.checker in trial.broken((self.checker,)) and self._state(trial) == self.state
+        return alike and len(self.trials) < MOST
+
+    def _state(self, trial: Trial) -> str:
+        return trial.decision.properties[self.checker].state
 
 
 def _placed(part: Part, trial: Trial, without: Trial) -> Part:
