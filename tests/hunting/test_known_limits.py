@@ -63,7 +63,7 @@ def test_a_known_limit_does_not_hide_a_failure_that_is_not_documented() -> None:
     stopped = hunt(with_(IMPATIENT, look_for=("mutual-exclusion",)), rounds=2, stop_at_first=True)
     assert [found.known for found in stopped.results.findings] == [True]
 
-    hunted = hunt(with_(IMPATIENT, look_for=("mutual-exclusion",)), rounds=4)
+    hunted = hunt(with_(IMPATIENT, look_for=("mutual-exclusion",)), rounds=2)
     assert [found.known for found in hunted.results.findings] == [False, True]
     new, limit = hunted.results.findings
     assert new.limits == {}
@@ -73,6 +73,7 @@ def test_a_known_limit_does_not_hide_a_failure_that_is_not_documented() -> None:
     assert hunted.results.schedules > stopped.results.schedules
 
 
+@pytest.mark.slow
 def test_a_known_limit_is_reported_once_and_the_search_goes_on(known: HuntResult) -> None:
     assert known.results.rounds == 2
     kinds = [kind for found in known.findings for kind in found.failure.kinds]
@@ -85,6 +86,7 @@ def test_a_known_limit_is_reported_once_and_the_search_goes_on(known: HuntResult
         known.check()
 
 
+@pytest.mark.slow
 def test_the_document_and_the_page_tell_known_limits_from_failures(known: HuntResult) -> None:
     assert known.folder is not None
     document = json.loads((known.folder / "hunt.json").read_text())
@@ -96,6 +98,7 @@ def test_the_document_and_the_page_tell_known_limits_from_failures(known: HuntRe
     assert "mutual-exclusion (clock)" in page
 
 
+@pytest.mark.slow
 def test_accepted_limits_are_reported_and_do_not_fail_the_hunt() -> None:
     hunted = hunt(with_(DOCUMENTED, accept=("known-limits",)), rounds=1, stop_at_first=True)
     assert all(found.known for found in hunted.results.findings)
@@ -104,6 +107,7 @@ def test_accepted_limits_are_reported_and_do_not_fail_the_hunt() -> None:
     assert hunted.check() is hunted
 
 
+@pytest.mark.slow
 def test_a_limit_of_an_earlier_hunt_is_excluded_from_the_start(known: HuntResult) -> None:
     assert known.folder is not None
     again = hunt(DOCUMENTED, rounds=1, store=known.folder.parent.parent)

@@ -182,6 +182,7 @@ def test_settings_are_shown_in_words(tmp_path: Path) -> None:
         ("ttl, seconds", "chosen by the search"),
         ("seed", "7"),
         ("continue after a failure", "no"),
+        ("stop at the first failure", "no"),
     )
     assert view.versions == (("python", "3.11.7"),)
 
