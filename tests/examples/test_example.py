@@ -16,11 +16,15 @@ STEPS = re.compile(r"^  1\. At [\d.]+ s .+\n(  \d+\. At .+\n)+  \S.*\.$", re.MUL
 """The explanation of a failure: numbered steps, then their result."""
 
 
+def copied(name: str, tmp_path: Path) -> Path:
+    """Copy an example without files of earlier runs."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__")
+    return shutil.copytree(ROOT / "examples" / name, tmp_path / name, ignore=ignored)
+
+
 @pytest.fixture
 def mylock(tmp_path: Path) -> Path:
-    """Copy the example without files of earlier runs."""
-    ignored = shutil.ignore_patterns(".*", "__pycache__")
-    return shutil.copytree(ROOT / "examples" / "mylock", tmp_path / "mylock", ignore=ignored)
+    return copied("mylock", tmp_path)
 
 
 def suite(folder: Path, *arguments: str) -> tuple[int, str]:
@@ -53,3 +57,22 @@ def test_suite_of_mylock_fails_with_a_naive_lock(mylock: Path) -> None:
     assert "Traceback" not in output
     for counterexample in re.findall(r"^counterexample: (.+)$", output, re.M):
         assert 'lock = "' in (mylock / counterexample).read_text()
+
+
+# asynclock
+
+
+def test_suite_of_a_lock_with_coroutines_passes_and_tells_the_story_of_its_failure(tmp_path: Path) -> None:
+    folder = copied("asynclock", tmp_path)
+    status, output = suite(folder)
+    assert status == 0, output
+    assert "1 passed, 1 xfailed" in output
+    status, output = suite(folder, "--runxfail", "-k", "paused")  # tries the stored failure first
+    assert status == 1, output
+    assert "FAILURE FOUND: asynclock:AsyncLock: mutual-exclusion" in output
+    assert len(STEPS.findall(output)) == 1, output
+
+
+def test_the_readme_has_the_lock_with_coroutines_as_it_is_tested() -> None:
+    lock = (ROOT / "examples" / "asynclock" / "asynclock.py").read_text()
+    assert f"```python\n{lock}```" in (ROOT / "README.md").read_text()
