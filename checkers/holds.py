@@ -72,7 +72,9 @@ class Holds(Sequence[Hold]):
 
     ``client`` and ``key`` are the numbers of :class:`View`. ``nested`` has the indices of the grants that began no
     hold, and ``shared`` says which holds are shared. ``requested_ns`` and ``given`` are the times (ns) of the call for
-    the lease: the acquire, or the last nested acquire or successful extend.
+    the lease: the acquire, or the last nested acquire or successful extend. ``prolonged`` marks the holds with such a
+    later call. ``stated_end`` is ``lease_end``, and for grants that do not say their lease, the end of the lease in the
+    ``start`` entry, if the lock states one there.
     """
 
     def __init__(self, columns: View, rows: _Rows) -> None:
@@ -83,6 +85,7 @@ class Holds(Sequence[Hold]):
         self.end = np.array(rows.end, dtype=np.int64)
         self.lease_end = np.array(rows.lease, dtype=np.int64)
         self.nested = np.array(rows.nested, dtype=np.int64)
+        self.prolonged: Bools = np.array(rows.prolonged, dtype=bool)
         self.shared: Bools = np.array([is_shared(columns, grant) for grant in rows.grant], dtype=bool)
         basis = np.array(rows.basis, dtype=np.int64)
         self.start: Ints = columns.time[self.grant]
@@ -93,7 +96,15 @@ class Holds(Sequence[Hold]):
         begun[columns.done[invoked]] = invoked
         self.acquire: Ints = begun[self.grant]
         self.requested_ns: Ints = columns.time[begun[basis]]
+        self.stated_end: Ints = self._stated_end()
         self.given: Ints = columns.time[basis]
+
+    def _stated_end(self) -> Ints:
+        stated = self.view.seconds("lease")
+        if stated is None:
+            return self.lease_end
+        unsaid = (self.lease_end == FOREVER) & ~self.prolonged
+        return np.where(unsaid, self.start + stated, self.lease_end)
 
     def __len__(self) -> int:
         return len(self.grant)
@@ -141,6 +152,7 @@ class _Rows:
         self.nested: list[int] = []
         self.basis: list[int] = []
         self.promise: list[int] = []
+        self.prolonged: list[bool] = []
         self.now: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self.depth: dict[int, int] = {}
@@ -151,6 +163,7 @@ class _Rows:
         if slot in self.now and not self.expired(slot, time):
             self.depth[slot] = self.depth.get(slot, 0) + 1
             self.nested.append(index)
+            self.prolonged[self.now[slot]] = True
             self._renew(self.now[slot], index, time, promise)
             return
         until = FOREVER if promise == FOREVER else time + promise
@@ -163,6 +176,7 @@ class _Rows:
         self.lease.append(until)
         self.belief.append(max(until, time) if self.checking else FOREVER)
         self.promise.append(promise)
+        self.prolonged.append(False)
 
     def _renew(self, row: int, index: int, time: int, promise: int) -> None:
         """Extend a hold by a nested grant, which states the remaining time; it never shortens the lease."""
@@ -210,7 +224,9 @@ class _Rows:
         row = self.now[slot]
         if not good:
             self.finish(slot, time, LOST)
-        elif self.promise[row] != FOREVER:
+            return
+        self.prolonged[row] |= renews
+        if self.promise[row] != FOREVER:
             self.lease[row] = max(self.lease[row], time + (self.promise[row] if renews else 0))
             if renews:
                 self.basis[row] = index

@@ -18,6 +18,9 @@ Afterwards C was granted the key, although
 - the release of A did not ``fail``, which would mean that it changed nothing. A release with an unknown outcome may
   have changed something.
 
+The lease of a hold is what the grant says, else what the lock states in the ``start`` entry (``lease``), counted from
+the return of the acquire; a hold that was prolonged without saying until when has no known end.
+
 Limits: cases under a server fault stay undecided (``stats["undecided"]``), and mutual-exclusion reports them anyway. If
 servers lose a lock without any injected fault, just when the release of a stale owner succeeds, the checker blames the
 release. It does not look for renewals by a non-owner. A delayed release that ends the same client's next hold does not
@@ -27,6 +30,7 @@ count, since the hold is not another client's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -84,7 +88,7 @@ def _suspects(found: Holds) -> Iterator[Trio]:
 def _alive(found: Holds, row: int, time: int) -> bool:
     """Return whether the client still relied on the hold at ``time``, and its lease had not ended, however long replies
     took."""
-    lease = int(found.lease_end[row])
+    lease = int(found.stated_end[row])
     slack = found.view.seconds("slack", 1.0) or 0
     margin = min(slack, (lease - int(found.start[row])) // 10)
     return time < found.end[row] and time + margin < lease
@@ -101,12 +105,21 @@ def _between(found: Holds, releases: list[tuple[int, int]], b_row: int, c_row: i
             continue
         if time > begin:
             if _excluded(found, a_row, b_row, time):
-                yield found[a_row], found[b_row], found[c_row]
+                yield _trio(found, a_row, b_row, c_row)
             return
         if begin < _returned(found.view, int(found.release[a_row])):
-            if found.lease_end[a_row] <= begin:
-                yield found[a_row], found[b_row], found[c_row]
+            if found.stated_end[a_row] <= begin:
+                yield _trio(found, a_row, b_row, c_row)
             return
+
+
+def _trio(found: Holds, *rows: int) -> Trio:
+    """Return the holds of these rows, with the lease that the lock states if the grants do not say it."""
+    ends = (int(found.stated_end[row]) for row in rows)
+    a, b, c = (
+        replace(found[row], lease_end_ns=None if end == FOREVER else end) for row, end in zip(rows, ends, strict=True)
+    )
+    return a, b, c
 
 
 def _returned(columns: View, invoke: int) -> int:
@@ -122,7 +135,7 @@ def _refused(columns: View, release: int) -> bool:
 def _excluded(found: Holds, a_row: int, b_row: int, release: int) -> bool:
     """Return whether the grant to B was correct: after the lease of A, or (without one) while another client waited in
     vain."""
-    begin, lease = int(found.start[b_row]), int(found.lease_end[a_row])
+    begin, lease = int(found.start[b_row]), int(found.stated_end[a_row])
     if lease != FOREVER:
         return lease <= begin
     columns = found.view

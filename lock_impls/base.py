@@ -125,6 +125,8 @@ class LockInfo:
       waiters wait after a loss (a lock-delay). Within this time a lock that is still held does not count as late.
     - ``queue``: the lock serves waiters in the order of their requests.
     - ``asynchronous``: the lock's methods are coroutines, which run in the event loop of the client's process.
+    - ``lease``: the lease of grants that do not say it themselves: ``ttl``, a duration such as ``10s``, or the name of
+      an option with its unit, such as ``px:ms``. Empty: not known, or there is none.
     - ``limits``: the ways to fail that the lock's documentation states; None for those that ``safety`` and ``on_death``
       state. A violation within them is reported as a known limit.
     """
@@ -151,6 +153,7 @@ class LockInfo:
     runtime: str = ""
     asynchronous: bool = False
     limits: tuple[Limit, ...] | None = None
+    lease: str = ""
 
     def __post_init__(self) -> None:
         if not self.kinds:

@@ -18,6 +18,10 @@ too (for a try without waiting: only ``blocking=False``). An ``acquire`` that ca
 result: a :class:`Grant` is passed on, any other true value is a grant without fence and validity, and a false value
 means not acquired.
 
+If a grant does not say how long it is valid, its lease is what the class states as ``lease``: ``ttl``, a duration such
+as ``10s``, or a constructor's parameter with its unit, such as ``px:ms``. A class without ``lease`` has the ttl as its
+lease if the constructor has a parameter for it. A class that renews its leases states ``lease = ""``.
+
 If ``acquire`` or ``release`` is a coroutine, the clients are those of ``redis.asyncio``, and the coroutines run in one
 event loop of the client's process (:mod:`.asynchronous`).
 
@@ -142,10 +146,18 @@ def sharable(lock: LockClass) -> bool:
     return callable(getattr(kind, "acquire_shared", None))
 
 
+def constructor_default(lock: LockClass, name: str) -> Any:
+    """Return the default of a constructor's parameter of a foreign class; None without one."""
+    if not isinstance(lock, ForeignClass) or _opens_itself(lock.cls) or name not in _parameters(lock.cls):
+        return None
+    default = _parameters(lock.cls)[name].default
+    return None if default is inspect.Parameter.empty else default
+
+
 def _describe(cls: type, spec: str) -> LockInfo:
     own = getattr(cls, "info", None)
     if isinstance(own, LockInfo):
-        return replace(own, asynchronous=_is_asynchronous(cls))
+        return replace(own, asynchronous=_is_asynchronous(cls), lease=own.lease or _lease(cls))
     return LockInfo(
         name=spec,
         title=f"{cls.__name__} of {cls.__module__}",
@@ -155,7 +167,17 @@ def _describe(cls: type, spec: str) -> LockInfo:
         kinds=_kinds(cls),
         limits=(),
         asynchronous=_is_asynchronous(cls),
+        lease=_lease(cls),
     )
+
+
+def _lease(cls: type) -> str:
+    """Return the lease that the class states, else the ttl if its constructor takes one."""
+    stated = getattr(cls, "lease", None)
+    if isinstance(stated, str):
+        name = stated.partition(":")[0]
+        return "ttl" if not _opens_itself(cls) and _chosen(cls).get(name) == TTL_NAMES else stated
+    return "ttl" if not _opens_itself(cls) and TTL_NAMES in _chosen(cls).values() else ""
 
 
 def _is_asynchronous(cls: type) -> bool:

@@ -17,6 +17,7 @@ from harness.plan import Plan
 from .options import (
     AcceptOption,
     KindOption,
+    LeaseOption,
     PythonOption,
     RequireOption,
     SchedulerOption,
@@ -74,6 +75,7 @@ def hunt_command(
     look_for: Annotated[
         str, typer.Option(metavar="A,B", help="Search only for violations that these checkers report.")
     ] = "",
+    lease: LeaseOption = "",
     lock_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the lock; repeatable.")
     ] = None,
@@ -118,6 +120,7 @@ def hunt_command(
         clients=clients or (2 if exhaustive else 3),
         ttl=positive("ttl", ttl) if ttl else 0.0,
         fencing=fencing,
+        lease=lease,
         lock_options=lock_options(lock_option),
         server_options=named_options("server-option", server_option),
         schedules=schedules,

@@ -63,6 +63,13 @@ RequireOption = Annotated[
 AcceptOption = Annotated[
     str, typer.Option(metavar="WORDS", help="known-limits: failures that the lock documents do not count.")
 ]
+LeaseOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ttl|DURATION|OPTION[:ms]",
+        help="The lease of grants that do not say it; default: what the lock states.",
+    ),
+]
 
 
 def names_in(text: str) -> list[str]:

@@ -18,6 +18,7 @@ from harness.plan import Plan
 from .options import (
     AcceptOption,
     KindOption,
+    LeaseOption,
     PythonOption,
     RequireOption,
     WithOption,
@@ -74,6 +75,7 @@ def run_command(
     ] = DEFAULTS.fencing,
     require: RequireOption = "",
     accept: AcceptOption = "",
+    lease: LeaseOption = "",
     lock_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the lock, repeatable; see 'harness show LOCK'."),
@@ -104,7 +106,7 @@ def run_command(
             "kind": chosen_kind(lock, kind, topology, with_, python),
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
-            "lock_options": lock_options(lock_option),
+            **{"lock_options": lock_options(lock_option), "lease": lease},
             **{"checkers": checker or [], "require": names_in(require), "accept": names_in(accept)},
             **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }

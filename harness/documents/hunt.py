@@ -50,6 +50,8 @@ class HuntRequestDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Lease, seconds; 0 leaves it to the search."""
     fencing: str = ""
     """``on`` or ``cas`` if the resource checks fencing tokens, else ``off``."""
+    lease: str = ""
+    """Lease of grants that do not say it: ``ttl``, a duration, or an option of the lock with its unit."""
     lock_options: dict[str, Any] = {}
     """Options of the lock, by its own names."""
     server_options: dict[str, Any] = {}

@@ -33,6 +33,10 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     """True if several clients can hold it at once (``acquire_shared``)."""
     overtime: float = 0.0
     """Seconds by which a lease may outlast its ttl."""
+    lease: str = ""
+    """Lease of grants that do not say it: ``ttl``, a duration, or an option's name and unit, such as ``px:ms``."""
+    lease_default: float | None = None
+    """Default of that option."""
     language: str = "Python"
     """Language of the lock."""
     library: str = ""

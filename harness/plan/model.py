@@ -148,6 +148,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     delays: tuple[Delay, ...] = ()
     faults: tuple[FaultSpec, ...] = ()
     lock_options: dict[str, Any] = {}
+    lease: str = ""
+    """Lease of grants that do not say it: ``ttl``, a duration, or an option of the lock with its unit, such as
+    ``px:ms``; empty for what the lock states."""
     server_options: dict[str, Any] = {}
     holds: dict[str, float] = {}
     """Hold times of single clients by name, where they differ from ``hold``."""

@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     clients: int
     ttl: float
     fencing: Literal["on", "off", "cas"]
+    lease: str
     lock_options: dict[str, Any]
     server_options: dict[str, Any]
     schedules: int

@@ -25,6 +25,7 @@ from harness.worker.client_program import find_workload
 from .bounds import refuse_endless
 from .interpreter import interpreter_of
 from .lock_facts import find_facts
+from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
 
@@ -113,6 +114,7 @@ def _with_own_faults(plan: Plan) -> Plan:
 
 def _refuse_unknown_options(plan: Plan, lock: LockFacts) -> None:
     """Refuse options that a lock of the catalogue does not list. A user's own lock has no such list."""
+    stated_lease_s(plan, lock)
     for name in plan.lock_options:
         if (":" not in plan.lock or lock.runtime) and name not in lock.options:
             if not lock.options:

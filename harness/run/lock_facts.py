@@ -12,13 +12,14 @@ from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.lock_impls.base import LockClass, LockInfo
 from harness.lock_impls.catalogue import own_description
-from harness.lock_impls.foreign import sharable
+from harness.lock_impls.foreign import constructor_default, sharable
 from harness.plugins import search_working_directory
 from harness.worker import guard
 from harness.worker.channel import Frame
 from harness.worker.client_program import find_lock
 
 from . import workers
+from .stated_lease import argument_of, number_or_none
 
 FACTS: Final = "harness.run.simulated:facts"
 INFO: Final = "harness.run.simulated:info"
@@ -90,7 +91,9 @@ def preloaded(name: str) -> tuple[str, ...]:
 
 def facts_of(lock: LockClass) -> LockFacts:
     """Return the facts that a loaded lock declares."""
-    return described_facts(lock.info, shared=sharable(lock))
+    facts = described_facts(lock.info, shared=sharable(lock))
+    default = facts.lease_default or number_or_none(constructor_default(lock, argument_of(facts.lease)[0]))
+    return msgspec.structs.replace(facts, lease_default=default)
 
 
 def described_facts(info: LockInfo, *, shared: bool | None = None) -> LockFacts:
@@ -106,6 +109,8 @@ def described_facts(info: LockInfo, *, shared: bool | None = None) -> LockFacts:
         queue=info.queue,
         shared=shared,
         overtime=info.overtime,
+        lease=info.lease,
+        lease_default=number_or_none(info.options.get(argument_of(info.lease)[0])),
         language=info.language,
         library=info.library,
         promises=info.promises,

@@ -16,6 +16,7 @@ from harness.worker.client_program import ClientJob, find_workload, stock_of
 
 from .nemesis import Nemesis
 from .recorder import EntryWriter, Recorder
+from .stated_lease import stated_lease_s
 
 GRACE: Final = 5.0
 """Seconds after the time limit (and a ttl) in which clients may finish their last critical section."""
@@ -120,6 +121,7 @@ class Runner:
 
     def _settings(self) -> dict[str, Any]:
         plan, hosts = self._plan, self._cluster.hosts
+        lease = stated_lease_s(plan, self._lock)
         return {
             "clients": names(hosts, "client"),
             "servers": names(hosts, "server"),
@@ -127,6 +129,7 @@ class Runner:
             "discipline": plan.discipline,
             "fencing": plan.fencing,
             "ttl": plan.ttl,
+            **({} if lease is None else {"lease": lease}),
             "hold": max(plan.hold, *plan.holds.values()) if plan.holds else plan.hold,
             "slack": plan.slack + self._lock.overtime,
             "queue": self._lock.queue,

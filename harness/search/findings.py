@@ -137,7 +137,7 @@ def _can_draw(request: HuntRequest, plan: Plan) -> bool:
     families = {spec.fault for spec in plan.faults}
     same = all(
         getattr(plan, name) == getattr(request, name)
-        for name in ("lock", "kind", "nodes", "fencing", "requires", "python")
+        for name in ("lock", "kind", "nodes", "fencing", "lease", "requires", "python")
     )
     options = plan.lock_options == request.lock_options and plan.server_options == request.server_options
     near = families <= set(request.faults) and len(plan.faults) <= request.most_faults

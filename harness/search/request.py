@@ -39,6 +39,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     - ``ttl``: lease in seconds; 0 lets the search choose.
     - ``require``, ``accept``: what counts as a failure, as in a plan.
     - ``requires``, ``python``: releases of libraries, and the Python, as in a plan.
+    - ``lease``: lease of grants that do not say it, as in a plan.
     - ``look_for``: names of the checkers that count, whatever is required. Empty: the required ones.
     - ``schedules``: most schedules of one round. Round number n has its own seed, derived from ``seed`` and n.
     - ``thorough``: a round continues after the first unsafe schedule, and reports one failure of each kind.
@@ -60,6 +61,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     clients: int = 3
     ttl: float = 0.0
     fencing: str = "off"
+    lease: str = ""
     lock_options: dict[str, Any] = {}
     server_options: dict[str, Any] = {}
     schedules: int = 60
@@ -118,6 +120,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             slack=SLACK,
             fencing=self.fencing,  # type: ignore[arg-type]  # checked with the plan
             lock_options=self.lock_options,
+            lease=self.lease,
             server_options=self.server_options,
             checkers=tuple(name for name in self.look_for if name not in checker_catalogue.CHECKERS.own),
             require=self.require,
