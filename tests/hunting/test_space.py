@@ -6,12 +6,16 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as with_
 
 from harness.errors import UsageError
-from harness.plan import Plan, decode
+from harness.plan import FaultSpec, Plan, decode
 from harness.run.completion import complete
+from harness.search.drawn import draw
 from harness.search.request import HuntRequest, able
+from harness.search.shrink import shrink, weight
 from harness.search.space import schedules
+from harness.search.trials import run_trial
 from harness.search.vocabulary import Vocabulary, learn_vocabulary
 
 WORDS = Vocabulary(
@@ -105,3 +109,15 @@ def test_events_and_commands_of_a_lock_are_learnt() -> None:
     assert {"SET", "EVALSHA"} <= set(words.commands)
     assert not words.renews
     assert learn_vocabulary(HuntRequest(lock="redis-watchdog").completed()).renews
+
+
+def test_hunts_draw_clients_that_check_the_lock_and_shrinking_prefers_those_that_do_not() -> None:
+    request = HuntRequest(lock="redis-token", faults=("clock-jump",), schedules=40).completed()
+    drawn = {plan.discipline for plan in draw(request)}
+    assert drawn == {"trusting", "checking"}
+    jump = FaultSpec("clock-jump", on="acquire", client=0, params={"by": 3.0})
+    plan = Plan(lock="redis-token", clients=2, hold=1.0, stagger=0.1, time_limit=4.0, faults=(jump,))
+    checking = with_(plan, discipline="checking")
+    assert weight(plan) < weight(checking)
+    kind = run_trial(checking).kinds()[0]
+    assert shrink(checking, kind, request).plan.discipline == "trusting"

@@ -232,3 +232,16 @@ def test_the_story_of_a_failover_names_the_servers() -> None:
         "the primary n1 dies, and n2 takes over 1.1 s later",
         "c1 acquires k0 on n2 with a lease until 11.077 s",
     ]
+
+
+def test_a_story_names_clients_that_check_the_lock() -> None:
+    jump = FaultSpec("clock-jump", on="acquire", client=0, params={"by": 3.0})
+    plan = Plan(lock="redis-token", clients=2, hold=1.0, stagger=0.1, time_limit=4.0, faults=(jump,))
+    told = {
+        discipline: story_of(run_trial(with_(plan, discipline=discipline)), "mutual-exclusion").story.ending
+        for discipline in ("trusting", "checking")
+    }
+    assert told["trusting"].startswith("Both hold k0")
+    assert "check the lock" not in told["trusting"]
+    assert told["checking"].startswith("Both hold k0")
+    assert told["checking"].endswith(". All clients check the lock before each write.")

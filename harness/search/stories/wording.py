@@ -192,7 +192,13 @@ _EFFECTS: Final = {
 
 
 def ending(scene: StoryContext) -> str:
-    """Return a sentence about the harm at the end of a story."""
+    """Return the sentence about the harm at the end of a story, and the discipline of the clients if it is not the
+    usual one."""
+    checking = " All clients check the lock before each write." if scene.trial.plan.discipline == "checking" else ""
+    return _harm(scene) + checking
+
+
+def _harm(scene: StoryContext) -> str:
     violation = scene.violation
     at = scene.at
     who = [item["client"] for item in violation.involved]
