@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -100,7 +101,6 @@ def hunt_command(
 ) -> None:
     """Search the simulator's schedules for one in which a lock fails, and shrink it to a short story."""
     from harness.run.interpreter import interpreter_of
-    from harness.search.hunt import hunt
     from harness.search.request import HuntRequest, names
 
     families, most = _faults(faults)
@@ -127,35 +127,55 @@ def hunt_command(
         seed=seed,
     )
     interpreter_of(request.plan(), environment_progress, search=True)
+    output = _Output(out, json=json, quiet=quiet)
     if versions:
-        raise typer.Exit(_hunt_releases(request, versions, out, budget_s, json=json, quiet=quiet))
+        raise typer.Exit(_hunt_releases(request, versions, budget_s, output))
     if exhaustive:
-        from .hunt_exhaustive import exhaust_command
-
         if rounds or workers != 1 or scheduler:
             raise UsageError("rounds, workers, scheduler: with --exhaustive there are no rounds to be shared out")
-        raise typer.Exit(exhaust_command(request, most, budget_s, everything=keep_going, json=json, quiet=quiet))
-    console = Console(stderr=True, quiet=json or quiet, highlight=False)
-    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, f"hunt: {lock}") as progress:
+        raise typer.Exit(_exhaust(request, most, budget_s, output, everything=keep_going))
+    options = {"rounds": rounds or None, "workers": worker_count(workers), "scheduler": scheduler or None}
+    options |= {"keep_going": keep_going, "stop_at_first": stop_at_first, "fresh": fresh, "trust": trust}
+    raise typer.Exit(_hunt_and_print(request, budget_s, output, options))
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Where results are stored, and what is printed."""
+
+    store: Path
+    json: bool
+    quiet: bool
+
+
+def _hunt_and_print(request: HuntRequest, budget_s: float, output: _Output, options: dict[str, Any]) -> int:
+    """Search, print the result, and return the exit status. ``options`` are further arguments of the hunt."""
+    from harness.search.hunt import hunt
+
+    console = Console(stderr=True, quiet=output.json or output.quiet, highlight=False)
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, f"hunt: {request.lock}") as progress:
         result = hunt(
             request,
             budget_s=budget_s,
-            rounds=rounds or None,
-            workers=worker_count(workers),
-            scheduler=scheduler or None,
-            keep_going=keep_going,
-            stop_at_first=stop_at_first,
-            fresh=fresh,
-            trust=trust,
-            store=out,
+            store=output.store,
             command=shlex.join(["harness", *sys.argv[1:]]),
             progress=progress,
+            **options,
         )
-    printed(lambda: print_document(result.document) if json else _print(str(result), quiet=quiet))
-    raise typer.Exit(result.exit_status)
+    printed(lambda: print_document(result.document) if output.json else _print(str(result), quiet=output.quiet))
+    return result.exit_status
 
 
-def _hunt_releases(request: HuntRequest, versions: str, out: Path, budget_s: float, *, json: bool, quiet: bool) -> int:
+def _exhaust(
+    request: HuntRequest, most_faults: int | None, budget_s: float, output: _Output, *, everything: bool
+) -> int:
+    """Try every interleaving, print the result, and return the exit status."""
+    from .hunt_exhaustive import exhaust_command
+
+    return exhaust_command(request, most_faults, budget_s, everything=everything, json=output.json, quiet=output.quiet)
+
+
+def _hunt_releases(request: HuntRequest, versions: str, budget_s: float, output: _Output) -> int:
     """Try the schedules of a request with several releases, until the budget is used; return the exit status."""
     from harness.documents.versions import VersionPlan
     from harness.search.drawn import draw
@@ -163,7 +183,7 @@ def _hunt_releases(request: HuntRequest, versions: str, out: Path, budget_s: flo
     plans = [
         VersionPlan(name=f"schedule {n}", plan=plan, seeds=(plan.seed,)) for n, plan in enumerate(draw(request), 1)
     ]
-    return compare_and_print(plans, versions, out, json=json, quiet=quiet, budget_s=budget_s)
+    return compare_and_print(plans, versions, output.store, json=output.json, quiet=output.quiet, budget_s=budget_s)
 
 
 def _print(text: str, *, quiet: bool) -> None:

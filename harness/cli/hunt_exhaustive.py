@@ -49,11 +49,14 @@ def exhaust_command(
 
 
 def _scope(request: HuntRequest, most_faults: int | None) -> Scope:
-    """Return the scope of a hunt's options; raises UsageError if they choose a workload."""
+    """Return the scope of a hunt's options; raises UsageError if they choose a workload or a
+    lease."""
     if request.workloads:
         raise UsageError(
             "workload: with --exhaustive each client goes through one section: acquire, read, write, release"
         )
+    if request.lease:
+        raise UsageError("lease: with --exhaustive the lease is the one that the lock states")
     return Scope(
         lock=request.lock,
         clients=request.clients,
