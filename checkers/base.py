@@ -20,7 +20,17 @@ SERVICE: Final = frozenset(
 )
 """Names of the checkers that judge how well a lock serves; all others judge safety."""
 NEED_TWO_CLIENTS: Final = frozenset(
-    {"mutual-exclusion", "ownership", "resource", "fencing", "handover", "deadlock", "liveness", "fairness"}
+    {
+        "mutual-exclusion",
+        "linearizability",
+        "ownership",
+        "resource",
+        "fencing",
+        "handover",
+        "deadlock",
+        "liveness",
+        "fairness",
+    }
 )
 """Names of the checkers of properties that one client alone cannot violate, so that it does not test them."""
 CAP = 20

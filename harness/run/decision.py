@@ -18,7 +18,7 @@ from harness.lock_impls.base import Limit
 from harness.plan import Plan
 from harness.wording import counted
 
-FENCED: Final = frozenset({"mutual-exclusion", "ownership"})
+FENCED: Final = frozenset({"mutual-exclusion", "ownership", "linearizability"})
 """Properties of the lock alone. If the resource refuses every late access by its token, breaking them does no harm."""
 AFTER_OVERLAP: Final = frozenset({"resource", "fencing"})
 """Properties of the resource: where two clients hold the lock for a documented reason, they break for that reason."""

@@ -1,8 +1,8 @@
 """Golden histories: CHECKER must give VERDICT for ``golden/VERDICT/CHECKER--ROW.jsonl``.
 
-They are the stories of ``golden_stories.py``, ``exposure_stories.py``, ``keys_stories.py``, ``lock_stories.py``,
-``resource_stories.py``, ``service_stories.py`` and ``sharing_stories.py``, named after rows of the table of anomalies,
-and stored as run folders store histories. A record of servers' keys is in the folder ``keys`` beside its history."""
+They are the stories of ``golden_stories.py`` and of the files ``*_stories.py`` beside it, named after rows of the table
+of anomalies, and stored as run folders store histories. A record of servers' keys is in the folder ``keys`` beside its
+history."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from harness.history.lock_keys import KeyWriter, attach_stored_keys, keys_of
 from tests.checkers import (
     exposure_stories,
     keys_stories,
+    linearizable_stories,
     lock_stories,
     resource_stories,
     service_stories,
@@ -27,6 +28,7 @@ from tests.checkers.golden_stories import STORIES
 GOLDEN = Path(__file__).parent / "golden"
 assert exposure_stories.EX
 assert keys_stories.KS
+assert linearizable_stories.LIN
 assert lock_stories.RE  # importing it registers its stories
 assert resource_stories.PACKET
 assert service_stories.AN

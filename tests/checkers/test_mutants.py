@@ -24,6 +24,7 @@ from harness.checkers import (
     handover,
     holds,
     keys,
+    linearizable,
     liveness,
     money,
     mutual_exclusion,
@@ -38,9 +39,11 @@ from harness.checkers import (
 from harness.checkers.accesses import Access, accesses
 from harness.checkers.base import Verdict
 from harness.checkers.faults import SILENT
+from harness.checkers.models import OwnerMutex
 from harness.checkers.sweep import covered_until, overlaps
-from harness.checkers.view import ACQUIRE, EXTEND, INFO, NONE, OK, READ, RELEASE, Bools, Ints
+from harness.checkers.view import ACQUIRE, EXTEND, FAIL, INFO, INVOKE, NONE, OK, READ, RELEASE, Bools, Ints
 from harness.history import History, Op
+from harness.history.calls import NEVER, NO_FENCE
 from tests.checkers.test_golden import FILES, VERDICTS, load
 
 Stretches = stuck.Stretches
@@ -102,6 +105,16 @@ class BusyOnly(fairness.RequestTable):
 
 def always_free(found: holds.Holds, key: int) -> handover.FreeTimes:
     return handover.FreeTimes(np.zeros(1, dtype=np.int64), np.full(1, found.view.end))
+
+
+def all_unknown_acquires(columns: view.View, known: list[linearizable.Row]) -> list[linearizable.Row]:
+    """Say that every acquire of unknown outcome was granted."""
+    granted = []
+    for at in columns.rows(ACQUIRE, INVOKE).tolist():
+        done = int(columns.done[at])
+        if done != NONE and columns.type[done] == INFO:
+            granted.append((at, done, 0, int(columns.client[at]), int(columns.key[at])))
+    return granted
 
 
 def without_hanging(self: stuck.Stretches, key: int) -> stuck.KeyRequests:
@@ -290,6 +303,37 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("every grant is a hand-over", handover, "handovers", lambda found: np.arange(len(found))),
         ("no hold is shared", holds, "is_shared", never),
         ("a lock is always taken", handover, "no_lock_taken", no_doubt),
+    ],
+    "linearizability": [
+        ("unknown acquires happened", linearizable, "_explaining", all_unknown_acquires),
+        ("no acquire explains a release", linearizable, "_explaining", lambda columns, known: []),
+        ("holds end by ok releases alone", linearizable, "_endings", lambda found: []),
+        ("a death frees nothing", linearizable, "CRASHED", holds.RELEASED),
+        ("a loss frees nothing", linearizable, "LOST", holds.RELEASED),
+        ("releases do not count", linearizable, "_released", lambda found: []),
+        ("a refused release frees nothing", linearizable, "RELEASED", holds.LOST),
+        ("refused acquires are grants", linearizable, "OK", FAIL),
+        ("nobody extends", linearizable, "_told", lambda columns: []),
+        ("leases last for ever", linearizable, "_lease", lambda seconds: NEVER),
+        (
+            "leases last longer",
+            linearizable,
+            "_lease",
+            lambda seconds: NEVER if seconds is None else round((seconds + 0.5) * 1e9),
+        ),
+        (
+            "leases last shorter",
+            linearizable,
+            "_lease",
+            lambda seconds: NEVER if seconds is None else round((seconds - 0.5) * 1e9),
+        ),
+        ("tokens do not count", linearizable, "token", lambda columns, grant: NO_FENCE),
+        ("nobody shares", linearizable, "ReadWriteLock", OwnerMutex),
+        ("nobody nests", linearizable, "ReentrantMutex", OwnerMutex),
+        ("any model will do", linearizable, "model_of", lambda found: OwnerMutex()),
+        ("undecided is fine", linearizable, "_undecided", no_doubt),
+        ("nothing is fine", linearizable, "_too_few", no_doubt),
+        ("a lock is always taken", linearizable, "no_lock_taken", no_doubt),
     ],
     "exposure": [
         ("every strike counts", exposure, "_short", no_doubt),

@@ -143,7 +143,10 @@ def test_a_watcher_of_a_lost_member_leaves_no_traceback(monkeypatch: pytest.Monk
 def test_a_run_without_contention_exits_with_3_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "redis-token", "--clients", "1", "--time-limit", "5s") == 3
     said = capsys.readouterr().out
-    assert "Nothing was proved: deadlock, liveness, ownership and resource: the run had one client, c0" in said
+    assert (
+        "Nothing was proved: deadlock, linearizability, liveness, ownership and resource: the run had one client, c0"
+        in said
+    )
     assert "handover: no key was requested by more than one client (k0 by one)" in said
 
 

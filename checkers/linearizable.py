@@ -1,0 +1,269 @@
+"""Check that a lock's answers have an order that the lock's model allows (Herlihy and Wing 1990).
+
+Other checkers look for particular failures. This one asks whether any lock that keeps the promise of its grants could
+have given these answers at all: each call takes effect at one moment between its invocation and its return. Calls that
+failed did not happen. The model follows from the grants:
+
+- ``rw-lock`` if some are shared;
+- ``reentrant-mutex`` if some are nested, ``reentrant-fenced-mutex`` if they have tokens, too;
+- ``lease-mutex`` if a grant, or the lock for all of them, states how long it is valid. It may end then, but not before;
+- ``fenced-mutex`` if they have tokens. A grant lasts until its release, and tokens grow;
+- ``owner-mutex`` otherwise. A grant lasts until its release.
+
+The models of readers and of nested grants have no leases, and tokens that are texts have no order, so that such grants
+with leases are not judged here, and such tokens are left out. :mod:`.fencing` judges the tokens of locks with leases.
+
+A hold may end in other ways than by a release that returned ok: the release was refused or has an unknown outcome, the
+lock said that it is lost, or the client died. The lock is free to grant the key from then on, as
+``docs/histories.md`` says, so an unknown release is put in at that moment. An acquire of unknown outcome did not
+happen, unless the client's next answer is ok to a release, which it may explain; only a search could tell.
+
+All of this is decided by the linear algorithm of :mod:`.linearizability.definite`, without any search: the verdict does
+not depend on the speed of the machine.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from harness.checkers.models import (
+    FencedMutex,
+    LeaseMutex,
+    Model,
+    OwnerMutex,
+    ReadWriteLock,
+    ReentrantFencedMutex,
+    ReentrantMutex,
+)
+from harness.history import SECOND, History
+from harness.history.calls import NEVER, NO_FENCE, NONE, Calls, Ints
+from harness.wording import counted
+
+from .base import CAP, Verdict, Violation, conclude, no_lock_taken, not_applicable
+from .fencing import is_ordered
+from .holds import CRASHED, FOREVER, LOST, RELEASED, Holds, holds
+from .leases import Leases, lease_of, reason
+from .linearizability import definite
+from .linearizability.problem import ProvedImpossible
+from .view import ACQUIRE, CHECK, EXTEND, FAIL, INVOKE, OK, RELEASE, View
+
+NAMES: Final = ("acquire", "release", "extend", "check")
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+class LinearizabilityChecker:
+    """The answers for each key have an order that the lock's model allows; the module says which model.
+
+    The cause of a violation is that of the overlap of its two grants, as :mod:`.leases` finds it."""
+
+    name = "linearizability"
+
+    def check(self, history: History) -> Verdict:
+        if (lockless := no_lock_taken(history)) is not None:
+            return lockless
+        found = holds(history)
+        model = model_of(found)
+        if model is None:
+            return not_applicable(history, "no model has leases and also readers or nested grants")
+        calls = settled(found)
+        outcome = definite.check(calls, model)
+        leases = Leases(history.nemesis() if outcome.failures else ())
+        violations = [_violation(found, calls, failure, model.name, leases) for failure in outcome.failures[:CAP]]
+        return conclude(
+            history,
+            violations,
+            fine=f"{counted(len(calls), 'call')} fit an order that the model {model.name} allows",
+            doubts=(_too_few(found), _undecided(calls, outcome.undecided)),
+            stats={"calls": len(calls)},
+            count=len(outcome.failures),
+        )
+
+
+def model_of(found: Holds) -> Model | None:
+    """Return the model of the lock that gave these grants; None if no model describes them."""
+    leased, nested = bool((found.stated_end != FOREVER).any()), len(found.nested) > 0
+    if leased:
+        return None if nested or found.shared.any() else LeaseMutex()
+    if found.shared.any():
+        return ReadWriteLock()
+    tokens = any(token(found.view, grant) != NO_FENCE for grant in found.grant.tolist())
+    if nested:
+        return ReentrantFencedMutex() if tokens else ReentrantMutex()
+    return FencedMutex() if tokens else OwnerMutex()
+
+
+def token(columns: View, grant: int) -> int:
+    """Return the token of a grant; NO_FENCE if it has none, or one that has no order."""
+    fence: Any = (columns.value[grant] or _NOTHING).get("fence")
+    return int(fence) if is_ordered(fence) else NO_FENCE
+
+
+def settled(found: Holds) -> Calls:
+    """Return the calls of a run with their outcomes settled as the module says, in the order of invocations."""
+    columns = found.view
+    rows = [*_granted(found), *_released(found), *_endings(found), *_told(columns)]
+    return _calls(columns, sorted(rows + _explaining(columns, rows)))
+
+
+Row = tuple[int, int, int, int, int]
+"""A call: the positions of invocation and return (NEVER: unknown), the number of its name, its client, and its key."""
+
+
+def _row(columns: View, invoked: int, returned: int, f: int) -> Row:
+    return invoked, returned, f, int(columns.client[invoked]), int(columns.key[invoked])
+
+
+def _granted(found: Holds) -> list[Row]:
+    """Return the acquires that succeeded."""
+    columns = found.view
+    asked = columns.rows(ACQUIRE, INVOKE)
+    return [_row(columns, *pair, 0) for pair in _pairs(columns, asked) if columns.type[pair[1]] == OK]
+
+
+def _pairs(columns: View, invoked: Ints) -> list[tuple[int, int]]:
+    """Return the positions of these invocations and of their returns, leaving out calls that did not return."""
+    done = columns.done[invoked]
+    back = done != NONE
+    return list(zip(invoked[back].tolist(), done[back].tolist(), strict=True))
+
+
+def _released(found: Holds) -> list[Row]:
+    """Return the releases that succeeded."""
+    columns = found.view
+    asked = columns.rows(RELEASE, INVOKE)
+    return [_row(columns, *pair, 1) for pair in _pairs(columns, asked) if columns.type[pair[1]] == OK]
+
+
+def _endings(found: Holds) -> list[Row]:
+    """Return unknown releases for the holds that ended otherwise than by a release that succeeded."""
+    columns = found.view
+    done = np.where(found.release == NONE, NONE, columns.done[found.release])
+    freed = (done != NONE) & (columns.type[done] == OK)
+    left = np.isin(found.ended, (RELEASED, LOST, CRASHED)) & ~freed
+    positions = np.where(found.ended == RELEASED, found.release, np.searchsorted(columns.time, found.end, side="left"))
+    ended = [
+        (int(positions[row]), NEVER, 1, int(found.client[row]), int(found.key[row]))
+        for row in np.flatnonzero(left).tolist()
+    ]
+    if not len(found.nested):
+        return ended
+    refused = [
+        _row(columns, at, NEVER, 1)
+        for at in columns.rows(RELEASE, INVOKE).tolist()
+        if columns.done[at] == NONE or columns.type[columns.done[at]] != OK
+    ]
+    return sorted({*ended, *refused})
+
+
+def _told(columns: View) -> list[Row]:
+    """Return the answers to extend and check that say whether the lock is held."""
+    return [
+        _row(columns, *pair, number)
+        for code, number in ((EXTEND, 2), (CHECK, 3))
+        for pair in _pairs(columns, columns.rows(code, INVOKE))
+        if columns.type[pair[1]] == OK
+    ]
+
+
+def _explaining(columns: View, known: list[Row]) -> list[Row]:
+    """Return the acquires of unknown outcome that a release of the same client may need: its next known call."""
+    unknown = [
+        at
+        for at in columns.rows(ACQUIRE, INVOKE).tolist()
+        if columns.done[at] == NONE or columns.type[columns.done[at]] not in (OK, FAIL)
+    ]
+    if not unknown:
+        return []
+    by_slot: dict[tuple[int, int], list[Row]] = {}
+    for row in sorted(known):
+        if row[1] != NEVER and row[2] < 2:
+            by_slot.setdefault(row[3:], []).append(row)
+    found = []
+    for at in unknown:
+        row = _row(columns, at, NEVER, 0)
+        later = next((other for other in by_slot.get(row[3:], ()) if other[0] > at), None)
+        if later is not None and later[2] == 1:
+            found.append(row)
+    return found
+
+
+def _calls(columns: View, rows: list[Row]) -> Calls:
+    table = np.array(rows, dtype=np.int64).reshape(len(rows), 5)
+    invoked, returned, f, client, key = table.T
+    known = returned != NEVER
+    time = columns.time
+    back = np.where(known, returned, 0)
+    value = [columns.value[at] or _NOTHING if at != NEVER else _NOTHING for at in returned.tolist()]
+    stated = columns.settings.get("lease")
+    leases = [_lease(stated if it.get("valid_for") is None else it["valid_for"]) for it in value]
+    shared = [bool((columns.value[at] or _NOTHING).get("shared")) for at in invoked.tolist()]
+    return Calls(
+        fs=list(NAMES),
+        keys=columns.keys,
+        clients=columns.names,
+        f=f.astype(np.int32),
+        key=key.astype(np.int32),
+        client=client.astype(np.int32),
+        process=columns.process[invoked] if len(rows) else invoked,
+        known=known.astype(np.int8),
+        invoked=invoked,
+        returned=returned,
+        began=time[invoked] if len(rows) else invoked,
+        ended=np.where(known, time[back] if len(rows) else 0, NEVER),
+        argument=np.where(np.array(shared, dtype=bool), 0, NONE).astype(np.int32),
+        result=np.full(len(rows), NONE, dtype=np.int32),
+        fence=np.array([token(columns, at) if at != NEVER else NO_FENCE for at in returned.tolist()], dtype=np.int64),
+        lease=np.array(leases, dtype=np.int64),
+        good=np.array([_good(*pair) for pair in zip(f.tolist(), value, strict=True)], dtype=np.int8),
+        values=[{"shared": True}],
+        origin=columns.origin,
+    )
+
+
+def _lease(seconds: float | None) -> int:
+    return NEVER if seconds is None else round(seconds * SECOND)
+
+
+def _good(f: int, value: dict[str, Any]) -> int:
+    if f < 2:
+        return NONE
+    return int(value.get("extended" if f == 2 else "valid") is not False)
+
+
+def _violation(found: Holds, calls: Calls, failure: ProvedImpossible, model: str, leases: Leases) -> Violation:
+    columns, rows = found.view, list(failure.rows)
+    last = next(row for row in reversed(rows) if calls.returned[row] == failure.position)
+    key, at = calls.keys[failure.key], columns.at
+    involved = tuple(columns.call(int(calls.invoked[row])) for row in rows)
+    moment = int(calls.ended[last])
+    what = f"{calls.clients[calls.client[last]]}'s {NAMES[calls.f[last]]} returned ok at {at(moment)}"
+    harm = f"The answers for {key} fit no order that the model {model} allows"
+    pair = _grants(found, calls, rows)
+    if pair is None:
+        return Violation("no-order", key, f"{harm}: {what}", moment, moment, involved, harm=harm)
+    lease = lease_of(found, pair[0])
+    ruling = leases.rule(lease, int(found.start[pair[1]]))
+    why = reason(lease, ruling, at)
+    who = f"{lease.client} was granted it at {at(int(found.start[pair[0]]))}, and {what}"
+    return Violation("no-order", key, f"{harm}: {who}; {why}", moment, moment, involved, ruling.blame, harm, why)
+
+
+def _grants(found: Holds, calls: Calls, rows: list[int]) -> tuple[int, int] | None:
+    """Return the holds of the two clients in the order of their grants, or None if the calls are of one client."""
+    grants = {int(grant): row for row, grant in enumerate(found.grant)}
+    begun = sorted(grants[at] for row in rows if (at := int(calls.returned[row])) in grants)
+    pairs = [pair for pair in pairwise(begun) if found.client[pair[0]] != found.client[pair[1]]]
+    return pairs[-1] if pairs else None
+
+
+def _too_few(found: Holds) -> str | None:
+    return None if len(found) else "no acquire succeeded: there is nothing to order"
+
+
+def _undecided(calls: Calls, keys: tuple[int, ...]) -> str | None:
+    if not keys:
+        return None
+    return f"the answers for {calls.keys[keys[0]]} can be ordered only by a search; harness check searches"
