@@ -21,14 +21,22 @@ from .foreign import ForeignClass
 
 CALLED: Final = ("acquire", "release", "extend", "still_valid", "acquire_shared", "increment")
 """Methods of a lock that the harness calls."""
+CANCEL: Final = "harness_cancel"
+"""Attribute of the event loop by which a cluster finds the function that cancels a call. It must be called in the loop,
+with a callback that takes the name of the call that has received the cancellation."""
+
+
+class CallCancelled(Exception):
+    """The task that awaited a call was cancelled, by a fault, and the call ended with that; its outcome is unknown."""
 
 
 class _Call:
     """A call that a client's thread makes in the event loop. ``over`` is locked until it has ended."""
 
-    __slots__ = ("error", "function", "over", "result")
+    __slots__ = ("error", "function", "name", "over", "result")
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, name: str, function: Callable[[], Any]) -> None:
+        self.name = name
         self.function = function
         self.result: Any = None
         self.error: BaseException | None = None
@@ -43,12 +51,16 @@ class EventLoopThread:
         self._calls: deque[_Call] = deque()
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
         self._arrived: asyncio.Event = asyncio.Event()
+        self._current: _Call | None = None
+        self._struck = False
+        self._cancels: deque[Callable[[str], object]] = deque()
+        """Callbacks of requested cancellations that no call has received. Used in the event loop only."""
         threading.Thread(target=lambda: asyncio.run(self._serve()), name="event loop", daemon=True).start()
 
-    def call(self, function: Callable[[], Any]) -> Any:
+    def call(self, name: str, function: Callable[[], Any]) -> Any:
         """Call a function in the event loop, await what it returns if that is awaitable, and return the result. Raises
-        what it raises."""
-        call = _Call(function)
+        what it raises, and :class:`CallCancelled`. Only a ``name`` of :data:`CALLED` can be cancelled."""
+        call = _Call(name, function)
         self._calls.append(call)
         self._loop.result().call_soon_threadsafe(self._arrived.set)
         call.over.acquire()
@@ -63,24 +75,57 @@ class EventLoopThread:
         return cast("Lock", self._construct(lambda: lock.open(endpoints, key, ttl, **options)))
 
     def _construct(self, make: Callable[[], Any]) -> Any:
-        return _Awaited(self, self.call(make))
+        return _Awaited(self, self.call("open", make))
+
+    def _cancel(self, received: Callable[[str], object]) -> None:
+        """Cancel the current call, or else the next one. Call ``received`` with its name once it has received that."""
+        self._cancels.append(received)
+        if self._current is not None and not self._struck:
+            self._strike()
+
+    def _strike(self) -> None:
+        self._struck = True
+        self._task.cancel()
 
     async def _serve(self) -> None:
-        self._loop.set_result(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._task = cast("asyncio.Task[Any]", asyncio.current_task())
+        setattr(loop, CANCEL, self._cancel)
+        self._loop.set_result(loop)
         while True:
             await self._arrived.wait()
             self._arrived.clear()
             while self._calls:
-                await _answer(self._calls.popleft())
+                await self._answer(self._calls.popleft())
 
+    async def _answer(self, call: _Call) -> None:
+        if call.name in CALLED:
+            self._current = call
+            if self._cancels:
+                self._strike()
+        try:
+            result = call.function()
+            call.result = await result if inspect.isawaitable(result) else result
+        except BaseException as error:  # noqa: BLE001 - the client decides what is an outcome of a call
+            call.error = error
+            if isinstance(error, asyncio.CancelledError) and self._struck:
+                call.error = CallCancelled(f"the task that awaited {call.name} was cancelled")
+        self._current = None
+        if self._struck:
+            await self._end_cancellation(call)
+        call.over.release()
 
-async def _answer(call: _Call) -> None:
-    try:
-        result = call.function()
-        call.result = await result if inspect.isawaitable(result) else result
-    except BaseException as error:  # noqa: BLE001 - the client decides what is an outcome of a call
-        call.error = error
-    call.over.release()
+    async def _end_cancellation(self, call: _Call) -> None:
+        """Make the task usable again. A call that never waited has not received the cancellation: the next one will."""
+        received = True
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            received = False
+        self._task.uncancel()
+        self._struck = False
+        if received:
+            self._cancels.popleft()(call.name)
 
 
 class _Awaited:
@@ -90,12 +135,12 @@ class _Awaited:
         for name in CALLED:
             method = getattr(lock, name, None)
             if callable(method):
-                setattr(self, name, _plain(loop, method))
+                setattr(self, name, _plain(loop, name, method))
 
 
-def _plain(loop: EventLoopThread, method: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(loop: EventLoopThread, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return loop.call(lambda: method(*args, **kwargs))
+        return loop.call(name, lambda: method(*args, **kwargs))
 
     return call

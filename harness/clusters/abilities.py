@@ -77,6 +77,18 @@ class ClientHangs(Protocol):
 
 
 @runtime_checkable
+class CallCancels(Protocol):
+    """Cancel the asyncio task that awaits a client's calls of its lock."""
+
+    def cancel_call(self, host: str) -> None:
+        """Cancel the client's call at the await where it is, or its next call at its first await if there is none
+        now."""
+
+    def cancelled_calls(self, host: str) -> Sequence[str]:
+        """Return the methods whose calls have received a cancellation since the client's program started."""
+
+
+@runtime_checkable
 class WallClocks(Protocol):
     """Set and read the wall clocks of hosts."""
 
@@ -239,6 +251,7 @@ class Ability(Generic[P]):
 Needs = frozenset[Ability[Any]]
 PROCESSES: Final[Ability[Processes]] = Ability("processes", Processes)
 HANGS: Final[Ability[ClientHangs]] = Ability("hang", ClientHangs)
+CANCELS: Final[Ability[CallCancels]] = Ability("cancel", CallCancels)
 CLOCKS: Final[Ability[WallClocks]] = Ability("clock", WallClocks)
 NETWORK: Final[Ability[Network]] = Ability("cut", Network)
 TRAFFIC: Final[Ability[Traffic]] = Ability("traffic", Traffic)
@@ -250,7 +263,7 @@ PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
-    PROCESSES, HANGS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, MEMORY, PEERS, FAILOVER, ELECTIONS,
+    PROCESSES, HANGS, CANCELS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, MEMORY, PEERS, FAILOVER, ELECTIONS,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

@@ -178,6 +178,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fault that this one replaces in a comparison where the servers cannot suffer that one."""
     silences: ClassVar[Literal["", "pause", "hang", "death"]] = ""
     """State in which an affected client makes no requests: paused, its thread hung (others run), or dead."""
+    coroutines: ClassVar[bool] = False
+    """True if it strikes only clients whose lock has coroutines as methods."""
     fact: ClassVar[str] = ""
     """Observed fact that its description needs. A record without the fact gets a general description."""
 

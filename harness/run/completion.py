@@ -17,14 +17,14 @@ from harness.clusters.abilities import abilities_of, lacking
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
 from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
-from harness.faults.catalogue import needs, refuse_overlap, refuse_unknown_words, scheduled
+from harness.faults.catalogue import fault_class, needs, refuse_overlap, refuse_unknown_words, scheduled
 from harness.plan import BACKENDS, FaultSpec, Plan
 from harness.sim import patches
 from harness.worker.client_program import find_workload
 
 from .bounds import refuse_endless
 from .interpreter import interpreter_of
-from .lock_facts import find_facts
+from .lock_facts import find_facts, find_info
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
@@ -84,6 +84,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         _refuse_impossible_event(spec, plan.workload)
+        _refuse_plain_methods(spec, plan.lock)
         refuse_unknown_words(spec, hosts)
     settle = plan.settle
     if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
@@ -186,6 +187,14 @@ def _refuse_impossible_event(spec: FaultSpec, workload: str) -> None:
     if event in ("acquire", "check", "extend", "release"):
         raise UsageError(
             f"fault {spec.fault!r}: {spec.on!r} never happens in workload {workload!r}, which takes no lock"
+        )
+
+
+def _refuse_plain_methods(spec: FaultSpec, lock: str) -> None:
+    """Refuse a fault of asyncio for a lock without coroutines."""
+    if fault_class(spec.fault).coroutines and not find_info(lock).asynchronous:
+        raise UsageError(
+            f"nemesis {spec.fault!r} strikes locks whose methods are coroutines, and those of {lock} are not"
         )
 
 

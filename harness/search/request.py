@@ -168,7 +168,11 @@ def names(given: str | Sequence[Any]) -> tuple[Any, ...]:
 
 
 def able(kind: str) -> list[str]:
-    """Return the families of faults that can strike a simulated cluster of this kind."""
+    """Return the families of faults that can strike any lock on a simulated cluster of this kind."""
     parts = SimCluster.part_types(kind)
     names = [name for name in fault_names() if name != NO_FAULT]
-    return [name for name in names if not lacking(needs(FaultSpec(name, at=0.0)), parts)]
+    return [
+        name
+        for name in names
+        if not fault_class(name).coroutines and not lacking(needs(FaultSpec(name, at=0.0)), parts)
+    ]

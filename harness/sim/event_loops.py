@@ -24,10 +24,10 @@ from .kernel import Task
 class RunningLoop:
     """The event loop that a simulated thread runs, with its hooks for asynchronous generators."""
 
-    __slots__ = ("_hooks", "_loop", "_set")
+    __slots__ = ("_hooks", "_set", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, set_running: Callable[[Any], None]) -> None:
-        self._loop = loop
+        self.loop = loop
         self._set = set_running
         self._hooks = sys.get_asyncgen_hooks()
 
@@ -39,7 +39,7 @@ class RunningLoop:
 
     def resume(self) -> None:
         """Continue in the thread that runs this loop."""
-        self._set(self._loop)
+        self._set(self.loop)
         sys.set_asyncgen_hooks(*self._hooks)
 
 
@@ -66,7 +66,13 @@ class _Task(asyncio.Task[Any]):
 
 
 class SimEventLoop(asyncio.SelectorEventLoop):
-    """The event loop that asyncio creates on a simulated host."""
+    """The event loop that asyncio creates on a simulated host.
+
+    ``harness_cancel`` cancels the call that the client awaits in this loop; see
+    :mod:`harness.lock_impls.asynchronous`, which sets it.
+    """
+
+    harness_cancel: Callable[[Callable[[str], object]], None] | None = None
 
     def __init__(self) -> None:
         super().__init__()

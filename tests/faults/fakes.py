@@ -95,6 +95,12 @@ class FakeCluster:
     def hung(self, host: str) -> bool:
         return host in self.damage["hang"]
 
+    def cancel_call(self, host: str) -> None:
+        self._hit("cancel", host)
+
+    def cancelled_calls(self, host: str) -> list[str]:
+        return ["acquire"] if host in self.damage["cancel"] else []
+
     def state(self, host: str) -> str:
         if host in self.damage["kill"] | self.damage["power"]:
             return "dead"

@@ -278,7 +278,8 @@ def test_a_hunt_searches_on_a_users_kind() -> None:
         (("TinyLock", "--kind", "tiny_kind:TINY", "--topology", "single"), "--kind says more than --topology"),
         (
             ("TinyLock", "--nemesis", "failover"),
-            "nemesis 'failover' needs failover, which tiny_kind:TINY on sim cannot do; it supports clock, cut, hang",
+            "nemesis 'failover' needs failover, which tiny_kind:TINY on sim cannot do; "
+            "it supports cancel, clock, cut, hang",
         ),
     ],
 )

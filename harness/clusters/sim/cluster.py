@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from harness.clusters import kinds
@@ -43,6 +44,7 @@ class _Machine:
         self.role = role
         self.hang_wanted = False
         self.hung = False
+        self.cancelled: list[str] = []
 
 
 class _LineService:
@@ -212,6 +214,7 @@ class SimCluster:
         """Run a function on a client's host; only the simulator can, since all hosts are in one process."""
         machine = self._machines[client]
         machine.hang_wanted = machine.hung = False
+        machine.cancelled = []
         task: Task
 
         def checkpoint() -> None:
@@ -281,6 +284,19 @@ class SimCluster:
 
     def hung(self, host: str) -> bool:
         return self._machines[host].hung
+
+    def cancel_call(self, host: str) -> None:
+        machine = self._machines[host]
+        received = machine.cancelled.append
+        for task in self._kernel.tasks_of(machine.host.life):
+            running = task.running_loop
+            if running is not None and getattr(running.loop, "harness_cancel", None) is not None:
+                # Another thread of the client's process cancels it.
+                cancel = partial(running.loop.call_soon_threadsafe, running.loop.harness_cancel, received)
+                machine.host.spawn(cancel)
+
+    def cancelled_calls(self, host: str) -> Sequence[str]:
+        return self._machines[host].cancelled
 
     def state(self, host: str) -> State:
         life = self._machines[host].host.life

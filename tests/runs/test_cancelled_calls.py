@@ -1,0 +1,69 @@
+"""Cancelled calls of asyncio locks: outcomes, verdicts, and the same bytes for the same seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import run
+from harness.errors import UsageError
+from harness.history import History
+from harness.plan import FaultSpec, Plan
+from harness.run.judging import Result
+from harness.run.store import HISTORY
+
+FAULT = "task-cancel"
+SOUND = f"{__package__}.asyncio_locks:TokenLock"
+MUTANTS = f"{__package__}.cancelled_locks"
+
+
+def cancelled(lock: str, on: str, store: Path | None = None, **schedule: Any) -> Result:
+    spec = FaultSpec(FAULT, on=on, **{"nth": 3, "times": 4, "every": 1.0, **schedule})
+    return run(Plan(lock=lock, clients=3, time_limit=15.0, faults=(spec,)), store=store)
+
+
+@pytest.mark.parametrize("on", ["acquire:invoke", "request:SET", "reply:SET", "release:invoke", "acquire"])
+def test_a_sound_lock_breaks_no_property_when_its_calls_are_cancelled(on: str) -> None:
+    result = cancelled(SOUND, on)
+    assert [name for name, verdict in result.verdicts.items() if verdict.valid is False] == []
+    assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
+
+
+@pytest.mark.parametrize(
+    ("on", "call"), [("request:SET", "acquire"), ("reply:SET", "acquire"), ("request:EVAL", "release")]
+)
+def test_a_cancelled_call_has_an_unknown_outcome_and_the_same_seed_gives_the_same_bytes(
+    on: str, call: str, tmp_path: Path
+) -> None:
+    folders = [cancelled(SOUND, on, tmp_path).folder for _ in range(2)]
+    first, second = ((folder or tmp_path) / HISTORY for folder in folders)
+    assert first.read_bytes() == second.read_bytes()
+    unknown = [op for op in History.load(first) if op.type == "info" and "CallCancelled" in (op.error or "")]
+    assert unknown
+    assert {op.f for op in unknown} == {call}
+
+
+@pytest.mark.parametrize(
+    ("lock", "on"),
+    [
+        ("WithoutLease", "request:SET"),
+        ("GrantsWhenCancelled", "acquire:invoke"),
+        ("DeletesWhenCancelled", "request:SET"),
+    ],
+)
+def test_a_lock_that_is_wrong_under_cancellation_breaks_a_property(lock: str, on: str) -> None:
+    result = cancelled(f"{MUTANTS}:{lock}", on, times=10, every=0.5)
+    assert result.valid is False, result.reason
+
+
+@pytest.mark.parametrize("lock", ["WithoutLease", "GrantsWhenCancelled", "DeletesWhenCancelled"])
+def test_without_the_fault_it_breaks_none(lock: str) -> None:
+    result = run(Plan(lock=f"{MUTANTS}:{lock}", clients=3, time_limit=15.0))
+    assert [name for name, verdict in result.verdicts.items() if verdict.valid is False] == []
+
+
+def test_a_lock_with_plain_methods_is_refused() -> None:
+    with pytest.raises(UsageError, match="methods are coroutines, and those of redis-token are not"):
+        cancelled("redis-token", "acquire:invoke")
