@@ -127,8 +127,11 @@ def call(
 
 
 def start_early() -> None:
-    """Start a server for a later call, so that it loads its modules while this process loads its own."""
-    _servers.setdefault(_key(sys.executable), []).append(_start(sys.executable))
+    """Start a server for a later call, so that it loads its modules while this process loads its own; do nothing if a
+    server is idle already."""
+    idle = _servers.setdefault(_key(sys.executable), [])
+    if not idle:
+        idle.append(_start(sys.executable))
 
 
 def _key(path: str) -> tuple[int, int, str]:

@@ -58,6 +58,13 @@ def test_a_module_that_a_call_loaded_is_loaded_for_the_next_call() -> None:
     assert call()
 
 
+def test_a_server_is_started_early_only_if_none_is_idle() -> None:
+    workers.close_servers()
+    workers.start_early()
+    workers.start_early()
+    assert [len(idle) for idle in workers._servers.values()] == [1]
+
+
 def test_modules_of_locks_and_of_users_are_not_kept() -> None:
     assert server.is_kept("harness.checkers.holds")
     assert not server.is_kept("harness.lock_impls.redlock")
