@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,16 @@ from harness.run.completion import complete
 
 DEEP = 200_000
 Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _garbage_of_others() -> Iterator[None]:
+    """Collect what other tests left behind: deep in nested input, its finalizers would reach the recursion limit, and
+    Python would print that."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def refusal(capsys: Capture, *arguments: str) -> str:
