@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser
 
@@ -65,11 +66,15 @@ def test_a_document_is_stored_and_read_again(tmp_path: Path) -> None:
     assert load_versions(tmp_path / "versions.json") == DOCUMENT
 
 
-def test_the_page_shows_the_result_and_is_accessible(tmp_path: Path, browser: Browser) -> None:
+def test_the_page_shows_the_result(tmp_path: Path, browser: Browser) -> None:
     path = versions_report.write(DOCUMENT, tmp_path)
     with watched(browser) as (open_page, requests):
         page = open_page(path.as_uri())
         assert page.locator("td .pill").count() == len(DOCUMENT.releases)
         assert page.locator("article h3").all_inner_texts() == ["slow-link: mutual-exclusion", "slow-link: liveness"]
     assert requests == [path.as_uri()]
-    assert axe.in_every_look(browser, path.as_uri()) == []
+
+
+@pytest.mark.slow
+def test_the_page_is_accessible(tmp_path: Path, browser: Browser) -> None:
+    assert axe.in_every_look(browser, versions_report.write(DOCUMENT, tmp_path).as_uri()) == []

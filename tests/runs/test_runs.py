@@ -48,6 +48,7 @@ def test_every_lock_is_valid_without_faults(lock: str, seed: int) -> None:
     assert result.valid is True, explanations(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lock", "kind"), REPLICATED)
 def test_every_lock_is_valid_on_replicated_servers(lock: str, kind: str) -> None:
     result = attempt(lock, kind=kind, time_limit=6.0)
