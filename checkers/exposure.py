@@ -6,11 +6,12 @@ strikes. A fault of an instant (:data:`MOMENTARY`) harms only leases that exist 
 active at the strike count, until their end. A fault that ends a client tests the lock if that client held a key which
 another one wanted then or later.
 
-A waiter must look at the key meanwhile. Those that poll do so now and then: the run itself shows how often, by the time
-from a release to the next grant to another client. If waiters look independently, a fault of exposure t goes unnoticed
-with a probability of at most e^(-t / mean). So a fault has tested the lock if its exposure is at least
-:data:`ENOUGH` times the mean, with 5 % left; the mean is that of an exponential distribution with the median of the
-run, since faults delay some of the hand-overs.
+After a fault of an instant a waiter must look at the key before the hold ends. Those that poll do so now and then: the
+run itself shows how often, by the time from a release to the next grant to another client. If waiters look
+independently, such a fault of exposure t goes unnoticed with a probability of at most e^(-t / mean). So it has tested
+the lock if its exposure is at least :data:`ENOUGH` times the mean, with 5 % left; the mean is that of an exponential
+distribution with the median of the run, since faults delay some of the hand-overs. A fault that lasts changes what the
+holder and the waiter do from its first moment on: any exposure is enough.
 """
 
 from __future__ import annotations
@@ -58,9 +59,10 @@ class ExposureChecker:
 def _short(name: str, strikes: list[RunFault], contended: Contention) -> str | None:
     """Return why the strikes of one fault did not test the lock, or None."""
     exposed = 0
+    needed_ns = contended.needed_ns if name in MOMENTARY else 0
     for strike in strikes:
         exposed += contended.exposure_ns(strike)
-        if exposed > contended.needed_ns:
+        if exposed > needed_ns:
             return None
     times = f"{name} struck {counted(len(strikes), 'time')}"
     if not exposed:
@@ -68,7 +70,7 @@ def _short(name: str, strikes: list[RunFault], contended: Contention) -> str | N
     span = View.span
     return (
         f"{times}, for {span(exposed)} in sum while one client held a key and another one wanted it; waiters get a "
-        f"free key so slowly that testing the lock takes {span(contended.needed_ns)}"
+        f"free key so slowly that testing the lock takes {span(needed_ns)}"
     )
 
 

@@ -55,6 +55,12 @@ def pause_while_wanted() -> History:
     return turns().fault(0, "server-pause", ["n1"], 0.3, 0.4).history()
 
 
+@row("pause-before-release", valid=(EX,))
+def pause_before_release() -> History:
+    """A pause of 30 ms lasts: unlike a jump of the clock, it holds up what the clients do in that time."""
+    return turns().fault(0, "server-pause", ["n1"], 0.47, 0.5).history()
+
+
 @row("pause-when-quiet", unknown=(EX,))
 def pause_when_quiet() -> History:
     """A server is paused between two holds, and is healed before the next one."""
@@ -76,11 +82,10 @@ def held_not_wanted() -> History:
 
 @row("refused-again-and-again", valid=(EX,))
 def refused_again_and_again() -> History:
-    """A waiter is refused at once and comes back in time; the fault lies between its requests."""
-    story = turns().acquire("c0", 10.0, 10.01).fault(0, "server-pause", ["n1"], 10.3, 10.4)
-    for at in (10.2, 10.6):
-        story.acquire("c1", at, at + 0.001, "fail", timeout=0.0)
-    return story.release("c0", 11.0).history()
+    """A waiter is refused at once and comes back in time; fault and end of the hold lie between its requests."""
+    story = turns().acquire("c0", 10.0, 10.01).fault(0, "server-pause", ["n1"], 10.3, 10.4).release("c0", 10.5)
+    story.acquire("c1", 10.2, 10.201, "fail", timeout=0.0)
+    return story.acquire("c1", 10.6, 10.601, timeout=0.0).release("c1", 11.0).history()
 
 
 @row("holder-dies", valid=(EX,))

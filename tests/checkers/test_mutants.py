@@ -338,6 +338,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     "exposure": [
         ("every strike counts", exposure, "_short", no_doubt),
         ("any time is enough", exposure, "_needed_ns", lambda found: 0),
+        ("no fault lasts", exposure, "MOMENTARY", frozenset({"clock-jump", "server-pause"})),
         ("a third is enough", exposure, "ENOUGH", 1.0),
         ("it takes ages", exposure, "ENOUGH", 30.0),
         ("jumps last", exposure, "MOMENTARY", frozenset()),

@@ -97,7 +97,7 @@ def test_errors_of_jobs_are_raised_unchanged() -> None:
 @pytest.fixture(scope="module")
 def rounds() -> list[tuple[Round, RoundResult]]:
     """Return rounds of one hunt, each with the result of this process."""
-    request = HuntRequest(lock="redis-token", faults=("none",), clients=2, schedules=8).completed()
+    request = HuntRequest(lock="redis-token", faults=("none",), clients=2, schedules=8, stop_at_first=True).completed()
     jobs = [Round(request=request, number=number, vocabulary=learn_vocabulary(request)) for number in range(1, 5)]
     found = [(job, search(job)) for job in jobs]
     plans = [failure.plan for _, searched in found for failure in searched.failures]

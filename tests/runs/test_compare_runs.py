@@ -142,7 +142,7 @@ def test_a_cells_command_repeats_its_run(
             with pytest.raises(SystemExit):
                 main([*arguments, "--out", str(tmp_path), "--json"])
             again, kept = (
-                json.loads(capsys.readouterr().out),
+                json.loads(capsys.readouterr().out)["runs"][0]["results"],
                 json.loads((folder / cell["run"] / "results.json").read_text()),
             )
             assert program == "harness"
