@@ -217,6 +217,8 @@ class _Call:
             end = self._exchange()
         self.over = True
         if self._error is not None:
+            if self._signals and self._error.kind.rpartition(":")[2] == KeyboardInterrupt.__name__:
+                raise KeyboardInterrupt  # it arrived before the function was ready for one
             raise _raised(self._error)
         if self._result is None:
             if self._signals > 1:

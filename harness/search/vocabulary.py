@@ -56,6 +56,8 @@ def learn_vocabulary(request: HuntRequest) -> Vocabulary:
 def _observe(plan: Plan, events: dict[str, None], commands: dict[str, None]) -> Simulated:
     """Simulate a plan; add its events and commands in the order of their first occurrence."""
     run = simulate(plan)
+    if any(op.value["reason"] == "interrupted" for op in run.history.nemesis("stop")):
+        raise KeyboardInterrupt  # the run took the signal that was meant for the hunt
     opened = run.history.origin + OPENED_NS
     commands.update(dict.fromkeys(command.name for command in run.commands if command.time > opened))
     events.update(dict.fromkeys(event(op.f, op.type) for op in run.history if op.process != NEMESIS))

@@ -315,13 +315,16 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.slow
-def test_sigterm_ends_a_hunt_with_a_report(tmp_path: Path) -> None:
+@pytest.mark.parametrize("later_s", [0.0, 0.1, 0.6])
+def test_sigterm_ends_a_hunt_with_a_report(tmp_path: Path, later_s: float) -> None:
+    """It arrives before the first run, while its worker imports the simulator, or in that run."""
     command = [sys.executable, "-m", "harness", "hunt", "redis-fenced", "--fencing", "on", "--look-for", "resource",
                "--faults", "client-pause", "--budget", "100s", "--schedules", "5", "--out", str(tmp_path)]  # fmt: skip
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not catches(child.pid, signal.SIGTERM):
         assert child.poll() is None
         time.sleep(0.02)
+    time.sleep(later_s)
     child.send_signal(signal.SIGTERM)
     out, error = child.communicate(timeout=300)
     assert child.returncode == 3
