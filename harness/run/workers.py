@@ -60,6 +60,9 @@ class WorkerCrashed(HarnessError):
 
 limits = Limits()
 """The watchdog's limits for new calls."""
+forwarded: list[int] = []
+"""The signals that calls have forwarded to their workers. A call that was about to end may have returned all the same:
+who makes several calls looks here whether to go on."""
 
 
 @dataclass(slots=True)
@@ -235,8 +238,9 @@ class _Call:
             yield
             return
 
-        def handler(*_: object) -> None:
+        def handler(number: int, _: object) -> None:
             self._signals += 1
+            forwarded.append(number)
             with contextlib.suppress(OSError):
                 self._send(INTERRUPT if self._signals == 1 else KILL)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from harness.history import NEMESIS, SECOND
 from harness.plan import Plan
+from harness.run import workers
 from harness.search.replay.simulated import Simulated, simulate
 from harness.worker.client_program import event
 
@@ -55,8 +56,9 @@ def learn_vocabulary(request: HuntRequest) -> Vocabulary:
 
 def _observe(plan: Plan, events: dict[str, None], commands: dict[str, None]) -> Simulated:
     """Simulate a plan; add its events and commands in the order of their first occurrence."""
+    before = len(workers.forwarded)
     run = simulate(plan)
-    if any(op.value["reason"] == "interrupted" for op in run.history.nemesis("stop")):
+    if len(workers.forwarded) > before:
         raise KeyboardInterrupt  # the run took the signal that was meant for the hunt
     opened = run.history.origin + OPENED_NS
     commands.update(dict.fromkeys(command.name for command in run.commands if command.time > opened))
