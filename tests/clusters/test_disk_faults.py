@@ -28,10 +28,10 @@ from harness.run.runs import run
 from tests.clusters.bench import fault, make, scene, until_healed
 
 PROGRAM = """
-from harness.faults.catalogue import default_specs
-from harness.plan import Plan
+from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
-run(Plan(lock="redis-token", cluster="docker", time_limit=60.0, faults=tuple(default_specs("disk-stall", 1.0))))
+stall = FaultSpec("disk-stall", at=0.5, for_=50.0)
+run(Plan(lock="redis-token", cluster="docker", time_limit=60.0, faults=(stall,)))
 """
 
 

