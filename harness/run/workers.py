@@ -208,7 +208,7 @@ class _Call:
         self._result: bytes | None = None
         self._error: WorkerError | None = None
         self._replies = b""
-        self._signals = 0
+        self._interrupts = 0
         self.loaded: tuple[str, ...] = ()
         """Modules that the worker loaded and that a server may keep for later calls."""
         self.over = False
@@ -220,17 +220,22 @@ class _Call:
             end = self._exchange()
         self.over = True
         if self._error is not None:
-            if self._signals and self._error.kind.rpartition(":")[2] == KeyboardInterrupt.__name__:
+            if self._interrupts and self._error.kind.rpartition(":")[2] == KeyboardInterrupt.__name__:
                 raise KeyboardInterrupt  # it arrived before the function was ready for one
             raise _raised(self._error)
         if self._result is None:
-            if self._signals > 1:
+            if self._interrupts > 1:
                 raise KeyboardInterrupt
             raise WorkerDied(sentence_of(end), end.stack)
         return self._result
 
     def _send(self, line: bytes) -> None:
         self._server.control.sendall(line + b"\n")
+
+    def _interrupt(self) -> None:
+        """Interrupt the worker; kill it the second time."""
+        self._interrupts += 1
+        self._send(INTERRUPT if self._interrupts == 1 else KILL)
 
     @contextlib.contextmanager
     def _forwarded_signals(self) -> Iterator[None]:
@@ -239,10 +244,9 @@ class _Call:
             return
 
         def handler(number: int, _: object) -> None:
-            self._signals += 1
             forwarded.append(number)
             with contextlib.suppress(OSError):
-                self._send(INTERRUPT if self._signals == 1 else KILL)
+                self._interrupt()
 
         old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -305,8 +309,8 @@ class _Call:
                 self.loaded = tuple(filter(is_kept, msgspec.json.decode(body, type=tuple[str, ...])))
             elif kind is Frame.ERROR:
                 self._error = msgspec.json.decode(body, type=WorkerError)
-            elif self._on_frame(kind, body):
-                self._send(INTERRUPT)
+            elif self._on_frame(kind, body) and not self._interrupts:
+                self._interrupt()
         return bool(data)
 
     def _pass_output(self, poll: select.poll) -> None:

@@ -191,6 +191,7 @@ def _work(request: CallRequest, channel: Channel, signs: SignsOfLife, stack: Sta
         before = set(sys.modules)
         function: WorkerFunction = getattr(importlib.import_module(module), name)
         result = function(request.argument, channel)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it must not cut the frame with the result
         loaded = [one for one in list(sys.modules) if one not in before and is_kept(one)]
         channel.send(Frame.LOADED, msgspec.json.encode(loaded))
         channel.send(Frame.RESULT, result)

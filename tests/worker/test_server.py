@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import sys
+import threading
+import time
 
 import msgspec
 import pytest
 
 from harness.run import workers
 from harness.worker import server
-from harness.worker.channel import Channel
+from harness.worker.channel import Channel, Frame
 from harness.worker.watchdog import StackFile, Watchdog
 
 LATE = "harness.documents.sweep"
@@ -42,8 +46,6 @@ def test_the_end_of_a_worker_is_seen_soon_after_it_closed_its_files(monkeypatch:
 
 
 def loads_a_module(argument: bytes, channel: Channel) -> bytes:
-    import sys
-
     found = argument.decode() in sys.modules
     __import__(argument.decode())
     return msgspec.json.encode(found)
@@ -56,6 +58,36 @@ def test_a_module_that_a_call_loaded_is_loaded_for_the_next_call() -> None:
 
     call()
     assert call()
+
+
+def is_interrupted_in_its_result(argument: bytes, channel: Channel) -> bytes:
+    """Return more bytes than a socket holds, and get SIGINT while they are being sent."""
+    main = threading.main_thread().ident
+
+    def interrupt() -> None:
+        while sys._current_frames()[main or 0].f_code is not Channel.send.__code__:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    return b"x" * int(argument)
+
+
+def test_a_late_interrupt_does_not_cut_the_result() -> None:
+    size = 30_000_000
+    result = workers.call(f"{__name__}:is_interrupted_in_its_result", str(size).encode(), lambda _kind, _body: None)
+    assert len(result) == size
+
+
+def reports_until_interrupted(_: bytes, channel: Channel) -> bytes:
+    channel.send(Frame.PROGRESS, b"")
+    while True:
+        time.sleep(0.01)
+
+
+def test_a_worker_that_the_harness_interrupts_early_ends_with_a_keyboard_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        workers.call(f"{__name__}:reports_until_interrupted", b"", lambda _kind, _body: True)
 
 
 def test_a_server_is_started_early_only_if_none_is_idle() -> None:
