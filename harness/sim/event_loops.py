@@ -17,8 +17,10 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from greenlet import getcurrent
+
 from .dispatch import Replacement, dispatch
-from .kernel import Task
+from .kernel import DEAD, Task
 
 
 class RunningLoop:
@@ -89,6 +91,13 @@ class SimEventLoop(asyncio.SelectorEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(loop=self)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report nothing of a process that is over. What its loop does then, and the collection of its tasks, would not
+        happen in reality."""
+        task = getcurrent()
+        if type(task) is Task and not task.kernel.closing and task.life.state != DEAD:
+            super().call_exception_handler(context)
 
 
 def _new_task(loop: Any, coro: Any, **options: Any) -> asyncio.Task[Any]:
