@@ -56,6 +56,11 @@ class ExposureChecker:
         return conclude(history, [], fine=fine, doubts=doubts, stats={"faults": len(struck)})
 
 
+def missing_exposure(history: History, name: str) -> str | None:
+    """Return why the strikes of this fault have not tested the lock up to the end of the history, or None."""
+    return _short(name, [fault for fault in faults(history) if fault.name == name], Contention(holds(history)))
+
+
 def _short(name: str, strikes: list[RunFault], contended: Contention) -> str | None:
     """Return why the strikes of one fault did not test the lock, or None."""
     exposed = 0

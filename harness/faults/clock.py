@@ -105,7 +105,9 @@ class ClockJump(_ClockFault, frozen=True):
 
     name: ClassVar[str] = "clock-jump"
     summary: ClassVar[str] = "the wall clock of a majority of servers jumps forward once"
-    schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5}
+    schedule: ClassVar[dict[str, Any]] = {
+        "on": "acquire", "nth": 5, "times": 1000, "every": "0.5 ttl", "until_exposed": True
+    }  # fmt: skip
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"by": (1.5, -4.0, 5.0, -30.0), "seconds": (None,)}
     step: ClassVar[FaultStep | None] = FaultStep(
         "put forward", "server", None, "a jump of a server's clock by 1.5 ttl", params={"by": 1.5}

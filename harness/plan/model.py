@@ -52,6 +52,9 @@ class FaultSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     times: int = 1
     delay: float = 0.0
     for_: float | None = None
+    until_exposed: bool = False
+    """Strike again, as ``times`` and ``every`` say, only until the fault has tested the lock: it was active while one
+    client held a key and another one wanted it, for long enough. :mod:`harness.checkers.exposure` decides."""
     tolerated: bool = False
     """The lock must stay available during this fault, so the liveness checker does not excuse that time."""
     params: dict[str, Any] = {}

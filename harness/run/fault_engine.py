@@ -62,6 +62,10 @@ class FaultTrigger:
         self.rests_until = now + int((spec.every or 0.0) * 1e9)
         return True
 
+    def retire(self) -> None:
+        """Never fire again."""
+        self.fired = self.spec.times
+
 
 @dataclass(slots=True, eq=False)
 class InjectedStrike:

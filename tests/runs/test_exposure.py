@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from harness import run
+from harness.faults.catalogue import default_specs
 from harness.plan import Expect, FaultSpec, Plan
 from harness.run.judging import Result
 
@@ -39,3 +42,27 @@ def test_a_scenario_chooses_the_moment_of_its_faults() -> None:
     assert result.decision.properties["exposure"].required is False
     assert result.valid is True, result.reason
     assert result.results.scenario.state == "as-expected"  # type: ignore[union-attr]
+
+
+def struck(result: Result) -> int:
+    return sum(op.type == "invoke" for op in result.history.nemesis("inject"))
+
+
+def test_a_fault_strikes_again_until_it_has_tested_the_lock() -> None:
+    """The first strike comes while c1 has not begun."""
+    jump = FaultSpec("clock-jump", on="acquire", times=1000, every=1.0)
+    setting: dict[str, Any] = {"lock": "zookeeper-sequential", "clients": 2, "stagger": 3.0, "time_limit": 16.0}
+    once, always, enough = (
+        run(Plan(**setting, faults=(msgspec.structs.replace(jump, **change),)))
+        for change in ({"times": 1}, {}, {"until_exposed": True})
+    )
+    assert once.decision.properties["exposure"].state == "not-tested"
+    assert enough.decision.properties["exposure"].state == "kept"
+    assert 1 == struck(once) < struck(enough) < struck(always)
+
+
+def test_a_jump_that_is_asked_for_by_name_strikes_again_where_needed() -> None:
+    """With this seed the first hold that it meets ends too soon."""
+    result = run(Plan(lock="redlock", seed=2, faults=tuple(default_specs("clock-jump", 2.0))))
+    assert struck(result) > 1
+    assert result.decision.properties["exposure"].state == "kept"
