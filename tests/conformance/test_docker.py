@@ -31,4 +31,4 @@ def programs() -> list[ParameterSet]:
 def test_lock_program_passes_every_conformance_check(info: LockInfo, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["conformance", info.name])
-    assert ended.value.code == 0, capsys.readouterr().out
+    assert ended.value.code == 0, "".join(capsys.readouterr())
