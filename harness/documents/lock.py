@@ -31,6 +31,8 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     """True if it serves waiters in the order of their requests."""
     shared: bool | None = None
     """True if several clients can hold it at once (``acquire_shared``)."""
+    asynchronous: bool | None = None
+    """True if its methods are coroutines."""
     overtime: float = 0.0
     """Seconds by which a lease may outlast its ttl."""
     lease: str = ""

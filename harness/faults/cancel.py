@@ -24,7 +24,7 @@ class TaskCancel(Fault, frozen=True):
     """
 
     name: ClassVar[str] = "task-cancel"
-    summary: ClassVar[str] = "the asyncio task of a client is cancelled while it awaits an acquire"
+    summary: ClassVar[str] = "the asyncio task of a client is cancelled while it awaits a call of its lock"
     needs: ClassVar[Needs] = frozenset({CANCELS})
     damages_with: ClassVar[str] = "cancel_call"
     disturbs: ClassVar[bool] = False

@@ -24,7 +24,7 @@ from harness.worker.client_program import find_workload
 
 from .bounds import refuse_endless
 from .interpreter import interpreter_of
-from .lock_facts import find_facts, find_info
+from .lock_facts import find_facts
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
@@ -84,7 +84,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         _refuse_impossible_event(spec, plan.workload)
-        _refuse_plain_methods(spec, plan.lock)
+        _refuse_plain_methods(spec, lock)
         refuse_unknown_words(spec, hosts)
     settle = plan.settle
     if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
@@ -190,11 +190,11 @@ def _refuse_impossible_event(spec: FaultSpec, workload: str) -> None:
         )
 
 
-def _refuse_plain_methods(spec: FaultSpec, lock: str) -> None:
+def _refuse_plain_methods(spec: FaultSpec, lock: LockFacts) -> None:
     """Refuse a fault of asyncio for a lock without coroutines."""
-    if fault_class(spec.fault).coroutines and not find_info(lock).asynchronous:
+    if fault_class(spec.fault).coroutines and not lock.asynchronous:
         raise UsageError(
-            f"nemesis {spec.fault!r} strikes locks whose methods are coroutines, and those of {lock} are not"
+            f"nemesis {spec.fault!r} strikes locks whose methods are coroutines, and those of {lock.name} are not"
         )
 
 

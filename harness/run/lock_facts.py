@@ -108,6 +108,7 @@ def described_facts(info: LockInfo, *, shared: bool | None = None) -> LockFacts:
         reentrant=info.reentrant,
         queue=info.queue,
         shared=shared,
+        asynchronous=info.asynchronous,
         overtime=info.overtime,
         lease=info.lease,
         lease_default=number_or_none(info.options.get(argument_of(info.lease)[0])),

@@ -90,7 +90,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             self,
             workloads=workloads,
             kind=kind,
-            faults=self.faults or tuple(able(kind)),
+            faults=self.faults or tuple(able(kind, asynchronous=bool(lock.asynchronous))),
             nodes=self.nodes or kinds.default_nodes(kind),
         )
         for name in workloads:
@@ -131,10 +131,13 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def _check_fault(self, name: str, lock: LockFacts) -> None:
         """Raise UsageError for an unknown family, or one that cannot strike this kind of cluster."""
-        if name != NO_FAULT and lacking(fault_class(name).needs, SimCluster.part_types(self.kind)):
+        if name == NO_FAULT:
+            if len(self.faults) > 1:
+                raise UsageError(f"faults: {NO_FAULT!r} goes with no other, got {', '.join(self.faults)}")
+            return
+        fault = fault_class(name)
+        if fault.coroutines or lacking(fault.needs, SimCluster.part_types(self.kind)):
             complete(msgspec.structs.replace(self.plan(), faults=(FaultSpec(name, at=0.0, for_=0.0),)), lock)
-        if name == NO_FAULT and len(self.faults) > 1:
-            raise UsageError(f"faults: {NO_FAULT!r} goes with no other, got {', '.join(self.faults)}")
 
     def _kind_for(self, offered: tuple[str, ...]) -> str:
         """Return the first kind of cluster on which all requested faults can strike, else the lock's usual kind."""
@@ -167,12 +170,14 @@ def names(given: str | Sequence[Any]) -> tuple[Any, ...]:
     return tuple(part for part in stripped if part != "")
 
 
-def able(kind: str) -> list[str]:
-    """Return the families of faults that can strike any lock on a simulated cluster of this kind."""
+def able(kind: str, *, asynchronous: bool = False) -> list[str]:
+    """Return the families of faults that can strike a lock on a simulated cluster of this kind.
+
+    ``asynchronous``: the lock's methods are coroutines."""
     parts = SimCluster.part_types(kind)
     names = [name for name in fault_names() if name != NO_FAULT]
     return [
         name
         for name in names
-        if not fault_class(name).coroutines and not lacking(needs(FaultSpec(name, at=0.0)), parts)
+        if (asynchronous or not fault_class(name).coroutines) and not lacking(needs(FaultSpec(name, at=0.0)), parts)
     ]
