@@ -10,6 +10,10 @@ A call is *late* if it took longer than its limit plus ``slack`` in a time witho
   hang for good.
 
 Any answer counts, also a refusal and an error. Whether a granted acquire came too late is judged by the same rule.
+
+If most refused acquires gave up more than ``slack`` before their timeout was over (:mod:`.refusals`), the lock does not
+wait, and the property is not tested: the parameter to which the harness passes the timeout may mean something else to a
+class of the user's own.
 """
 
 from __future__ import annotations
@@ -21,16 +25,21 @@ from typing import Final
 import numpy as np
 
 from harness.history import SECOND, History
-from harness.wording import in_seconds
+from harness.wording import counted, in_seconds
 
 from .base import Json, Verdict, Violation, conclude, no_lock_taken
 from .excuses import Excuses, ends
+from .fairness import RequestTable
 from .faults import FOR_EVER
+from .holds import holds
+from .refusals import gave_up_early
 from .view import ACQUIRE, EXTEND, INVOKE, NONE, RELEASE, Ints, View, view
 
 ALLOWANCE: Final = 2 * SECOND
 """Limit (ns) of a release and of an extend, which state no timeout of their own."""
 JUDGED: Final = (ACQUIRE, EXTEND, RELEASE)
+MANY: Final = 5
+"""Fewer acquires that gave up early never count as most of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,7 @@ class LateCall:
 class AnswersChecker:
     """Each acquire, release and extend is answered within its limit plus ``slack``, unless a fault excuses it.
 
+    Unknown if most refused acquires gave up although they had time left and the key became free.
     One violation is reported for each client and kind of call: the call that lasted longest.
     """
 
@@ -64,12 +74,16 @@ class AnswersChecker:
             return Verdict(None, "the start entry does not state the slack")
         rows = np.flatnonzero((columns.type == INVOKE) & np.isin(columns.f, JUDGED))
         lasted = ends(columns, rows) - columns.time[rows]
-        late = list(late_calls(columns, Excuses(history), rows, lasted, slack))
+        excuses = Excuses(history)
+        late = list(late_calls(columns, excuses, rows, lasted, slack))
         return conclude(
             history,
             list(_violations(columns, late)),
             fine=f"each of {len(rows)} calls was answered in time, or a fault excuses it",
-            doubts=(None if len(rows) else "no client called the lock",),
+            doubts=(
+                None if len(rows) else "no client called the lock",
+                _impatient(RequestTable(holds(history), excuses)),
+            ),
             stats=_stats(columns, rows, lasted, late),
         )
 
@@ -94,6 +108,21 @@ def _limit(columns: View, row: int) -> int:
         return ALLOWANCE
     timeout = (columns.value[row] or {}).get("timeout")
     return FOR_EVER // 2 if timeout is None else round(min(timeout, 1e8) * SECOND)
+
+
+def _impatient(waits: RequestTable) -> str | None:
+    """Return a doubt if most refused acquires gave up early."""
+    early, columns = gave_up_early(waits), waits.columns
+    if len(early.failed) < MANY or 2 * len(early.failed) <= early.judged:
+        return None
+    first = int(early.failed[0])
+    begin, end, until = int(waits.begin[first]), int(waits.done[first]), int(waits.limits()[first])
+    name, key, at = columns.name(waits.client[first]), columns.keys[waits.key[first]], columns.at(begin)
+    return (
+        f"{len(early.failed):,} of {counted(early.judged, 'refused acquire')} gave up early although the key became "
+        f"free in time: {name} requested {key} at {at} with a timeout of {in_seconds(until - begin)} and "
+        f"gave up after {in_seconds(end - begin)}, so waiting was not tested"
+    )
 
 
 def _violations(columns: View, late: list[LateCall]) -> Iterator[Violation]:

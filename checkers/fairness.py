@@ -98,10 +98,10 @@ class RequestTable:
         self.pending: Bools = done == NONE
         self.clean = _clean(columns)[self.row]
         surely = (self.granted | self.busy) & self.clean
-        self.until: Ints = np.where(surely, np.minimum(self.done, self._limits()), self.begin)
+        self.until: Ints = np.where(surely, np.minimum(self.done, self.limits()), self.begin)
         self.until = excuses.clip(self.client, self.begin, self.until)
 
-    def _limits(self) -> Ints:
+    def limits(self) -> Ints:
         """Return when each request ended by its own timeout."""
         limits = [(self.columns.value[int(row)] or {}).get("timeout") for row in self.row]
         spans = [self.columns.end if limit is None else round(min(limit, 1e8) * SECOND) for limit in limits]

@@ -12,6 +12,12 @@ per slack. If the moments at which it looks are independent of the moments at wh
 of t s in sum with a probability of at most e^(-t / slack), and the clients of such a sum miss all of them with a
 probability below e^-20 = 2e-9.
 
+*Waiters* sleep if clients that wait get a free key too rarely. Only the part of each request counts that begins a
+quarter of the slack after it (the first try is over then), and only the part of a free time that begins a tenth of the
+slack after it (its next holder has got it by then, or nobody looks). If each waiter looks at least once per slack, the
+waits end with a grant at least as often as a Poisson variable whose mean is their sum of free times, in slacks. Its
+probability of at most the observed number is below e^-20 if the lock is broken (Chernoff's bound).
+
 A client that is never granted because others are always faster counts only for the time in which the key was free,
 which is short then. That is no violation: in a herd of waiters, the client with the longest way to the service may lose
 every race (``etcd3-lock`` and ``zookeeper-herd`` show it without any fault). Locks that promise a queue are judged by
@@ -20,8 +26,8 @@ every race (``etcd3-lock`` and ``zookeeper-herd`` show it without any fault). Lo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -32,11 +38,16 @@ from harness.wording import counted, in_seconds, listed
 from .base import Verdict, Violation, conclude, no_lock_taken
 from .excuses import Excuses
 from .fairness import RequestTable
+from .free import FreeTimes, free_times, surely_free
 from .holds import Holds, holds
-from .sweep import covered_until, grouped_order
-from .view import ACQUIRE, INVOKE, NONE, OK, Ints, View
+from .sweep import grouped_order
+from .view import ACQUIRE, INVOKE, Ints, View
 
 MISSED: Final = 20
+FIRST_TRY: Final = 4
+"""The slack divided by the length of a request's part that does not count as waiting."""
+PASSING: Final = 10
+"""The slack divided by the time for which a key may be free while its next holder gets it."""
 
 
 class HandoverChecker:
@@ -55,7 +66,7 @@ class HandoverChecker:
         waits = RequestTable(found, Excuses(history))
         return conclude(
             history,
-            list(_left_out(waits)),
+            [*_left_out(waits), *_asleep(waits)],
             fine=f"{counted(passed, 'grant')} went to another client than the key's last grant",
             doubts=(None if passed else _missing(found),),
             stats={"handovers": passed, "never_granted": _never_granted(waits)},
@@ -89,40 +100,6 @@ def _missing(found: Holds) -> str:
     return f"{most} clients requested {key} and {grants}, so no hand-over was tested"
 
 
-@dataclass(frozen=True, slots=True)
-class FreeTimes:
-    """The times ``begin`` to ``end`` (ns) in which a key was surely free, in order and disjoint."""
-
-    begin: Ints
-    end: Ints
-
-    def before(self, moment: Ints) -> Ints:
-        """Return for each moment (ns) how long the key was free before it."""
-        if not len(self.begin):
-            return np.zeros_like(moment)
-        sums = np.concatenate(([0], np.cumsum(self.end - self.begin)))
-        past = np.searchsorted(self.begin, moment, side="right")
-        last = np.maximum(past - 1, 0)
-        running: Ints = np.where(past > 0, np.maximum(self.end[last] - moment, 0), 0)
-        return sums[past] - running
-
-
-def free_times(found: Holds, key: int) -> FreeTimes:
-    """Return the times between the ``ok`` of a release and the next grant of the key, without any hold of it."""
-    columns = found.view
-    rows = np.flatnonzero(found.key == key)
-    rows = rows[grouped_order(found.key[rows], found.start[rows], found.end[rows])]
-    until = covered_until(found.key[rows], found.start[rows], found.end[rows])
-    longest = np.where(found.end[rows] > until, np.arange(len(rows)), 0)
-    last = rows[np.maximum.accumulate(longest)][:-1]
-    release = found.release[last]
-    done = columns.done[release]
-    clean = (release != NONE) & (done != NONE) & (columns.type[done] == OK)
-    begin, end = columns.time[done], found.start[rows][1:]
-    free = clean & (begin < end) & (until[1:] < end)
-    return FreeTimes(begin[free], end[free])
-
-
 def _never_granted(waits: RequestTable) -> dict[str, list[str]]:
     """Return by key the clients that requested it and were never granted it."""
     columns, outsiders = waits.columns, {}
@@ -152,6 +129,49 @@ def _left_out(waits: RequestTable) -> Iterator[Violation]:
                 )
         if sum(missed.values()) >= MISSED * slack > 0:
             yield _violation(waits, key, missed)
+
+
+def _asleep(waits: RequestTable) -> Iterator[Violation]:
+    """Yield the keys that waiting clients got too rarely, although they were free while they waited."""
+    slack = waits.columns.seconds("slack", 1.0) or 0
+    for key in np.unique(waits.found.key).tolist() if slack else ():
+        waiting = (waits.key == key) & ~waits.shared & (waits.granted | waits.failed)
+        rows = np.flatnonzero(waiting & (waits.done > waits.begin + slack // FIRST_TRY))
+        free = _unused(surely_free(waits.found, key), slack // PASSING)
+        missed = free.before(waits.done[rows]) - free.before(waits.begin[rows] + slack // FIRST_TRY)
+        if missed.sum() < MISSED * slack:
+            continue
+        met = [
+            not waits.excuses.any(int(waits.client[row]), int(waits.begin[row]), int(waits.done[row]))
+            for row in rows.tolist()
+        ]
+        rows, missed = rows[met], missed[met]
+        grants = int(waits.granted[rows].sum())
+        if _too_few(grants, float(missed.sum()) / slack):
+            yield _sleepers(waits, key, rows[missed > 0], grants, int(missed.sum()))
+
+
+def _unused(free: FreeTimes, passing: int) -> FreeTimes:
+    """Leave out the first ``passing`` ns of each free time."""
+    long = free.end - free.begin > passing
+    return FreeTimes(free.begin[long] + passing, free.end[long])
+
+
+def _too_few(count: int, mean: float) -> bool:
+    """Return whether a Poisson variable is at most ``count`` with a probability below e^-MISSED."""
+    return count < mean and mean - count + (count * math.log(count / mean) if count else 0.0) >= MISSED
+
+
+def _sleepers(waits: RequestTable, key: int, rows: Ints, grants: int, missed: int) -> Violation:
+    columns: View = waits.columns
+    name, begin, end = columns.keys[key], int(waits.begin[rows].min()), int(waits.done[rows].max())
+    sentence = (
+        f"Clients that waited for {name} did not notice that it was free: in {counted(len(rows), 'request')} from "
+        f"{columns.at(begin)} to {columns.at(end)} it was free for {in_seconds(missed)} in sum, and "
+        f"{counted(grants, 'grant')} ended a wait"
+    )
+    involved = tuple(columns.call(int(waits.row[row])) for row in rows[:3])
+    return Violation("waiters-asleep", name, sentence, begin, end, involved, "service")
 
 
 def _until_next(waits: RequestTable, rows: Ints, slack: int) -> Ints:

@@ -24,7 +24,9 @@ from .stuck import Stretches, stretches_in
 from .view import ACQUIRE, INFO, INVOKE, NONE
 
 MANY: Final = 5
-"""Fewer unknown acquires than this never count as most of them."""
+"""Fewer unknown acquires than this never make a doubt."""
+SHARE: Final = 0.25
+"""The largest share of acquires that may have an unknown outcome without any fault."""
 
 
 class LivenessChecker:
@@ -57,23 +59,23 @@ class LivenessChecker:
 
 
 def _unanswered(history: History, stretches: Stretches) -> str | None:
-    """Return a doubt if most acquires had an unknown outcome without any active fault.
+    """Return a doubt if more than :data:`SHARE` of the acquires had an unknown outcome without any active fault.
 
-    Each of them may have acquired the lock, so none proves a refusal; without this doubt, a lock that always raises
-    would pass.
+    Each of them may have acquired the lock, so none proves a refusal; without this doubt, a lock that raises in each
+    second acquire would pass.
     """
     columns = stretches.columns
     acquires = columns.rows(ACQUIRE, INVOKE)
     done = columns.done[acquires]
     lost = acquires[(done != NONE) & (columns.type[done] == INFO)].tolist()
-    if len(lost) < MANY or 2 * len(lost) <= len(acquires):
+    if len(lost) < MANY or len(lost) <= SHARE * len(acquires):
         return None
     excuses = Excuses(history)
     alone = [
         index for index in lost
         if not excuses.any(int(columns.client[index]), int(columns.time[index]), returned(columns, index))
     ]  # fmt: skip
-    if 2 * len(alone) <= len(acquires):
+    if len(alone) < MANY or len(alone) <= SHARE * len(acquires):
         return None
     why = history[int(columns.done[alone[0]])].error
     return (

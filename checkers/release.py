@@ -13,6 +13,8 @@
   lost), and another client, granted the key after that, held it all the time. ``ok`` means that this call released the
   lock; a release that changes nothing must say so, or its caller believes that the lock protected it to the end. The
   cause is the client, which acted after its lease.
+- *deferred-release*: at least :data:`MANY` releases that returned ok, and more than half of them, took effect on the
+  server only when their client acquired the key again: see :mod:`.deferred`.
 
 A refused release after the end of the lease, or after the lock was lost, is correct. Releases with unknown outcomes
 accuse nobody alone, and whose release *ended* the hold of another client is judged by :mod:`.ownership`.
@@ -32,6 +34,7 @@ from harness.wording import counted
 from .answers import ALLOWANCE
 from .base import Verdict, Violation, conclude, no_lock_taken
 from .deadlock import report, stated
+from .deferred import deferred_releases
 from .excuses import Excuses, ends
 from .holds import EXPIRED, FOREVER, LOST, RELEASED, Hold, Holds
 from .stuck import stretches_in
@@ -39,6 +42,7 @@ from .sweep import grouped_order
 from .view import ACQUIRE, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Ints, View
 
 FEW: Final = 2
+MANY: Final = 5
 
 
 class ReleaseChecker:
@@ -57,12 +61,14 @@ class ReleaseChecker:
         stretches = stretches_in(history)
         found = stretches.holds
         live = _live(found)
-        failed = _failed(found, live, Excuses(history))
+        excuses = Excuses(history)
+        failed = _failed(found, live, excuses)
         violations = [
             *_failures(found, live, failed),
             *(report(stretches, one, "not-given-back") for one in stretches.stuck() if one.cause == "clean"),
             *_empty(found),
             *_late(found),
+            *_deferred(history, found, excuses),
         ]
         return conclude(
             history,
@@ -166,6 +172,27 @@ def _without_hold(columns: View, call: int) -> Violation:
     begin, end = int(columns.time[call]), int(columns.time[columns.done[call]])
     sentence = f"{client}'s release of {key} at {columns.at(begin)} returned ok, although {client} did not hold {key}"
     return Violation("empty-release", key, sentence, begin, end, (columns.call(call),), "service")
+
+
+def _deferred(history: History, found: Holds, excuses: Excuses) -> Iterator[Violation]:
+    """Yield the first deferred release of each client if most releases were deferred."""
+    late, columns = deferred_releases(history, found, excuses), found.view
+    if len(late.rows) < MANY or 2 * len(late.rows) <= late.judged:
+        return
+    seen: set[str] = set()
+    for row, effect in zip(late.rows, late.effects, strict=True):
+        hold: Hold = found[row]
+        if hold.client in seen:
+            continue
+        seen.add(hold.client)
+        begin = int(columns.time[columns.done[hold.release]])
+        harm = f"{hold.client}'s release of {hold.key} returned ok and took effect only at its next acquire"
+        sentence = (
+            f"{harm}: it returned at {columns.at(begin)}, and the key was {hold.client}'s on the server until "
+            f"{columns.at(effect)} ({len(late.rows):,} of {counted(late.judged, 'release')} like that)"
+        )
+        involved = (hold.to_json(), columns.call(hold.release))
+        yield Violation("deferred-release", hold.key, sentence, begin, effect, involved, "service", harm=harm)
 
 
 def _late(found: Holds) -> Iterator[Violation]:

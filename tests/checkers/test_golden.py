@@ -22,6 +22,7 @@ from tests.checkers import (
     resource_stories,
     service_stories,
     sharing_stories,
+    waiting_stories,
 )
 from tests.checkers.golden_stories import STORIES
 
@@ -33,6 +34,9 @@ assert lock_stories.RE  # importing it registers its stories
 assert resource_stories.PACKET
 assert service_stories.AN
 assert sharing_stories.SHARED
+assert waiting_stories.WAITING
+USE_KEYS = (keys_stories.KS, service_stories.RL)
+"""The checkers that read the record of servers' keys."""
 VERDICTS = {"valid": True, "invalid": False, "unknown": None}
 FILES = sorted(GOLDEN.glob("*/*.jsonl"))
 
@@ -66,7 +70,7 @@ def write() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             history = story()
             history.save(path)
-            if (states := keys_of(history)) is not None and checker == keys_stories.KS:
+            if (states := keys_of(history)) is not None and checker in USE_KEYS:
                 (path.parent / "keys").mkdir(exist_ok=True)
                 with KeyWriter(path.parent / "keys" / path.name) as writer:
                     for state in states:

@@ -28,7 +28,11 @@ def test_a_lock_that_only_raises_gives_unknown() -> None:
 
 def test_a_few_unknown_acquires_leave_the_verdict_valid() -> None:
     assert verdict_on_errors(errors=4, grants=5).valid is True
-    assert verdict_on_errors(errors=8, grants=9).valid is True
+    assert verdict_on_errors(errors=5, grants=45).valid is True
+
+
+def test_a_lock_that_raises_in_each_second_acquire_gives_unknown() -> None:
+    assert verdict_on_errors(errors=9, grants=9).valid is None
 
 
 def test_unknown_acquires_during_a_fault_leave_the_verdict_valid() -> None:

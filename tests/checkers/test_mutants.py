@@ -16,11 +16,13 @@ from harness.checkers import (
     answers,
     catalogue,
     deadlock,
+    deferred,
     excuses,
     exposure,
     fairness,
     faults_seen,
     fencing,
+    free,
     handover,
     holds,
     keys,
@@ -30,6 +32,7 @@ from harness.checkers import (
     mutual_exclusion,
     ownership,
     reentrancy,
+    refusals,
     release,
     resource,
     stuck,
@@ -103,8 +106,24 @@ class BusyOnly(fairness.RequestTable):
         self.failed = self.busy
 
 
-def always_free(found: holds.Holds, key: int) -> handover.FreeTimes:
-    return handover.FreeTimes(np.zeros(1, dtype=np.int64), np.full(1, found.view.end))
+def always_free(found: holds.Holds, key: int) -> free.FreeTimes:
+    return free.FreeTimes(np.zeros(1, dtype=np.int64), np.full(1, found.view.end))
+
+
+def always_true(waits: fairness.RequestTable) -> Bools:
+    return np.ones(len(waits.row), dtype=bool)
+
+
+def all_gave_up(waits: fairness.RequestTable) -> refusals.Refused:
+    """Judge only the requests that gave up early."""
+    found = refusals.gave_up_early(waits)
+    return replace(found, judged=len(found.failed))
+
+
+def only_deferred(history: History, found: holds.Holds, excused: excuses.Excuses) -> deferred.Deferred:
+    """Judge only the deferred releases."""
+    late = deferred.deferred_releases(history, found, excused)
+    return replace(late, judged=len(late.rows))
 
 
 def all_unknown_acquires(columns: view.View, known: list[linearizable.Row]) -> list[linearizable.Row]:
@@ -207,6 +226,9 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     "liveness": [
         ("blind to stuck keys", Stretches, "stuck", no_items),
         ("blind to hanging holders", liveness, "_overstayed", no_items),
+        ("unknown outcomes are answers", liveness, "_unanswered", no_doubt),
+        ("few unknown outcomes count", liveness, "MANY", 4),
+        ("a tenth of unknown outcomes is many", liveness, "SHARE", 0.09),
         ("a pause is no excuse", liveness, "STILL", frozenset()),
         ("no hold is shared", holds, "is_shared", never),
         ("a call ends at its own timeout", Stretches, "_requests_of", without_hanging),
@@ -235,6 +257,12 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("who was never answered does not count", try_lock, "returned", without_waiting),
         ("servers always come back", try_lock, "_is_answered", always),
         ("errors are no answers", try_lock, "_is_answered", never),
+        ("refusals of a free key pass", try_lock, "_refused", no_items),
+        ("few refusals of a free key count", try_lock, "MANY", 4),
+        ("more refusals of a free key pass", try_lock, "MANY", 6),
+        ("any share of refusals counts", try_lock, "SHARE", 0.0),
+        ("tries do not meet", refusals, "_alone", always_true),
+        ("a held key is free", refusals, "_inside_free_time", always_true),
         ("faults excuse nothing", excuses.Excuses, "first", no_doubt),
         ("all faults excuse", excuses.Excuses, "any", always),
         ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
@@ -246,7 +274,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("every request has its place at once", fairness, "MARGIN", 0),
         ("faults excuse nothing", excuses.Excuses, "clip", end_without_limit),
         ("faults have no aftermath", excuses, "_lasting", lambda fault, wake: (fault.from_ns, fault.until_ns)),
-        ("nobody gives up", fairness.RequestTable, "_limits", lambda self: self.done),
+        ("nobody gives up", fairness.RequestTable, "limits", lambda self: self.done),
         ("who shares overtakes who shares", fairness, "is_shared", never),
         ("who shares overtakes nobody", fairness, "is_shared", always),
         ("all are connected", fairness, "_clean", lambda columns: np.ones(columns.length, dtype=bool)),
@@ -261,6 +289,12 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("releases have no limit", answers, "JUDGED", (ACQUIRE, EXTEND)),
         ("extends have no limit", answers, "JUDGED", (ACQUIRE, RELEASE)),
         ("accesses have one", answers, "JUDGED", (ACQUIRE, EXTEND, RELEASE, READ)),
+        ("nobody gives up early", answers, "_impatient", no_doubt),
+        ("few who give up early count", answers, "MANY", 4),
+        ("many who give up early pass", answers, "MANY", 6),
+        ("a key is always free", refusals, "surely_free", always_free),
+        ("who may hold the key unknown does not count", refusals, "surely_free", free.free_times),
+        ("whoever gives up early is a majority", answers, "gave_up_early", all_gave_up),
         ("releases may take long", answers, "ALLOWANCE", 4_000_000_000),
         ("releases must be quick", answers, "ALLOWANCE", 1_500_000_000),
         ("a hung client continues", excuses, "HANG", ""),
@@ -274,6 +308,12 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("all faults excuse", excuses.Excuses, "any", always),
         ("leases and ttls never end", release, "_live", lambda found: np.flatnonzero(found.release != NONE)),
         ("a lost lock must be released", release, "RELEASED", holds.LOST),
+        ("deferred releases pass", release, "_deferred", no_items),
+        ("few deferred releases count", release, "MANY", 4),
+        ("more deferred releases pass", release, "MANY", 6),
+        ("leases on servers never end", deferred, "SERVER_MS", -(10**12)),
+        ("the server's own changes count", deferred, "_next_acquire", lambda *_: (0, 10**12)),
+        ("a minority of releases counts", release, "deferred_releases", only_deferred),
         ("a release that never returns is none", release, "ALLOWANCE", 2**60),
         ("a release may take no time", release, "ALLOWANCE", -(10**9)),
         ("refusals pass", release, "FAIL", INFO),
@@ -298,8 +338,10 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("all faults excuse", excuses.Excuses, "any", always),
         ("a pause is giving up", handover, "_until_next", lambda waits, rows, slack: waits.done[rows]),
         ("every key is free", handover, "free_times", always_free),
+        ("nobody sleeps", handover, "_asleep", no_items),
+        ("bad luck is sleep", handover, "_too_few", always),
         ("only busy is a refusal", handover, "RequestTable", BusyOnly),
-        ("unknown releases free the key", handover, "OK", INFO),
+        ("unknown releases free the key", free, "OK", INFO),
         ("every grant is a hand-over", handover, "handovers", lambda found: np.arange(len(found))),
         ("no hold is shared", holds, "is_shared", never),
         ("a lock is always taken", handover, "no_lock_taken", no_doubt),

@@ -61,7 +61,7 @@ class ClassLock(_Lock):
 class FileLock(_Lock):
     """A file excludes the clients of one machine."""
 
-    def acquire(self, timeout: float) -> bool:
+    def acquire(self) -> bool:  # type: ignore[override]
         self.redis.ping()
         try:
             os.close(os.open(f"{FILE}-{os.environ['HOSTILE']}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -74,7 +74,7 @@ class FileLock(_Lock):
 
 
 class FolderLock(FileLock):
-    def acquire(self, timeout: float) -> bool:
+    def acquire(self) -> bool:  # type: ignore[override]
         self.redis.ping()
         try:
             Path(f"{FILE}-{os.environ['HOSTILE']}").mkdir()
@@ -183,7 +183,7 @@ class Sound(_Lock):
         super().__init__(redis, key, ttl)
         self.token = os.urandom(8).hex()
 
-    def acquire(self, timeout: float) -> bool:
+    def acquire(self) -> bool:  # type: ignore[override]
         return bool(self.redis.set(self.key, self.token, nx=True, px=int(self.ttl * 1000)))
 
     def release(self) -> None:

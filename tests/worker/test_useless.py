@@ -73,6 +73,14 @@ def test_a_key_that_stays_after_a_refusal_is_reported(tmp_path: Path) -> None:
     assert rejudge(result.folder).verdicts["keys"] == found
 
 
+def test_a_release_that_waits_for_the_next_acquire_is_reported(tmp_path: Path) -> None:
+    result = run(Plan(lock=f"{MODULE}:ReleasesAtNextAcquire", time_limit=10.0), store=tmp_path)
+    found = result.verdicts["release"]
+    assert found.valid is False, found.explanation
+    assert {violation.kind for violation in found.evidence} == {"deferred-release"}
+    assert result.valid is False
+
+
 def test_keys_are_not_judged_where_their_record_is_missing_or_damaged(tmp_path: Path) -> None:
     plan = Plan(lock=f"{MODULE}:KeepsTheKey", time_limit=8.0)
     assert run(plan).decision.properties["keys"].state == "not-applicable"
@@ -96,8 +104,14 @@ def test_a_refused_release_by_a_client_without_the_lock_is_correct() -> None:
 
 
 def test_a_sound_lock_beside_them_is_valid() -> None:
-    result = run_useless("Token", time_limit=10.0)
+    result = run_useless("PatientToken", time_limit=10.0)
     assert result.valid is True, result.results.reason
+
+
+def test_a_lock_that_does_not_wait_is_not_tested() -> None:
+    result = run_useless("Token", time_limit=10.0)
+    assert result.valid is None
+    assert "so waiting was not tested" in result.reason
 
 
 @pytest.mark.parametrize("lock", ["redis-token", "mysql-ttl", "zookeeper-sequential"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from typing import Any, ClassVar
 
 from harness.worker.client import Client
@@ -30,6 +31,33 @@ class Token:
 
     def owned(self) -> bool:
         return bool(self.redis.get(self.key) == self.token.encode())
+
+
+class PatientToken(Token):
+    """The same lock, and a waiter tries until its timeout is over."""
+
+    def acquire(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while not (granted := super().acquire(timeout)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return granted
+
+
+class ReleasesAtNextAcquire(PatientToken):
+    """Release only takes a note, and the next acquire of the same client deletes the key."""
+
+    released = False
+
+    def acquire(self, timeout: float) -> bool:
+        if self.released:
+            self.released = False
+            super().release()
+            time.sleep(0.1)
+        return super().acquire(timeout)
+
+    def release(self) -> None:
+        self.redis.get(self.key)
+        self.released = True
 
 
 class OneClientOnly(Token):
