@@ -145,12 +145,24 @@ def _overlap(found: Holds, earlier: int, later: int, ruling: Ruling) -> Violatio
     at = found.view.at
     why = reason(lease_of(found, earlier), ruling, at)
     until = min(one.end_ns, two.end_ns)
-    harm = f"Two clients held {two.key} at the same time for {found.view.span(until - two.start_ns)}"
+    harm = f"Two clients held {two.key} at the same time"
+    if (without := _without_lock(found, one, two)) is not None:
+        harm = (
+            f"The body of `with` ran although the lock was not acquired: {without} was in {two.key} beside its holder"
+        )
+        why = f"{without}'s __enter__ returned although the acquire in it had failed"
+    harm = f"{harm} for {found.view.span(until - two.start_ns)}"
     who = f"{one.client} until {at(one.end_ns)}{_mode(one)}, and {two.client} from {at(two.start_ns)}{_mode(two)}"
     involved = (one.to_json(), two.to_json())
     return Violation(
         "overlap", two.key, f"{harm}: {who}; {why}", two.start_ns, until, involved, ruling.blame, harm=harm, cause=why
     )
+
+
+def _without_lock(found: Holds, *overlapping: Hold) -> str | None:
+    """Return the client whose body of ``with`` ran although the lock's own acquire had failed, or None."""
+    values = ((hold, found.view.value[hold.grant] or {}) for hold in overlapping)
+    return next((hold.client for hold, value in values if value.get("acquired") is False), None)
 
 
 def _mode(hold: Hold) -> str:

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, Final, cast
 
 from .base import Endpoints, Lock, LockClass
+from .contexts import AwaitedContext, Context
 from .foreign import ForeignClass
 
 CALLED: Final = ("acquire", "release", "extend", "still_valid", "acquire_shared", "increment")
@@ -75,7 +76,8 @@ class EventLoopThread:
         return cast("Lock", self._construct(lambda: lock.open(endpoints, key, ttl, **options)))
 
     def _construct(self, make: Callable[[], Any]) -> Any:
-        return _Awaited(self, self.call("open", make))
+        made = self.call("open", make)
+        return AwaitedContext(self.call, made) if isinstance(made, Context) else _Awaited(self, made)
 
     def _cancel(self, received: Callable[[str], object]) -> None:
         """Cancel the current call, or else the next one. Call ``received`` with its name once it has received that."""
@@ -136,6 +138,8 @@ class _Awaited:
             method = getattr(lock, name, None)
             if callable(method):
                 setattr(self, name, _plain(loop, name, method))
+        if callable(getattr(lock, "context", None)):
+            self.context = lambda timeout: AwaitedContext(loop.call, loop.call("open", lambda: lock.context(timeout)))
 
 
 def _plain(loop: EventLoopThread, name: str, method: Callable[..., Any]) -> Callable[..., Any]:

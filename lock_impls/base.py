@@ -79,6 +79,9 @@ class Lock(Protocol):
     - ``still_valid() -> bool`` says whether the client still holds the lock.
     - ``acquire_shared(timeout) -> Grant | None`` acquires in shared mode: other clients may hold the lock shared at the
       same time. The workload ``readers-writers`` calls it. ``release`` gives back either mode.
+    - ``context(timeout) -> Context`` returns the lock's own context manager as its library documents it, inside a
+      :class:`harness.lock_impls.contexts.Context`. It waits for at most ``timeout`` to enter. The workload ``context``
+      calls it.
     - ``increment() -> tuple[int, int]`` adds one to a number that the lock's own service stores beside the key, in its
       own transaction, and returns the value that it read and the value that it wrote. The workload ``counter`` calls it
       while the client holds the lock. It raises LockError if nothing was added. If it leaves the transaction open,

@@ -12,6 +12,9 @@ otherwise its constructor's parameters are filled in by name:
 ``ttl expire lease lease_s auto_release_time timeout``  the ttl in seconds
 ==================================================  ============================================================
 
+If the class has ``__enter__`` or ``__aenter__``, each ``with`` uses an object of its own, with the same clients. Its
+waiting time is filled in if the constructor has a parameter for it (``blocking_timeout acquire_timeout wait wait_s``).
+
 Of each row the first name that the constructor has is filled in; every other parameter needs a default. ``acquire``
 gets its waiting time by name (``blocking_timeout timeout wait wait_s``), and ``blocking=True`` if it has that parameter
 too (for a try without waiting: only ``blocking=False``). An ``acquire`` that cannot wait is called repeatedly. Its
@@ -35,8 +38,10 @@ lost answer, its lock may seem stuck for a ttl.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from harness.errors import MissingLibrary, UsageError
@@ -53,6 +58,7 @@ from .base import (
     LockInfo,
     LockLookupError,
 )
+from .contexts import UNLIMITED, Context, LockContext, enters
 from .polling import poll
 from .program import ProgramLock
 from .redis_failures import SINGLE_KEY_KINDS
@@ -66,6 +72,10 @@ TTL_NAMES: Final = ("ttl", "expire", "lease", "lease_s", "auto_release_time", "t
 ROWS: Final = (REDIS_NAMES, NODES_NAMES, ADDRESSES_NAMES, CONNECTION_LIST_NAMES, KEY_NAMES, TTL_NAMES)
 
 WAIT_NAMES: Final = ("blocking_timeout", "timeout", "wait", "wait_s")
+CONSTRUCTOR_WAIT_NAMES: Final = ("blocking_timeout", "acquire_timeout", "wait", "wait_s")
+"""Parameters of a constructor that set how long ``with`` waits. ``timeout`` is none: in a constructor it is the ttl."""
+OPTIONAL: Final = ("acquire_shared", "context", "extend", "increment", "still_valid")
+"""Methods of a lock that the harness calls if the lock has them."""
 
 REFUSAL_NAMES: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError", "ReleaseUnlocked")
 """Parts of exception class names by which libraries refuse a call of a client that does not hold the lock."""
@@ -73,6 +83,8 @@ REFUSAL_NAMES: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError", 
 
 Construct = Callable[[Callable[[], Any]], Any]
 """A function that calls the given one, which creates a lock, and returns the lock."""
+Manager = Callable[[float], tuple[Any, float]]
+"""For the time (s) for which ``with`` should wait: returns the lock's context manager and the time for which it may."""
 
 
 def _here(make: Callable[[], Any]) -> Any:
@@ -92,12 +104,36 @@ class ForeignClass:
 
     def open(self, endpoints: Endpoints, key: str, ttl: float, *, construct: Construct = _here, **options: Any) -> Lock:
         """Open the lock. ``construct`` calls what creates the object, and returns it with plain methods."""
+        made: list[Any] = []
         if _opens_itself(self.cls):
-            opened = construct(lambda: self.cls.open(endpoints, key, ttl, **options))  # type: ignore[attr-defined]
-            return _OwnOpenLock(opened, clients=())
+            opened = construct(lambda: _noted(made, self.cls.open(endpoints, key, ttl, **options)))  # type: ignore[attr-defined]
+            return _OwnOpenLock(opened, (), construct, _own_manager(made[0]))
         setting = _ConstructorArguments(endpoints, key, ttl, self.info.asynchronous)
-        opened = construct(lambda: self.cls(**_fill(self.cls, setting), **options))
-        return _ForeignLock(opened, tuple(setting.clients))
+        opened = construct(lambda: self.cls(**_noted(made, {**_fill(self.cls, setting), **options})))
+        manager = partial(_new_manager, self.cls, made[0]) if enters(self.cls) else None
+        return _ForeignLock(opened, tuple(setting.clients), construct, manager)
+
+
+def _noted(made: list[Any], value: Any) -> Any:
+    made.append(value)
+    return value
+
+
+def _own_manager(lock: Any) -> Manager | None:
+    """Return what makes the context manager of a lock with its own ``open``: its ``context``, or the lock itself."""
+    if callable(getattr(lock, "context", None)):
+        return lambda timeout: (lock.context(timeout), timeout)
+    return (lambda _: (lock, UNLIMITED)) if enters(type(lock)) else None
+
+
+def _new_manager(cls: type, arguments: Mapping[str, Any], timeout: float) -> tuple[Any, float]:
+    """Return a new object of the lock, as in ``with Lock(..., blocking_timeout=timeout)``, and how long (s) it waits.
+
+    It has the clients of the first object."""
+    name = next((name for name in CONSTRUCTOR_WAIT_NAMES if name in _parameters(cls)), None)
+    if name is None or name in arguments:
+        return cls(**arguments), UNLIMITED
+    return cls(**{**arguments, name: timeout}), timeout
 
 
 def load(spec: str) -> LockClass:
@@ -137,13 +173,14 @@ def _program(cls: type[ProgramLock], spec: str) -> LockClass:
     return cls
 
 
-def sharable(lock: LockClass) -> bool:
-    """Return whether the lock can be held by several clients at once. A foreign class that the harness opens is only
-    acquired exclusively."""
+def optional_methods(lock: LockClass) -> tuple[str, ...]:
+    """Return the optional methods of a lock that the harness calls, sorted. A foreign class that the harness opens has
+    none but its ``with``, since other methods may mean something else."""
     kind: object = lock
     if isinstance(lock, ForeignClass):
         kind = lock.cls if _opens_itself(lock.cls) else None
-    return callable(getattr(kind, "acquire_shared", None))
+    found = {name for name in OPTIONAL if callable(getattr(kind, name, None))}
+    return tuple(sorted(found | ({"context"} if isinstance(lock, ForeignClass) and enters(lock.cls) else set())))
 
 
 def constructor_default(lock: LockClass, name: str) -> Any:
@@ -285,10 +322,14 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
 class _ForeignLock:
     """Converts another library's results and errors into those of the Lock protocol."""
 
-    def __init__(self, lock: Any, clients: tuple[CountsUnanswered, ...]) -> None:
+    def __init__(
+        self, lock: Any, clients: tuple[CountsUnanswered, ...], construct: Construct, manager: Manager | None
+    ) -> None:
         self._lock = lock
         self._clients = clients
         self._parameters = inspect.signature(lock.acquire).parameters
+        if manager is not None:
+            self.context = partial(self._context, construct, manager)
 
     def acquire(self, timeout: float) -> Grant | None:
         before = self._unanswered()
@@ -306,16 +347,29 @@ class _ForeignLock:
         return self._try({wait_name: timeout, **({"blocking": True} if has_blocking else {})})
 
     def _try(self, arguments: Mapping[str, Any]) -> Grant | None:
-        answer = self._outcome(lambda: self._lock.acquire(**arguments))
+        with self._outcome():
+            answer = self._lock.acquire(**arguments)
         return answer if isinstance(answer, Grant) else Grant() if answer else None
 
     def release(self) -> None:
-        self._outcome(self._lock.release, refusals=REFUSAL_NAMES)
+        with self._outcome(refusals=REFUSAL_NAMES):
+            self._lock.release()
 
-    def _outcome(self, call: Callable[[], Any], refusals: tuple[str, ...] = ()) -> Any:
+    def _context(self, construct: Construct, manager: Manager, timeout: float) -> LockContext:
+        def make() -> Context:
+            lock, limit = manager(timeout)
+            if isinstance(lock, Context):
+                return lock
+            return Context(lock, lambda: self._outcome(refusals=REFUSAL_NAMES), limit)
+
+        context: LockContext = construct(make)
+        return context
+
+    @contextmanager
+    def _outcome(self, refusals: tuple[str, ...] = ()) -> Iterator[None]:
         before = self._unanswered()
         try:
-            return call()
+            yield
         except (LockError, Indeterminate, MemoryError):  # out of memory is no outcome of a call
             raise
         except Exception as error:
@@ -332,8 +386,10 @@ class _ForeignLock:
 class _OwnOpenLock(_ForeignLock):
     """A class with its own ``open``: its optional methods mean what ours mean, so they are passed on."""
 
-    def __init__(self, lock: Any, clients: tuple[CountsUnanswered, ...]) -> None:
-        super().__init__(lock, clients)
+    def __init__(
+        self, lock: Any, clients: tuple[CountsUnanswered, ...], construct: Construct, manager: Manager | None
+    ) -> None:
+        super().__init__(lock, clients, construct, manager)
         for name in ("acquire_shared", "extend", "still_valid", "increment"):
             if callable(getattr(lock, name, None)):
                 setattr(self, name, getattr(lock, name))

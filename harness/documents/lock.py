@@ -33,6 +33,8 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     """True if several clients can hold it at once (``acquire_shared``)."""
     asynchronous: bool | None = None
     """True if its methods are coroutines."""
+    methods: tuple[str, ...] | None = None
+    """Its optional methods that the harness calls, such as ``context`` (``with lock:``) and ``extend``."""
     overtime: float = 0.0
     """Seconds by which a lease may outlast its ttl."""
     lease: str = ""

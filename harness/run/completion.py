@@ -28,6 +28,8 @@ from .lock_facts import find_facts
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
+METHODS: Final = {"context": "a lock that can be used in 'with' (__enter__, __aenter__ or context)"}
+"""Optional methods of locks, in words."""
 
 
 def part_types(backend: str, kind: str) -> tuple[type, ...]:
@@ -77,6 +79,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     _refuse_unknown_options(plan, lock)
     _refuse_unknown_checkers(plan)
     _refuse_sharing(plan, lock)
+    _refuse_missing_methods(plan, lock)
     options = server_options.completed(of.options, plan.server_options, plan.cluster)
     nodes = plan.nodes or of.nodes
     hosts = kinds.host_names(kind, nodes, plan.clients)
@@ -130,6 +133,21 @@ def _refuse_sharing(plan: Plan, lock: LockFacts) -> None:
             f"workload {plan.workload!r} needs a lock that can be held by several at once, and {plan.lock} has no "
             "acquire_shared()"
         )
+
+
+def _refuse_missing_methods(plan: Plan, lock: LockFacts) -> None:
+    """Refuse a workload that calls an optional method for a lock that has none."""
+    for name in methods_of(plan.workload):
+        if name not in (lock.methods or ()):
+            raise UsageError(
+                f"workload {plan.workload!r} needs {METHODS.get(name, f'{name}()')}, and {plan.lock} has none"
+            )
+
+
+def methods_of(workload: str) -> tuple[str, ...]:
+    """Return the optional methods of a lock that a workload calls."""
+    methods: tuple[str, ...] = getattr(find_workload(workload), "methods", ())
+    return methods
 
 
 def _refuse_unknown_checkers(plan: Plan) -> None:

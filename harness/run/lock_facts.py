@@ -12,7 +12,7 @@ from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.lock_impls.base import LockClass, LockInfo
 from harness.lock_impls.catalogue import own_description
-from harness.lock_impls.foreign import constructor_default, sharable
+from harness.lock_impls.foreign import constructor_default, optional_methods
 from harness.plugins import search_working_directory
 from harness.worker import guard
 from harness.worker.channel import Frame
@@ -91,13 +91,13 @@ def preloaded(name: str) -> tuple[str, ...]:
 
 def facts_of(lock: LockClass) -> LockFacts:
     """Return the facts that a loaded lock declares."""
-    facts = described_facts(lock.info, shared=sharable(lock))
+    facts = described_facts(lock.info, methods=optional_methods(lock))
     default = facts.lease_default or number_or_none(constructor_default(lock, argument_of(facts.lease)[0]))
     return msgspec.structs.replace(facts, lease_default=default)
 
 
-def described_facts(info: LockInfo, *, shared: bool | None = None) -> LockFacts:
-    """Return the facts in a lock's description, which does not say whether the lock can be ``shared``."""
+def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None) -> LockFacts:
+    """Return the facts in a lock's description, which does not say the lock's optional ``methods``."""
     return LockFacts(
         name=info.name,
         title=info.title,
@@ -107,8 +107,9 @@ def described_facts(info: LockInfo, *, shared: bool | None = None) -> LockFacts:
         fence=info.fence,
         reentrant=info.reentrant,
         queue=info.queue,
-        shared=shared,
         asynchronous=info.asynchronous,
+        shared=None if methods is None else "acquire_shared" in methods,
+        methods=methods,
         overtime=info.overtime,
         lease=info.lease,
         lease_default=number_or_none(info.options.get(argument_of(info.lease)[0])),

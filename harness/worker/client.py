@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, ClassVar, Final, Protocol
 
+from harness.clusters.base import RecordEntry
 from harness.errors import HostEnded, LockFailed
 from harness.history import OpType
 
@@ -38,22 +39,22 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
-class RecordEntry(Protocol):
-    """Callback that records history entries; see harness.run.recorder.Recorder.record."""
+class LockContext(Protocol):
+    """``with lock:``; see harness.lock_impls.contexts.LockContext."""
 
-    def __call__(
-        self,
-        *,
-        time: int,
-        wall: int,
-        process: int,
-        type_: OpType,
-        f: str,
-        key: str | None = None,
-        value: Any = None,
-        error: str | None = None,
-        node: str | None = None,
-    ) -> None: ...
+    @property
+    def limit(self) -> float: ...
+
+    @property
+    def acquired(self) -> bool | None: ...
+
+    def __enter__(self) -> Grant: ...
+
+    def __exit__(self, *raised: Any) -> bool | None: ...
+
+
+class BodyFailed(Exception):
+    """Raised by the body of a ``with`` of the harness, to see whether the lock is released."""
 
 
 class ClientSettings(Protocol):
@@ -83,6 +84,7 @@ class Workload(Protocol):
     """The operations of each client in a run. A class with these methods, in a file of its own, adds a workload.
 
     Optional attributes: ``locks = False`` if its clients never acquire; ``shared = True`` if they acquire shared;
+    ``methods`` if they call optional methods of the lock, such as ``("context",)``;
     ``schedule`` if the workload brings faults: dicts with the fields of a FaultSpec, where ``"1.5 ttl"`` means a
     multiple of the lock's ttl. A plan that has a fault of the same kind does without the schedule.
     """
@@ -129,6 +131,8 @@ class Client:
         self._locks: dict[str, Lock] = {}
         self._valid_until: dict[str, float | None] = {}
         self._shared: set[str] = set()
+        self._entered: set[str] = set()
+        """Keys whose lock the client holds by ``with``."""
         self._acquires = 0
 
     # Time.
@@ -148,8 +152,7 @@ class Client:
 
         Waits for ``timeout`` seconds (default: the plan's), but never beyond the end of the run. ``shared`` calls the
         lock's ``acquire_shared``."""
-        longest = self.settings.acquire_wait if timeout is None else timeout
-        wait = min(longest, max(0.0, (self._deadline_ns - time.monotonic_ns()) / 1e9))
+        wait = self._longest_wait(timeout)
         mode = {"shared": True} if shared else {}
         self._acquires += 1
         self._enter("acquire", key, {"timeout": wait, **mode})
@@ -164,18 +167,66 @@ class Client:
         if grant is None:
             self._leave("fail", "acquire", key, error="busy")
             return None
+        (self._shared.add if shared else self._shared.discard)(key)
+        self._granted(key, grant, mode)
+        return grant
+
+    def _longest_wait(self, timeout: float | None) -> float:
+        longest = self.settings.acquire_wait if timeout is None else timeout
+        return min(longest, max(0.0, (self._deadline_ns - time.monotonic_ns()) / 1e9))
+
+    def _granted(self, key: str, grant: Grant, more: dict[str, Any]) -> None:
         started = time.monotonic()
         self._valid_until[key] = None if grant.valid_for is None else started + grant.valid_for
-        (self._shared.add if shared else self._shared.discard)(key)
-        self._leave("ok", "acquire", key, {"fence": grant.fence, "valid_for": grant.valid_for, **mode})
-        return grant
+        self._leave("ok", "acquire", key, {"fence": grant.fence, "valid_for": grant.valid_for, **more})
+
+    def within(
+        self, key: str, body: Callable[[str, Grant], None], timeout: float | None = None, *, fails: bool = False
+    ) -> bool:
+        """Run ``body`` in ``with lock:``, and return whether it ran. With ``fails`` it raises at its end.
+
+        ``__enter__`` is recorded as an acquire, and ``__exit__`` as a release."""
+        wait = self._longest_wait(timeout)
+        self._acquires += 1
+        try:
+            context = _context(self._lock(key))(wait)
+        except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
+            self._enter("acquire", key, {"timeout": wait, "context": True})
+            self._raised("acquire", key, error)
+            return False
+        self._enter("acquire", key, {"timeout": max(wait, context.limit), "context": True})
+        call = "acquire"
+        try:
+            with context as grant:
+                _check_grant(grant)
+                call = ""
+                self._entered.add(key)
+                refused = {"acquired": False} if context.acquired is False else {}
+                self._granted(key, grant, {"context": True, **refused})
+                body(key, grant)
+                self._enter("release", key)
+                call = "release"
+                if fails:
+                    raise BodyFailed
+        except BodyFailed:
+            pass
+        except BaseException as error:
+            if not call:
+                raise
+            self._raised(call, key, error)
+            return call == "release"
+        finally:
+            self._entered.discard(key)
+        self._leave("ok", "release", key)
+        return True
 
     def check(self, key: str) -> bool:
         """Return whether the lock is still held, by its own check or by the lease; True for ``trusting`` clients."""
         if self.settings.discipline == "trusting":
             return True
         self._enter("check", key)
-        ask = getattr(self._locks[key], "still_valid", None)
+        # In a ``with`` another object of the lock may have been entered, so only the lease can be asked.
+        ask = None if key in self._entered else getattr(self._locks[key], "still_valid", None)
         try:
             valid = bool(ask()) if ask is not None else self._by_own_clock(key)
         except BaseException as error:  # noqa: BLE001
@@ -327,6 +378,14 @@ def _shared(lock: Lock) -> Callable[[float], Grant | None]:
     if acquire is None:
         raise TypeError("the lock has no acquire_shared()")
     return acquire
+
+
+def _context(lock: Lock) -> Callable[[float], LockContext]:
+    """Return the lock's method for ``with``; raises TypeError if it has none."""
+    context: Callable[[float], LockContext] | None = getattr(lock, "context", None)
+    if context is None:
+        raise TypeError("the lock cannot be used in 'with'")
+    return context
 
 
 def _check_grant(grant: Grant) -> None:

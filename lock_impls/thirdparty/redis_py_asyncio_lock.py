@@ -15,11 +15,13 @@ lost-reply-acquire.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from redis.asyncio.lock import Lock
 
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.redis_asyncio_client import AsyncRedisClient, open_client
 from harness.lock_impls.redis_client import REQUIRES, known_outcome
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
@@ -45,7 +47,8 @@ class RedisPyAsyncioLock:
 
     def __init__(self, client: AsyncRedisClient, key: str, ttl: float) -> None:
         self._client = client
-        self._lock = Lock(client, key, timeout=ttl)
+        self._new = partial(Lock, client, key, timeout=ttl)
+        self._lock = self._new()
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float) -> RedisPyAsyncioLock:
@@ -62,6 +65,9 @@ class RedisPyAsyncioLock:
     async def release(self) -> None:
         with known_outcome(self._client):
             await self._lock.release()
+
+    def context(self, timeout: float) -> Context:
+        return Context(self._new(blocking_timeout=timeout), lambda: known_outcome(self._client), timeout)
 
     async def still_valid(self) -> bool:
         with known_outcome(self._client):

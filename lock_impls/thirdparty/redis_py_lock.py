@@ -21,11 +21,13 @@ lost-reply-acquire, rpy-lost-acquire, rpy-lost-release, rpy-release-error, rpy-h
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Final
 
 from redis.lock import Lock
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.redis_client import REQUIRES, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
@@ -55,7 +57,8 @@ class RedisPyLock:
 
     def __init__(self, client: RedisClient, key: str, ttl: float, expires: bool = True) -> None:
         self._client = client
-        self._lock = Lock(client, key, timeout=ttl if expires else None)
+        self._new = partial(Lock, client, key, timeout=ttl if expires else None)
+        self._lock = self._new()
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, expires: bool = True) -> RedisPyLock:
@@ -67,6 +70,9 @@ class RedisPyLock:
     def release(self) -> None:
         with known_outcome(self._client):
             self._lock.release()
+
+    def context(self, timeout: float) -> Context:
+        return Context(self._new(blocking_timeout=timeout), lambda: known_outcome(self._client), timeout)
 
     def still_valid(self) -> bool:
         with known_outcome(self._client):

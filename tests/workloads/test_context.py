@@ -1,0 +1,61 @@
+"""The workload ``context``: critical sections in ``with lock:`` and ``async with lock:``."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.run.completion import complete
+from harness.run.judging import Result
+from harness.run.runs import run
+
+LOCKS = "tests.workloads.context_locks"
+BODY_RAN = "The body of `with` ran although the lock was not acquired"
+FOUND = [
+    ("EntersAnyway", "mutual-exclusion", BODY_RAN),
+    ("EntersAnyway", "resource", "is lost"),
+    ("EntersAfterTimeout", "mutual-exclusion", BODY_RAN),
+    ("StaysAfterError", "release", "had released it"),
+]
+
+
+def run_context(lock: str, cluster: str = "sim") -> Result:
+    return run(Plan(lock=lock, workload="context", time_limit=12.0, cluster=cluster))
+
+
+@pytest.mark.parametrize("asynchronous", ["", "Async"])
+@pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
+def test_a_wrong_context_manager_is_found(lock: str, checker: str, words: str, asynchronous: str) -> None:
+    result = run_context(f"{LOCKS}:{asynchronous}{lock}")
+    assert result.valid is False
+    assert result.verdicts[checker].valid is False, result.verdicts[checker].explanation
+    assert words in result.verdicts[checker].explanation
+
+
+def test_the_harm_and_the_cause_are_in_the_summary() -> None:
+    summary = run_context(f"{LOCKS}:EntersAnyway").document["summary"]
+    assert summary.startswith(BODY_RAN)
+    assert "__enter__ returned although the acquire in it had failed" in summary
+
+
+@pytest.mark.parametrize("cluster", ["sim", pytest.param("docker", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "lock", [f"{LOCKS}:Lock", f"{LOCKS}:AsyncLock", "redis.lock:Lock", "redis-py-lock", "redis-py-asyncio-lock"]
+)
+def test_a_right_context_manager_is_valid(lock: str, cluster: str) -> None:
+    result = run_context(lock, cluster=cluster)
+    assert result.valid is True, result.document["summary"]
+    acquires = result.history.calls("acquire")
+    assert {call.outcome for call in acquires} == {"ok", "fail"}, "some bodies do not run"
+    assert all(call.invoke.value["context"] for call in acquires)
+
+
+def test_a_run_is_the_same_twice() -> None:
+    one, two = (run_context(f"{LOCKS}:AsyncLock") for _ in range(2))
+    assert list(one.history) == list(two.history)
+
+
+def test_it_is_refused_for_a_lock_without_a_context_manager() -> None:
+    with pytest.raises(UsageError, match=r"workload 'context' needs a lock that can be used in 'with'.* redis-token"):
+        complete(Plan(lock="redis-token", workload="context"))
