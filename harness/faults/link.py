@@ -319,7 +319,9 @@ class DelayedRequest(_OneMessage, frozen=True):
         "client": ("holder",), "delay": (None, "0.2 ttl", "0.5 ttl", "2.6 ttl"), "for": (0.5,)
     }  # fmt: skip
     disturbs: ClassVar[bool] = False
-    schedule: ClassVar[dict[str, Any]] = {"on": "read", "nth": 3, "for": 0.5}
+    schedule: ClassVar[dict[str, Any]] = {
+        "on": "read", "nth": 3, "times": 1000, "every": "0.5 ttl", "for": 0.5, "until_exposed": True
+    }  # fmt: skip
 
     delay: float | None = None
 

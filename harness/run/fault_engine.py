@@ -49,6 +49,7 @@ class FaultTrigger:
     seen: int = 0
     fired: int = 0
     rests_until: int = 0
+    pause_ns: int = 500_000_000
 
     def fires(self, event: str, client: str | None, node: str | None, now: int) -> bool:
         """Count the event if it is the awaited one. Return True if the fault strikes on it."""
@@ -62,9 +63,11 @@ class FaultTrigger:
         self.rests_until = now + int((spec.every or 0.0) * 1e9)
         return True
 
-    def retire(self) -> None:
-        """Never fire again."""
-        self.fired = self.spec.times
+    def back_off(self, now: int) -> None:
+        """Take back the last firing and rest, each time twice as long."""
+        self.fired -= 1
+        self.pause_ns *= 2
+        self.rests_until = now + self.pause_ns
 
 
 @dataclass(slots=True, eq=False)

@@ -151,22 +151,24 @@ class Nemesis:
         with self._recorder.lock:  # events come from several threads, and a trigger counts
             now, _ = self._cluster.clock()
             for trigger, fault in self._triggers:
-                if trigger.fires(event, client, node, now) and not self._has_tested_the_lock(trigger):
+                if trigger.fires(event, client, node, now) and not self._has_tested_the_lock(trigger, now):
                     strike = partial(self._strike, trigger.spec, fault, client)
                     if trigger.spec.delay:
                         self._news.put(partial(self._later, now + int(trigger.spec.delay * 1e9), strike))
                     else:
                         self._try(strike)
 
-    def _has_tested_the_lock(self, trigger: FaultTrigger) -> bool:
-        """Return whether a fault that strikes until it has tested the lock has done so."""
+    def _has_tested_the_lock(self, trigger: FaultTrigger, now: int) -> bool:
+        """Return whether a fault that strikes until it has tested the lock has done so.
+
+        It may have to strike again later, since the exposure that it needs depends on all hand-overs of the run."""
         if not trigger.spec.until_exposed or trigger.fired < 2:
             return False
         from harness.checkers.exposure import missing_exposure  # late: most plans need no checker while they run
 
         if missing_exposure(self._recorder.history, trigger.spec.fault) is not None:
             return False
-        trigger.retire()
+        trigger.back_off(now)
         return True
 
     def _strike_on_time(self, spec: FaultSpec) -> None:

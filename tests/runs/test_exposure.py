@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from harness import run
 from harness.faults.catalogue import default_specs
@@ -61,8 +62,19 @@ def test_a_fault_strikes_again_until_it_has_tested_the_lock() -> None:
     assert 1 == struck(once) < struck(enough) < struck(always)
 
 
-def test_a_jump_that_is_asked_for_by_name_strikes_again_where_needed() -> None:
-    """With this seed the first hold that it meets ends too soon."""
-    result = run(Plan(lock="redlock", seed=2, faults=tuple(default_specs("clock-jump", 2.0))))
-    assert struck(result) > 1
-    assert result.decision.properties["exposure"].state == "kept"
+@pytest.mark.parametrize(("fault", "setting"), [
+    ("clock-jump", {"seed": 3, "hold": 0.1}),
+    ("clock-jump", {"stagger": 3.0}),
+    ("delayed-request", {"stagger": 3.0}),
+])  # fmt: skip
+def test_named_faults_that_strike_once_strike_again_where_needed(fault: str, setting: dict[str, Any]) -> None:
+    """The first strike comes while no waiter looks at the key before the end of the hold."""
+    again = default_specs(fault, 2.0)[0]
+    once, enough = (
+        run(Plan(lock="redlock", clients=2, time_limit=16.0, faults=(spec,), **setting))
+        for spec in (msgspec.structs.replace(again, times=1), again)
+    )
+    assert struck(once) == 1
+    assert once.decision.properties["exposure"].state == "not-tested"
+    assert struck(enough) > 1
+    assert enough.decision.properties["exposure"].state == "kept"
