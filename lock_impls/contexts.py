@@ -7,6 +7,7 @@ Python runs the body of ``with`` whenever ``__enter__`` returns. Some libraries 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
@@ -35,21 +36,34 @@ class LockContext(Protocol):
 class Context:
     """A context manager, plain or asynchronous, around that of a lock; a :class:`LockContext`.
 
-    ``outcome`` translates the errors of entering and leaving, as those of ``acquire`` and ``release``.
+    ``outcome`` translates the errors of entering and leaving, as those of ``acquire`` and ``release``. ``grant`` reads
+    what a plain lock grants once it is entered, such as its fencing token; if it raises, the lock is left again.
     """
 
     def __init__(
-        self, manager: Any, outcome: Callable[[], AbstractContextManager[None]], limit: float = UNLIMITED
+        self,
+        manager: Any,
+        outcome: Callable[[], AbstractContextManager[None]],
+        limit: float = UNLIMITED,
+        grant: Callable[[], Grant] | None = None,
     ) -> None:
         self.limit = limit
         self.acquired: bool | None = None
         self._manager = manager
         self._outcome = outcome
+        self._grant = grant
 
     def __enter__(self) -> Grant:
         """Enter the lock's context. The result is the lock's own Grant, or else one that states nothing."""
         with _Observed(self), self._outcome():
-            return _granted(self._manager.__enter__())
+            entered = self._manager.__enter__()
+            if self._grant is None:
+                return _granted(entered)
+            try:
+                return self._grant()
+            except BaseException:
+                self._manager.__exit__(*sys.exc_info())
+                raise
 
     async def __aenter__(self) -> Grant:
         with _Observed(self), self._outcome():

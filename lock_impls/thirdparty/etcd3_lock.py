@@ -18,15 +18,20 @@ etcd-stale-unlock (the object always uses the same uuid, so a release that is ex
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, Self
 
 import etcd3
 from etcd3.locks import Lock
 
 from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.etcd_client import ANSWER_S, FAILED, KINDS, OPTIONS, OVERTIME_S, classify_error, whole_seconds
 from harness.lock_impls.etcd_mutex import OUTAGE
+
+CONTEXT_S: Final = 10.0
+"""Longest wait of ``with lock:``; its ``__enter__`` ignores that ``acquire`` then returns False."""
 
 
 class Etcd3Lock:
@@ -67,6 +72,10 @@ class Etcd3Lock:
         if not self._outcome(self._lock.release):
             raise LockError(f"{self._key} is not held by this client")
 
+    def context(self, timeout: float) -> Context:  # noqa: ARG002 - the library's own limit holds in `with`
+        lock = Lock(self._key, ttl=self._lock.ttl, etcd_client=self._lock.etcd_client)
+        return Context(lock, self._known_outcome, CONTEXT_S)
+
     def still_valid(self) -> bool:
         return bool(self._outcome(self._lock.is_acquired))
 
@@ -75,8 +84,13 @@ class Etcd3Lock:
         return etcd3.client(host=host, port=port, timeout=ANSWER_S, grpc_options=OPTIONS)
 
     def _outcome(self, call: Callable[[], Any]) -> Any:
-        try:
+        with self._known_outcome():
             return call()
+
+    @contextmanager
+    def _known_outcome(self) -> Iterator[None]:
+        try:
+            yield
         except AttributeError as error:  # its watch failed, and the library takes the error for a response
             raise self._after_error(True, f"watch: {error}") from error
         except FAILED as error:

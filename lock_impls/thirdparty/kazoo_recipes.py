@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from kazoo.exceptions import LockTimeout, NoNodeError
 
 from harness.lock_impls.base import Grant, LockError
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.zookeeper_client import ZooKeeperSession, known_outcome
 
 LIBRARY: Final = "kazoo 2.11.0"
@@ -67,6 +68,10 @@ class KazooAdapter:
             return int(self.session.again(self.session.ask, "exists", self.node(recipe)).czxid)
         except (AttributeError, NoNodeError) as error:
             raise LockError("the session has ended, and the node with it") from error
+
+    def context(self, timeout: float) -> Context:  # noqa: ARG002 - the recipe waits without limit in `with`
+        self.session.connect()
+        return Context(self.usual, known_outcome, grant=lambda: Grant(fence=self._czxid(self.usual)))
 
     def release(self) -> None:
         with known_outcome():

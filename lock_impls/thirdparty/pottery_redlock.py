@@ -18,12 +18,14 @@ Known failures: pottery-double, rl-clock-jump, rl-restart, ttl-pause-write, ttl-
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import ClassVar
 
 import pottery
-from pottery.exceptions import ExtendUnlockedLock, ReleaseUnlockedLock, TooManyExtensions
+from pottery.exceptions import ExtendUnlockedLock, QuorumNotAchieved, ReleaseUnlockedLock, TooManyExtensions
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client_of_each
 from harness.lock_impls.redis_failures import EXPIRES, redlocks
 
@@ -50,7 +52,8 @@ class PotteryRedlock:
 
     def __init__(self, clients: tuple[RedisClient, ...], key: str, ttl: float) -> None:
         self._clients = clients
-        self._lock = pottery.Redlock(key=key, masters=clients, auto_release_time=ttl)
+        self._new = partial(pottery.Redlock, key=key, masters=clients, auto_release_time=ttl)
+        self._lock = self._new()
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float) -> PotteryRedlock:
@@ -65,6 +68,11 @@ class PotteryRedlock:
     def release(self) -> None:
         with known_outcome(*self._clients, refusals=(ReleaseUnlockedLock,)):
             self._lock.release()
+
+    def context(self, timeout: float) -> Context:
+        lock = self._new(context_manager_timeout=timeout)
+        refusals = (QuorumNotAchieved, ReleaseUnlockedLock)
+        return Context(lock, lambda: known_outcome(*self._clients, refusals=refusals), timeout)
 
     def still_valid(self) -> bool:
         return bool(self._lock.locked() > 0)

@@ -24,11 +24,13 @@ from __future__ import annotations
 import logging
 import math
 import time
+from functools import partial
 from typing import ClassVar, Final
 
 import redis_lock
 
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.polling import poll
 from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
@@ -63,8 +65,9 @@ class PythonRedisLock:
     def __init__(self, client: RedisClient, key: str, ttl: float, auto_renewal: bool = False) -> None:
         self._client = client
         expire = max(1, math.ceil(ttl))
+        self._new = partial(redis_lock.Lock, client, key, expire=expire, auto_renewal=auto_renewal)
         self._longest = LONGEST_S if auto_renewal else min(expire, LONGEST_S)
-        self._lock = redis_lock.Lock(client, key, expire=expire, auto_renewal=auto_renewal)
+        self._lock = self._new()
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, auto_renewal: bool = False) -> PythonRedisLock:
@@ -87,6 +90,9 @@ class PythonRedisLock:
     def release(self) -> None:
         with known_outcome(self._client, refusals=(redis_lock.NotAcquired,)):
             self._lock.release()
+
+    def context(self, timeout: float) -> Context:  # noqa: ARG002 - the library waits without limit in `with`
+        return Context(self._new(), lambda: known_outcome(self._client, refusals=(redis_lock.NotAcquired,)))
 
     def still_valid(self) -> bool:
         with known_outcome(self._client):

@@ -25,13 +25,15 @@ Known failures: ttl-pause-write, ttl-overrun, lost-reply-acquire, etcd-v2-clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 import etcd
 from sherlock import EtcdLock, LockException, LockTimeoutException
 
 from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.etcd_client import KINDS, whole_seconds
 
 TIMEOUT_S: Final = 1.0
@@ -93,14 +95,20 @@ class SherlockEtcd:
     def acquire(self, timeout: float) -> Grant | None:
         lock = self._lock()
         lock.timeout = timeout
-        try:
-            _outcome(lock.acquire)
-        except LockTimeoutException:
-            return None
+        with _known_outcome():
+            try:
+                lock.acquire()
+            except LockTimeoutException:
+                return None
         return Grant()
 
     def release(self) -> None:
         _outcome(self._lock().release)
+
+    def context(self, timeout: float) -> Context:
+        lock = self._lock()
+        lock.timeout = timeout
+        return Context(lock, _known_outcome, timeout)
 
     def extend(self) -> bool:
         try:
@@ -110,9 +118,15 @@ class SherlockEtcd:
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
-    try:
+    with _known_outcome():
         return call()
-    except LockException as error:
+
+
+@contextmanager
+def _known_outcome() -> Iterator[None]:
+    try:
+        yield
+    except (LockException, LockTimeoutException) as error:
         raise LockError(str(error)) from error
     except (etcd.EtcdException, ValueError) as error:  # ValueError: a member that is missing in its own list of members
         raise Indeterminate(f"{type(error).__name__}: {error}") from error

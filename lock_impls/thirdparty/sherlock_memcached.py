@@ -23,7 +23,8 @@ mc-restart-rehash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 import pylibmc
@@ -31,6 +32,7 @@ from pymemcache.serde import pickle_serde
 from sherlock import LockException, LockTimeoutException, MCLock
 
 from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.memcached_client import (
     KINDS,
     OVERTIME_S,
@@ -86,14 +88,19 @@ class SherlockMemcached:
 
     def acquire(self, timeout: float) -> Grant | None:
         self._lock.timeout = timeout
-        try:
-            _outcome(self._lock.acquire)
-        except LockTimeoutException:
-            return None
+        with _known_outcome():
+            try:
+                self._lock.acquire()
+            except LockTimeoutException:
+                return None
         return Grant()
 
     def release(self) -> None:
         _outcome(self._lock.release)
+
+    def context(self, timeout: float) -> Context:
+        self._lock.timeout = timeout
+        return Context(self._lock, _known_outcome, timeout)
 
     def extend(self) -> bool:
         try:
@@ -103,10 +110,16 @@ class SherlockMemcached:
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
+    with _known_outcome():
+        return call()
+
+
+@contextmanager
+def _known_outcome() -> Iterator[None]:
     try:
         with known_outcome():
-            return call()
-    except LockException as error:
+            yield
+    except (LockException, LockTimeoutException) as error:
         raise LockError(str(error)) from error
     except pylibmc.Error as error:
         raise Indeterminate(f"{type(error).__name__}: {error}") from error

@@ -25,6 +25,7 @@ import redis
 import sherlock
 
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
@@ -71,6 +72,11 @@ class SherlockRedis:
     def release(self) -> None:
         with known_outcome(self._client, refusals=(sherlock.LockException,)):
             self._lock.release()
+
+    def context(self, timeout: float) -> Context:
+        self._lock.timeout = timeout
+        refusals = (sherlock.LockException, sherlock.LockTimeoutException)
+        return Context(self._lock, lambda: known_outcome(self._client, refusals=refusals), timeout)
 
     def extend(self) -> bool:
         try:

@@ -23,13 +23,15 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 from stevedore import DriverManager
 from tooz import ToozError, coordination
 
 from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.contexts import Context
 from harness.lock_impls.memcached_client import KINDS, OVERTIME_S, whole_seconds
 from harness.lock_impls.polling import poll
 
@@ -101,6 +103,10 @@ class ToozMemcached:
         if not _outcome(self._lock.release):
             raise LockError("not held by this member")
 
+    def context(self, timeout: float) -> Context:  # noqa: ARG002 - tooz waits without limit in `with`
+        self._start()
+        return Context(self._lock, _known_outcome)
+
     def still_valid(self) -> bool:
         """Ask the server; no answer counts as no."""
         try:
@@ -110,8 +116,14 @@ class ToozMemcached:
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
-    try:
+    with _known_outcome():
         return call()
+
+
+@contextmanager
+def _known_outcome() -> Iterator[None]:
+    try:
+        yield
     except coordination.ToozConnectionError as error:
         raise Indeterminate(str(error)) from error
     except ToozError as error:

@@ -18,6 +18,13 @@ FOUND = [
     ("EntersAfterTimeout", "mutual-exclusion", BODY_RAN),
     ("StaysAfterError", "release", "had released it"),
 ]
+GIVE_UP = (
+    f"{LOCKS}:Lock", f"{LOCKS}:AsyncLock", "redis.lock:Lock", "redis-py-lock", "redis-py-asyncio-lock",
+    "pottery-redlock", "sherlock-redis", "sherlock-memcached", "sherlock-etcd",
+)  # fmt: skip
+"""Locks whose ``__enter__`` gives up where it is given a limit."""
+WAIT = ("kazoo-lock", "kazoo-semaphore", "kazoo-read-write-lock", "tooz-memcached", "etcd3-lock", "python-redis-lock")
+"""Locks whose ``__enter__`` waits for ever, or for longer than these tests."""
 
 
 def run_context(lock: str, cluster: str = "sim") -> Result:
@@ -39,16 +46,37 @@ def test_the_harm_and_the_cause_are_in_the_summary() -> None:
     assert "__enter__ returned although the acquire in it had failed" in summary
 
 
-@pytest.mark.parametrize("cluster", ["sim", pytest.param("docker", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
-    "lock", [f"{LOCKS}:Lock", f"{LOCKS}:AsyncLock", "redis.lock:Lock", "redis-py-lock", "redis-py-asyncio-lock"]
+    ("lock", "cluster"),
+    [
+        *((lock, "sim") for lock in (*GIVE_UP, *WAIT)),
+        pytest.param("redis-py-asyncio-lock", "docker", marks=pytest.mark.docker),
+        pytest.param("kazoo-lock", "docker", marks=pytest.mark.docker),
+    ],
 )
 def test_a_right_context_manager_is_valid(lock: str, cluster: str) -> None:
     result = run_context(lock, cluster=cluster)
     assert result.valid is True, result.document["summary"]
     acquires = result.history.calls("acquire")
-    assert {call.outcome for call in acquires} == {"ok", "fail"}, "some bodies do not run"
+    assert {call.outcome for call in acquires} == ({"ok", "fail"} if lock in GIVE_UP else {"ok"})
     assert all(call.invoke.value["context"] for call in acquires)
+
+
+def test_etcd3_ignores_that_its_acquire_gave_up() -> None:
+    """kragniz/python-etcd3#599: ``__enter__`` ignores that ``acquire()`` returns False after 10 s."""
+    result = run(Plan(lock="etcd3-lock", workload="context", hold=4.0, ttl=20.0, time_limit=20.0))
+    assert result.verdicts["mutual-exclusion"].valid is False
+    assert result.document["summary"].startswith(BODY_RAN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("release", "valid"), [("redis==2.10.6", False), ("redis==3.0.0", True)])
+def test_a_release_of_redis_py_whose_body_ran_without_the_lock(release: str, valid: bool) -> None:
+    """redis/redis-py#621."""
+    result = run(Plan(lock="redis-py-lock", workload="context", time_limit=12.0, requires=(release,)))
+    assert result.valid is valid, result.document["summary"]
+    if not valid:
+        assert result.document["summary"].startswith(BODY_RAN)
 
 
 def test_a_run_is_the_same_twice() -> None:
