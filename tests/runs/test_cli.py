@@ -394,7 +394,7 @@ def test_many_runs_keep_only_folders_of_runs_that_are_not_valid(capsys: pytest.C
     assert harness("run", "redis-token", "--nemesis", "client-pause", *arguments) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["planned"], document["status"], document["certainty"]) == (3, 1, "")
-    assert [run["results"]["plan"]["seed"] for run in document["runs"]] == [0, 1, 2]
+    assert [run["results"]["seed"] for run in document["runs"]] == [0, 1, 2]
     for run in document["runs"]:
         assert run["results"]["valid"] is True or (Path(run["folder"]) / "report.html").exists()
 
