@@ -1,6 +1,7 @@
 """The fork server: a process that has the simulator loaded, and forks one worker for each call.
 
-``python -P -m harness.worker.server FD MODULE...`` imports the modules and serves the harness on the socket ``FD``. It
+``python -P -m harness.worker.server FD MODULE...`` imports the modules and serves the harness on the socket ``FD``.
+Before each fork it calls the ``prepare`` of the modules that have one, whose work each worker then finds done. It
 never runs code of a user's: each worker is a fork of it, so no state passes from one call to the next. When the harness
 ends, in whatever way, so do the server and its worker.
 
@@ -21,7 +22,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -101,8 +102,8 @@ class _Control:
         return lines
 
 
-def serve(control: socket.socket) -> None:
-    """Serve calls until the harness closes its end."""
+def serve(control: socket.socket, prepare: Sequence[Callable[[], None]] = ()) -> None:
+    """Serve calls until the harness closes its end. Call ``prepare`` before each fork."""
     decode = msgspec.json.Decoder(CallRequest).decode
     commands = _Control(control)
     while commands.receive():
@@ -113,6 +114,8 @@ def serve(control: socket.socket) -> None:
         for module in request.preload:
             with contextlib.suppress(ImportError):  # the worker meets it again, and reports it
                 importlib.import_module(module)
+        for function in prepare:
+            function()
         gc.collect()
         gc.freeze()  # a collection in the worker must not touch, and so copy, all that the server has loaded
         end = _call(request, commands)
@@ -221,9 +224,8 @@ def _described(error: BaseException) -> WorkerError:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness tells what an interrupt means
-    for module in sys.argv[2:]:
-        importlib.import_module(module)
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    modules = [importlib.import_module(name) for name in sys.argv[2:]]
+    serve(socket.socket(fileno=int(sys.argv[1])), [one.prepare for one in modules if hasattr(one, "prepare")])
 
 
 if __name__ == "__main__":

@@ -102,3 +102,18 @@ def test_modules_of_locks_and_of_users_are_not_kept() -> None:
     assert not server.is_kept("harness.lock_impls.redlock")
     assert not server.is_kept("redis.client")
     assert not server.is_kept("my_locks")
+
+
+def modules_to_search(argument: bytes, channel: Channel) -> bytes:
+    del argument, channel
+    from harness.sim import captured
+
+    return msgspec.json.encode(
+        [name for name in sys.modules if name.startswith("redis") and name not in captured._searched]
+    )
+
+
+def test_a_worker_finds_what_the_simulator_replaces_searched() -> None:
+    """Without it, each short run takes about half as long again."""
+    result = workers.call(f"{__name__}:modules_to_search", b"", lambda _kind, _body: None, preload=("redis",))
+    assert msgspec.json.decode(result, type=list[str]) == []
