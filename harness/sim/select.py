@@ -21,7 +21,7 @@ def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: 
     for sock in writes:
         if sock.writable:
             return
-    deadline = None if timeout is None else task.kernel.now + int(timeout * SECOND)
+    deadline = None if timeout is None else task.kernel.now + _nanoseconds(timeout)
     watched = [*reads, *writes]
     for sock in watched:
         sock.watch(task)
@@ -33,6 +33,11 @@ def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: 
     finally:
         for sock in watched:
             sock.unwatch(task)
+
+
+def _nanoseconds(timeout: float) -> int:
+    """Convert a time-out (s). One of 0.5 ns lasts 1 ns: in no time, an event loop asks for ever."""
+    return max(1, int(timeout * SECOND)) if timeout > 0 else 0
 
 
 def select(

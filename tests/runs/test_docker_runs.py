@@ -77,7 +77,7 @@ def test_a_user_lock_and_a_user_workload_run_in_containers(tmp_path: Path, monke
         "class Mine:\n"
         "    def __init__(self, redis, key, ttl):\n"
         "        self.redis, self.key, self.ttl = redis, key, ttl\n"
-        "    def acquire(self, timeout):\n"
+        "    def acquire(self):\n"
         "        print('a lock that prints')\n"
         "        return self.redis.set(self.key, 'me', nx=True, px=int(self.ttl * 1000))\n"
         "    def release(self):\n"

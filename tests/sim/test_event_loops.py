@@ -58,6 +58,28 @@ def test_a_loop_that_is_blocked_stops_no_other_loop() -> None:
     assert results(blocks, ticks) == [[1.0] * 3, 5.0]
 
 
+def test_a_loop_does_not_turn_while_no_time_passes() -> None:
+    """Sums of float numbers leave some time-outs a little below 1 ns."""
+
+    async def main() -> int:
+        turns = 0
+        selector: Any = vars(asyncio.get_running_loop())["_selector"]
+        select = selector.select
+
+        def counted(timeout: float | None) -> Any:
+            nonlocal turns
+            turns += 1
+            return select(timeout)
+
+        selector.select = counted
+        for number in range(300):
+            await asyncio.sleep(0.001 + number / 7e6)
+        return turns
+
+    (turns,) = results(main)
+    assert turns <= 3 * 300
+
+
 def test_groups_timeouts_and_shields() -> None:
     async def main() -> list[Any]:
         said: list[Any] = [*await asyncio.gather(slept(3, "a"), slept(1, "b"))]
