@@ -12,6 +12,7 @@ import pytest
 from harness.errors import MissingLibrary
 from harness.lock_impls import foreign
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.constructor_arguments import UserLockError
 from harness.lock_impls.redis_client import RedisClient
 
 SINGLE = Endpoints("redis-single", (("10.0.0.1", 7001),))
@@ -161,7 +162,7 @@ def test_addresses_and_connection_list() -> None:
     ],
 )
 def test_class_that_is_not_a_lock_is_refused_with_one_message(spec: str, words: list[str]) -> None:
-    with pytest.raises((foreign.UserLockError, MissingLibrary)) as caught:
+    with pytest.raises((UserLockError, MissingLibrary)) as caught:
         foreign.load(spec)
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
@@ -169,7 +170,7 @@ def test_class_that_is_not_a_lock_is_refused_with_one_message(spec: str, words: 
 def test_a_module_that_fails_to_import_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_lock.py").write_text("1/0")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(foreign.UserLockError, match="importing broken_lock failed: ZeroDivisionError"):
+    with pytest.raises(UserLockError, match="importing broken_lock failed: ZeroDivisionError"):
         foreign.load("broken_lock:Lock")
 
 

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import LockFailed, UsageError
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
-from harness.lock_impls.foreign import UserLockError
+from harness.lock_impls.constructor_arguments import UserLockError
 from harness.lock_impls.program import Checks, Extends, LockProgram, ProgramError
 from harness.plan import Plan
 from harness.run.completion import complete
