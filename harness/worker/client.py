@@ -9,75 +9,17 @@ import math
 import time
 from collections.abc import Callable
 from random import Random
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Protocol
 
 from harness.clusters.base import RecordEntry
-from harness.errors import HostEnded, LockFailed
-from harness.history import OpType
 
-from .resource import Rejected, Request, ResourceClient, ResourceReply, Token
-
-MAX_ERROR_LENGTH: Final = 300
-"""Characters of an error that are recorded in the history."""
-
-
-class Grant(Protocol):
-    """A granted lock; see harness.lock_impls.base.Grant."""
-
-    @property
-    def fence(self) -> Token: ...
-
-    @property
-    def valid_for(self) -> float | None: ...
-
-
-class Lock(Protocol):
-    """The lock as the client uses it; see harness.lock_impls.base.Lock."""
-
-    def acquire(self, timeout: float) -> Grant | None: ...
-
-    def release(self) -> None: ...
-
-
-class LockContext(Protocol):
-    """``with lock:``; see harness.lock_impls.contexts.LockContext."""
-
-    @property
-    def limit(self) -> float: ...
-
-    @property
-    def acquired(self) -> bool | None: ...
-
-    def __enter__(self) -> Grant: ...
-
-    def __exit__(self, *raised: Any) -> bool | None: ...
+from .interfaces import ClientSettings, Grant, Lock, LockContext
+from .resource import ResourceClient
+from .resource_calls import ResourceCalls
 
 
 class BodyFailed(Exception):
     """Raised by the body of a ``with`` of the harness, to see whether the lock is released."""
-
-
-class ClientSettings(Protocol):
-    """The settings of a plan that a client needs; durations in seconds."""
-
-    @property
-    def keys(self) -> int: ...
-    @property
-    def clients(self) -> int: ...
-    @property
-    def hold(self) -> float: ...
-    @property
-    def rest(self) -> float: ...
-    @property
-    def acquire_wait(self) -> float: ...
-    @property
-    def discipline(self) -> str: ...
-    @property
-    def holds(self) -> dict[str, float]: ...
-    @property
-    def sections(self) -> int: ...
-    @property
-    def ends(self) -> dict[str, int]: ...
 
 
 class Workload(Protocol):
@@ -100,7 +42,7 @@ class Workload(Protocol):
         """Run one client until ``client.over()``."""
 
 
-class Client:
+class Client(ResourceCalls):
     """One client. ``process`` is its number; ``refused`` is the exception class for a call that did not happen."""
 
     def __init__(
@@ -117,20 +59,21 @@ class Client:
         rng: Random,
         checkpoint: Callable[[], None],
     ) -> None:
-        self.node = node
-        self.process = process
-        self.settings = settings
+        super().__init__(
+            resource,
+            node=node,
+            process=process,
+            settings=settings,
+            refused=refused,
+            record=record,
+            checkpoint=checkpoint,
+        )
         self.rng = rng
         self.hold = settings.holds.get(node, settings.hold)
         self._open_lock = open_lock
-        self._refused = refused
-        self._resource = resource
-        self._record = record
         self._deadline_ns = deadline_ns
-        self._checkpoint = checkpoint
         self._locks: dict[str, Lock] = {}
         self._valid_until: dict[str, float | None] = {}
-        self._shared: set[str] = set()
         self._entered: set[str] = set()
         """Keys whose lock the client holds by ``with``."""
         self._acquires = 0
@@ -272,104 +215,6 @@ class Client:
             return None
         self._leave("ok", "add", key, {"seen": seen, "written": written})
         return seen, written
-
-    # Calls of the resource. Each returns None if it was refused or had no answer.
-
-    def read(self, key: str, grant: Grant) -> Any:
-        """Return the resource's value. The request says whether the client holds the lock shared."""
-        shared = key in self._shared
-        asked = {"fence": grant.fence, **({"shared": True} if shared else {})}
-        reply = self._access(asked, Request("read", key, grant.fence, shared=shared), lambda r: {"value": r.value})
-        return None if reply is None else reply.value
-
-    def write(self, key: str, grant: Grant, value: Any) -> Any:
-        """Write ``value`` and return it."""
-        asked = {"fence": grant.fence, "value": value}
-        reply = self._access(asked, Request("write", key, grant.fence, value))
-        return None if reply is None else reply.value
-
-    def take(self, key: str, grant: Grant) -> int | None:
-        """Sell one unit and return the number left."""
-        asked = {"fence": grant.fence, "n": 1}
-        reply = self._access(asked, Request("take", key, grant.fence), lambda r: {"left": r.value})
-        return None if reply is None else reply.value
-
-    def mark(self, key: str, grant: Grant) -> int | None:
-        """Mark as processed and return how often that has been done so far."""
-        request = Request("mark", key, grant.fence)
-        reply = self._access({"fence": grant.fence}, request, lambda r: {"times": r.value})
-        return None if reply is None else reply.value
-
-    def look(self, key: str) -> tuple[Any, int] | None:
-        """Read without a lock; return the value and its version."""
-        answer = self._access({"fence": None}, Request("read", key), lambda r: {"value": r.value, "version": r.version})
-        return None if answer is None else (answer.value, answer.version)
-
-    def swap(self, key: str, value: Any, version: int) -> Any:
-        """Write without a lock if the version is unchanged; return the value written."""
-        request = Request("cas", key, None, value, version)
-        reply = self._access({"value": value, "version": version}, request)
-        return None if reply is None else reply.value
-
-    def _access(
-        self,
-        asked: dict[str, Any],
-        request: Request,
-        told: Callable[[ResourceReply], dict[str, Any]] = lambda _: {},
-    ) -> ResourceReply | None:
-        """Access the resource and record it; the history gets ``asked``, and what ``told`` returns for the reply."""
-        f, key = request.op, request.key
-        self._enter(f, key, asked)
-        try:
-            reply = self._resource.call(request)
-        except Rejected as error:
-            self._leave("fail", f, key, error=str(error))
-            return None
-        except OSError as error:
-            self._raised(f, key, error)
-            return None
-        self._leave("ok", f, key, {**told(reply), "arrival": reply.arrival})
-        return reply
-
-    # Entries.
-
-    def _enter(self, f: str, key: str, value: Any = None) -> None:
-        self._entry("invoke", f, key, value)
-
-    def _leave(self, type_: OpType, f: str, key: str, value: Any = None, error: str | None = None) -> None:
-        self._entry(type_, f, key, value, error)
-
-    def _raised(self, f: str, key: str, error: BaseException) -> None:
-        """Record ``fail`` if the lock said that the call did not happen, ``info`` (unknown outcome) otherwise.
-
-        After ``info`` the client continues under a new process number, as in Jepsen. Raises LockFailed for an
-        exception that is no outcome of a call: it would end the process of a real client.
-        """
-        if isinstance(error, HostEnded | LockFailed):
-            raise error
-        if isinstance(error, MemoryError) or not isinstance(error, Exception):
-            raise LockFailed(f"{f} of the lock raised {type(error).__name__}, which ends a process") from error
-        text = f"{type(error).__name__}: {error}"[:MAX_ERROR_LENGTH].encode(errors="backslashreplace").decode()
-        if isinstance(error, self._refused):
-            self._leave("fail", f, key, error=text)
-            return
-        self._leave("info", f, key, error=text)
-        if f != "read":  # a read changes nothing, so its unknown outcome does not matter
-            self.process += self.settings.clients
-
-    def _entry(self, type_: OpType, f: str, key: str, value: Any = None, error: str | None = None) -> None:
-        self._record(
-            time=time.monotonic_ns(),
-            wall=time.time_ns(),
-            process=self.process,
-            type_=type_,
-            f=f,
-            key=key,
-            value=value,
-            error=error,
-            node=self.node,
-        )
-        self._checkpoint()
 
 
 def _shared(lock: Lock) -> Callable[[float], Grant | None]:

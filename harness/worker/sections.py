@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .client import Client, Grant
+from .client import Client
+from .interfaces import Grant
 
 Section = Callable[[str, Grant], None]
 """Work done under the lock of a key."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from harness.worker.client import Client, ClientSettings, Grant
+from harness.worker.client import Client
+from harness.worker.interfaces import ClientSettings, Grant
 from harness.worker.sections import sections
 
 UNITS = 3

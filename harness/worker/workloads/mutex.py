@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from harness.worker.client import Client, ClientSettings
+from harness.worker.client import Client
+from harness.worker.interfaces import ClientSettings
 from harness.worker.sections import hold, sections, update
 
 

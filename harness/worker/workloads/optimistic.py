@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from harness.worker.client import Client, ClientSettings
+from harness.worker.client import Client
+from harness.worker.interfaces import ClientSettings
 
 
 class OptimisticWorkload:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from harness.worker.client import Client, ClientSettings, Grant
+from harness.worker.client import Client
+from harness.worker.interfaces import ClientSettings, Grant
 from harness.worker.sections import sections
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from harness.worker.client import Client, Grant
+from harness.worker.client import Client
+from harness.worker.interfaces import Grant
 from harness.worker.sections import hold, sections, update
 
 from .mutex import MutexWorkload

@@ -11,7 +11,8 @@ import math
 from random import Random
 from typing import Any, ClassVar
 
-from harness.worker.client import Client, ClientSettings, Grant
+from harness.worker.client import Client
+from harness.worker.interfaces import ClientSettings, Grant
 from harness.worker.sections import sections
 
 CENTS = 1000
