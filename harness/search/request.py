@@ -16,9 +16,10 @@ from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.faults.catalogue import fault_class, fault_names, needs
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
+from harness.run.completion import complete, methods_of
 from harness.run.interpreter import interpreter_of
 from harness.run.lock_facts import find_facts
+from harness.worker.client_program import WORKLOADS
 
 NO_FAULT: Final = "none"
 TTLS: Final = (2.0, 8.0, 1.0)
@@ -84,6 +85,8 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         promised = [*(["reentrant"] if lock.reentrant else []), *(["queue"] if lock.queue else [])]
         promised += ["readers-writers"] if lock.shared else []
+        methods = set(lock.methods or ())
+        promised += [name for name in WORKLOADS.own if methods_of(name) and methods.issuperset(methods_of(name))]
         workloads = self.workloads or ("mutex", *promised)
         kind = self.kind or self._kind_for(lock.kinds)
         request = msgspec.structs.replace(

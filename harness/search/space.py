@@ -17,6 +17,7 @@ from harness.clusters import kinds
 from harness.faults.base import Fault, multiples
 from harness.faults.catalogue import fault_class
 from harness.plan import Delay, FaultSpec, Plan
+from harness.run.completion import methods_of
 
 from .request import NO_FAULT, SLACK, TTLS, HuntRequest
 from .vocabulary import Vocabulary
@@ -30,6 +31,8 @@ WAITS: Final = (0.0, 0.2, 4.0)
 """Times for which a client waits for the lock, in ttls; 0: the plan's default."""
 SECTIONS: Final = (1, 2, 0, 0)
 SEEDS: Final = 8
+USUAL_WEIGHT: Final = 4
+"""How often a usual workload is drawn for one draw of a workload that needs optional methods of the lock."""
 MOST_DELAYS: Final = 2
 DELAYS: Final = (0.001, 0.01, 0.05, 0.3)
 """Seconds by which a message may be late: usual delays of a healthy network."""
@@ -53,6 +56,7 @@ class _Space:
     def __init__(self, request: HuntRequest, vocabulary: Vocabulary) -> None:
         self._request = request
         self._vocabulary = vocabulary
+        self._workloads = weighted(request.workloads)
         self._free = request.faults == (NO_FAULT,)
         rest = [name for name in vocabulary.events if name not in FIRST]
         first = [name for name in FIRST if name in vocabulary.events]
@@ -71,7 +75,7 @@ class _Space:
         def one_of(values: Sequence[Any]) -> Any:
             return draw(st.sampled_from(values))
 
-        workload = one_of(request.workloads)
+        workload = one_of(self._workloads)
         clients = draw(st.integers(min(2, request.clients), request.clients))
         ttl = request.ttl or one_of(TTLS)
         shares = HOLDS + (OVERRUNS if self._free or self._vocabulary.renews else ())
@@ -148,6 +152,14 @@ class _Space:
         )
         from_the_start = st.just({"at": 0.0})
         return from_the_start | on_event if "at" in fault.schedule else on_event | from_the_start
+
+
+def weighted(workloads: Sequence[str]) -> tuple[str, ...]:
+    """Return the workloads to draw from. Those that need optional methods of the lock are drawn less often: most
+    failures do not depend on these methods."""
+    usual = [name for name in workloads if not methods_of(name)]
+    special = [name for name in workloads if methods_of(name)]
+    return (*(usual * USUAL_WEIGHT if special else usual), *special)
 
 
 def time_limit(ttl: float) -> float:

@@ -9,6 +9,8 @@ from harness.plan import Plan
 from harness.run.completion import complete
 from harness.run.judging import Result
 from harness.run.runs import run
+from harness.search.request import HuntRequest
+from harness.search.space import weighted
 
 LOCKS = "tests.workloads.context_locks"
 BODY_RAN = "The body of `with` ran although the lock was not acquired"
@@ -87,3 +89,17 @@ def test_a_run_is_the_same_twice() -> None:
 def test_it_is_refused_for_a_lock_without_a_context_manager() -> None:
     with pytest.raises(UsageError, match=r"workload 'context' needs a lock that can be used in 'with'.* redis-token"):
         complete(Plan(lock="redis-token", workload="context"))
+
+
+@pytest.mark.parametrize(
+    ("lock", "chosen"),
+    [("redis-py-lock", True), ("redis.lock:Lock", True), (f"{LOCKS}:AsyncLock", True), ("redis-token", False)],
+)
+def test_a_hunt_chooses_it_for_a_lock_with_a_context_manager(lock: str, chosen: bool) -> None:
+    assert ("context" in HuntRequest(lock=lock).completed().workloads) is chosen
+
+
+def test_a_hunt_draws_it_less_often_than_the_usual_workload() -> None:
+    assert weighted(("mutex", "context")) == ("mutex",) * 4 + ("context",)
+    assert weighted(("mutex", "queue")) == ("mutex", "queue")
+    assert weighted(("context",)) == ("context",)
