@@ -24,6 +24,7 @@ NEED_TWO_CLIENTS: Final = frozenset(
         "mutual-exclusion",
         "linearizability",
         "ownership",
+        "extend",
         "resource",
         "fencing",
         "handover",

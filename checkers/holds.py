@@ -1,10 +1,10 @@
 """Compute holds: the times in which clients believed that they held a lock, as ``docs/histories.md`` defines them.
 
 A hold begins at the ``ok`` of an acquire. It ends at the first of: the invocation of its release; the completion of a
-check or extend that says it is lost; for checking clients, the end of ``valid_for``; a crash of the client's host; the
-end of the history. An acquire by a client that already holds the key is nested: the hold then needs one more release,
-and may last longer. A hold is shared if the acquire that began it was shared. An acquire with an unknown outcome makes
-no hold, since it may have failed, and a checker accuses no client on a guess.
+check or extend that says it is lost; for checking clients, the end of ``valid_for``; the end of ``relies_for``; a crash
+of the client's host; the end of the history. An acquire by a client that already holds the key is nested: the hold then
+needs one more release, and may last longer. A hold is shared if the acquire that began it was shared. An acquire with
+an unknown outcome makes no hold, since it may have failed, and a checker accuses no client on a guess.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Holds(Sequence[Hold]):
 
     ``client`` and ``key`` are the numbers of :class:`View`. ``nested`` has the indices of the grants that began no
     hold, and ``shared`` says which holds are shared. ``requested_ns`` and ``given`` are the times (ns) of the call for
-    the lease: the acquire, or the last nested acquire or successful extend. ``prolonged`` marks the holds with such a
-    later call. ``stated_end`` is ``lease_end``, and for grants that do not say their lease, the end of the lease in the
-    ``start`` entry, if the lock states one there.
+    the lease: the acquire, or the last nested acquire or successful extend. ``nests`` marks the holds with a nested
+    acquire. ``stated_end`` is ``lease_end``, and for grants that do not say their lease, the end of the lease in the
+    ``start`` entry, if the lock states one there, and no nested acquire may have changed it.
     """
 
     def __init__(self, columns: View, rows: _Rows) -> None:
@@ -85,7 +85,7 @@ class Holds(Sequence[Hold]):
         self.end = np.array(rows.end, dtype=np.int64)
         self.lease_end = np.array(rows.lease, dtype=np.int64)
         self.nested = np.array(rows.nested, dtype=np.int64)
-        self.prolonged: Bools = np.array(rows.prolonged, dtype=bool)
+        self.nests: Bools = np.array(rows.nests, dtype=bool)
         self.shared: Bools = np.array([is_shared(columns, grant) for grant in rows.grant], dtype=bool)
         basis = np.array(rows.basis, dtype=np.int64)
         self.start: Ints = columns.time[self.grant]
@@ -96,15 +96,15 @@ class Holds(Sequence[Hold]):
         begun[columns.done[invoked]] = invoked
         self.acquire: Ints = begun[self.grant]
         self.requested_ns: Ints = columns.time[begun[basis]]
-        self.stated_end: Ints = self._stated_end()
         self.given: Ints = columns.time[basis]
+        self.stated_end: Ints = self._stated_end()
 
     def _stated_end(self) -> Ints:
         stated = self.view.seconds("lease")
         if stated is None:
             return self.lease_end
-        unsaid = (self.lease_end == FOREVER) & ~self.prolonged
-        return np.where(unsaid, self.start + stated, self.lease_end)
+        unsaid = (self.lease_end == FOREVER) & ~self.nests
+        return np.where(unsaid, self.given + stated, self.lease_end)
 
     def __len__(self) -> int:
         return len(self.grant)
@@ -152,18 +152,18 @@ class _Rows:
         self.nested: list[int] = []
         self.basis: list[int] = []
         self.promise: list[int] = []
-        self.prolonged: list[bool] = []
+        self.nests: list[bool] = []
         self.now: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self.depth: dict[int, int] = {}
 
-    def granted(self, slot: int, index: int, time: int, promise: int) -> None:
-        """Begin a hold, or nest in one. ``promise`` is the grant's ``valid_for`` in ns, which may be negative; FOREVER
-        without one."""
+    def granted(self, slot: int, index: int, time: int, promise: int, relies: int = FOREVER) -> None:
+        """Begin a hold, or nest in one. ``promise`` is the grant's ``valid_for`` in ns, which may be negative, and
+        ``relies`` its ``relies_for``; FOREVER without one."""
         if slot in self.now and not self.expired(slot, time):
             self.depth[slot] = self.depth.get(slot, 0) + 1
             self.nested.append(index)
-            self.prolonged[self.now[slot]] = True
+            self.nests[self.now[slot]] = True
             self._renew(self.now[slot], index, time, promise)
             return
         until = FOREVER if promise == FOREVER else time + promise
@@ -174,9 +174,10 @@ class _Rows:
         self.ended.append(OPEN)
         self.end.append(FOREVER)
         self.lease.append(until)
-        self.belief.append(max(until, time) if self.checking else FOREVER)
+        belief = max(until, time) if self.checking else FOREVER
+        self.belief.append(min(belief, FOREVER if relies == FOREVER else time + relies))
         self.promise.append(promise)
-        self.prolonged.append(False)
+        self.nests.append(False)
 
     def _renew(self, row: int, index: int, time: int, promise: int) -> None:
         """Extend a hold by a nested grant, which states the remaining time; it never shortens the lease."""
@@ -216,22 +217,23 @@ class _Rows:
         if row is not None and self.release[row] == NONE:
             self.release[row] = index
 
-    def told(self, slot: int, index: int, time: int, *, good: bool, renews: bool) -> None:
+    def told(self, slot: int, index: int, time: int, *, good: bool, renews: bool, relies: int | None = None) -> None:
         """Process the answer to a check or extend. Success proves the lease up to now; only a successful extend
-        prolongs it."""
+        prolongs it. ``relies`` is the answer's ``relies_for`` in ns."""
         if slot not in self.now or self.expired(slot, time):
             return
         row = self.now[slot]
         if not good:
             self.finish(slot, time, LOST)
             return
-        self.prolonged[row] |= renews
+        if renews:
+            self.basis[row] = index
         if self.promise[row] != FOREVER:
             self.lease[row] = max(self.lease[row], time + (self.promise[row] if renews else 0))
-            if renews:
-                self.basis[row] = index
             if self.checking:
                 self.belief[row] = time + self.promise[row]
+        if relies is not None:
+            self.belief[row] = time + relies
 
     def close(self, end: int) -> None:
         """End the remaining holds at the end of the history, or earlier where the client stopped relying on them."""
@@ -244,7 +246,7 @@ def holds(history: History) -> Holds:
     """Return the definite holds of ``history``, computed once as long as it does not grow.
 
     A hold of a ``checking`` client lasts ``valid_for`` after the ok of the acquire, or of the last successful extend or
-    check.
+    check. A hold with ``relies_for`` lasts for that time after the ok of the acquire, or of the last extend with it.
     """
     found = _cache.get(history)
     if found is None or found.view.length != len(history):
@@ -282,15 +284,24 @@ def _build(columns: View) -> Holds:
     granted, released = rows.granted, rows.released
     for index, code, slot, time in zip(events.tolist(), codes, slots, times, strict=True):
         if code == ACQUIRE:
-            seconds = (value[index] or _NOTHING).get("valid_for")
-            granted(slot, index, time, FOREVER if seconds is None else int(seconds * SECOND))
+            said = value[index] or _NOTHING
+            seconds, relies = said.get("valid_for"), said.get("relies_for")
+            granted(slot, index, time, *(FOREVER if it is None else int(it * SECOND) for it in (seconds, relies)))
         elif code == RELEASE:
             released(slot, index, time)
         elif code == CRASH:
             _crash(columns, rows, (value[index] or _NOTHING).get("host"), time)
         else:
-            good = (value[index] or _NOTHING).get("extended" if code == EXTEND else "valid")
-            rows.told(slot, index, time, good=good is not False, renews=code == EXTEND)
+            said = value[index] or _NOTHING
+            good, relies = said.get("extended" if code == EXTEND else "valid"), said.get("relies_for")
+            rows.told(
+                slot,
+                index,
+                time,
+                good=good is not False,
+                renews=code == EXTEND,
+                relies=None if relies is None else int(relies * SECOND),
+            )
     rows.close(columns.end)
     return Holds(columns, rows)
 

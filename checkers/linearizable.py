@@ -44,7 +44,7 @@ from harness.wording import counted
 
 from .base import CAP, Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .fencing import is_ordered
-from .holds import CRASHED, FOREVER, LOST, RELEASED, Holds, holds
+from .holds import CRASHED, EXPIRED, FOREVER, LOST, RELEASED, Holds, holds
 from .leases import Leases, lease_of, reason
 from .linearizability import definite
 from .linearizability.problem import ProvedImpossible
@@ -142,7 +142,8 @@ def _endings(found: Holds) -> list[Row]:
     columns = found.view
     done = np.where(found.release == NONE, NONE, columns.done[found.release])
     freed = (done != NONE) & (columns.type[done] == OK)
-    left = np.isin(found.ended, (RELEASED, LOST, CRASHED)) & ~freed
+    left = np.isin(found.ended, (RELEASED, LOST, CRASHED)) | ((found.ended == EXPIRED) & (found.stated_end == FOREVER))
+    left &= ~freed
     positions = np.where(found.ended == RELEASED, found.release, np.searchsorted(columns.time, found.end, side="left"))
     ended = [
         (int(positions[row]), NEVER, 1, int(found.client[row]), int(found.key[row]))

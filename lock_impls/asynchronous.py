@@ -138,6 +138,8 @@ class _Awaited:
             method = getattr(lock, name, None)
             if callable(method):
                 setattr(self, name, _plain(loop, name, method))
+        if callable(getattr(lock, "reacquire", None)):  # redis-py's name for an extend to the whole ttl
+            self.reacquire = _plain(loop, "extend", lock.reacquire)
         if callable(getattr(lock, "context", None)):
             self.context = lambda timeout: AwaitedContext(loop.call, loop.call("open", lambda: lock.context(timeout)))
 

@@ -7,6 +7,8 @@ is in :mod:`.foreign_lock`.
 If the class has ``__enter__`` or ``__aenter__``, each ``with`` uses an object of its own, with the same clients. Its
 waiting time is filled in if the constructor has a parameter for it (``blocking_timeout acquire_timeout wait wait_s``).
 
+If the class has ``extend`` or ``reacquire``, it prolongs the lease to a whole ttl (:mod:`.prolonging`).
+
 If a grant does not say how long it is valid, its lease is what the class states as ``lease``: ``ttl``, a duration such
 as ``10s``, or a constructor's parameter with its unit, such as ``px:ms``. A class without ``lease`` has the ttl as its
 lease if the constructor has a parameter for it. A class that renews its leases states ``lease = ""``.
@@ -47,6 +49,7 @@ from .constructor_arguments import (
 from .contexts import UNLIMITED, enters
 from .foreign_lock import Construct, ForeignLock, Manager, OwnOpenLock
 from .program import ProgramLock
+from .prolonging import prolonging
 from .redis_failures import SINGLE_KEY_KINDS
 
 CONSTRUCTOR_WAIT_NAMES: Final = ("blocking_timeout", "acquire_timeout", "wait", "wait_s")
@@ -75,7 +78,7 @@ class ForeignClass:
         setting = ConstructorArguments(endpoints, key, ttl, self.info.asynchronous)
         opened = construct(lambda: self.cls(**_noted(made, {**fill(self.cls, setting), **options})))
         manager = partial(_new_manager, self.cls, made[0]) if enters(self.cls) else None
-        return ForeignLock(opened, tuple(setting.clients), construct, manager)
+        return ForeignLock(opened, tuple(setting.clients), construct, manager, prolonging(self.cls, ttl))
 
 
 def _noted(made: list[Any], value: Any) -> Any:
@@ -139,12 +142,19 @@ def _program(cls: type[ProgramLock], spec: str) -> LockClass:
 
 def optional_methods(lock: LockClass) -> tuple[str, ...]:
     """Return the optional methods of a lock that the harness calls, sorted. A foreign class that the harness opens has
-    none but its ``with``, since other methods may mean something else."""
-    kind: object = lock
-    if isinstance(lock, ForeignClass):
-        kind = lock.cls if _opens_itself(lock.cls) else None
-    found = {name for name in OPTIONAL if callable(getattr(kind, name, None))}
-    return tuple(sorted(found | ({"context"} if isinstance(lock, ForeignClass) and enters(lock.cls) else set())))
+    none but its ``with`` and ``extend``, since other methods may mean something else."""
+    if not isinstance(lock, ForeignClass):
+        return _own_methods(lock)
+    found = {"context"} if enters(lock.cls) else set()
+    if _opens_itself(lock.cls):
+        found.update(_own_methods(lock.cls))
+    elif prolonging(lock.cls, 1.0) is not None:
+        found.add("extend")
+    return tuple(sorted(found))
+
+
+def _own_methods(kind: object) -> tuple[str, ...]:
+    return tuple(sorted(name for name in OPTIONAL if callable(getattr(kind, name, None))))
 
 
 def constructor_default(lock: LockClass, name: str) -> Any:

@@ -18,9 +18,11 @@ from .base import CountsUnanswered, Grant, Indeterminate, LockError
 from .contexts import Context, LockContext
 from .polling import poll
 
-WAIT_NAMES: Final = ("blocking_timeout", "timeout", "wait", "wait_s")
 REFUSAL_NAMES: Final = ("NotAcquired", "LockNotOwned", "NotOwned", "LockError", "ReleaseUnlocked")
 """Parts of exception class names by which libraries refuse a call of a client that does not hold the lock."""
+PROLONGING_REFUSALS: Final = (*REFUSAL_NAMES, "ExtendUnlocked", "TooManyExtensions")
+"""The same for calls that prolong a lease."""
+WAIT_NAMES: Final = ("blocking_timeout", "timeout", "wait", "wait_s")
 
 Construct = Callable[[Callable[[], Any]], Any]
 """A function that calls the given one, which creates a lock, and returns the lock."""
@@ -32,13 +34,20 @@ class ForeignLock:
     """Converts another library's results and errors into those of the Lock protocol."""
 
     def __init__(
-        self, lock: Any, clients: tuple[CountsUnanswered, ...], construct: Construct, manager: Manager | None
+        self,
+        lock: Any,
+        clients: tuple[CountsUnanswered, ...],
+        construct: Construct,
+        manager: Manager | None,
+        prolong: Callable[[Any], Any] | None = None,
     ) -> None:
         self._lock = lock
         self._clients = clients
         self._parameters = inspect.signature(lock.acquire).parameters
         if manager is not None:
             self.context = partial(self._context, construct, manager)
+        if prolong is not None:
+            self.extend = partial(self._extend, prolong)
 
     def acquire(self, timeout: float) -> Grant | None:
         before = self._unanswered()
@@ -63,6 +72,14 @@ class ForeignLock:
     def release(self) -> None:
         with self._outcome(refusals=REFUSAL_NAMES):
             self._lock.release()
+
+    def _extend(self, prolong: Callable[[Any], Any]) -> bool:
+        try:
+            with self._outcome(refusals=PROLONGING_REFUSALS):
+                answer = prolong(self._lock)
+        except LockError:  # the library says that the lock is lost
+            return False
+        return answer is None or bool(answer)
 
     def _context(self, construct: Construct, manager: Manager, timeout: float) -> LockContext:
         def make() -> Context:

@@ -27,6 +27,8 @@ class TimelineHold:
     end: int | None = None
     lease_end: int | None = None
     believed_until: int | None = None
+    stops: bool = False
+    """True if the client stops relying on the hold at ``believed_until``, whatever its discipline."""
     access_from: int | None = None
     access_until: int | None = None
     released: bool = False
@@ -89,16 +91,20 @@ class _HoldFinder:
 
     def _end(self, slot: tuple[int, str], time: int) -> None:
         hold = self.open.pop(slot)
-        early = self.checking and hold.believed_until is not None
+        early = (self.checking or hold.stops) and hold.believed_until is not None
         hold.end = min(time, hold.believed_until or time) if early else time
 
     def _renew_or_lose(self, i: int, slot: tuple[int, str], hold: TimelineHold, f: str) -> None:
         time, value = self.history.time[i], _mapping(self.history.value[i])
         if value.get("extended" if f == "extend" else "valid") is False:
             self._end(slot, time)
-        elif hold.lease_end is not None and hold.believed_until is not None:
-            hold.believed_until = max(hold.believed_until, time + _valid_for(self.history.value[hold.acquire_index]))
-            hold.lease_end = hold.believed_until if f == "extend" else hold.lease_end
+            return
+        if hold.lease_end is not None and hold.believed_until is not None:
+            until = max(hold.believed_until, time + _seconds(self.history.value[hold.acquire_index], "valid_for"))
+            hold.lease_end = until if f == "extend" else hold.lease_end
+            hold.believed_until = hold.believed_until if hold.stops else until
+        if value.get("relies_for") is not None:
+            hold.believed_until = time + _seconds(value, "relies_for")
 
     def _begin(self, i: int, slot: tuple[int, str], held: TimelineHold | None) -> None:
         history = self.history
@@ -111,7 +117,9 @@ class _HoldFinder:
         hold = TimelineHold(host, process, slot[1], history.time[i], "" if fence is None else str(fence), i)
         hold.shared = bool(value.get("shared"))
         if value.get("valid_for") is not None:
-            hold.lease_end = hold.believed_until = history.time[i] + _valid_for(value)
+            hold.lease_end = hold.believed_until = history.time[i] + _seconds(value, "valid_for")
+        if value.get("relies_for") is not None:
+            hold.stops, hold.believed_until = True, history.time[i] + _seconds(value, "relies_for")
         self.holds.append(hold)
         self.open[slot] = hold
 
@@ -124,7 +132,8 @@ class _HoldFinder:
         """Return all holds, after ending those of checking clients whose lease ended."""
         last = self.history.time[-1] if len(self.history) else 0
         for hold in self.open.values():
-            if self.checking and hold.believed_until is not None and hold.believed_until < last:
+            stops = self.checking or hold.stops
+            if stops and hold.believed_until is not None and hold.believed_until < last:
                 hold.end = hold.believed_until
         return self.holds
 
@@ -152,6 +161,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _valid_for(value: Any) -> int:
-    seconds = _mapping(value).get("valid_for")
+def _seconds(value: Any, name: str) -> int:
+    """Return a duration of an answer in ns."""
+    seconds = _mapping(value).get(name)
     return round(seconds * SECOND) if isinstance(seconds, int | float) else 0

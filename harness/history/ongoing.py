@@ -134,8 +134,11 @@ class Ongoing:
             hold.until = self._longer(hold, op)
 
     def _until(self, op: Op) -> int | None:
-        """Return until when a client with discipline ``checking`` relies on the grant; None if it has no end."""
-        lease = (op.value or {}).get("valid_for")
+        """Return until when a client relies on the grant or extension: one that says so (``relies_for``), or one with
+        discipline ``checking``. None if it has no end."""
+        lease, relies = ((op.value or {}).get(name) for name in ("valid_for", "relies_for"))
+        if relies is not None:
+            return op.time + int(relies * SECOND)
         checking = self.settings.get("discipline") == "checking"
         return op.time + int(lease * SECOND) if checking and lease is not None else None
 

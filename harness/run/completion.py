@@ -28,7 +28,10 @@ from .lock_facts import find_facts
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
-METHODS: Final = {"context": "a lock that can be used in 'with' (__enter__, __aenter__ or context)"}
+METHODS: Final = {
+    "context": "a lock that can be used in 'with' (__enter__, __aenter__ or context)",
+    "extend": "a lock that can prolong its lease (extend or reacquire)",
+}
 """Optional methods of locks, in words."""
 
 

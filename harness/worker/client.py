@@ -74,6 +74,9 @@ class Client(ResourceCalls):
         self._deadline_ns = deadline_ns
         self._locks: dict[str, Lock] = {}
         self._valid_until: dict[str, float | None] = {}
+        self._leases: dict[str, float] = {}
+        self._reliance: dict[str, float] = {}
+        self._relied_until: dict[str, float] = {}
         self._entered: set[str] = set()
         """Keys whose lock the client holds by ``with``."""
         self._acquires = 0
@@ -90,18 +93,21 @@ class Client(ResourceCalls):
 
     # The lock.
 
-    def acquire(self, key: str, timeout: float | None = None, *, shared: bool = False) -> Grant | None:
+    def acquire(
+        self, key: str, timeout: float | None = None, *, shared: bool = False, lease_share: float | None = None
+    ) -> Grant | None:
         """Acquire the lock; return None if it is not held or the outcome is unknown.
 
         Waits for ``timeout`` seconds (default: the plan's), but never beyond the end of the run. ``shared`` calls the
-        lock's ``acquire_shared``."""
+        lock's ``acquire_shared``. With ``lease_share`` the client relies on the lock for this share of its lease only,
+        and for as long again after each :meth:`extend` in time."""
         wait = self._longest_wait(timeout)
         mode = {"shared": True} if shared else {}
         self._acquires += 1
         self._enter("acquire", key, {"timeout": wait, **mode})
         try:
             lock = self._lock(key)
-            grant = _shared(lock)(wait) if shared else lock.acquire(wait)
+            grant = _optional(lock, "acquire_shared")(wait) if shared else lock.acquire(wait)
             if grant is not None:
                 _check_grant(grant)
         except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
@@ -111,12 +117,52 @@ class Client(ResourceCalls):
             self._leave("fail", "acquire", key, error="busy")
             return None
         (self._shared.add if shared else self._shared.discard)(key)
-        self._granted(key, grant, mode)
+        self._granted(key, grant, {**mode, **self._relied_on(key, grant, lease_share)})
         return grant
 
     def _longest_wait(self, timeout: float | None) -> float:
         longest = self.settings.acquire_wait if timeout is None else timeout
         return min(longest, max(0.0, (self._deadline_ns - time.monotonic_ns()) / 1e9))
+
+    def _relied_on(self, key: str, grant: Grant, lease_share: float | None) -> dict[str, float]:
+        """Begin to rely on a lock; return what the history says about that."""
+        self._leases[key] = self.settings.ttl if grant.valid_for is None else grant.valid_for
+        if lease_share is None:
+            self._relied_until.pop(key, None)
+            return {}
+        self._reliance[key] = lease_share * self._leases[key]
+        self._relied_until[key] = time.monotonic() + self._reliance[key]
+        return {"relies_for": self._reliance[key]}
+
+    def lease(self, key: str) -> float:
+        """Return the length (s) of the lease of the last grant: what it said, or else the plan's ttl."""
+        return self._leases[key]
+
+    def relies(self, key: str) -> bool:
+        """Return whether the client relies on the lock still (see :meth:`acquire`)."""
+        return time.monotonic() < self._relied_until.get(key, math.inf)
+
+    def extend(self, key: str) -> bool | None:
+        """Prolong the lease; return whether the lock said that it is still held. None if it raised."""
+        self._enter("extend", key)
+        invoked = time.monotonic()
+        try:
+            extended = bool(_optional(self._locks[key], "extend")())
+        except BaseException as error:  # noqa: BLE001
+            self._raised("extend", key, error)
+            return None
+        self._leave("ok", "extend", key, {"extended": extended, **(self._prolonged(key, invoked) if extended else {})})
+        return extended
+
+    def _prolonged(self, key: str, invoked: float) -> dict[str, float]:
+        """Rely on the lock for longer from the time ``invoked``; return what the history says about that."""
+        now = time.monotonic()
+        if self._valid_until.get(key) is not None:
+            self._valid_until[key] = now + self._leases[key]
+        if key not in self._relied_until or not self.relies(key):
+            return {}
+        self._relied_until[key] = invoked + self._reliance[key]
+        return {"relies_for": self._relied_until[key] - now}
 
     def _granted(self, key: str, grant: Grant, more: dict[str, Any]) -> None:
         started = time.monotonic()
@@ -132,7 +178,7 @@ class Client(ResourceCalls):
         wait = self._longest_wait(timeout)
         self._acquires += 1
         try:
-            context = _context(self._lock(key))(wait)
+            context: LockContext = _optional(self._lock(key), "context")(wait)
         except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
             self._enter("acquire", key, {"timeout": wait, "context": True})
             self._raised("acquire", key, error)
@@ -205,11 +251,8 @@ class Client(ResourceCalls):
         """Add one to the counter of the lock's own service. Return the values read and written, or None if the call
         failed or its outcome is unknown."""
         self._enter("add", key)
-        increment = getattr(self._locks[key], "increment", None)
         try:
-            if increment is None:
-                raise TypeError("the lock has no increment()")
-            seen, written = map(int, increment())
+            seen, written = map(int, _optional(self._locks[key], "increment")())
         except BaseException as error:  # noqa: BLE001
             self._raised("add", key, error)
             return None
@@ -217,20 +260,12 @@ class Client(ResourceCalls):
         return seen, written
 
 
-def _shared(lock: Lock) -> Callable[[float], Grant | None]:
-    """Return the lock's method for shared acquires; raises TypeError if it has none."""
-    acquire: Callable[[float], Grant | None] | None = getattr(lock, "acquire_shared", None)
-    if acquire is None:
-        raise TypeError("the lock has no acquire_shared()")
-    return acquire
-
-
-def _context(lock: Lock) -> Callable[[float], LockContext]:
-    """Return the lock's method for ``with``; raises TypeError if it has none."""
-    context: Callable[[float], LockContext] | None = getattr(lock, "context", None)
-    if context is None:
-        raise TypeError("the lock cannot be used in 'with'")
-    return context
+def _optional(lock: Lock, name: str) -> Callable[..., Any]:
+    """Return an optional method of the lock; raises TypeError if it has none."""
+    method: Callable[..., Any] | None = getattr(lock, name, None)
+    if method is None:
+        raise TypeError(f"the lock has no {name}()")
+    return method
 
 
 def _check_grant(grant: Grant) -> None:

@@ -16,6 +16,7 @@ from harness.history import History
 from harness.history.lock_keys import KeyWriter, attach_stored_keys, keys_of
 from tests.checkers import (
     exposure_stories,
+    extend_stories,
     keys_stories,
     linearizable_stories,
     lock_stories,
@@ -28,6 +29,7 @@ from tests.checkers.golden_stories import STORIES
 
 GOLDEN = Path(__file__).parent / "golden"
 assert exposure_stories.EX
+assert extend_stories.EX
 assert keys_stories.KS
 assert linearizable_stories.LIN
 assert lock_stories.RE  # importing it registers its stories
