@@ -203,7 +203,7 @@ class _Rows:
 
     def released(self, slot: int, index: int, time: int) -> None:
         row = self.now.get(slot)
-        if row is None or (self.checking and self.expired(slot, time)):
+        if row is None or self.expired(slot, time):
             self._release_late(slot, index)
         elif self.depth and self.depth.get(slot):
             self.depth[slot] -= 1

@@ -24,6 +24,7 @@ not depend on the speed of the machine.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -240,16 +241,38 @@ def _violation(found: Holds, calls: Calls, failure: ProvedImpossible, model: str
     key, at = calls.keys[failure.key], columns.at
     involved = tuple(columns.call(int(calls.invoked[row])) for row in rows)
     moment = int(calls.ended[last])
-    what = f"{calls.clients[calls.client[last]]}'s {NAMES[calls.f[last]]} returned ok at {at(moment)}"
+    answer = "said that it was lost" if calls.good[last] == 0 else "returned ok"
+    what = f"{calls.clients[calls.client[last]]}'s {NAMES[calls.f[last]]} {answer} at {at(moment)}"
     harm = f"The answers for {key} fit no order that the model {model} allows"
     pair = _grants(found, calls, rows)
     if pair is None:
-        return Violation("no-order", key, f"{harm}: {what}", moment, moment, involved, harm=harm)
+        return _of_one_client(
+            found,
+            calls,
+            last,
+            Violation("no-order", key, f"{harm}: {what}", moment, moment, involved, harm=harm),
+            leases,
+        )
     lease = lease_of(found, pair[0])
     ruling = leases.rule(lease, int(found.start[pair[1]]))
     why = reason(lease, ruling, at)
     who = f"{lease.client} was granted it at {at(int(found.start[pair[0]]))}, and {what}"
     return Violation("no-order", key, f"{harm}: {who}; {why}", moment, moment, involved, ruling.blame, harm, why)
+
+
+def _of_one_client(found: Holds, calls: Calls, last: int, violation: Violation, leases: Leases) -> Violation:
+    """Return a violation by the answers to one client, with a clock as its cause if its lease had ended by that: then
+    an extend or a check says that the lock is lost before the end of its lease."""
+    mine = np.flatnonzero((found.grant < calls.invoked[last]) & (found.key == calls.key[last]))
+    mine = mine[found.client[mine] == calls.client[last]]
+    if calls.good[last] != 0 or not len(mine):
+        return violation
+    lease = lease_of(found, int(mine[-1]))
+    ruling = leases.rule(lease, violation.until_ns)
+    if ruling.blame != "clock":
+        return violation
+    why = reason(lease, ruling, found.view.at)
+    return replace(violation, sentence=f"{violation.sentence}; {why}", blame="clock", cause=why)
 
 
 def _grants(found: Holds, calls: Calls, rows: list[int]) -> tuple[int, int] | None:

@@ -174,3 +174,28 @@ def test_a_client_continues_under_a_new_process_number() -> None:
     story = Story().acquire("c0", 0.1, 0.2).call("c0", "write", 0.3, 0.4, "info", asked={"value": 1})
     story.acquire("c1", 0.15, 0.7).release("c0", 0.6).release("c1", 0.8)
     assert MutualExclusionChecker().check(story.history()).valid is True
+
+
+def relied_on(until: float) -> Story:
+    """c0 is granted k0 at 0.11 s and relies on it until ``until``, and c1 is granted it at 2.2 s."""
+    got = {"fence": None, "valid_for": None, "relies_for": until - 0.11}
+    return Story().call("c0", "acquire", 0.1, 0.11, asked={"timeout": 9.0}, got=got).acquire("c1", 0.3, 2.2)
+
+
+@pytest.mark.parametrize(("until", "overlaps"), [(1.7, 0), (2.5, 1)])
+def test_a_hold_ends_when_its_client_stops_relying_on_it(until: float, overlaps: int) -> None:
+    story = relied_on(until).call("c0", "extend", 3.0, 3.1, "info", error="no answer")
+    history = story.release("c0", 3.2).release("c1", 3.5).history()  # c0 has another process number by then
+    assert len(MutualExclusionChecker().check(history).evidence) == overlaps
+    first = holds(history)[0]
+    assert (first.ended, first.end_ns, first.release >= 0) == ("expired", pytest.approx(until * 1e9), True)
+
+
+def test_an_extend_says_how_long_its_client_relies_on_the_hold() -> None:
+    story = relied_on(1.7).call("c0", "extend", 1.5, 1.51, got={"extended": True, "relies_for": 1.0})
+    assert holds(story.release("c1", 3.5).history())[0].end_ns == pytest.approx(2_510_000_000)
+
+
+def test_an_extend_prolongs_a_lease_that_the_lock_states() -> None:
+    story = Story(lease=2.0).acquire("c0", 0.1, 0.11).call("c0", "extend", 1.0, 1.5, got={"extended": True})
+    assert holds(story.history()).stated_end.tolist() == [3_500_000_000]

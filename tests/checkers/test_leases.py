@@ -18,6 +18,7 @@ from harness.checkers.faults import faults_among
 from harness.checkers.fencing import FencingChecker
 from harness.checkers.holds import FOREVER, Holds, holds
 from harness.checkers.leases import BLAMES, Lease, Leases, classify, lease_of
+from harness.checkers.linearizable import LinearizabilityChecker
 from harness.checkers.mutual_exclusion import MutualExclusionChecker
 from harness.history import History
 from tests.checkers.lockserver import World
@@ -340,3 +341,12 @@ def test_an_older_token_granted_later_is_blamed_on_the_service() -> None:
 def test_a_token_without_a_hold_is_blamed_on_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fencing._Grants, "rows", {})
     assert stale(same, 2.0).blame == "client"
+
+
+@pytest.mark.parametrize(("ahead", "blame"), [(3.0, "clock"), (0.5, None)])
+def test_a_lock_that_says_early_that_it_is_lost_is_blamed_on_a_clock(ahead: float, blame: str | None) -> None:
+    story = Story(lease=2.0).acquire("c0", 0.1, 0.11).jump(0.2, {"n1": ahead})
+    story.call("c0", "extend", 0.5, 0.51, got={"extended": False})
+    (violation,) = LinearizabilityChecker().check(story.history()).evidence
+    assert violation.blame == blame
+    assert "c0's extend said that it was lost at 0.510 s" in violation.sentence

@@ -188,6 +188,7 @@ _EFFECTS: Final = {
     "mark": "processes",
     "add": "adds to",
     "read": "reads",
+    "extend": "extends the lease of",
 }
 
 
