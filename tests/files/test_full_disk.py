@@ -71,7 +71,7 @@ def run_on_small_disk(command: tuple[str, ...], place: Path, size: int, capsys: 
 
 @pytest.mark.parametrize(
     "size",
-    [pytest.param(size, marks=() if not number % 5 else pytest.mark.slow) for number, size in enumerate(sizes())],
+    [pytest.param(size, marks=() if not number % 10 else pytest.mark.slow) for number, size in enumerate(sizes())],
 )
 def test_a_run_on_a_full_disk_ends_with_one_line_and_no_half_file(size: int, tmp_path: Path, capsys: Capture) -> None:
     assert run_on_small_disk(RUN, tmp_path / "disk", size, capsys) in (VALID, VIOLATION, MISSING)

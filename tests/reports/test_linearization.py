@@ -306,7 +306,7 @@ def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("kind", "width"), [("double", 400), ("large", 1280)])
+@pytest.mark.parametrize(("kind", "width"), [("double", 400), pytest.param("large", 1280, marks=pytest.mark.slow)])
 def test_the_page_opens_with_the_line_in_view(opened: Open, kind: str, width: int) -> None:
     page = opened(kind, width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -338,7 +338,7 @@ CONTRAST: Final = """() => {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_text_has_contrast_and_every_part_has_a_name(opened: Open, scheme: str) -> None:
     page = opened("double", scheme=scheme)
     ratios = page.evaluate(CONTRAST)

@@ -49,7 +49,7 @@ def visible_names(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 400])
 def test_both_pages_open_and_fit_every_width(opened: Open, kind: str, width: int) -> None:
     page = opened(kind, width=width)
     assert page.locator("h1").is_visible()
@@ -86,6 +86,7 @@ def test_a_failed_outcome_links_to_its_run(opened: Open, pages: dict[str, Path])
     assert href == (pages["nightly"].parents[1] / "redlock/20261121T020000Z-0/report.html").as_uri()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_dark_mode_is_dark_and_readable(opened: Open, kind: str) -> None:
     page = opened(kind, scheme="dark")
@@ -94,6 +95,7 @@ def test_dark_mode_is_dark_and_readable(opened: Open, kind: str) -> None:
     assert field == ["rgb(231, 233, 236)", "rgb(26, 30, 35)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_control_has_a_name(opened: Open, kind: str) -> None:
     page = opened(kind)

@@ -27,6 +27,7 @@ GIVE_UP = (
 """Locks whose ``__enter__`` gives up where it is given a limit."""
 WAIT = ("kazoo-lock", "kazoo-semaphore", "kazoo-read-write-lock", "tooz-memcached", "etcd3-lock", "python-redis-lock")
 """Locks whose ``__enter__`` waits for ever, or for longer than these tests."""
+BY_DEFAULT = (f"{LOCKS}:Lock", f"{LOCKS}:AsyncLock", "redis.lock:Lock", "sherlock-etcd", "kazoo-lock")
 
 
 def run_context(lock: str, cluster: str = "sim") -> Result:
@@ -51,7 +52,8 @@ def test_the_harm_and_the_cause_are_in_the_summary() -> None:
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [
-        *((lock, "sim") for lock in (*GIVE_UP, *WAIT)),
+        *((lock, "sim") for lock in BY_DEFAULT),
+        *(pytest.param(lock, "sim", marks=pytest.mark.slow) for lock in (*GIVE_UP, *WAIT) if lock not in BY_DEFAULT),
         pytest.param("redis-py-asyncio-lock", "docker", marks=pytest.mark.docker),
         pytest.param("kazoo-lock", "docker", marks=pytest.mark.docker),
     ],
