@@ -12,8 +12,9 @@ from harness.wording import listed
 from .base import Damage, Fault, InjectionContext, Observation, targets
 from .records import FaultRecord, Moment
 
-PATIENCE_S: Final = 2.0
-"""Seconds within which the client's call receives the cancellation, or its next call if it makes none now."""
+PATIENCE_S: Final = 600.0
+"""Seconds for which a cancellation waits for a call of the client, unless the run ends before. A client that is in its
+critical section makes its next call after that."""
 
 
 class TaskCancel(Fault, frozen=True):

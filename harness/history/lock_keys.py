@@ -73,6 +73,16 @@ class KeySink(Protocol):
     def write(self, state: KeyState) -> None: ...
 
 
+class KeyCollector:
+    """Keeps the states of a run that is not stored, in the order of observation."""
+
+    def __init__(self) -> None:
+        self.states: list[KeyState] = []
+
+    def write(self, state: KeyState) -> None:
+        self.states.append(state)
+
+
 class KeyWriter:
     """Writes states as they are observed, one line each. Lines are collected before they are written, since checkers do
     not need the file.

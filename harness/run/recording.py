@@ -18,7 +18,7 @@ from harness.documents.lock import LockFacts
 from harness.errors import HarnessError
 from harness.files import write_file
 from harness.history import History, HistoryWriter
-from harness.history.lock_keys import KEYS, KeyWriter, attach_stored_keys
+from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys, attach_stored_keys
 from harness.plan import Plan, dump
 
 from .progress import ProgressReporter
@@ -64,11 +64,14 @@ class Recording:
 
 
 def simulate(start: RunStart, interpreter: str) -> Recording:
-    """Run a simulated plan in a worker with the Python at the path ``interpreter``, or else with this one."""
+    """Run a simulated plan in a worker with the Python at the path ``interpreter``, or else with this one.
+
+    The changes of keys are recorded whether or not the run is stored, since its verdict must be the same."""
     folder = start.make_folder()
+    collected = KeyCollector()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     with contextlib.ExitStack() as stack:
-        keys = None if folder is None else stack.enter_context(KeyWriter(folder / KEYS))
+        keys = collected if folder is None else stack.enter_context(KeyWriter(folder / KEYS))
         run = SupervisedRun(start.plan, start.lock, Destination(writer, keys, start.progress))
         with _history_named(folder):
             try:
@@ -81,6 +84,8 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
     history = _stored(run.recorder.history, folder, run.logs)
     if folder is not None:
         attach_stored_keys(history, folder / KEYS)
+    else:
+        attach_keys(history, collected.states)
     return Recording(history, folder, versions=versions)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from .dispatch import Replacement, dispatch
+from .hosts import CancelNext
 from .kernel import DEAD, Task
 
 
@@ -74,13 +75,24 @@ class SimEventLoop(asyncio.SelectorEventLoop):
     :mod:`harness.lock_impls.asynchronous`, which sets it.
     """
 
-    harness_cancel: Callable[[Callable[[str], object]], None] | None = None
+    _harness_cancel: CancelNext | None = None
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers = itertools.count(1)
         self._tasks = itertools.count(1)
         self.set_task_factory(_new_task)
+
+    @property
+    def harness_cancel(self) -> CancelNext | None:
+        return self._harness_cancel
+
+    @harness_cancel.setter
+    def harness_cancel(self, cancel: CancelNext) -> None:
+        self._harness_cancel = cancel
+        task = getcurrent()
+        if type(task) is Task and task.host.on_cancellable is not None:
+            task.host.on_cancellable(cancel)
 
     def next_number(self) -> int:
         return next(self._numbers)

@@ -12,6 +12,9 @@ from .service import Conn, Handler, Service
 
 EPOCH: Final = 1_767_225_600_000_000_000
 """Correct wall-clock time at the start of every simulation: 2026-01-01T00:00:00Z, in ns since 1970."""
+CancelNext = Callable[[Callable[[str], object]], None]
+"""Cancels the call that a client awaits in an event loop, or else its next one. The argument is called with the name of
+the call that has received the cancellation."""
 
 
 class ClientSocket(Protocol):
@@ -42,6 +45,8 @@ class SimHost:
         self.sockets: dict[ClientSocket, None] = {}
         self.on_send: Callable[[str, bytes], None] | None = None
         """Called with (target host, data) before a task of this host sends. It may freeze or kill this host."""
+        self.on_cancellable: Callable[[CancelNext], None] | None = None
+        """Called in each event loop of this host in which the calls of a client can be cancelled from now on."""
         self.on_change: Callable[[str | None], None] | None = None
         """Called after each event that may have changed the state of this host's server programs. The argument is the
         sending host after a message or the end of a stream, and None after a timer, a clock change, a kill or a start.

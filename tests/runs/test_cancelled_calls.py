@@ -67,3 +67,28 @@ def test_without_the_fault_it_breaks_none(lock: str) -> None:
 def test_a_lock_with_plain_methods_is_refused() -> None:
     with pytest.raises(UsageError, match="methods are coroutines, and those of redis-token are not"):
         cancelled("redis-token", "acquire:invoke")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "call"),
+    [
+        ({"at": 0.0, "client": None}, "acquire"),
+        ({"on": "acquire", "client": 1}, "release"),
+    ],
+    ids=["before the lock is opened", "long critical section"],
+)
+def test_a_cancellation_waits_for_the_next_call(schedule: dict[str, Any], call: str) -> None:
+    client = 1 if "on" in schedule else None
+    spec = FaultSpec(FAULT, **{**schedule, "client": client}, params={"target": "c1"})
+    result = run(Plan(lock=SOUND, clients=2, ttl=8.0, hold=6.0, time_limit=40.0, faults=(spec,)))
+    assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
+    [confirmed] = [op for op in result.history.nemesis("inject") if op.type == "ok"]
+    assert confirmed.value["observed"] == {"cancelled": {"c1": call}}
+
+
+def test_the_verdict_on_keys_is_the_same_for_a_run_that_is_not_stored(tmp_path: Path) -> None:
+    spec = FaultSpec(FAULT, on="request:SET", client=1)
+    plan = Plan(lock=f"{MUTANTS}:DeletesWhenCancelled", clients=2, ttl=8.0, hold=1.0, time_limit=12.0, faults=(spec,))
+    stored, unstored = run(plan, store=tmp_path), run(plan)
+    assert stored.verdicts["keys"].valid is False, stored.verdicts["keys"].explanation
+    assert unstored.verdicts["keys"] == stored.verdicts["keys"]

@@ -17,7 +17,7 @@ from harness.clusters.abilities import Links, LinkShape, State, Tap
 from harness.clusters.base import Checkpoint, ClusterEndpoints, HostProgram, ObservedFacts, RecordEntry, Role
 from harness.clusters.floods import floods_class
 from harness.history.lock_keys import OnKeyChange
-from harness.sim.hosts import EPOCH, SimHost
+from harness.sim.hosts import EPOCH, CancelNext, SimHost
 from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
 from harness.sim.patches import virtual
@@ -45,6 +45,13 @@ class _Machine:
         self.hang_wanted = False
         self.hung = False
         self.cancelled: list[str] = []
+        self.cancels_due = 0
+        """Number of cancellations for the first calls of a lock that the client has not opened yet."""
+
+    def cancel_due(self, cancel: CancelNext) -> None:
+        for _ in range(self.cancels_due):
+            cancel(self.cancelled.append)
+        self.cancels_due = 0
 
 
 class _LineService:
@@ -287,13 +294,15 @@ class SimCluster:
 
     def cancel_call(self, host: str) -> None:
         machine = self._machines[host]
-        received = machine.cancelled.append
-        for task in self._kernel.tasks_of(machine.host.life):
-            running = task.running_loop
-            if running is not None and getattr(running.loop, "harness_cancel", None) is not None:
+        loops = [task.running_loop.loop for task in self._kernel.tasks_of(machine.host.life) if task.running_loop]
+        for loop in loops:
+            cancel = getattr(loop, "harness_cancel", None)
+            if cancel is not None:
                 # Another thread of the client's process cancels it.
-                cancel = partial(running.loop.call_soon_threadsafe, running.loop.harness_cancel, received)
-                machine.host.spawn(cancel)
+                machine.host.spawn(partial(loop.call_soon_threadsafe, cancel, machine.cancelled.append))
+                return
+        machine.cancels_due += 1
+        machine.host.on_cancellable = machine.cancel_due  # the client has not opened its lock
 
     def cancelled_calls(self, host: str) -> Sequence[str]:
         return self._machines[host].cancelled
