@@ -19,11 +19,20 @@ METHODS: Final = ("reacquire", "extend")
 def prolonging(cls: type, ttl: float) -> Callable[[Any], Any] | None:
     """Return a function that prolongs the lease of a lock of this class to ``ttl`` seconds; None if it cannot."""
     for name in METHODS:
-        method = getattr(cls, name, None)
-        arguments = _arguments(method, ttl) if callable(method) else None
+        arguments = _arguments_of(cls, name, ttl)
         if arguments is not None:
             return _calling(name, arguments)
     return None
+
+
+def prolonging_method(cls: type) -> str | None:
+    """Return the name of the method that :func:`prolonging` calls; None if there is none."""
+    return next((name for name in METHODS if _arguments_of(cls, name, 1.0) is not None), None)
+
+
+def _arguments_of(cls: type, name: str, ttl: float) -> dict[str, Any] | None:
+    method = getattr(cls, name, None)
+    return _arguments(method, ttl) if callable(method) else None
 
 
 def _calling(name: str, arguments: dict[str, Any]) -> Callable[[Any], Any]:

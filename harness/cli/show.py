@@ -12,6 +12,7 @@ from rich.table import Table
 from harness.errors import MissingLibrary
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
+from harness.lock_impls.method_coverage import method_coverage
 from harness.scenarios import catalogue as scenario_catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.wording import SAFETY
@@ -28,7 +29,7 @@ def show_lock(name: str, console: Console) -> None:
     """Print a lock's catalogue entry: what it is, the five properties that the articles ask for, and how it fails."""
     info = catalogue.description(name)
     table = Table(box=None, show_header=False, pad_edge=False)
-    for label, text in (*_entry(info), *_properties(info)):
+    for label, text in (*_entry(info), *_methods(name), *_properties(info)):
         table.add_row(label, escape(text))
     console.print(table)
     if info.failures:
@@ -70,6 +71,22 @@ def _entry(info: LockInfo) -> list[tuple[str, str]]:
         *([("methods", "coroutines (asyncio)")] if info.asynchronous else []),
         ("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none"),
     ]
+
+
+def _methods(name: str) -> list[tuple[str, str]]:
+    """Return which methods of the lock, and of the library's lock behind it, the harness calls and which it does not.
+
+    They are not known without the library."""
+    try:
+        found = method_coverage(catalogue.resolve(name))
+    except MissingLibrary:
+        return []
+    rows: list[tuple[str, str]] = []
+    for one in found:
+        rows.append(("methods called", f"{one.cls}: {', '.join(one.called) or 'none'}"))
+        if one.not_called:
+            rows.append(("methods not called", f"{one.cls}: {', '.join(one.not_called)}"))
+    return rows
 
 
 def _properties(info: LockInfo) -> list[tuple[str, str]]:
