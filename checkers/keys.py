@@ -9,12 +9,16 @@ The simulator records each change of a lock's key on a server, and the client wh
   server's own clock, and the client that had written it when it acquired the lock held the lock and had not begun to
   release it.
 - *prolonged*: the same, and the message moved the end of the key.
+- *token lost*: a release had an unknown outcome, the same client's next release was refused although the lease was not
+  over, and the key that it had written when it acquired the lock stayed on the server for longer than the slack. The
+  lock has forgotten its token, so its client cannot give the key back.
 - *asleep*: a client waited for longer than the slack while the key had no owner on the server and nobody held it.
 
 A ghost hold or a sleeping waiter is excused by faults that count for the client (:mod:`.excuses`): its requests or the
-answers may be late. A key is overwritten for certain only if no fault of servers was active since it was written (they
-may have evicted it before), and if it has an end of its own. A key without one belongs to a session, and the record
-then names the next owner, who did not end that session.
+answers may be late. A lost token is excused by any earlier fault but a cancelled task: the server may be out of reach
+still, and a client may count its lease on its own clock. A key is overwritten for certain only if no fault of servers
+was active since it was written (they may have evicted it before), and if it has an end of its own. A key without one
+belongs to a session, and the record then names the next owner, who did not end that session.
 
 Limits: only clusters of one server are judged. With several, a key on one of them proves no owner. Containers are
 polled, so their record lacks changes and their cause. Neither is judged.
@@ -33,9 +37,11 @@ from harness.history.lock_keys import KeyState, keys_of
 
 from .base import Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .excuses import Excuses, ends
-from .holds import Hold, Holds, holds, is_shared
-from .view import ACQUIRE, FAIL, INVOKE, NONE, View
+from .faults import faults
+from .holds import FOREVER, Hold, Holds, holds, is_shared
+from .view import ACQUIRE, FAIL, INFO, INVOKE, NONE, RELEASE, View
 
+CANCELS: Final = "task-cancel"
 MOVED_NS: Final = 5_000_000
 """A key's end that moves by no more than this was not prolonged: servers count in ms."""
 
@@ -76,6 +82,7 @@ class KeysChecker:
         if not owned:
             return not_applicable(history, "no key of the lock had an owner on the server")
         excuses = Excuses(history)
+        first_ns = min((fault.from_ns for fault in faults(history) if fault.name != CANCELS), default=FOREVER)
         violations = [
             violation
             for number, key in enumerate(found.view.keys)
@@ -83,6 +90,7 @@ class KeysChecker:
                 *_ghosts(found, number, stays[key], excuses),
                 *_touched(found, number, stays[key], excuses),
                 *_asleep(found, number, stays[key], excuses),
+                *_lost_tokens(found, number, stays[key], first_ns),
             )
         ]
         return conclude(
@@ -222,3 +230,56 @@ def _sleeper(columns: View, row: int, since: int, until: int) -> Violation:
     harm = f"{client} waited for {key} for {View.span(until - since)} while the key had no owner on the server"
     sentence = f"{harm}: from {columns.at(since)} to {columns.at(until)}"
     return Violation("asleep", key, sentence, since, until, (columns.call(row),), "service", harm=harm)
+
+
+def _lost_tokens(found: Holds, key: int, stays: list[Stay], fault_ns: int) -> Iterator[Violation]:
+    """Yield the releases that were refused after one of unknown outcome, while the key was still the client's own, and
+    before the first fault at ``fault_ns`` that may explain it."""
+    columns = found.view
+    slack, ttl = (columns.seconds(name, 1.0) or 0 for name in ("slack", "ttl"))
+    rows = columns.rows(RELEASE, INVOKE)
+    rows = rows[(columns.key[rows] == key) & (columns.done[rows] != NONE)]
+    for release in rows[columns.type[columns.done[rows]] == FAIL].tolist():
+        row = _released_before(found, release)
+        if row is None:
+            continue
+        begin, end = int(columns.time[release]), int(columns.time[columns.done[release]])
+        stated = int(found.stated_end[row])
+        lease_end = int(found.given[row]) + ttl if stated == FOREVER else stated
+        node = columns.node[release]
+        if end >= min(lease_end, fault_ns):
+            continue
+        written = (int(columns.time[found.acquire[row]]), int(found.start[row]))
+        for stay in stays:
+            own = stay.owner is not None and stay.by == node and written[0] <= stay.since <= written[1]
+            if own and stay.since <= begin and stay.until - end > slack:
+                yield _lost_token(found, row, release, stay)
+
+
+def _released_before(found: Holds, release: int) -> int | None:
+    """Return the row of the caller's last hold, if its own release had an unknown outcome, and no acquire followed."""
+    columns = found.view
+    mine = (found.client == columns.client[release]) & (found.key == columns.key[release]) & (found.grant < release)
+    rows = np.flatnonzero(mine)
+    first = int(found.release[rows[-1]]) if len(rows) else NONE
+    if first in (NONE, release) or columns.done[first] == NONE or columns.type[columns.done[first]] != INFO:
+        return None
+    acquires = columns.rows(ACQUIRE, INVOKE)
+    between = (acquires > first) & (acquires < release) & (columns.key[acquires] == columns.key[release])
+    again = (between & (columns.client[acquires] == columns.client[release])).any()
+    return None if again else int(rows[-1])
+
+
+def _lost_token(found: Holds, row: int, release: int, stay: Stay) -> Violation:
+    columns = found.view
+    hold: Hold = found[row]
+    call, first = columns.call(release), columns.call(hold.release)
+    kept = View.span(stay.until - call["until_ns"])
+    harm = f"{hold.client} could not release {hold.key} after a release had failed, and kept it for {kept}"
+    errors = [columns.error[columns.done[at]] for at in (hold.release, release)]
+    why = f"the release at {columns.at(first['from_ns'])} ended with {errors[0]}, and the next one with {errors[1]}"
+    involved = (hold.to_json(), first, call)
+    begin = call["from_ns"]
+    return Violation(
+        "token-lost", hold.key, f"{harm}: {why}", begin, stay.until, involved, "service", harm=harm, cause=why
+    )

@@ -164,14 +164,20 @@ def _empty(found: Holds) -> Iterator[Violation]:
         elif outcome == OK and grants.get(slot):
             grants[slot] -= 1
         elif outcome == OK and slot not in unknown:
-            yield _without_hold(columns, call)
+            yield _without_hold(found, call)
 
 
-def _without_hold(columns: View, call: int) -> Violation:
+def _without_hold(found: Holds, call: int) -> Violation:
+    columns = found.view
     key, client = columns.keys[columns.key[call]], columns.name(columns.client[call])
     begin, end = int(columns.time[call]), int(columns.time[columns.done[call]])
-    sentence = f"{client}'s release of {key} at {columns.at(begin)} returned ok, although {client} did not hold {key}"
-    return Violation("empty-release", key, sentence, begin, end, (columns.call(call),), "service")
+    harm = f"{client}'s release of {key} returned ok, although {client} did not hold {key}"
+    held = (found.key == columns.key[call]) & (found.start <= begin) & (found.end > begin)
+    others = ", ".join(columns.name(number) for number in np.unique(found.client[held]).tolist())
+    why = f"{others} held it at {columns.at(begin)}" if others else f"nobody held it at {columns.at(begin)}"
+    sentence = f"{harm}: {why}"
+    involved = (columns.call(call),)
+    return Violation("empty-release", key, sentence, begin, end, involved, "service", harm=harm, cause=why)
 
 
 def _deferred(history: History, found: Holds, excuses: Excuses) -> Iterator[Violation]:

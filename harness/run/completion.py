@@ -153,6 +153,11 @@ def methods_of(workload: str) -> tuple[str, ...]:
     return methods
 
 
+def is_rare(workload: str) -> bool:
+    """Return whether hunts use a workload for each lock that has its methods, but less often than the usual ones."""
+    return bool(getattr(find_workload(workload), "rare", False))
+
+
 def _refuse_unknown_checkers(plan: Plan) -> None:
     """Refuse a checker that cannot be loaded, and a required or expected verdict of a checker that will not run."""
     checkers = [checker.name for checker in checker_catalogue.chosen(plan.checkers)]

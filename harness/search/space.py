@@ -17,7 +17,7 @@ from harness.clusters import kinds
 from harness.faults.base import Fault, multiples
 from harness.faults.catalogue import fault_class
 from harness.plan import Delay, FaultSpec, Plan
-from harness.run.completion import methods_of
+from harness.run.completion import is_rare
 
 from .request import NO_FAULT, SLACK, TTLS, HuntRequest
 from .vocabulary import Vocabulary
@@ -32,7 +32,7 @@ WAITS: Final = (0.0, 0.2, 4.0)
 SECTIONS: Final = (1, 2, 0, 0)
 SEEDS: Final = 8
 USUAL_WEIGHT: Final = 4
-"""How often a usual workload is drawn for one draw of a workload that needs optional methods of the lock."""
+"""How often a usual workload is drawn for one draw of any rare workload."""
 MOST_DELAYS: Final = 2
 DELAYS: Final = (0.001, 0.01, 0.05, 0.3)
 """Seconds by which a message may be late: usual delays of a healthy network."""
@@ -155,11 +155,11 @@ class _Space:
 
 
 def weighted(workloads: Sequence[str]) -> tuple[str, ...]:
-    """Return the workloads to draw from. Those that need optional methods of the lock are drawn less often: most
-    failures do not depend on these methods."""
-    usual = [name for name in workloads if not methods_of(name)]
-    special = [name for name in workloads if methods_of(name)]
-    return (*(usual * USUAL_WEIGHT if special else usual), *special)
+    """Return the workloads to draw from. All rare ones together are drawn less often than a usual one: most failures do
+    not depend on what they do."""
+    usual = [name for name in workloads if not is_rare(name)]
+    rare = [name for name in workloads if is_rare(name)]
+    return (*(usual * (USUAL_WEIGHT * len(rare)) if rare else usual), *rare)
 
 
 def time_limit(ttl: float) -> float:

@@ -26,7 +26,8 @@ class Workload(Protocol):
     """The operations of each client in a run. A class with these methods, in a file of its own, adds a workload.
 
     Optional attributes: ``locks = False`` if its clients never acquire; ``shared = True`` if they acquire shared;
-    ``methods`` if they call optional methods of the lock, such as ``("context",)``;
+    ``methods`` if they call optional methods of the lock, such as ``("context",)``; ``rare = True`` if hunts use it for
+    each lock with these methods, less often than the usual workloads;
     ``schedule`` if the workload brings faults: dicts with the fields of a FaultSpec, where ``"1.5 ttl"`` means a
     multiple of the lock's ttl. A plan that has a fault of the same kind does without the schedule.
     """
@@ -228,14 +229,17 @@ class Client(ResourceCalls):
         until = self._valid_until.get(key)
         return until is None or time.monotonic() < until
 
-    def release(self, key: str) -> None:
+    def release(self, key: str) -> bool:
+        """Release the lock, held or not; return whether the outcome is known."""
         self._enter("release", key)
+        process = self.process
         try:
-            self._locks[key].release()
+            self._lock(key).release()
         except BaseException as error:  # noqa: BLE001
             self._raised("release", key, error)
-            return
+            return self.process == process
         self._leave("ok", "release", key)
+        return True
 
     def _lock(self, key: str) -> Lock:
         lock = self._locks.get(key)

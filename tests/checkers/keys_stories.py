@@ -152,3 +152,69 @@ def server_down() -> History:
     """The server does not answer, so the record does not say that the key is free."""
     story = held().server_key(8.0005, None, answers=False).acquire("c1", 7.0, 11.0, "fail")
     return story.history()
+
+
+def forgotten(
+    *, second: str = "fail", since: float = 6.002, left: float = 10.0, until: float = 15.005, lease: float = 10.0
+) -> Story:
+    """c0's release at 6.0 s has an unknown outcome, and its next release is refused. The key stays until ``until``."""
+    story = turns(ttl=10.0).acquire("c0", 5.0, 5.01, valid_for=lease).release("c0", 6.0, 6.001, "info")
+    story.release("c0", since, since + 0.001, second)  # type: ignore[arg-type]
+    return story.server_key(5.005, "a", by="c0", left=left).server_key(until, None, by="c0")
+
+
+@row("token-lost", invalid=(KS,))
+def token_lost() -> History:
+    return forgotten().history()
+
+
+@row("token-lost-removed", valid=(KS,))
+def token_lost_removed() -> History:
+    """The first release was still under way, and removes the key."""
+    return forgotten(until=6.2).history()
+
+
+@row("token-kept", valid=(KS,))
+def token_kept() -> History:
+    """The next release succeeds."""
+    return forgotten(second="ok", until=6.003).history()
+
+
+@row("token-lost-late", valid=(KS,))
+def token_lost_late() -> History:
+    """The lease that the grant stated was over when the next release was refused."""
+    return forgotten(lease=0.9).history()
+
+
+@row("token-of-another-acquire", valid=(KS,))
+def token_of_another_acquire() -> History:
+    """c0 wrote the key after its grant: it is not the key that its token was for."""
+    story = turns(ttl=10.0).acquire("c0", 5.0, 5.01).release("c0", 6.0, 6.001, "info")
+    story.release("c0", 6.002, 6.003, "fail").server_key(5.5, "a", by="c0", left=10.0)
+    return story.server_key(15.5, None, by="c0").history()
+
+
+@row("token-lost-by-clock", valid=(KS,))
+def token_lost_by_clock() -> History:
+    """The client's clock jumped, by which its lease was over."""
+    return forgotten().jump(5.5, {"c0": 20.0}).history()
+
+
+@row("token-lost-by-cancellation", invalid=(KS,))
+def token_lost_by_cancellation() -> History:
+    """The first release was cancelled."""
+    return forgotten().fault(0, "task-cancel", ["c0"], 5.9, 6.1).history()
+
+
+@row("token-out-of-reach", valid=(KS,))
+def token_out_of_reach() -> History:
+    """The client is cut off from the server, so both of its releases fail."""
+    return forgotten().fault(0, "partition", ["c0"], 5.9, 7.0).history()
+
+
+@row("token-acquired-again", valid=(KS,))
+def token_acquired_again() -> History:
+    """Between the two releases c0 requested the lock again, with a new token."""
+    story = turns(ttl=10.0).acquire("c0", 5.0, 5.01).release("c0", 6.0, 6.001, "info")
+    story.acquire("c0", 6.1, 6.2, "fail").release("c0", 6.3, 6.301, "fail")
+    return story.server_key(5.005, "a", by="c0", left=10.0).server_key(15.005, None, by="c0").history()

@@ -415,6 +415,9 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("no hold is needed", keys, "_hold_of", lambda found, *_: found[0]),
         ("granted acquires leave ghosts", keys, "FAIL", OK),
         ("nothing is recorded", keys, "keys_of", no_doubt),
+        ("lost tokens pass", keys, "_lost_tokens", no_items),
+        ("any refusal is a lost token", keys, "_released_before", lambda found, release: 0),
+        ("clocks excuse nothing", keys, "faults", no_violations),
     ],
     "faults": [
         ("no doubts", faults_seen, "conclude", undoubting),

@@ -103,5 +103,6 @@ def test_a_hunt_chooses_it_for_a_lock_with_a_context_manager(lock: str, chosen: 
 
 def test_a_hunt_draws_it_less_often_than_the_usual_workload() -> None:
     assert weighted(("mutex", "context")) == ("mutex",) * 4 + ("context",)
+    assert weighted(("mutex", "context", "extend")) == ("mutex",) * 8 + ("context", "extend")
     assert weighted(("mutex", "queue")) == ("mutex", "queue")
     assert weighted(("context",)) == ("context",)

@@ -22,6 +22,7 @@ class ContextWorkload(MutexWorkload):
 
     name: ClassVar = "context"
     methods: ClassVar = ("context",)
+    rare: ClassVar = True
 
     @staticmethod
     def run(client: Client) -> None:

@@ -32,6 +32,7 @@ class ExtendWorkload(MutexWorkload):
 
     name: ClassVar = "extend"
     methods: ClassVar = ("extend",)
+    rare: ClassVar = True
 
     @staticmethod
     def run(client: Client) -> None:
