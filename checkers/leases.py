@@ -147,7 +147,7 @@ def classify(entries: Iterable[Op], lease: Lease, granted_ns: int) -> Ruling:
 def lease_of(found: Holds, row: int) -> Lease:
     """Return the lease of the hold in that row, after all extensions."""
     client = found.view.name(int(found.client[row]))
-    return Lease(client, int(found.requested_ns[row]), int(found.given[row]), int(found.lease_end[row]))
+    return Lease(client, int(found.requested_ns[row]), int(found.given[row]), int(found.stated_end[row]))
 
 
 def reason(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:

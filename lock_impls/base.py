@@ -129,7 +129,8 @@ class LockInfo:
     - ``queue``: the lock serves waiters in the order of their requests.
     - ``asynchronous``: the lock's methods are coroutines, which run in the event loop of the client's process.
     - ``lease``: the lease of grants that do not say it themselves: ``ttl``, a duration such as ``10s``, or the name of
-      an option with its unit, such as ``px:ms``. Empty: not known, or there is none.
+      an option with its unit, such as ``px:ms``; ``ttl:expires`` is the ttl unless the option ``expires`` is false.
+      Empty: not known, or there is none.
     - ``limits``: the ways to fail that the lock's documentation states; None for those that ``safety`` and ``on_death``
       state. A violation within them is reported as a known limit.
     """

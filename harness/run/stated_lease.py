@@ -19,7 +19,8 @@ UNITS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3}
 def stated_lease_s(plan: Plan, lock: LockFacts) -> float | None:
     """Return the lease (s) that the plan states, else the lock; None if neither does.
 
-    Raises UsageError for a text that is neither ``ttl``, nor a duration, nor the name of an option with its unit.
+    Raises UsageError for a text that is neither ``ttl``, nor a duration, nor the name of an option with its unit. Of a
+    lock, ``ttl:expires`` means the ttl unless the option ``expires`` is false.
     """
     text = plan.lease or lock.lease
     if not text:
@@ -27,6 +28,8 @@ def stated_lease_s(plan: Plan, lock: LockFacts) -> float | None:
     name, unit = argument_of(text)
     if name == TTL and not unit:
         return plan.ttl
+    if name == TTL and not plan.lease and unit in lock.options:
+        return plan.ttl if plan.lock_options.get(unit, True) else None
     default = None if plan.lease else lock.lease_default
     if (name in plan.lock_options or default is not None) and unit in UNITS:
         value = number_or_none(plan.lock_options.get(name, default))

@@ -44,6 +44,7 @@ class Etcd3Lock:
         kinds=KINDS,
         requires=("etcd3==0.12.0", "protobuf<3.21", "tenacity<7"),
         library="etcd3 0.12.0",
+        lease="ttl",
         promises="'A distributed lock'; it 'will be released after this time [the ttl] elapses, unless refreshed'.",
         on_death="expiry: the lease ends after the ttl",
         outage=f"{OUTAGE}; a client of the lost member switches to another after an error",

@@ -42,6 +42,7 @@ class PotteryRedlock:
         kinds=("redis-independent",),
         requires=("pottery==3.0.1", "redis==8.1.0"),
         library="pottery 3.0.1",
+        lease="ttl",
         promises="It 'safely and reliably provides a mutually-exclusive locking primitive [...] without a single point "
         "of failure'.",
         on_death=EXPIRES,

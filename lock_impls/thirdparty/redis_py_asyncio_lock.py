@@ -37,6 +37,7 @@ class RedisPyAsyncioLock:
         kinds=SINGLE_KEY_KINDS,
         requires=REQUIRES,
         library="redis 8.1.0",
+        lease="ttl",
         promises="'A shared, distributed Lock. [...] It's left to the user to resolve deadlock issues and make sure "
         "multiple clients play nicely together.'",
         on_death=EXPIRES,

@@ -47,6 +47,7 @@ class RedisPyLock:
         kinds=SINGLE_KEY_KINDS,
         requires=REQUIRES,
         options={"expires": True},
+        lease="ttl:expires",
         library="redis 8.1.0",
         promises="'A shared, distributed Lock. [...] It's left to the user to resolve deadlock issues and make sure "
         "multiple clients play nicely together.'",

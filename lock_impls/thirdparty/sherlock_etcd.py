@@ -54,6 +54,7 @@ class SherlockEtcd:
         kinds=KINDS,
         requires=("sherlock==0.4.1", "python-etcd==0.4.5", "urllib3<2.6"),
         library="sherlock 0.4.1",
+        lease="ttl",
         promises=(
         "Distributed inter-process locks with the API of threading.Lock, which expire after `expire` seconds; "
         "release raises if this instance did not acquire the lock."

@@ -56,6 +56,7 @@ class SherlockMemcached:
         requires=("sherlock==0.4.1", "pylibmc==1.6.3", "pymemcache==4.0.0"),
         options={"client": "pymemcache"},
         library="sherlock 0.4.1",
+        lease="ttl",
         promises=(
         "Distributed inter-process locks with the API of threading.Lock, which expire after `expire` seconds; "
         "release raises if this instance did not acquire the lock."

@@ -40,6 +40,7 @@ class SherlockRedis:
         kinds=SINGLE_KEY_KINDS,
         requires=("sherlock==0.4.1", "redis==8.1.0"),
         library="sherlock 0.4.1",
+        lease="ttl",
         promises="'Easy-to-use distributed inter-process locks'; expire is 'lock expiry time. If explicitly set to "
         "None, lock will not expire.'",
         on_death=EXPIRES,

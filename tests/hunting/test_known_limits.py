@@ -21,7 +21,7 @@ from harness.search.shrink import shrink
 from harness.search.trials import FailureKind, run_trial
 
 LATE = FailureKind("mutual-exclusion", "late-client")
-PATIENCE = 1.5
+PATIENCE = 2.2
 """Seconds after which the lock of this file claims to be acquired."""
 
 

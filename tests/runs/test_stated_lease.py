@@ -13,6 +13,7 @@ from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan, decode, dump
 from harness.run.completion import complete
 from harness.run.lock_facts import find_facts
+from harness.run.runs import run
 from harness.run.stated_lease import stated_lease_s
 from harness.search.request import HuntRequest
 from harness.search.trials import Trial, run_trial
@@ -121,3 +122,20 @@ def test_plans_and_hunts_have_a_lease() -> None:
     assert 'lease = "ttl"' in dump(plan)
     assert "lease" not in dump(with_(plan, lease=""))
     assert HuntRequest(lock="redis-token", lease="ttl").plan().lease == "ttl"
+
+
+def test_a_client_that_hangs_longer_than_the_stated_lease_is_late() -> None:
+    """Its other threads go on, so only the lock can say that nothing renews the lease."""
+    hang = FaultSpec("client-hang", on="acquire", client=0)
+    result = run(
+        Plan(lock="redis-py-lock", clients=2, hold=1.0, stagger=0.1, sections=1, time_limit=4.0, faults=(hang,))
+    )
+    overlap = result.decision.properties["mutual-exclusion"]
+    assert (overlap.state, overlap.limits) == ("known-limit", ("late-client",))
+    assert "c0's lease had ended" in result.verdicts["mutual-exclusion"].explanation
+
+
+@pytest.mark.parametrize(("expires", "lease"), [(True, 2.0), (False, None)])
+def test_an_option_says_whether_the_lock_has_a_lease(expires: bool, lease: float | None) -> None:
+    plan = Plan(lock="redis-py-lock", ttl=2.0, lock_options={"expires": expires})
+    assert stated_lease_s(complete(plan), find_facts("redis-py-lock")) == lease
