@@ -245,3 +245,10 @@ def test_a_story_names_clients_that_check_the_lock() -> None:
     assert "check the lock" not in told["trusting"]
     assert told["checking"].startswith("Both hold k0")
     assert told["checking"].endswith(". All clients check the lock before each write.")
+
+
+def test_a_story_says_that_a_body_ran_without_the_lock() -> None:
+    plan = Plan(lock="tests.workloads.context_locks:EntersAnyway", workload="context", clients=2, time_limit=6.0)
+    steps = [step.text for step in story_of(run_trial(plan), "mutual-exclusion").story.steps]
+    words = "enters the body of `with` for k0, although its acquire had failed"
+    assert any(text.endswith(words) for text in steps), steps

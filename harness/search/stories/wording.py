@@ -101,6 +101,8 @@ class StoryWriter:
         return f" with token {value['fence']}" if about and value and value.get("fence") is not None else ""
 
     def _grant(self, act: CallPart) -> str:
+        if act.call.done is not None and act.call.done.value.get("acquired") is False:
+            return f"{act.client} enters the body of `with` for {act.call.invoke.key}, although its acquire had failed"
         hosts = self._scene.made_key(act.call)
         until = self._until(act, hosts)
         token = self._token(act.call.done.value) if act.call.done is not None else ""
