@@ -132,10 +132,10 @@ def _pairs(columns: View, invoked: Ints) -> list[tuple[int, int]]:
 
 
 def _released(found: Holds) -> list[Row]:
-    """Return the releases that succeeded."""
+    """Return the releases that succeeded, without those of clients that knew that they held nothing."""
     columns = found.view
-    asked = columns.rows(RELEASE, INVOKE)
-    return [_row(columns, *pair, 1) for pair in _pairs(columns, asked) if columns.type[pair[1]] == OK]
+    pairs = _pairs(columns, columns.rows(RELEASE, INVOKE))
+    return [_row(columns, *pair, 1) for pair in pairs if columns.type[pair[1]] == OK and not columns.idle(pair[0])]
 
 
 def _endings(found: Holds) -> list[Row]:

@@ -8,7 +8,8 @@
 - *not-given-back*: no client got the key within the slack after a release that returned ok, although clients requested
   it: see :mod:`.stuck`, where the last hold ended cleanly. :mod:`.liveness` reports the same stretch as a stuck key.
 - *empty-release*: a release returned ok although its client held nothing: each of its grants of the key had been
-  released with ok before, and no acquire of it had an unknown outcome.
+  released with ok before, and no acquire of it had an unknown outcome. A release that the client made although it knew
+  that (``idle``) may return ok if it changes nothing.
 - *late-release*: a release returned ok although its lease was over (or its client had been told that the lock was
   lost), and another client, granted the key after that, held it all the time. ``ok`` means that this call released the
   lock; a release that changes nothing must say so, or its caller believes that the lock protected it to the end. The
@@ -163,7 +164,7 @@ def _empty(found: Holds) -> Iterator[Violation]:
             grants[slot] = grants.get(slot, 0) + 1
         elif outcome == OK and grants.get(slot):
             grants[slot] -= 1
-        elif outcome == OK and slot not in unknown:
+        elif outcome == OK and slot not in unknown and not columns.idle(call):
             yield _without_hold(found, call)
 
 

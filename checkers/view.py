@@ -121,6 +121,10 @@ class View:
     def name(self, client: int) -> str:
         return self.names[client]
 
+    def idle(self, release: int) -> bool:
+        """Return whether a release was made by a client that knew that it held nothing."""
+        return bool((self.value[release] or {}).get("idle"))
+
     def call(self, index: int) -> dict[str, Any]:
         """Return the call invoked at ``index`` as plain data."""
         done = int(self.done[index])

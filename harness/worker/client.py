@@ -229,9 +229,10 @@ class Client(ResourceCalls):
         until = self._valid_until.get(key)
         return until is None or time.monotonic() < until
 
-    def release(self, key: str) -> bool:
-        """Release the lock, held or not; return whether the outcome is known."""
-        self._enter("release", key)
+    def release(self, key: str, *, idle: bool = False) -> bool:
+        """Release the lock; return whether the outcome is known. ``idle``: the client knows that it holds nothing, so
+        the answer "released" is no claim that it has held the lock until now."""
+        self._enter("release", key, {"idle": True} if idle else None)
         process = self.process
         try:
             self._lock(key).release()

@@ -292,6 +292,12 @@ def release_by_stranger_refused() -> History:
     return story.release("c2", 0.8, outcome="fail").history()
 
 
+@row("release-idle", valid=(RL, "linearizability"))
+def release_idle() -> History:
+    """c1 releases again, and knows that it holds nothing."""
+    return two_turns().call("c1", "release", 1.5, 1.51, asked={"idle": True}).history()
+
+
 @row("release-again-after-error", valid=(RL,))
 def release_again_after_error() -> History:
     """The first release has an unknown outcome, so the client may still hold the lock."""

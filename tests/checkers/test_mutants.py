@@ -45,7 +45,7 @@ from harness.checkers.base import Verdict
 from harness.checkers.faults import SILENT
 from harness.checkers.models import OwnerMutex
 from harness.checkers.sweep import covered_until, overlaps
-from harness.checkers.view import ACQUIRE, EXTEND, FAIL, INFO, INVOKE, NONE, OK, READ, RELEASE, Bools, Ints
+from harness.checkers.view import ACQUIRE, EXTEND, FAIL, INFO, INVOKE, NONE, OK, READ, RELEASE, Bools, Ints, View
 from harness.history import History, Op
 from harness.history.calls import NEVER, NO_FENCE
 from tests.checkers.test_golden import FILES, VERDICTS, load
@@ -322,6 +322,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("kept keys pass", Stretches, "stuck", no_items),
         ("empty releases pass", release, "_empty", no_items),
         ("every release is empty", release, "ACQUIRE", -9),
+        ("idle releases are claims", View, "idle", never),
         ("unknown acquires grant nothing", release, "INFO", -9),
         ("late releases pass", release, "_late", no_items),
         ("no lock is lost", release, "LOST", -9),

@@ -1,4 +1,4 @@
-"""Locks that are wrong if their object is released twice, after a failed acquire, or after an error."""
+"""Locks, most of them wrong if their object is released twice, after a failed acquire, or after an error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class FreesAnybodysKey(Lock):
         self.redis.delete(self.key)
 
 
-class HidesTheRefusal(Lock):
-    """``release`` says nothing if there was nothing to release."""
+class ReleasesNothing(Lock):
+    """A right lock, whose ``release`` says nothing if there was nothing to release."""
 
     def release(self) -> None:
         with suppress(NotAcquired):

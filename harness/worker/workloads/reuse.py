@@ -2,8 +2,9 @@
 although their acquire failed, and use it again after that.
 
 Code in ``finally`` releases a lock whether or not it was acquired, and code that retries releases it again. The second
-release must be refused, or change nothing: another client may hold the lock by then. A client whose release has an
-unknown outcome, for example because its task was cancelled, releases once more with the same object.
+release must be refused, or change nothing: another client may hold the lock by then. These releases are recorded as
+``idle``. A client whose release has an unknown outcome, for example because its task was cancelled, releases once more
+with the same object.
 """
 
 from __future__ import annotations
@@ -39,16 +40,19 @@ class ReuseWorkload(MutexWorkload):
 
 
 def _once(client: Client, key: str, section: Section) -> None:
-    at_once = client.rng.random() < AT_ONCE
+    at_once, process = client.rng.random() < AT_ONCE, client.process
     grant = client.acquire(key, 0.0 if at_once else None)
     if grant is not None:
         section(key, grant)
     elif not at_once:
         client.sleep(client.rng.uniform(0, 0.05))
         return
+    elif client.process == process:  # refused for sure: after an unknown outcome a client has a new process
+        client.release(key, idle=True)
+        return
     tries = 1
     while not client.release(key) and tries < TRIES:
         tries += 1
     if grant is not None and client.rng.random() < TWICE:
         client.sleep(client.rng.uniform(0, client.hold))  # another client may acquire the lock meanwhile
-        client.release(key)
+        client.release(key, idle=True)
