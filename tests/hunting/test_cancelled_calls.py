@@ -27,7 +27,8 @@ def test_calls_of_a_plain_lock_are_not() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lock", ["WithoutLease", "GrantsWhenCancelled", "DeletesWhenCancelled"])
 def test_a_hunt_finds_a_lock_that_is_wrong_under_cancellation_alone(lock: str) -> None:
-    request = HuntRequest(lock=f"{MUTANTS}:{lock}", faults=(FAULT,), ttl=8.0)
+    """In ``mutex``: one of them also frees another client's lock if it is released twice, as in ``reuse``."""
+    request = HuntRequest(lock=f"{MUTANTS}:{lock}", faults=(FAULT,), workloads=("mutex",), ttl=8.0)
     result = hunt(request, rounds=6).results
     assert result.given_up == ()
     finding = result.findings[0]
