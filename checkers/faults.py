@@ -15,6 +15,8 @@ HANG: Final = "client-hang"
 """The fault that stops a client's own thread for good: its heal changes nothing."""
 DEADLY: Final = frozenset({"client-crash", HANG})
 """Faults that end the calls of a client for good."""
+CANCELS: Final = "task-cancel"
+"""The fault that cancels calls, and strikes nothing else."""
 MOMENTARY: Final = frozenset({"clock-jump"})
 """Faults that end leases at one moment. What they leave behind harms no later lease."""
 SILENT: Final = STILL | DEADLY

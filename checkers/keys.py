@@ -37,11 +37,10 @@ from harness.history.lock_keys import KeyState, keys_of
 
 from .base import Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .excuses import Excuses, ends
-from .faults import faults
+from .faults import CANCELS, faults
 from .holds import FOREVER, Hold, Holds, holds, is_shared
 from .view import ACQUIRE, FAIL, INFO, INVOKE, NONE, RELEASE, View
 
-CANCELS: Final = "task-cancel"
 MOVED_NS: Final = 5_000_000
 """A key's end that moves by no more than this was not prolonged: servers count in ms."""
 

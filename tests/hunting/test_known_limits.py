@@ -49,9 +49,13 @@ class ImpatientLock:
             self.redis.delete(self.key)
 
 
-IMPATIENT = HuntRequest(lock=f"{__name__}:{ImpatientLock.__name__}", faults=("client-pause",), clients=2)
+IMPATIENT = HuntRequest(
+    lock=f"{__name__}:{ImpatientLock.__name__}", faults=("client-pause",), workloads=("mutex",), clients=2
+)
 SHORT = with_(IMPATIENT, look_for=("mutual-exclusion",), schedules=12)
-DOCUMENTED = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2, most_faults=1, schedules=20)
+DOCUMENTED = HuntRequest(
+    lock="redlock", faults=("clock-jump",), workloads=("mutex",), clients=2, most_faults=1, schedules=20
+)
 
 
 @pytest.fixture(scope="module")

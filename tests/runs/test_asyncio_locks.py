@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,8 @@ def test_redis_py_s_asyncio_lock_is_valid_without_faults(first_seed: int) -> Non
 
 def test_a_pause_violates_redis_py_s_asyncio_lock_as_it_violates_the_plain_one() -> None:
     asynchronous, plain = first_violation(LIBRARY), first_violation("redis-py-lock")
-    assert asynchronous.cause
-    assert asynchronous.cause == plain.cause
+    causes = [re.sub(r"[\d.]+ s", "... s", violation.cause) for violation in (asynchronous, plain)]
+    assert causes == ["c2's lease had ended at ... s"] * 2
 
 
 def held_beyond_its_ttl(lock: str) -> Result:
