@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from harness.history import History, Op
@@ -15,10 +15,13 @@ HANG: Final = "client-hang"
 """The fault that stops a client's own thread for good: its heal changes nothing."""
 DEADLY: Final = frozenset({"client-crash", HANG})
 """Faults that end the calls of a client for good."""
-CANCELS: Final = "task-cancel"
-"""The fault that cancels calls, and strikes nothing else."""
+IN_CALLS: Final = frozenset({"task-cancel", "thread-interrupt"})
+"""Faults that interrupt a client in its calls, and strike nothing else."""
 MOMENTARY: Final = frozenset({"clock-jump"})
 """Faults that end leases at one moment. What they leave behind harms no later lease."""
+RECOVERY: Final = 10_000_000_000
+"""The longest time (ns) until clients and servers have noticed that a minority of the servers is lost, by time-outs of
+connections and sessions, and have elected a leader. In the simulator it took our locks at most 7.9 s."""
 SILENT: Final = STILL | DEADLY
 """Faults during which a client makes no request. Faults on single links do not count, since the client may tolerate
 them."""
@@ -88,6 +91,28 @@ def _lasting(
     yield RunFault(name, hosts, disturbs, time, ended if undone else FOR_EVER, cut, superseded)
     if not undone and not disturbs:
         yield RunFault(name, hosts, True, ended, FOR_EVER, cut)
+
+
+def without_tolerated(all_faults: list[RunFault], servers: Iterable[str]) -> list[RunFault]:
+    """Return the disturbing faults of a lock that survives the loss of a minority of its ``servers``.
+
+    A fault that strikes only servers, and only a minority of them together with the faults at the same time, disturbs
+    the lock for :data:`RECOVERY` and at the moment of its heal. Other disturbing faults are returned as they are."""
+    known = frozenset(servers)
+    found = []
+    for fault in (one for one in all_faults if one.disturbs):
+        lost = fault.hosts.union(
+            *(one.hosts & known for one in all_faults if one.during(fault.from_ns, fault.until_ns))
+        )
+        few = bool(fault.hosts) and lost <= known and 2 * len(lost) < len(known)
+        over = fault.from_ns + RECOVERY
+        if few and over < fault.until_ns:
+            found.append(replace(fault, until_ns=over))
+            if fault.until_ns != FOR_EVER:
+                found.append(replace(fault, from_ns=fault.until_ns))
+        else:
+            found.append(fault)
+    return found
 
 
 def unhealed(history: History) -> str | None:

@@ -12,7 +12,7 @@ from harness.history import History
 from .accesses import Access, accesses
 from .base import Blame, Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .holds import Hold, holds
-from .leases import Leases, lease_of, reason
+from .leases import Leases, reason
 from .mutual_exclusion import too_few
 from .view import View, view
 
@@ -118,11 +118,11 @@ class _Grants:
     """Finds the cause of an access with a stale token, from the holds of both tokens."""
 
     def __init__(self, history: History) -> None:
-        self.found, self.view, self.entries = holds(history), view(history), history.nemesis()
+        self.found, self.view, self._history = holds(history), view(history), history
 
     @cached_property
     def leases(self) -> Leases:
-        return Leases(self.entries)
+        return Leases.of(self._history)
 
     @cached_property
     def rows(self) -> dict[tuple[int, str, Any], int]:
@@ -139,8 +139,7 @@ class _Grants:
         granted, at = int(self.found.start[two]), self.view.at
         if granted < self.found.start[one]:
             return "service", ""  # an older token was granted after a newer one
-        lease = lease_of(self.found, one)
-        ruling = self.leases.rule(lease, granted)
+        lease, ruling = self.leases.overlap(self.found, one, two)
         if ruling.blame == "client" or self.found.end[one] <= granted:
             return "client", ""
         why = reason(lease, ruling, at)

@@ -1,10 +1,11 @@
-"""Compare the keys that a server had with the answers that clients got (``KS``).
+"""Compare the keys that servers had with the answers that clients got (``KS``).
 
 The simulator records each change of a lock's key on a server, and the client whose message made it
 (:mod:`harness.history.lock_keys`). Broken are:
 
 - *ghost hold*: an acquire failed for certain, and the key that the same client had written during that call stayed on
-  the server for longer than the slack. Nobody holds the lock, and nobody can get it.
+  a server for longer than the slack. Nobody holds the lock. Nobody can get it if that is the only server; of several
+  servers, the others must agree until the key ends.
 - *overwritten*: a client's message gave a key to another owner, or removed it, although it had not expired by the
   server's own clock, and the client that had written it when it acquired the lock held the lock and had not begun to
   release it.
@@ -20,8 +21,8 @@ still, and a client may count its lease on its own clock. A key is overwritten f
 was active since it was written (they may have evicted it before), and if it has an end of its own. A key without one
 belongs to a session, and the record then names the next owner, who did not end that session.
 
-Limits: only clusters of one server are judged. With several, a key on one of them proves no owner. Containers are
-polled, so their record lacks changes and their cause. Neither is judged.
+Limits: on clusters of several servers only ghost holds are judged, since a key on one server proves no owner.
+Containers are polled, so their record lacks changes and their cause; they are not judged.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ import numpy as np
 
 from harness.history import History
 from harness.history.lock_keys import KeyState, keys_of
+from harness.wording import listed
 
 from .base import Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .excuses import Excuses, ends
-from .faults import CANCELS, faults
+from .faults import IN_CALLS, faults
 from .holds import FOREVER, Hold, Holds, holds, is_shared
 from .view import ACQUIRE, FAIL, INFO, INVOKE, NONE, RELEASE, View
 
@@ -47,12 +49,13 @@ MOVED_NS: Final = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """The time from ``since`` to ``until`` (ns) in which a key had the same owner on the server; None: no owner.
+    """The time from ``since`` to ``until`` (ns) in which a key had the same owner on a server; None: no owner.
 
     ``by`` is the client whose message began it, ``left_by`` the one whose message ended it ("": unknown, or none).
     ``expires`` is the end by the server's clock, None without one. ``moved`` has each later change of that end: time,
     the end before it, the new end, and the client."""
 
+    server: str
     owner: str | None
     since: int
     until: int
@@ -63,7 +66,7 @@ class Stay:
 
 
 class KeysChecker:
-    """The server's keys agree with the answers that clients got; the module has the rules and their limits."""
+    """The servers' keys agree with the answers that clients got; the module has the rules and their limits."""
 
     name = "keys"
 
@@ -71,38 +74,42 @@ class KeysChecker:
         if (lockless := no_lock_taken(history)) is not None:
             return lockless
         states, found = keys_of(history), holds(history)
-        servers = found.view.settings.get("servers") or ()
         if states is None:
             return not_applicable(history, "the changes of keys on servers were not recorded")
-        if len(servers) != 1:
-            return not_applicable(history, f"{len(servers)} servers keep the keys together")
-        stays = {key: list(_stays(states, key, found.view.end)) for key in found.view.keys}
-        owned = sum(stay.owner is not None for mine in stays.values() for stay in mine)
+        stays = [list(_stays(states, key, found.view.end)) for key in found.view.keys]
+        owned = sum(stay.owner is not None for mine in stays for stay in mine)
         if not owned:
             return not_applicable(history, "no key of the lock had an owner on the server")
         excuses = Excuses(history)
-        first_ns = min((fault.from_ns for fault in faults(history) if fault.name != CANCELS), default=FOREVER)
-        violations = [
-            violation
-            for number, key in enumerate(found.view.keys)
-            for violation in (
-                *_ghosts(found, number, stays[key], excuses),
-                *_touched(found, number, stays[key], excuses),
-                *_asleep(found, number, stays[key], excuses),
-                *_lost_tokens(found, number, stays[key], first_ns),
-            )
-        ]
-        return conclude(
-            history,
-            violations,
-            fine=f"the server's keys agree with all answers ({owned} owners)",
-            stats={"owners": owned},
-        )
+        violations = [one for key, mine in enumerate(stays) for one in _ghosts(found, key, mine, excuses)]
+        fine = f"no key stayed with a client whose acquire had failed ({owned} owners)"
+        if _has_one_server(found.view):
+            fine = f"the server's keys agree with all answers ({owned} owners)"
+            first_ns = min((fault.from_ns for fault in faults(history) if fault.name not in IN_CALLS), default=FOREVER)
+            for key, mine in enumerate(stays):
+                violations += _touched(found, key, mine, excuses)
+                violations += _asleep(found, key, mine, excuses)
+                violations += _lost_tokens(found, key, mine, first_ns)
+        return conclude(history, violations, fine=fine, stats={"owners": owned})
+
+
+def _has_one_server(columns: View) -> bool:
+    return len(columns.settings.get("servers") or ()) == 1
 
 
 def _stays(states: tuple[KeyState, ...], key: str, end: int) -> Iterator[Stay]:
-    """Yield the times between changes of the key's owner, in order, leaving out those in which the server was down."""
-    mine = sorted((state for state in states if state.key == key), key=lambda state: state.time)
+    """Yield the times between changes of the key's owner, by server and in order, leaving out those in which a server
+    was down."""
+    by_server: dict[str, list[KeyState]] = {}
+    for state in states:
+        if state.key == key:
+            by_server.setdefault(state.host, []).append(state)
+    for server, mine in by_server.items():
+        yield from _stays_on(server, mine, end)
+
+
+def _stays_on(server: str, states: list[KeyState], end: int) -> Iterator[Stay]:
+    mine = sorted(states, key=lambda state: state.time)
     first: KeyState | None = None
     expires: int | None = None
     moved: list[tuple[int, int | None, int | None, str]] = []
@@ -114,14 +121,14 @@ def _stays(states: tuple[KeyState, ...], key: str, end: int) -> Iterator[Stay]:
             continue
         if first is not None:
             yield Stay(
-                first.owner, first.time, state.time, first.by or "", state.by or "" if state.answers else "",
+                server, first.owner, first.time, state.time, first.by or "", state.by or "" if state.answers else "",
                 opening, tuple(moved),
             )  # fmt: skip
         first = state if state.answers else None
         expires = opening = _end(state)
         moved = []
     if first is not None:
-        yield Stay(first.owner, first.time, end, first.by or "", "", opening, tuple(moved))
+        yield Stay(server, first.owner, first.time, end, first.by or "", "", opening, tuple(moved))
 
 
 def _end(state: KeyState) -> int | None:
@@ -129,34 +136,38 @@ def _end(state: KeyState) -> int | None:
 
 
 def _ghosts(found: Holds, key: int, stays: list[Stay], excuses: Excuses) -> Iterator[Violation]:
-    """Yield the keys that stayed with a client whose acquire had failed."""
+    """Yield the calls that failed and left a key of their client on servers."""
     columns = found.view
     slack = columns.seconds("slack", 1.0) or 0
     rows = columns.rows(ACQUIRE, INVOKE)
     rows = rows[(columns.key[rows] == key) & (columns.done[rows] != NONE)]
     rows = rows[columns.type[columns.done[rows]] == FAIL]
     begin, end = columns.time[rows], columns.time[columns.done[rows]]
+    left: dict[int, list[Stay]] = {}
     for stay in stays:
         if stay.owner is None:
             continue
         for at in np.flatnonzero((begin <= stay.since) & (stay.since <= end)).tolist():
             row, client, over = int(rows[at]), int(columns.client[rows[at]]), int(end[at])
-            kept = stay.until - over
-            if columns.node[row] != stay.by or kept <= slack or is_shared(columns, row):
+            if columns.node[row] != stay.by or stay.until - over <= slack or is_shared(columns, row):
                 continue
             mine = (found.client == client) & (found.key == key)
             if (mine & (found.start <= stay.until) & (found.end >= begin[at])).any():
                 continue
             if not excuses.any(client, int(begin[at]), over + slack):
-                yield _ghost(columns, row, stay, over)
+                left.setdefault(row, []).append(stay)
+    for row in sorted(left):
+        yield _ghost(columns, row, left[row])
 
 
-def _ghost(columns: View, row: int, stay: Stay, over: int) -> Violation:
+def _ghost(columns: View, row: int, stays: list[Stay]) -> Violation:
     key, client = columns.keys[columns.key[row]], columns.name(columns.client[row])
-    harm = f"{client} kept {key} for {View.span(stay.until - over)} after its acquire had failed"
-    sentence = f"{harm}: it wrote the key at {columns.at(stay.since)}, and got the answer at {columns.at(over)}"
-    call = columns.call(row)
-    return Violation("ghost-hold", key, sentence, over, stay.until, (call,), "service", harm=harm)
+    over, until = int(columns.time[columns.done[row]]), max(stay.until for stay in stays)
+    where = "" if _has_one_server(columns) else f" on {listed(sorted({stay.server for stay in stays}))}"
+    harm = f"{client} kept {key}{where} for {View.span(until - over)} after its acquire had failed"
+    wrote = columns.at(min(stay.since for stay in stays))
+    sentence = f"{harm}: it wrote the key at {wrote}, and got the answer at {columns.at(over)}"
+    return Violation("ghost-hold", key, sentence, over, until, (columns.call(row),), "service", harm=harm)
 
 
 def _touched(found: Holds, key: int, stays: list[Stay], excuses: Excuses) -> Iterator[Violation]:

@@ -1,7 +1,7 @@
 """Find the cause of two overlapping grants of a key: the service, a clock or the client.
 
 The earlier grant was promised until the end of its lease, counted in true time (``CLOCK_MONOTONIC``, which no fault
-moves). There are three cases at the moment at which the later grant returned:
+moves). There are these cases at the moment at which the later grant returned:
 
 - The lease had ended: the cause is the *client*, which continued after its lease. Leases cannot prevent this; fencing
   is the remedy (etcd 11457). A holder without a stated lease is also the cause if it was stopped meanwhile, or cut off
@@ -9,6 +9,10 @@ moves). There are three cases at the moment at which the later grant returned:
 - The lease had not ended, but it had ended by the clock of a server, because that clock was moved or runs too fast: the
   cause is the *clock*. The service kept its promise by its own clock; the assumption that clocks run alike was
   violated.
+- The lease had not ended, but that of the later grant had when its answer arrived: the cause is the *client*, too. For
+  a grant that does not say its lease, this is possible if the client was stopped while it waited for the answer, for as
+  long as the lease that the lock states: the grant may be from before. Such a lease begins with the answer, or when the
+  key was written on a server, if that was recorded.
 - The lease had not ended by any clock: the cause is the *service*, which granted what it had promised to another client
   (etcd 11456). It has a bug, or lost its state: a restart without its data, or a failover to a replica that lagged
   behind.
@@ -41,11 +45,13 @@ Limits:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from harness.history import SECOND, Op
+from harness.history import SECOND, History, Op
+from harness.history.lock_keys import KeyState, keys_of
 from harness.wording import in_seconds
 
 from .base import Blame
@@ -85,13 +91,14 @@ class Ruling:
     over: int = 0
     servers: int = 0
     hindered: str = ""
-    """Return the reason why a client without a stated lease could not renew it."""
+    """What kept a client from renewing a lease that it did not state, or from learning in time that it had one."""
 
 
 class Leases:
-    """Finds causes of overlaps from the entries of the nemesis (``History.nemesis()``) about clocks and pauses."""
+    """Finds causes of overlaps from the entries of the nemesis (``History.nemesis()``) about clocks and pauses, and
+    from the changes of keys on servers, if they were recorded."""
 
-    def __init__(self, entries: Iterable[Op]) -> None:
+    def __init__(self, entries: Iterable[Op], states: Sequence[KeyState] = ()) -> None:
         ops = list(entries)
         start: dict[str, Any] = next((op.value or {} for op in ops if op.f == "start"), {})
         read = clocks(ops)
@@ -100,6 +107,17 @@ class Leases:
         self._moved: dict[str, Clock] = {host: read[host] for host in named if host in read and read[host].moved}
         self._ttl = round((start.get("ttl") or 0) * SECOND)
         self._faults = [fault for fault in faults_among(ops) if fault.name in STILL or fault.cut]
+        self._written: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
+        for state in states:
+            if state.owner is not None and state.left is not None:
+                self._written.setdefault((state.key, state.by), []).append((state.time, state.time + state.left))
+        for times in self._written.values():
+            times.sort()
+
+    @classmethod
+    def of(cls, history: History) -> Leases:
+        """Return the leases of a history, with the changes of keys that were recorded beside it."""
+        return cls(history.nemesis(), keys_of(history) or ())
 
     def rule(self, lease: Lease, granted_ns: int) -> Ruling:
         """Return the cause of a grant to another client, returned at ``granted_ns``, during the first one's hold."""
@@ -112,6 +130,38 @@ class Leases:
             return Ruling("service")
         over_ns, gained_ns, host = min(over)
         return Ruling("clock", host, over_ns, gained_ns, len(over), len(self._servers))
+
+    def overlap(self, found: Holds, earlier: int, later: int) -> tuple[Lease, Ruling]:
+        """Return the cause of the overlap of two holds, by their rows, and the lease that it concerns.
+
+        That is the earlier hold's lease, or the later one's if that had ended when its grant was returned."""
+        lease, own = self._lease(found, earlier), self._lease(found, later)
+        granted_ns = int(found.start[later])
+        ruling = self.rule(lease, granted_ns)
+        if ruling.blame != "service":
+            return lease, ruling
+        if own.end_ns <= granted_ns:
+            return own, Ruling("client")
+        stopped_ns = self._stopped(own) if found.lease_end[later] == FOREVER and own.end_ns != FOREVER else None
+        if stopped_ns is not None and stopped_ns + own.end_ns - own.given_ns <= granted_ns:
+            ended_ns = stopped_ns + own.end_ns - own.given_ns
+            return replace(own, end_ns=ended_ns), Ruling("client", hindered="was stopped before it got the answer")
+        return lease, ruling
+
+    def _lease(self, found: Holds, row: int) -> Lease:
+        """Return the lease of a hold. If the grant does not say it, it began when the key was written on a server: the
+        answer may have been late."""
+        lease = lease_of(found, row)
+        if found.lease_end[row] != FOREVER or lease.end_ns == FOREVER:
+            return lease
+        written = self._written.get((found.view.keys[found.key[row]], found.view.names[found.client[row]]), [])
+        call = written[bisect_left(written, (lease.asked_ns,)) : bisect_left(written, (lease.given_ns + 1,))]
+        return replace(lease, end_ns=min(max(end for _, end in call), lease.end_ns)) if call else lease
+
+    def _stopped(self, lease: Lease) -> int | None:
+        """Return when the client was first stopped during the call for the lease (ns)."""
+        began = (fault.from_ns for fault in self._faults if fault.name in STILL and lease.client in fault.hosts)
+        return min((ns for ns in began if lease.asked_ns <= ns <= lease.given_ns), default=None)
 
     @property
     def blames(self) -> int:
@@ -139,11 +189,6 @@ class Leases:
         return clock.over(max(lease.asked_ns, granted_ns - self._ttl), granted_ns, granted_ns + self._ttl, granted_ns)
 
 
-def classify(entries: Iterable[Op], lease: Lease, granted_ns: int) -> Ruling:
-    """Return the cause of one overlapping grant; for many grants of one history, keep a :class:`Leases`."""
-    return Leases(entries).rule(lease, granted_ns)
-
-
 def lease_of(found: Holds, row: int) -> Lease:
     """Return the lease of the hold in that row, after all extensions."""
     client = found.view.name(int(found.client[row]))
@@ -160,7 +205,9 @@ def reason(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
     if ruling.blame == "service":
         return f"the service had promised the lock to {lease.client} until {at(lease.end_ns)}"
     if ruling.blame == "client":
-        return f"{lease.client}'s lease had ended at {at(lease.end_ns)}"
+        hindered = f"{lease.client} {ruling.hindered}, and " if ruling.hindered else ""
+        may = "may have ended" if ruling.hindered else "had ended"
+        return f"{hindered}{lease.client}'s lease {may} at {at(lease.end_ns)}"
     return (
         f"{lease.client}'s lease lasted until {at(lease.end_ns)}, but it ended at {at(ruling.over_ns)} {_clock(ruling)}"
     )

@@ -71,7 +71,7 @@ class LinearizabilityChecker:
             return not_applicable(history, "no model has leases and also readers or nested grants")
         calls = settled(found)
         outcome = definite.check(calls, model)
-        leases = Leases(history.nemesis() if outcome.failures else ())
+        leases = Leases.of(history) if outcome.failures else Leases(())
         violations = [_violation(found, calls, failure, model.name, leases) for failure in outcome.failures[:CAP]]
         return conclude(
             history,
@@ -253,10 +253,10 @@ def _violation(found: Holds, calls: Calls, failure: ProvedImpossible, model: str
             Violation("no-order", key, f"{harm}: {what}", moment, moment, involved, harm=harm),
             leases,
         )
-    lease = lease_of(found, pair[0])
-    ruling = leases.rule(lease, int(found.start[pair[1]]))
+    lease, ruling = leases.overlap(found, *pair)
     why = reason(lease, ruling, at)
-    who = f"{lease.client} was granted it at {at(int(found.start[pair[0]]))}, and {what}"
+    holder = columns.name(int(found.client[pair[0]]))
+    who = f"{holder} was granted it at {at(int(found.start[pair[0]]))}, and {what}"
     return Violation("no-order", key, f"{harm}: {who}; {why}", moment, moment, involved, ruling.blame, harm, why)
 
 

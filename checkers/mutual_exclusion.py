@@ -16,7 +16,7 @@ from harness.wording import counted
 
 from .base import CAP, Blame, Verdict, Violation, conclude, no_lock_taken
 from .holds import EXPIRED, Hold, Holds, holds, is_shared, nested_calls
-from .leases import BLAMES, Leases, Ruling, lease_of, reason
+from .leases import BLAMES, Lease, Leases, Ruling, reason
 from .sweep import grouped_order, overlaps
 from .view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints, View
 
@@ -25,9 +25,8 @@ class MutualExclusionChecker:
     """Two holds of one key never overlap, unless both are shared. A sweep over the holds of each key takes O(n log n).
 
     Of each cluster of overlapping holds, the first pair of each cause is reported: service, clock or client, as
-    :mod:`.leases` tells them apart. Limits: the earlier hold is the one whose acquire returned earlier, so a
-    reply that takes longer than its lease counts as the service's fault; and a lease is what the lock stated, extended
-    by successful ``extend`` calls and confirmed by successful ``check`` calls.
+    :mod:`.leases` tells them apart. A lease is what the lock stated, extended by successful ``extend`` calls and
+    confirmed by successful ``check`` calls.
     """
 
     name = "mutual-exclusion"
@@ -39,7 +38,7 @@ class MutualExclusionChecker:
         order = grouped_order(found.key, found.start, found.end)
         swept = (found.key[order], found.start[order], found.end[order])
         late = clashes(*swept, found.shared[order])
-        leases = Leases(history.nemesis() if late.any() else ())
+        leases = Leases.of(history) if late.any() else Leases(())
         groups = clusters(order, overlaps(*swept)) if late.any() else ()
         violations = [v for rows in groups for v in _pairs(found, rows, leases)]
         return conclude(
@@ -130,20 +129,20 @@ def _pairs(found: Holds, rows: list[int], leases: Leases) -> Iterator[Violation]
         for earlier in lasting:
             if found.shared[earlier] and found.shared[later]:
                 continue
-            ruling = leases.rule(lease_of(found, earlier), begin)
+            lease, ruling = leases.overlap(found, earlier, later)
             if ruling.blame not in seen:
                 seen.add(ruling.blame)
-                yield _overlap(found, earlier, later, ruling)
+                yield _overlap(found, earlier, later, lease, ruling)
         if len(seen) == leases.blames:
             return
         lasting.append(later)
 
 
-def _overlap(found: Holds, earlier: int, later: int, ruling: Ruling) -> Violation:
+def _overlap(found: Holds, earlier: int, later: int, lease: Lease, ruling: Ruling) -> Violation:
     one: Hold = found[earlier]
     two: Hold = found[later]
     at = found.view.at
-    why = reason(lease_of(found, earlier), ruling, at)
+    why = reason(lease, ruling, at)
     until = min(one.end_ns, two.end_ns)
     harm = f"Two clients held {two.key} at the same time"
     if (without := _without_lock(found, one, two)) is not None:

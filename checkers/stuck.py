@@ -11,11 +11,16 @@ A key is *idle* while no client definitely holds it. Within an idle stretch that
   after the heal as the fault lasted, and the request may take a lease that no client knows of (row late-acquire);
 - ``ttl`` + ``slack`` after the last call on the key with an unknown outcome returned (or should have), and after the
   crash of a client that was requesting it. Such a request may be queued, so the time also counts from the moment at
-  which the key became idle (but doubts older than ttl + slack by then do not count).
+  which the key became idle (but doubts older than ttl + slack by then do not count);
+- the return of an acquire whose client was stopped meanwhile, ``slack`` after the client goes on, or ``ttl`` +
+  ``slack`` after the stop, whichever comes first: the key may be that client's, which does not know it.
 
 The key is *stuck* if clients kept requesting it until after that moment, and for at least that long. A client that is
 stopped or dead makes no request, and pauses between requests of up to ``slack`` do not count as giving up. A call that
 hangs beyond its own timeout is a request for as long as it hangs, unless a fault excuses it (:mod:`.excuses`).
+
+If the lock claims to survive the loss of a minority of the servers, such a loss disturbs it only until clients and
+servers have had time to notice (:func:`.faults.without_tolerated`).
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ import numpy as np
 from harness.history import SECOND, History
 
 from .excuses import Excuses, ends
-from .faults import DEADLY, FOR_EVER, SILENT, RunFault, faults
+from .faults import DEADLY, FOR_EVER, SILENT, STILL, RunFault, faults, without_tolerated
 from .holds import CRASHED, ENDINGS, RELEASED, Holds, holds
 from .sweep import covered_until, grouped_order
 from .view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
@@ -94,12 +99,16 @@ class Stretches:
         self.holds: Holds = holds(history)
         self.columns: View = self.holds.view
         self.faults = faults(history)
+        self._disturbing = [fault for fault in self.faults if fault.disturbs]
+        if self.columns.settings.get("no_single_point"):
+            self._disturbing = without_tolerated(self.faults, self.columns.settings.get("servers") or ())
         ttl, slack = self.columns.seconds("ttl"), self.columns.seconds("slack")
         if ttl is None or slack is None:
             raise ValueError("the start entry does not state ttl and slack")
         self.ttl, self.slack = ttl, slack
         self._acquires = self.columns.rows(ACQUIRE, INVOKE)
         self._unknown = self._unknown_calls()
+        self._stopped = list(self._stopped_acquires())
         self._excuses = Excuses(history)
         self._requests: dict[int, KeyRequests] = {}
         self._stuck: list[StuckKey] | None = None
@@ -147,7 +156,7 @@ class Stretches:
     def quiet(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of a stretch without a disturbing fault."""
         parts, since = [], begin
-        for fault in sorted((f for f in self.faults if f.disturbs), key=lambda fault: fault.from_ns):
+        for fault in sorted(self._disturbing, key=lambda fault: fault.from_ns):
             if fault.until_ns <= since or fault.from_ns >= end:
                 continue
             if fault.from_ns > since:
@@ -200,15 +209,18 @@ class Stretches:
         patience = self.ttl + self.slack
         ended, cause = self._end_of(row) if row != NONE else (idle, "start")
         due = ended + (self.slack if cause in ENDED else patience)
-        heals = [f.until_ns for f in self.faults if f.disturbs and f.until_ns <= since]
+        heals = [f.until_ns for f in self._disturbing if f.until_ns <= since]
         if heals and max(heals) + patience > due:
             due, cause = max(heals) + patience, "heal" if cause in ENDED | {"start"} else cause
-        if cause in ENDED and any(f.disturbs and f.until_ns <= idle < self._wake(f) for f in self.faults):
+        if cause in ENDED and any(f.until_ns <= idle < self._wake(f) for f in self._disturbing):
             due, cause = max(due, ended + patience), "heal"
         doubts = [time for number, time in self._unknown if number == key and idle - patience < time < until]
         if doubts:
             due = max(due, max(doubts) + patience, idle + patience)
             cause = "unknown" if cause in ENDED | {"start", "heal"} else cause
+        taken = [over for number, begin, over in self._stopped if number == key and begin < until and over > idle]
+        if taken and max(taken) > due:
+            due, cause = max(taken), "unknown"
         return due, cause
 
     def _wake(self, fault: RunFault) -> int:
@@ -248,6 +260,18 @@ class Stretches:
             if columns.time[columns.done[i]] > self._limit(int(i)) and columns.type[columns.done[i]] != OK
         ]
         return found + [(int(found_key), int(end)) for found_key, end in self._crashed_holds()]
+
+    def _stopped_acquires(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the key, the begin and the end of each time in which a client was stopped during an acquire: the key
+        may be the client's without its knowledge, until the lease ends or the client goes on."""
+        columns = self.columns
+        begin, end = columns.time[self._acquires], ends(columns, self._acquires)
+        for fault in (one for one in self.faults if one.name in STILL):
+            struck = [number for number, name in enumerate(columns.names) if name in fault.hosts]
+            hit = (begin <= fault.from_ns) & (fault.from_ns <= end) & np.isin(columns.client[self._acquires], struck)
+            for key, returned in zip(columns.key[self._acquires[hit]].tolist(), end[hit].tolist(), strict=True):
+                learns = min(returned, fault.until_ns + self.slack)
+                yield key, fault.from_ns, min(learns, fault.from_ns + self.ttl + self.slack)
 
     def _crashed_holds(self) -> Iterator[tuple[int, int]]:
         mask = self.holds.ended == CRASHED

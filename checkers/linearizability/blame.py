@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.checkers.base import Json, Violation
 from harness.checkers.holds import Holds, holds
-from harness.checkers.leases import Leases, lease_of, reason
+from harness.checkers.leases import Leases, reason
 from harness.checkers.models import ACQUIRE
 from harness.history import History
 
@@ -29,8 +29,10 @@ def blamed(violation: Violation, history: History) -> Violation:
     lasting = [row for row in rows if found.end[row] > granted and found.client[row] != _client(found, last)]
     if not lasting:
         return violation
-    lease = lease_of(found, lasting[-1])
-    ruling = Leases(history.nemesis()).rule(lease, granted)
+    later = _hold(found, last)
+    if later is None:
+        return violation
+    lease, ruling = Leases.of(history).overlap(found, lasting[-1], later)
     why = reason(lease, ruling, found.view.at)
     cause = f"Cause: {ruling.blame}. {last['client']} was granted the lock at {found.view.at(granted)}; {why}"
     sentence = f"{violation.sentence}. {cause}"

@@ -29,6 +29,8 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     """True if its holder can acquire it again."""
     queue: bool | None = None
     """True if it serves waiters in the order of their requests."""
+    no_single_point: bool | None = None
+    """True if it stays available while a minority of its servers is lost."""
     shared: bool | None = None
     """True if several clients can hold it at once (``acquire_shared``)."""
     asynchronous: bool | None = None

@@ -107,6 +107,7 @@ def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None) -
         fence=info.fence,
         reentrant=info.reentrant,
         queue=info.queue,
+        no_single_point=info.no_single_point,
         asynchronous=info.asynchronous,
         shared=None if methods is None else "acquire_shared" in methods,
         methods=methods,

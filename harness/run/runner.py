@@ -133,6 +133,7 @@ class Runner:
             "hold": max(plan.hold, *plan.holds.values()) if plan.holds else plan.hold,
             "slack": plan.slack + self._lock.overtime,
             "queue": self._lock.queue,
+            **({"no_single_point": True} if self._lock.no_single_point else {}),
             "workload": plan.workload,
             "locks": getattr(self._workload, "locks", True),
             "stock": self._stock,

@@ -1,6 +1,6 @@
 """Golden stories of the server's keys beside the answers that clients got.
 
-See ``golden_stories.py``. The ttl is 2 s and the slack 1 s; there is one server, n1."""
+See ``golden_stories.py``. The ttl is 2 s and the slack 1 s; there is one server, n1, unless a story says otherwise."""
 
 from __future__ import annotations
 
@@ -42,11 +42,38 @@ def not_recorded() -> History:
     return Story().acquire("c0", 0.1, 0.11).release("c0", 0.5).history()
 
 
+def minority(end: float) -> Story:
+    """c2 writes the key on two of five servers during an acquire that fails; both keys stay until ``end``."""
+    story = turns(servers=["n1", "n2", "n3", "n4", "n5"]).acquire("c2", 4.0, 4.1, "fail")
+    for server in ("n2", "n3"):
+        story.server_key(4.05, "c", by="c2", left=5.0, server=server)
+        story.server_key(end, None, by="c2" if end < 9.0 else None, server=server)
+    return story
+
+
+@row("ghosts-on-a-minority", invalid=(KS,))
+def ghosts_on_a_minority() -> History:
+    """The votes of a failed acquire block two of five servers until they expire."""
+    return minority(9.05).history(12.0)
+
+
+@row("minority-removed", valid=(KS,))
+def minority_removed() -> History:
+    return minority(4.09).history(12.0)
+
+
+@row("minority-under-fault", valid=(KS,))
+def minority_under_fault() -> History:
+    """One of the servers was paused, so its key could not be removed."""
+    return minority(9.05).fault(0, "server-pause", ["n2"], 3.9, 4.5).history(12.0)
+
+
 @row("several-servers", valid=(KS,))
 def several_servers() -> History:
-    """A minority has the key of a failed acquire."""
-    story = turns(servers=["n1", "n2", "n3"]).acquire("c2", 4.0, 4.1, "fail")
-    return story.server_key(4.05, "c", by="c2", left=5.0).history(12.0)
+    """One of several servers has a key of another client than the holder, which proves no owner."""
+    story = turns(servers=["n1", "n2", "n3"]).acquire("c0", 5.0, 5.01).release("c0", 8.0)
+    story.server_key(5.005, "a", by="c0", left=10.0).server_key(6.0, "b", by="c1", left=1.0)
+    return story.acquire("c1", 5.9, 8.5).release("c1", 9.0).history(12.0)
 
 
 @row("ghost-hold", invalid=(KS,))

@@ -4,6 +4,8 @@ See ``golden_stories.py``."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from harness.history import History
 from tests.checkers.golden_stories import LV, row
 from tests.checkers.story import Story
@@ -151,11 +153,98 @@ def waiter_paused() -> History:
     return story.fault(0, "client-pause", ["c2"], 2.5, 4.0).acquire("c2", 0.3, None, timeout=2.0).history(8.4)
 
 
+def stopped_in_acquire(resumed: float, *, asked: float = 1.1, returned: float = 0.0) -> Story:
+    """c1 asks for the key when it is free, and is stopped at 1.15 s before it gets the answer. c2's requests fail
+    meanwhile."""
+    story = Story().acquire("c0", 0.1, 0.11).release("c0", 1.0).fault(0, "client-pause", ["c1"], 1.15, resumed)
+    end = returned or resumed + 0.02
+    story.acquire("c1", asked, end).release("c1", end + 0.5)
+    for begin in (1.2, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0):
+        if begin < end - 0.1:
+            story.acquire("c2", begin, begin + 0.1, "fail", timeout=0.1)
+    return story
+
+
+@row("stopped-in-acquire", valid=(LV, RL))
+def stopped_in_acquire_for_short() -> History:
+    """CONTROL: the key may be c1's already."""
+    return stopped_in_acquire(3.5).history(30.0)
+
+
+@row("stopped-in-acquire-for-long", invalid=(LV,))
+def stopped_in_acquire_for_long() -> History:
+    """Even if the key was c1's, its lease was over after 2 s, and c2 is refused for longer."""
+    return stopped_in_acquire(8.0).history(30.0)
+
+
+@row("stopped-long-ago", invalid=(LV,))
+def stopped_long_ago() -> History:
+    """c1's acquire goes on for long after the stop, so c1 does not have the key."""
+    return stopped_in_acquire(1.3, returned=4.5).history(30.0)
+
+
+@row("stopped-before-acquire", invalid=(LV, RL))
+def stopped_before_acquire() -> History:
+    """c1 asks only after it was stopped, so the key cannot be c1's."""
+    return stopped_in_acquire(3.5, asked=3.51).history(30.0)
+
+
 @row("waiter-hung", valid=(LV,))
 def waiter_hung() -> History:
     """The only client that wants the key hangs by itself, for good."""
     story = Story().acquire("c0", 0.1, 0.11).release("c0", 2.0).acquire("c1", 0.2, 2.01).release("c1", 3.0)
     return story.fault(0, "client-hang", ["c2"], 2.5, 4.0).acquire("c2", 0.3, None, timeout=2.0).history(30.0)
+
+
+# The loss of a minority of the servers, which the lock claims to survive.
+
+
+def outage(end: float, **settings: Any) -> Story:
+    """One of five servers is down from 3 s to 23 s. c1's requests are granted in vain until ``end``."""
+    servers = [f"n{number}" for number in range(1, 6)]
+    story = Story(**{"servers": servers, "no_single_point": True, **settings})
+    story.acquire("c0", 0.1, 0.11).release("c0", 2.5).fault(0, "kill", ["n5"], 3.0, 23.0, disturbs=True)
+    begin = 3.5
+    while begin < end:
+        story.acquire("c1", begin, begin + 2.0, "fail", timeout=2.0)
+        begin += 2.1
+    return story.acquire("c1", begin, begin + 0.01, timeout=2.0).release("c1", begin + 0.5)
+
+
+@row("one-down", invalid=(LV,))
+def one_down() -> History:
+    """Nobody is granted the key while four of five servers are up."""
+    return outage(20.0).history(30.0)
+
+
+@row("one-down-recovers", valid=(LV,))
+def one_down_recovers() -> History:
+    """CONTROL: it takes 10 s until the loss is noticed."""
+    return outage(12.0).history(30.0)
+
+
+@row("one-down-not-claimed", valid=(LV,))
+def one_down_not_claimed() -> History:
+    """CONTROL: the lock does not claim to survive the loss of a server."""
+    return outage(20.0, no_single_point=False).history(30.0)
+
+
+@row("one-down-of-two", valid=(LV,))
+def one_down_of_two() -> History:
+    """CONTROL: one of two servers is no majority."""
+    return outage(20.0, servers=["n4", "n5"]).history(30.0)
+
+
+@row("three-down", valid=(LV,))
+def three_down() -> History:
+    """CONTROL: two faults together strike three of five servers."""
+    return outage(20.0).fault(1, "kill", ["n1", "n2"], 4.0, 22.0, disturbs=True).history(30.0)
+
+
+@row("one-down-and-a-client", valid=(LV,))
+def one_down_and_a_client() -> History:
+    """CONTROL: a partition strikes a client, too."""
+    return outage(20.0).fault(1, "partition-halves", ["c1", "n1"], 4.0, 22.0, disturbs=True).history(30.0)
 
 
 # Releases.

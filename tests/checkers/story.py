@@ -110,10 +110,11 @@ class Story:
         left: float | None = None,
         key: str = "k0",
         answers: bool = True,
+        server: str = "n1",
     ) -> Story:
-        """Add a change of the key on the server n1, with the seconds that are left to its end."""
+        """Add a change of the key on a server, with the seconds that are left to its end."""
         ns = None if left is None else round(left * SECOND)
-        self._keys.append(KeyState(round(at * SECOND), "n1", key, owner, ns, by, answers))
+        self._keys.append(KeyState(round(at * SECOND), server, key, owner, ns, by, answers))
         return self
 
     def add(self, client: str, at: float, seen: int = 0, outcome: OpType = "ok", *, key: str = "k0") -> Story:

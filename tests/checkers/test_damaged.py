@@ -94,7 +94,7 @@ def test_no_checker_keeps_what_the_judge_calls_wrong(lock: str) -> None:
 @pytest.mark.parametrize("lock", LOCKS)
 def test_no_checker_keeps_what_the_judge_calls_wrong_of_any_lock(lock: str) -> None:
     found = list(findings(fault_free(lock).history, range(DAMAGES, DAMAGES + MANY_DAMAGES)))
-    assert len(found) >= MANY_DAMAGES // 3
+    assert len(found) >= MANY_DAMAGES // 4
     assert kept(found) == []
 
 

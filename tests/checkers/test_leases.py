@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 import pytest
 
-from harness.checkers import clocks, fencing, leases, mutual_exclusion
+from harness.checkers import clocks, fencing, leases
 from harness.checkers.base import Blame, Verdict, Violation
 from harness.checkers.clocks import EVER, Clock, Reading
 from harness.checkers.faults import faults_among
 from harness.checkers.fencing import FencingChecker
 from harness.checkers.holds import FOREVER, Holds, holds
-from harness.checkers.leases import BLAMES, Lease, Leases, classify, lease_of
+from harness.checkers.leases import BLAMES, Lease, Leases, lease_of
 from harness.checkers.linearizable import LinearizabilityChecker
 from harness.checkers.mutual_exclusion import MutualExclusionChecker
 from harness.history import History
@@ -83,7 +83,26 @@ def no_lease(change: Change, granted: float) -> History:
     return overlap_history(change, granted, lease=None)
 
 
+def late_answer(begin: float, *, client: str = "c1", left: float | None = None, stated: float | None = 2.0) -> History:
+    """c1 asks at 1.2 s and is granted the key at 5 s, when c0 holds it since 4.1 s. A client is stopped from ``begin``
+    to 5 s. c1's grant says how much of its lease is ``left``, or else the start entry says how long leases are."""
+    story = Story(**({} if stated is None else {"lease": stated})).acquire("c0", 4.0, 4.1)
+    story.acquire("c1", 1.2, 5.0, valid_for=left).fault(0, "client-pause", [client], begin, 5.0)
+    return story.release("c0", 5.5).release("c1", 9.5).history()
+
+
+def late_grant(granted: float, *, written: float = 1.1, by: str = "c0") -> History:
+    """c0 asks at 1 s, and the key is written at 1.1 s with a lease of 2 s. The answer comes at 1.6 s."""
+    story = Story(lease=2.0).acquire("c0", 1.0, 1.6).acquire("c1", 1.2, granted)
+    story.server_key(written, "a", by=by, left=2.0)
+    return story.release("c0", 9.0).release("c1", 9.5).history()
+
+
 CASES: dict[str, tuple[History, Blame]] = {
+    "a lease that ended on the server": (late_grant(3.2), "client"),
+    "a lease that lasts on the server": (late_grant(3.0), "service"),
+    "a lease of another client on the server": (late_grant(3.2, by="c2"), "service"),
+    "a lease that the server had before": (late_grant(3.2, written=0.9), "service"),
     "all clocks are true": (overlap_history(same, 2.0), "service"),
     "just before the lease ends": (overlap_history(same, 3.099), "service"),
     "just when it ends": (overlap_history(same, 3.1), "client"),
@@ -118,6 +137,13 @@ CASES: dict[str, tuple[History, Blame]] = {
     "readings that leave the time open": (overlap_history(read((1.15, 0.0), (2.5, 3.0)), 2.0), "clock"),
     "readings that do not": (overlap_history(read((1.15, 0.0), (2.1, 0.0), (2.5, 3.0)), 2.0), "service"),
     "a clock that was never true": (overlap_history(read((1.5, 3.0)), 2.0), "service"),
+    "nothing is left of the later lease": (late_answer(4.9, left=0.0), "client"),
+    "little is left of the later lease": (late_answer(1.3, left=0.001), "service"),
+    "stopped for a lease before the answer": (late_answer(3.0), "client"),
+    "stopped for less than a lease before the answer": (late_answer(3.1), "service"),
+    "the earlier one stopped before the answer": (late_answer(3.0, client="c0"), "service"),
+    "stopped before it asked": (late_answer(1.1), "service"),
+    "stopped before the answer, no lease": (late_answer(3.0, stated=None), "service"),
     "no lease": (no_lease(same, 4.0), "service"),
     "no lease, a pause": (no_lease(pause_c0, 2.0), "client"),
     "no lease, the holder's clock jumps": (no_lease(jump(1.5, 3.0, host="c0"), 2.0), "service"),
@@ -153,7 +179,7 @@ def test_overlap_is_blamed_on_the_cause(name: str) -> None:
     assert blames(history) == [blame]
     assert {of: count for of, count in verdict(history).stats.items() if of in BLAMES and count} == {blame: 1}
     found = holds(history)
-    assert classify(history.nemesis(), lease_of(found, 0), int(found.start[1])).blame == blame
+    assert Leases.of(history).overlap(found, 0, 1)[1].blame == blame
 
 
 def from_the_acquire(found: Holds, row: int) -> Lease:
@@ -186,7 +212,10 @@ MUTANTS: list[tuple[str, Any, str, Any]] = [
     ("all faults are pauses", leases, "STILL", frozenset({"client-pause", "clock-jump"})),
     ("who is cut off renews", leases, "faults_among", lambda ops: [f for f in faults_among(ops) if not f.cut]),
     ("one link is enough", leases, "all", any),
-    ("extends prolong nothing", mutual_exclusion, "lease_of", from_the_acquire),
+    ("extends prolong nothing", leases, "lease_of", from_the_acquire),
+    ("the servers' record is not used", leases, "keys_of", lambda history: None),
+    ("who is stopped learns of its grant", Leases, "_stopped", lambda *_: None),
+    ("whoever asks is stopped", Leases, "_stopped", lambda self, lease: lease.asked_ns),
     ("a lease is for ever", leases, "FOREVER", 0),
 ]
 
@@ -267,7 +296,7 @@ def test_explanations_name_the_clock_and_the_time() -> None:
 
 def test_without_server_names_every_clock_except_the_clients_counts() -> None:
     history = overlap_history(lambda story: story.jump(1.5, {"n7": 3.0, "c1": 9.0}), 2.0, servers=0)
-    assert classify(history.nemesis(), lease_of(holds(history), 0), 2 * SECOND).host == "n7"
+    assert Leases(history.nemesis()).rule(lease_of(holds(history), 0), 2 * SECOND).host == "n7"
 
 
 def test_one_history_may_have_all_three_causes() -> None:

@@ -5,6 +5,7 @@ a verdict other than that of its folder."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from harness.checkers import (
     exposure,
     extend,
     fairness,
+    faults,
     faults_seen,
     fencing,
     free,
@@ -51,6 +53,8 @@ from harness.history.calls import NEVER, NO_FENCE
 from tests.checkers.test_golden import FILES, VERDICTS, load
 
 Stretches = stuck.Stretches
+STAYS_ON = keys._stays_on
+STOPPED = Stretches._stopped_acquires
 
 
 def no_items(*_: Any, **__: Any) -> Any:
@@ -81,6 +85,14 @@ def never(*_: Any, **__: Any) -> bool:
 
 def no_doubt(*_: Any) -> None:
     return None
+
+
+def stopped_for_ever(self: Any) -> Iterator[tuple[int, int, int]]:
+    yield from ((key, begin, NEVER) for key, begin, _ in STOPPED(self))
+
+
+def of_the_first_server(server: str, states: Any, end: int) -> Any:
+    return STAYS_ON(server, states, end) if server == "n1" else iter(())
 
 
 def undoubting(history: History, violations: Any, *, fine: str, **_: Any) -> Verdict:
@@ -233,6 +245,11 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("a pause is no excuse", liveness, "STILL", frozenset()),
         ("no hold is shared", holds, "is_shared", never),
         ("a call ends at its own timeout", Stretches, "_requests_of", without_hanging),
+        ("no outage is survived", stuck, "without_tolerated", lambda found, servers: [f for f in found if f.disturbs]),
+        ("every fault is survived", stuck, "without_tolerated", no_violations),
+        ("who is stopped has not acquired", Stretches, "_stopped_acquires", no_items),
+        ("a stop is for ever", Stretches, "_stopped_acquires", stopped_for_ever),
+        ("a loss is noticed at once", faults, "RECOVERY", 0),
         ("a slow link silences", stuck, "SILENT", SILENT | {"latency"}),
         ("faults excuse nothing", stuck, "faults", lambda history: []),
         ("everybody always asks", Stretches, "_runs", lambda self, key, since, until: iter([(since, until, ())])),
@@ -419,6 +436,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("lost tokens pass", keys, "_lost_tokens", no_items),
         ("any refusal is a lost token", keys, "_released_before", lambda found, release: 0),
         ("clocks excuse nothing", keys, "faults", no_violations),
+        ("one server of several counts", keys, "_stays_on", of_the_first_server),
+        ("several servers are one", keys, "_has_one_server", always),
     ],
     "faults": [
         ("no doubts", faults_seen, "conclude", undoubting),

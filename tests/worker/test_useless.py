@@ -9,7 +9,7 @@ import pytest
 from harness import run
 from harness.faults.catalogue import default_specs
 from harness.history.lock_keys import KEYS
-from harness.plan import Plan
+from harness.plan import FaultSpec, Plan
 from harness.run.judging import Result, rejudge
 
 MODULE = f"{__package__}.useless_locks"
@@ -61,6 +61,14 @@ def test_a_lock_that_belongs_to_the_first_for_a_short_time_is_not_tested() -> No
     result = run_useless("BelongsToTheFirst", time_limit=8.0)
     assert result.valid is None
     assert "5 clients requested k0 and only c" in result.verdicts["handover"].explanation
+
+
+@pytest.mark.parametrize(("lock", "valid"), [(f"{MODULE}:NeedsAllServers", False), ("redlock", True)])
+def test_a_lock_that_says_it_survives_the_loss_of_a_server_is_held_to_it(lock: str, valid: bool) -> None:
+    outage = FaultSpec("kill", at=2.0, for_=16.0)
+    verdict = run(Plan(lock=lock, time_limit=24.0, faults=(outage,))).verdicts["liveness"]
+    assert verdict.valid is valid, verdict.explanation
+    assert valid or "No client got k0" in verdict.explanation
 
 
 def test_a_key_that_stays_after_a_refusal_is_reported(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ import os
 import socket
 import threading
 import time
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from harness.lock_impls.redis_client import RedisClient
+from harness.lock_impls.redlock import Redlock
 from harness.worker.client import Client
 from harness.worker.workloads.mutex import MutexWorkload
 
@@ -137,3 +140,13 @@ class ReleaseAnyway(MutexWorkload):
                 client.sleep(client.hold)
             client.release("k0")
             client.sleep(client.rng.uniform(0.0, 0.1))
+
+
+class NeedsAllServers(Redlock):
+    """Says that it survives the loss of a server, and needs the votes of all."""
+
+    info = replace(Redlock.info, name="needs-all-servers")
+
+    def __init__(self, nodes: list[RedisClient], key: str, ttl: float) -> None:
+        super().__init__(nodes, key, ttl)
+        self.quorum = len(nodes)
