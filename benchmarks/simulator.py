@@ -7,6 +7,7 @@ first operation. The goals are half of the bare rate, 50 virtual seconds a secon
 
 from __future__ import annotations
 
+import socket
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,10 @@ class _InstantSocket:
 
     def __init__(self) -> None:
         self._answer = b""
+        self._idle = socket.socketpair()  # hiredis asks the system whether an idle connection has data
+
+    def fileno(self) -> int:
+        return self._idle[0].fileno()
 
     def sendall(self, data: bytes) -> None:
         self._answer = b"_\r\n" if b"\r\nGET\r\n" in data else b"+OK\r\n"
@@ -45,11 +50,18 @@ class _InstantSocket:
             raise BlockingIOError(11, "again")
         return answer
 
+    def recv_into(self, buffer: bytearray) -> int:
+        answer = self.recv(len(buffer))
+        buffer[: len(answer)] = answer
+        return len(answer)
+
     def settimeout(self, timeout: float | None) -> None: ...
 
     def shutdown(self, how: int) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        for one in self._idle:
+            one.close()
 
     def getpeername(self) -> tuple[str, int]:
         return ("instant", 6379)

@@ -11,6 +11,7 @@ import asyncio
 import functools
 import inspect
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,7 +25,10 @@ CALLED: Final = ("acquire", "release", "extend", "still_valid", "acquire_shared"
 """Methods of a lock that the harness calls."""
 CANCEL: Final = "harness_cancel"
 """Attribute of the event loop by which a cluster finds the function that cancels a call. It must be called in the loop,
-with a callback that takes the name of the call that has received the cancellation."""
+with an :data:`OnCancel`."""
+OnCancel = Callable[[str, int], Callable[[], object]]
+"""Callback for the moment of a cancellation: it takes the name of the call and the time at which that began (ns,
+monotonic), and returns a function to be called if the call has received the cancellation."""
 
 
 class CallCancelled(Exception):
@@ -34,11 +38,12 @@ class CallCancelled(Exception):
 class _Call:
     """A call that a client's thread makes in the event loop. ``over`` is locked until it has ended."""
 
-    __slots__ = ("error", "function", "name", "over", "result")
+    __slots__ = ("began_ns", "error", "function", "name", "over", "result")
 
     def __init__(self, name: str, function: Callable[[], Any]) -> None:
         self.name = name
         self.function = function
+        self.began_ns = 0
         self.result: Any = None
         self.error: BaseException | None = None
         self.over = threading.Lock()
@@ -54,8 +59,9 @@ class EventLoopThread:
         self._arrived: asyncio.Event = asyncio.Event()
         self._current: _Call | None = None
         self._struck = False
-        self._cancels: deque[Callable[[str], object]] = deque()
+        self._cancels: deque[OnCancel] = deque()
         """Callbacks of requested cancellations that no call has received. Used in the event loop only."""
+        self._received: Callable[[], object] | None = None
         threading.Thread(target=lambda: asyncio.run(self._serve()), name="event loop", daemon=True).start()
 
     def call(self, name: str, function: Callable[[], Any]) -> Any:
@@ -79,15 +85,18 @@ class EventLoopThread:
         made = self.call("open", make)
         return AwaitedContext(self.call, made) if isinstance(made, Context) else _Awaited(self, made)
 
-    def _cancel(self, received: Callable[[str], object]) -> None:
-        """Cancel the current call, or else the next one. Call ``received`` with its name once it has received that."""
-        self._cancels.append(received)
-        if self._current is not None and not self._struck:
-            self._strike()
-
-    def _strike(self) -> None:
+    def _cancel(self, on_cancel: OnCancel) -> None:
+        """Cancel the current call, which awaits something and so receives that for sure, or else the next one."""
+        call = self._current
+        if call is None or self._struck:
+            self._cancels.append(on_cancel)
+            return
         self._struck = True
+        on_cancel(call.name, call.began_ns)()
         self._task.cancel()
+
+    def _note(self, call: _Call) -> None:
+        self._received = self._cancels[0](call.name, call.began_ns)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -103,8 +112,11 @@ class EventLoopThread:
     async def _answer(self, call: _Call) -> None:
         if call.name in CALLED:
             self._current = call
+            call.began_ns = time.monotonic_ns()
             if self._cancels:
-                self._strike()
+                self._struck = True
+                self._task.cancel()
+                asyncio.get_running_loop().call_soon(self._note, call)  # when the call awaits, and receives it
         try:
             result = call.function()
             call.result = await result if inspect.isawaitable(result) else result
@@ -114,10 +126,10 @@ class EventLoopThread:
                 call.error = CallCancelled(f"the task that awaited {call.name} was cancelled")
         self._current = None
         if self._struck:
-            await self._end_cancellation(call)
+            await self._end_cancellation()
         call.over.release()
 
-    async def _end_cancellation(self, call: _Call) -> None:
+    async def _end_cancellation(self) -> None:
         """Make the task usable again. A call that never waited has not received the cancellation: the next one will."""
         received = True
         try:
@@ -126,8 +138,10 @@ class EventLoopThread:
             received = False
         self._task.uncancel()
         self._struck = False
-        if received:
-            self._cancels.popleft()(call.name)
+        if received and self._received is not None:
+            self._cancels.popleft()
+            self._received()
+        self._received = None
 
 
 class _Awaited:

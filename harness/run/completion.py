@@ -90,7 +90,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         _refuse_impossible_event(spec, plan.workload)
-        _refuse_plain_methods(spec, lock)
+        _refuse_other_methods(spec, lock)
         refuse_unknown_words(spec, hosts)
     settle = plan.settle
     if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
@@ -216,12 +216,15 @@ def _refuse_impossible_event(spec: FaultSpec, workload: str) -> None:
         )
 
 
-def _refuse_plain_methods(spec: FaultSpec, lock: LockFacts) -> None:
-    """Refuse a fault of asyncio for a lock without coroutines."""
-    if fault_class(spec.fault).coroutines and not lock.asynchronous:
-        raise UsageError(
-            f"nemesis {spec.fault!r} strikes locks whose methods are coroutines, and those of {lock.name} are not"
-        )
+def _refuse_other_methods(spec: FaultSpec, lock: LockFacts) -> None:
+    """Refuse a fault of asyncio for a lock without coroutines, and a fault of plain calls for one with coroutines."""
+    coroutines = fault_class(spec.fault).coroutines
+    if coroutines is None or coroutines == bool(lock.asynchronous):
+        return
+    strikes, are = ("coroutines", "are not") if coroutines else ("no coroutines", "are")
+    raise UsageError(
+        f"nemesis {spec.fault!r} strikes locks whose methods are {strikes}, and those of {lock.name} {are}"
+    )
 
 
 def choose(plan: Plan) -> tuple[Plan, str]:

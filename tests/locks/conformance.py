@@ -22,7 +22,17 @@ TTL_S = 1.0
 SLACK_S = 0.4
 SHORT_S = 0.3
 
-REDIS = ("redis-", "redlock", "python-redis-lock", "pottery-", "sherlock-redis")
+REDIS = (
+    "aioredlock",
+    "coredis",
+    "django-redis",
+    "huey",
+    "redis-",
+    "redlock",
+    "python-redis-lock",
+    "pottery-",
+    "sherlock-redis",
+)
 """Prefixes of the locks that run on Redis."""
 
 EXTRA_LEASE_S = {
@@ -45,6 +55,8 @@ EARLY_S = {
     "sherlock-etcd": 0.1,
     "redis-py-lock": 0.1,
     "redis-py-asyncio-lock": 0.1,
+    "coredis-lock": 0.1,
+    "django-redis-lock": 0.1,
 }
 """How much too early a waiting acquire may return, because it skips a try that would come too late."""
 
@@ -57,6 +69,7 @@ NO_OWNER_CHECK = {
     "memcached-add",
     "mysql-unique",
     "mysql-unique-cleaner",
+    "huey-lock-task",
 }
 """Locks whose unlock is a plain DEL, which cannot tell whose key it was."""
 
@@ -92,10 +105,14 @@ NO_EXPIRY = {
 ADMITS_HOLDER_AGAIN = {"kazoo-semaphore"}
 """Locks that let their own holder in again without counting; see test_zookeeper_locks.py."""
 
-SILENT_LATE_RELEASE = {"redlock-py", "redlock-ng"}
+SILENT_LATE_RELEASE = {"redlock-py", "redlock-ng", "aioredlock"}
 """Locks whose release does not report that the lock was lost."""
 
 NO_VALIDITY = {
+    "aioredlock",
+    "coredis-lock",
+    "django-redis-lock",
+    "huey-lock-task",
     "etcd3-lock",
     "redis-py-lock",
     "redis-py-asyncio-lock",

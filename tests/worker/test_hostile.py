@@ -54,7 +54,9 @@ def run_hostile(lock: str, store: Path | None = None) -> Result:
     return run(Plan(lock=f"{MODULE}:{lock}", time_limit=3.0), store=store)
 
 
-@pytest.mark.parametrize("lock", list(DOUBTS))
+@pytest.mark.parametrize(
+    "lock", [pytest.param(lock, marks=pytest.mark.slow) if lock in HANGING[1:] else lock for lock in DOUBTS]
+)
 def test_a_hostile_lock_is_unknown_and_the_result_says_why(
     lock: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -34,7 +34,7 @@ def run_context(lock: str, cluster: str = "sim") -> Result:
     return run(Plan(lock=lock, workload="context", time_limit=12.0, cluster=cluster))
 
 
-@pytest.mark.parametrize("asynchronous", ["", "Async"])
+@pytest.mark.parametrize("asynchronous", ["Async", pytest.param("", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_wrong_context_manager_is_found(lock: str, checker: str, words: str, asynchronous: str) -> None:
     result = run_context(f"{LOCKS}:{asynchronous}{lock}")

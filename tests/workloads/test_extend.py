@@ -24,6 +24,7 @@ FOUND = [
     ("ProlongsNothing", "mutual-exclusion", "Two clients held k0 at the same time"),
     ("NeverExtends", "extend", "could not extend k0 although it held it"),
 ]
+LIBRARIES = ("redis-py-asyncio-lock", "memcached-token", "pottery-redlock")
 
 
 def run_extend(lock: str, kind: str = "", cluster: str = "sim", clients: int = 5) -> Result:
@@ -42,7 +43,15 @@ def test_the_harm_is_in_the_summary() -> None:
     assert run_extend(f"{LOCKS}:HidesTheLoss").document["summary"].startswith(LOST)
 
 
-@pytest.mark.parametrize("lock", [*RIGHT, "redis-py-asyncio-lock", "memcached-token", "pottery-redlock"])
+@pytest.mark.slow
+def test_aioredlock_extends_a_lock_that_another_client_has_had() -> None:
+    """Its extend sets the key if nobody has it."""
+    result = run_extend("aioredlock", clients=2)
+    assert result.verdicts["extend"].valid is False, result.verdicts["extend"].explanation
+    assert LOST in result.verdicts["extend"].explanation
+
+
+@pytest.mark.parametrize("lock", [*RIGHT, *(pytest.param(lock, marks=pytest.mark.slow) for lock in LIBRARIES)])
 def test_a_right_extend_is_valid(lock: str) -> None:
     result = run_extend(lock)
     assert result.valid is True, result.document["summary"]
