@@ -44,6 +44,18 @@ class LockFailed(Exception):
     """The code of the lock did something that is no outcome of a call, so the run says nothing about the lock."""
 
 
+class Interruption(BaseException):
+    """Base of what a fault raises in a client's thread. The outcome of a call that ends with it is unknown."""
+
+
+class ThreadInterrupted(Interruption, KeyboardInterrupt):
+    """A fault interrupted a client's thread as Ctrl-C does."""
+
+
+class AlarmRaised(Interruption, Exception):
+    """A fault interrupted a client's thread as a handler of ``signal.alarm`` does that raises an exception."""
+
+
 class HostEnded(BaseException):
     """Raised in code on a simulated host that has ended. No code on the host may take it for an error."""
 

@@ -76,6 +76,20 @@ class ClientHangs(Protocol):
         """Return whether the client's thread has stopped at a checkpoint since :meth:`hang`."""
 
 
+@dataclass(frozen=True, slots=True)
+class InterruptedCall:
+    """A call of a lock in which a client was interrupted: the method, the time (ns, monotonic), and the last command
+    that the client had sent since the call began, empty if there is none."""
+
+    method: str
+    at_ns: int
+    sent: str = ""
+
+
+SECTION: Final = "critical section"
+"""Method of an :class:`InterruptedCall` that was no call of the lock."""
+
+
 @runtime_checkable
 class CallCancels(Protocol):
     """Cancel the asyncio task that awaits a client's calls of its lock."""
@@ -84,8 +98,31 @@ class CallCancels(Protocol):
         """Cancel the client's call at the await where it is, or its next call at its first await if there is none
         now."""
 
-    def cancelled_calls(self, host: str) -> Sequence[str]:
-        """Return the methods whose calls have received a cancellation since the client's program started."""
+    def cancel_section(self, host: str) -> None:
+        """Cancel the client's task in its critical section, or in its next one."""
+
+    def cancelled_calls(self, host: str) -> Sequence[InterruptedCall]:
+        """Return the calls that have received a cancellation since the client's program started. A critical section
+        counts as a call named :data:`SECTION`."""
+
+
+Interrupt = Literal["ctrl-c", "alarm"]
+"""What interrupts a thread: ``KeyboardInterrupt``, or an exception that the handler of an alarm raises."""
+
+
+@runtime_checkable
+class ThreadInterrupts(Protocol):
+    """Raise an exception in the thread of a client that calls its lock."""
+
+    def interrupt_call(self, host: str, by: Interrupt) -> None:
+        """Interrupt the client's call of its lock where it waits, or its next call if there is none now."""
+
+    def interrupt_section(self, host: str, by: Interrupt) -> None:
+        """Interrupt the client in its critical section, or in its next one."""
+
+    def interrupted_calls(self, host: str) -> Sequence[InterruptedCall]:
+        """Return the calls that were interrupted since the client's program started. A critical section counts as a
+        call named :data:`SECTION`."""
 
 
 @runtime_checkable
@@ -252,6 +289,7 @@ Needs = frozenset[Ability[Any]]
 PROCESSES: Final[Ability[Processes]] = Ability("processes", Processes)
 HANGS: Final[Ability[ClientHangs]] = Ability("hang", ClientHangs)
 CANCELS: Final[Ability[CallCancels]] = Ability("cancel", CallCancels)
+INTERRUPTS: Final[Ability[ThreadInterrupts]] = Ability("interrupt", ThreadInterrupts)
 CLOCKS: Final[Ability[WallClocks]] = Ability("clock", WallClocks)
 NETWORK: Final[Ability[Network]] = Ability("cut", Network)
 TRAFFIC: Final[Ability[Traffic]] = Ability("traffic", Traffic)
@@ -263,7 +301,8 @@ PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
-    PROCESSES, HANGS, CANCELS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, MEMORY, PEERS, FAILOVER, ELECTIONS,
+    PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, MEMORY, PEERS, FAILOVER,
+    ELECTIONS,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

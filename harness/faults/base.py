@@ -117,7 +117,7 @@ class FaultStep:
     ``verb`` and ``undo`` name its steps (``pause c0``, ``resume c0``); ``words`` describe it with its article. It
     strikes one host of ``role`` with the parameters ``params``. It is over at once (``ttls`` 0), never ends (None), or
     lasts for that many ttls of the lock. With ``within``, it also strikes a client in the middle of its own step, right
-    after the end of a call.
+    after the end of a call. With ``in_calls`` it strikes a client only while that waits in a call of its lock.
     """
 
     verb: str
@@ -127,6 +127,7 @@ class FaultStep:
     undo: str = ""
     params: dict[str, Any] = field(default_factory=dict)
     within: bool = False
+    in_calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,9 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: ClassVar[dict[str, tuple[Any, ...]]] = {}
     """Values that a search for failures tries, for parameters and for ``for``, the simplest first. As in ``schedule``,
     ``"1.5 ttl"`` means multiples of the lock's ttl. A search always tries different hosts."""
+    workloads: ClassVar[tuple[str, ...]] = ()
+    """Workloads that show what the fault breaks, although searches draw them rarely, the best first. Some rounds of a
+    search draw only this fault with one of these workloads."""
     step: ClassVar[FaultStep | None] = None
     """The fault in an exhaustive search, None if that does not support it."""
     column: ClassVar[ComparisonColumn | None] = None
@@ -178,13 +182,22 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fault that this one replaces in a comparison where the servers cannot suffer that one."""
     silences: ClassVar[Literal["", "pause", "hang", "death"]] = ""
     """State in which an affected client makes no requests: paused, its thread hung (others run), or dead."""
-    coroutines: ClassVar[bool] = False
-    """True if it strikes only clients whose lock has coroutines as methods."""
+    coroutines: ClassVar[bool | None] = None
+    """True if it strikes only clients whose lock has coroutines as methods, False if only those with plain methods."""
+    on_request: ClassVar[bool] = False
+    """True if a search has it only if the user names it."""
     fact: ClassVar[str] = ""
     """Observed fact that its description needs. A record without the fact gets a general description."""
+    tells_moment: ClassVar[bool] = False
+    """True if its story says at which point of a call it took effect, so that the event of its trigger is left out."""
 
     def inject(self, scene: InjectionContext) -> Damage:
         raise NotImplementedError
+
+    @classmethod
+    def effect_ns(cls, record: FaultRecord) -> int:
+        """Return when it took effect, ns (monotonic): later than the injection if it waits for a call."""
+        return record.injected_ns
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:

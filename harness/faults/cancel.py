@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Literal
 
 from harness.clusters.abilities import CANCELS, Needs
 from harness.clusters.base import Role
-from harness.wording import listed
 
-from .base import Damage, Fault, InjectionContext, Observation, targets
+from . import calls
+from .base import Damage, Fault, FaultStep, InjectionContext, targets
 from .records import FaultRecord, Moment
-
-PATIENCE_S: Final = 600.0
-"""Seconds for which a cancellation waits for a call of the client, unless the run ends before. A client that is in its
-critical section makes its next call after that."""
 
 
 class TaskCancel(Fault, frozen=True):
     """The asyncio task of a client is cancelled inside a call of its lock, at the await where it is.
 
     The call has an unknown outcome unless the lock returns one all the same. The client goes on with its next step, and
-    does not hold what it asked for.
+    does not hold what it asked for. In a critical section (``where``) the rest of that is left out, and the client
+    releases its lock.
     """
 
     name: ClassVar[str] = "task-cancel"
@@ -30,43 +26,35 @@ class TaskCancel(Fault, frozen=True):
     damages_with: ClassVar[str] = "cancel_call"
     disturbs: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
-    coroutines: ClassVar[bool] = True
+    coroutines: ClassVar[bool | None] = True
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire:invoke", "nth": 3, "times": 1000, "every": "1 ttl"}
-    search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (None,)}
-    fact: ClassVar[str] = "cancelled"
+    search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (None,), "where": ("call", "call", "call", "section")}
+    workloads: ClassVar[tuple[str, ...]] = ("reuse", "context")
+    step: ClassVar[FaultStep | None] = FaultStep("cancel", "client", None, "a cancellation of a call", in_calls=True)
+    fact: ClassVar[str] = calls.FACT
+    tells_moment: ClassVar[bool] = True
 
     roles: ClassVar[tuple[Role, ...]] = ("client",)
     target: str = "holder"
+    where: Literal["call", "section"] = "call"
 
     def inject(self, scene: InjectionContext) -> Damage:
         cancels = scene.part(CANCELS)
         hosts = targets(scene, self.target, scene.hosts("client"))
-        before = {host: len(cancels.cancelled_calls(host)) for host in hosts}
-        for host in hosts:
-            cancels.cancel_call(host)
+        if self.where == "section":
+            expected = "a critical section of each cancelled"
+            return calls.strike(scene, hosts, cancels.cancel_section, cancels.cancelled_calls, expected)
+        return calls.strike(scene, hosts, cancels.cancel_call, cancels.cancelled_calls, "a call of each cancelled")
 
-        def new(host: str) -> list[str]:
-            return list(cancels.cancelled_calls(host)[before[host] :])[:1]
-
-        def observe() -> Observation:
-            deadline = time.monotonic() + PATIENCE_S
-            while not all(map(new, hosts)) and time.monotonic() < deadline and not scene.over.is_set():
-                time.sleep(0.01)
-            calls = {host: new(host) for host in hosts}
-            facts = {"cancelled": {host: call[0] for host, call in calls.items() if call}}
-            return Observation({host: bool(call) for host, call in calls.items()}, facts, "a call of each cancelled")
-
-        return Damage(hosts, observe, lambda: None)
+    @classmethod
+    def effect_ns(cls, record: FaultRecord) -> int:
+        return calls.effect_ns(record)
 
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
         del ended  # it is over at once
-        return f"the task of {record.who} that awaits its {_calls(record)} is cancelled"
+        return calls.story(record, "cancelled")
 
     @classmethod
     def cause(cls, record: FaultRecord, moment: Moment) -> str:
-        return f"the {_calls(record)} of {record.who} was cancelled at {moment.seconds(record.injected_ns)}"
-
-
-def _calls(record: FaultRecord) -> str:
-    return listed(sorted(set(record.observed["cancelled"].values())))
+        return calls.cause(record, "cancelled", moment)

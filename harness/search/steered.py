@@ -47,6 +47,8 @@ HISTORY: Final = "history"
 FAULTS: Final = "faults"
 """Touched, besides hosts and links, by a step that records an entry, and by a step that uses up one of the faults."""
 PASSES: Final = "time passes"
+LOCK_CALLS: Final = ("acquire", "release")
+"""Calls in which a client can be interrupted."""
 TOO_LONG: Final = 1_000
 """Steps after which an execution is given up, since it seems to loop."""
 
@@ -123,6 +125,8 @@ class Section(Runner):
         """Number of entries in the history when the step began."""
         self._completions = 0
         """Number of calls that ended in this step."""
+        self._calls: dict[str, str] = {}
+        """The call in which each client is."""
         self._horizon = 0
         self._taken = 0
 
@@ -153,8 +157,10 @@ class Section(Runner):
         return bounds.horizon or (bounds.faults * lasting + 1) * self._plan.ttl
 
     def _program(self, player: _SteeredClient) -> Callable[[Checkpoint], None]:
+        record = self._sim.listening(player.node, self._record)
+
         def main(checkpoint: Checkpoint) -> None:
-            one = client(self._job(player.node), self._record, checkpoint, World().find_lock(self._plan.lock))
+            one = client(self._job(player.node), record, checkpoint, World().find_lock(self._plan.lock))
             self._clients.append(one)
             player.warm.wait()
             player.granted = self._warm_up(one)
@@ -238,6 +244,8 @@ class Section(Runner):
     def _may(self, target: Target) -> bool:
         """Return whether this fault may strike now: a client within its critical section, a server while any client is
         in one."""
+        if target.fault.in_calls:
+            return self._calls.get(target.host, "") in LOCK_CALLS
         if target.fault.role == "client":
             return self._by_node[target.host].within and not self._strikes.active_on(target.host)
         return any(player.within for player in self._players)
@@ -282,6 +290,7 @@ class Section(Runner):
         step = self._step
         if step is None:
             return
+        self._strikes.observe()
         if len(self.recorder.history) > self._entries:
             self._touched.add(HISTORY)
         self._touched |= self._steering.sent
@@ -299,6 +308,8 @@ class Section(Runner):
         ]
 
     def _heard(self, op: Op) -> None:
+        if op.process != NEMESIS and op.node is not None:
+            self._calls[op.node] = op.f if op.type == "invoke" else ""
         if op.process == NEMESIS or op.type == "invoke" or self._step is None:
             return
         self._completions += 1

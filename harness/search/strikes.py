@@ -54,6 +54,8 @@ class Strikes:
         self._most = most
         self._ttl = ttl
         self._count = 0
+        self._unseen: list[InjectedStrike] = []
+        """Strikes in calls of clients that were injected in the current step: they take effect when its tasks run."""
         self._ends: dict[InjectedStrike, tuple[Target, int]] = {}
         """Active faults that end later, with their ends (ns)."""
         self.targets: dict[str, Target] = {}
@@ -90,11 +92,21 @@ class Strikes:
         strike = self._engine.inject(spec, build_fault(spec), Random(0), schedule=self._count)
         self._count += 1
         self._engine.activate(strike)
+        if target.fault.in_calls:
+            self._unseen.append(strike)
+            return
         self._engine.observe(strike)
         if spec.for_ == 0.0:
             self._heal(strike)
         elif spec.for_ is not None:
             self._ends[strike] = target, now + round(spec.for_ * 1e9)
+
+    def observe(self) -> None:
+        """Observe what struck a call in the step that has ended."""
+        for strike in self._unseen:
+            strike.over.set()  # the observation must not wait: time stands still
+            self._engine.observe(strike)
+        self._unseen.clear()
 
     def end(self, step: str) -> None:
         """Take one of the steps in :meth:`due`."""

@@ -12,9 +12,10 @@ from .service import Conn, Handler, Service
 
 EPOCH: Final = 1_767_225_600_000_000_000
 """Correct wall-clock time at the start of every simulation: 2026-01-01T00:00:00Z, in ns since 1970."""
-CancelNext = Callable[[Callable[[str], object]], None]
-"""Cancels the call that a client awaits in an event loop, or else its next one. The argument is called with the name of
-the call that has received the cancellation."""
+CancelNext = Callable[[Callable[[str, int], Callable[[], object]]], None]
+"""Cancels the call that a client awaits in an event loop, or else its next one. The argument is called at that moment,
+with the call's name and the time at which it began (ns, monotonic). It returns a function that is called if the call
+has received the cancellation."""
 
 
 class ClientSocket(Protocol):
@@ -45,6 +46,8 @@ class SimHost:
         self.sockets: dict[ClientSocket, None] = {}
         self.on_send: Callable[[str, bytes], None] | None = None
         """Called with (target host, data) before a task of this host sends. It may freeze or kill this host."""
+        self.last_sent: tuple[int, str, bytes] | None = None
+        """What a task of this host sent last: time (ns), target host, data. Interrupted calls are described by it."""
         self.on_cancellable: Callable[[CancelNext], None] | None = None
         """Called in each event loop of this host in which the calls of a client can be cancelled from now on."""
         self.on_change: Callable[[str | None], None] | None = None

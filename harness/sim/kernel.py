@@ -188,6 +188,20 @@ class Task(greenlet):
         else:
             self.kernel.ready.append((life, self.switch, ()))
 
+    @property
+    def parked(self) -> bool:
+        """Return whether the task waits, and nothing has woken it."""
+        return self._parked
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise ``error`` now in the task, where it waits, as a signal's handler does. It must be parked.
+
+        Only events may call this, never another task. It is not queued: meanwhile the task could be chosen as the one
+        to get a lock, and that would be lost."""
+        assert self._parked
+        self._parked = False
+        self.throw(error)
+
     def wake_immediately(self) -> None:
         """Switch to the task now instead of queueing it. Only events may call this, never another task."""
         if self._parked and self.life.state == RUNNING:

@@ -132,10 +132,13 @@ class SimSocket:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         host = self._host
         data = bytes(data)
-        if host.on_send is not None and self._peer is not None:
-            host.on_send(self._peer[0], data)
-            if self._life.state != RUNNING:
-                self._current().park(0)
+        peer = self._peer
+        if peer is not None:
+            if host.on_send is not None:
+                host.on_send(peer[0], data)
+                if self._life.state != RUNNING:
+                    self._current().park(0)
+            host.last_sent = host.kernel.now, peer[0], data
         out.send(data)
         return len(data)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Protocol
 
 from harness.clusters.base import RecordEntry
+from harness.errors import Interruption
 
 from .interfaces import ClientSettings, Grant, Lock, LockContext
 from .resource import ResourceClient
@@ -80,6 +82,8 @@ class Client(ResourceCalls):
         self._relied_until: dict[str, float] = {}
         self._entered: set[str] = set()
         """Keys whose lock the client holds by ``with``."""
+        self._held: list[str] = []
+        """Keys that the client has acquired and not begun to release, other than by ``with``."""
         self._acquires = 0
 
     # Time.
@@ -119,6 +123,7 @@ class Client(ResourceCalls):
             return None
         (self._shared.add if shared else self._shared.discard)(key)
         self._granted(key, grant, {**mode, **self._relied_on(key, grant, lease_share)})
+        self._held.append(key)
         return grant
 
     def _longest_wait(self, timeout: float | None) -> float:
@@ -178,6 +183,7 @@ class Client(ResourceCalls):
         ``__enter__`` is recorded as an acquire, and ``__exit__`` as a release."""
         wait = self._longest_wait(timeout)
         self._acquires += 1
+        ended: BaseException | None = None
         try:
             context: LockContext = _optional(self._lock(key), "context")(wait)
         except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
@@ -193,22 +199,30 @@ class Client(ResourceCalls):
                 self._entered.add(key)
                 refused = {"acquired": False} if context.acquired is False else {}
                 self._granted(key, grant, {"context": True, **refused})
-                body(key, grant)
+                ended = self._ended(partial(body, key, grant), fails=fails)
                 self._enter("release", key)
                 call = "release"
-                if fails:
-                    raise BodyFailed
-        except BodyFailed:
-            pass
+                if ended is not None:
+                    raise ended
         except BaseException as error:
             if not call:
                 raise
-            self._raised(call, key, error)
-            return call == "release"
+            if error is not ended:
+                self._raised(call, key, error)
+                return call == "release"
         finally:
             self._entered.discard(key)
         self._leave("ok", "release", key)
         return True
+
+    @staticmethod
+    def _ended(body: Callable[[], None], *, fails: bool) -> BaseException | None:
+        """Run the body of a ``with``; return the exception with which it ends, None if there is none."""
+        try:
+            body()
+        except Interruption as error:
+            return error
+        return BodyFailed() if fails else None
 
     def check(self, key: str) -> bool:
         """Return whether the lock is still held, by its own check or by the lease; True for ``trusting`` clients."""
@@ -232,6 +246,8 @@ class Client(ResourceCalls):
     def release(self, key: str, *, idle: bool = False) -> bool:
         """Release the lock; return whether the outcome is known. ``idle``: the client knows that it holds nothing, so
         the answer "released" is no claim that it has held the lock until now."""
+        if key in self._held:
+            self._held.remove(key)
         self._enter("release", key, {"idle": True} if idle else None)
         process = self.process
         try:
@@ -241,6 +257,11 @@ class Client(ResourceCalls):
             return self.process == process
         self._leave("ok", "release", key)
         return True
+
+    def release_all(self) -> None:
+        """Release what the client holds, the last first."""
+        while self._held:
+            self.release(self._held[-1])
 
     def _lock(self, key: str) -> Lock:
         lock = self._locks.get(key)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.clusters.base import Checkpoint, RecordEntry
-from harness.errors import HarnessError, LockFailed, UsageError
+from harness.errors import HarnessError, Interruption, LockFailed, UsageError
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, LockClass, LockError
 from harness.lock_impls.opening import opener
@@ -125,9 +125,19 @@ def run(
 
 
 def _run_workload(name: str, client: Client) -> None:
-    """Run a workload. If a user's workload raises, raise UsageError, whose message names it."""
+    """Run a workload. If a user's workload raises, raise UsageError, whose message names it.
+
+    A fault may interrupt a critical section. Then the client releases what it holds, as code does in ``finally``, and
+    begins the workload again."""
+    workload, interrupted = find_workload(name), True
     try:
-        find_workload(name).run(client)
+        while interrupted:
+            interrupted = False
+            try:
+                workload.run(client)
+            except Interruption:
+                interrupted = True
+                client.release_all()
     except (HarnessError, LockFailed):
         raise
     except Exception as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from harness.clusters.base import RecordEntry
-from harness.errors import HostEnded, LockFailed
+from harness.errors import HostEnded, Interruption, LockFailed
 from harness.history import OpType
 
 from .interfaces import ClientSettings
@@ -54,7 +54,7 @@ class RecordedCalls:
         """
         if isinstance(error, HostEnded | LockFailed):
             raise error
-        if isinstance(error, MemoryError) or not isinstance(error, Exception):
+        if isinstance(error, MemoryError) or not isinstance(error, Exception | Interruption):
             raise LockFailed(f"{f} of the lock raised {type(error).__name__}, which ends a process") from error
         text = f"{type(error).__name__}: {error}"[:MAX_ERROR_LENGTH].encode(errors="backslashreplace").decode()
         if isinstance(error, self._refused):

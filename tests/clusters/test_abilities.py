@@ -10,6 +10,7 @@ from harness.clusters.abilities import (
     DISKS,
     ELECTIONS,
     FAILOVER,
+    INTERRUPTS,
     MEMORY,
     PEERS,
     PROCESSES,
@@ -38,13 +39,13 @@ OF_THE_KIND: dict[str, Needs] = {
     "chubby": frozenset({ELECTIONS, PEERS}),
     "hazelcast": frozenset({ELECTIONS, PEERS}),
 }
-EVERYWHERE = frozenset(ABILITIES) - {MEMORY, FAILOVER, ELECTIONS, PEERS, DISKS, TAPS, CANCELS}
+EVERYWHERE = frozenset(ABILITIES) - {MEMORY, FAILOVER, ELECTIONS, PEERS, DISKS, TAPS, CANCELS, INTERRUPTS}
 IN_MEMORY = {"memcached", "hazelcast"}
 
 
 @pytest.mark.parametrize("kind", kinds("sim"))
-def test_a_simulated_cluster_has_taps_and_cancellations_and_no_disks(kind: str) -> None:
-    assert abilities_of(SimCluster.part_types(kind)) == EVERYWHERE | {TAPS, CANCELS} | OF_THE_KIND[kind]
+def test_a_simulated_cluster_has_taps_and_interruptions_and_no_disks(kind: str) -> None:
+    assert abilities_of(SimCluster.part_types(kind)) == EVERYWHERE | {TAPS, CANCELS, INTERRUPTS} | OF_THE_KIND[kind]
 
 
 @pytest.mark.parametrize("kind", kinds("docker"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, cast
 
-from harness.clusters.abilities import LinkShape
+from harness.clusters.abilities import InterruptedCall, LinkShape
 from harness.clusters.base import Cluster, Role
 from harness.faults.base import InjectionContext
 
@@ -98,8 +98,22 @@ class FakeCluster:
     def cancel_call(self, host: str) -> None:
         self._hit("cancel", host)
 
-    def cancelled_calls(self, host: str) -> list[str]:
-        return ["acquire"] if host in self.damage["cancel"] else []
+    def cancel_section(self, host: str) -> None:
+        self._hit("cancel", host)
+
+    def interrupt_call(self, host: str, by: str) -> None:
+        del by
+        self._hit("interrupt", host)
+
+    def interrupt_section(self, host: str, by: str) -> None:
+        del by
+        self._hit("interrupt", host)
+
+    def interrupted_calls(self, host: str) -> list[InterruptedCall]:
+        return [InterruptedCall("acquire", 1)] if host in self.damage["interrupt"] else []
+
+    def cancelled_calls(self, host: str) -> list[InterruptedCall]:
+        return [InterruptedCall("acquire", 1)] if host in self.damage["cancel"] else []
 
     def state(self, host: str) -> str:
         if host in self.damage["kill"] | self.damage["power"]:

@@ -14,7 +14,7 @@ import pytest
 from harness.checkers.faults_seen import FaultsChecker
 from harness.clusters.abilities import Ability
 from harness.clusters.base import Cluster
-from harness.faults import cancel, link, pause
+from harness.faults import calls, link, pause
 from harness.faults.base import Damage, InjectionContext, Observation, once
 from harness.faults.catalogue import fault_class, fault_names
 from harness.history import History, Op
@@ -36,6 +36,7 @@ SEVERAL: dict[str, dict[str, Any]] = {
     "power-loss": {"target": "servers"},
     "server-pause": {"target": "servers"},
     "task-cancel": {"target": "clients"},
+    "thread-interrupt": {"target": "clients"},
 }
 """Parameters with which a fault strikes several hosts; the others do by default."""
 ONE_HOST = {"failover", "leader-loss"}
@@ -46,14 +47,14 @@ BY_CHANCE = {"packet-loss"}
 """The effect is counted over all links together."""
 FAULTS = [name for name in fault_names() if name != "none"]
 ON_SEVERAL = [name for name in FAULTS if name not in ONE_HOST | ONE_MESSAGE | BY_CHANCE]
-LEAVES_NOTHING = {"client-hang", "connection-reset", "task-cancel", *ONE_MESSAGE}
+LEAVES_NOTHING = {"client-hang", "connection-reset", "task-cancel", "thread-interrupt", *ONE_MESSAGE}
 """Faults whose heal has nothing to undo on the hosts that they struck."""
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pause, "PATIENCE", 0.0)
-    monkeypatch.setattr(cancel, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(calls, "PATIENCE_S", 0.0)
     monkeypatch.setattr(link, "CATCH_WITHIN_S", 0.0)
 
 

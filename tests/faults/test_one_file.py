@@ -11,8 +11,8 @@ import pytest
 
 from harness.checkers import faults_seen
 from harness.checkers.availability import DEATHS
-from harness.checkers.faults import SILENT, STILL
-from harness.faults import records
+from harness.checkers.faults import IN_CALLS, SILENT, STILL
+from harness.faults import calls, records
 from harness.faults.base import Fault
 from harness.faults.catalogue import fault_class, fault_names
 from harness.faults.records import FaultRecord, Moment
@@ -77,6 +77,7 @@ def test_checkers_know_the_faults_that_silence_a_client() -> None:
     assert silenced["pause"] == STILL
     assert silenced["death"] == {DEATHS}
     assert {name for name in FAULTS if fault_class(name).silences} == SILENT
+    assert {name for name in FAULTS if fault_class(name).fact == calls.FACT} == IN_CALLS
 
 
 @pytest.mark.parametrize("name", FAULTS)

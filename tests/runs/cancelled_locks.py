@@ -1,8 +1,10 @@
-"""Locks whose calls are cancelled: a sound one, and three that are wrong under cancellation alone."""
+"""Locks that are wrong under cancellation alone, and a sound one in ``async with``."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Self
 
 from .asyncio_locks import TokenLock
 
@@ -36,3 +38,30 @@ class DeletesWhenCancelled(TokenLock):
         except asyncio.CancelledError:
             await self.client.delete(self.name)
             raise
+
+
+class NotAcquired(Exception):
+    pass
+
+
+class ContextLock(TokenLock):
+    """A correct lock in ``async with``."""
+
+    async def __aenter__(self) -> Self:
+        until = time.monotonic() + 1.0
+        while not await self.acquire():
+            if time.monotonic() >= until:
+                raise NotAcquired(self.name)
+            await asyncio.sleep(0.02)
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.release()
+
+
+class StaysWhenCancelled(ContextLock):
+    """It is not released after a cancellation in the body of ``async with``."""
+
+    async def __aexit__(self, *raised: object) -> None:
+        if not isinstance(raised[1], asyncio.CancelledError):
+            await self.release()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness import run
+from harness.clusters.abilities import SECTION
 from harness.errors import UsageError
 from harness.history import History
 from harness.plan import FaultSpec, Plan
@@ -83,7 +84,11 @@ def test_a_cancellation_waits_for_the_next_call(schedule: dict[str, Any], call: 
     result = run(Plan(lock=SOUND, clients=2, ttl=8.0, hold=6.0, time_limit=40.0, faults=(spec,)))
     assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
     [confirmed] = [op for op in result.history.nemesis("inject") if op.type == "ok"]
-    assert confirmed.value["observed"] == {"cancelled": {"c1": call}}
+    struck = confirmed.value["observed"]["calls"]["c1"]
+    assert struck["method"] == call
+    [began] = [op.time for op in result.history if op.f == call and op.type == "invoke" and op.node == "c1"][:1]
+    ended = next(op.time for op in result.history if op.f == call and op.type != "invoke" and op.node == "c1")
+    assert began <= struck["at_ns"] <= ended
 
 
 def test_the_verdict_on_keys_is_the_same_for_a_run_that_is_not_stored(tmp_path: Path) -> None:
@@ -92,3 +97,32 @@ def test_the_verdict_on_keys_is_the_same_for_a_run_that_is_not_stored(tmp_path: 
     stored, unstored = run(plan, store=tmp_path), run(plan)
     assert stored.verdicts["keys"].valid is False, stored.verdicts["keys"].explanation
     assert unstored.verdicts["keys"] == stored.verdicts["keys"]
+
+
+def in_sections(lock: str, workload: str) -> Result:
+    spec = FaultSpec(FAULT, on="acquire", nth=3, times=4, every=1.0, params={"where": "section"})
+    return run(Plan(lock=lock, workload=workload, clients=3, time_limit=15.0, faults=(spec,)))
+
+
+@pytest.mark.parametrize(("lock", "workload"), [(SOUND, "mutex"), (f"{MUTANTS}:ContextLock", "context")])
+def test_a_sound_lock_breaks_no_property_when_critical_sections_are_cancelled(lock: str, workload: str) -> None:
+    result = in_sections(lock, workload)
+    assert result.valid is True, result.reason
+    confirmed = [op for op in result.history.nemesis("inject") if op.type == "ok"]
+    assert {call["method"] for op in confirmed for call in op.value["observed"]["calls"].values()} == {SECTION}
+
+
+def test_a_cancelled_section_makes_no_further_access_and_releases_the_lock() -> None:
+    result = in_sections(SOUND, "mutex")
+    struck = [op for op in result.history.nemesis("inject") if op.type == "ok"]
+    for op in struck:
+        [(client, call)] = op.value["observed"]["calls"].items()
+        mine = [it for it in result.history if it.node == client and it.type == "invoke" and it.time >= call["at_ns"]]
+        assert (mine[0].f, mine[0].time) == ("release", call["at_ns"])
+
+
+def test_a_body_that_keeps_the_lock_when_it_is_cancelled_is_found() -> None:
+    result = in_sections(f"{MUTANTS}:StaysWhenCancelled", "context")
+    assert result.verdicts["release"].valid is False, result.reason
+    without = run(Plan(lock=f"{MUTANTS}:StaysWhenCancelled", workload="context", clients=3, time_limit=15.0))
+    assert without.verdicts["release"].valid is not False

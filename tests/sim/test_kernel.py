@@ -6,8 +6,9 @@ import threading
 import time
 
 import pytest
+from greenlet import getcurrent
 
-from harness.sim.kernel import FROZEN, RUNNING, Kernel, Life, SimulationClosed, SimulationDeadlock
+from harness.sim.kernel import FROZEN, RUNNING, SECOND, Kernel, Life, SimulationClosed, SimulationDeadlock, Task
 from tests.sim.world import TwoHostWorld
 
 
@@ -198,3 +199,47 @@ def test_a_host_runs_again_after_as_many_resumes_and_starts_as_pauses_and_kills(
     world.b.start(wiped=False)
     assert world.b.alive
     assert world.echo.events[-1] == ("start", True), "one of the two starts wiped the disk"
+
+
+def test_an_interrupted_task_gets_the_exception_where_it_waits() -> None:
+    world = TwoHostWorld()
+
+    def main() -> list[float]:
+        sleeping = getcurrent()
+        assert isinstance(sleeping, Task)
+        world.kernel.later(SECOND, None, lambda: sleeping.interrupt(KeyboardInterrupt("now")))
+        began, times = time.monotonic(), []
+        with pytest.raises(KeyboardInterrupt, match="now"):
+            time.sleep(10)
+        times.append(time.monotonic() - began)
+        time.sleep(10)
+        return [*times, time.monotonic() - began]
+
+    assert world.run(main) == [[1.0, 11.0]]
+
+
+def test_a_task_that_is_interrupted_while_it_waits_for_a_lock_no_longer_waits_for_it() -> None:
+    world = TwoHostWorld()
+    log: list[str] = []
+
+    def main() -> None:
+        lock = threading.Lock()
+        lock.acquire()
+
+        def wait(name: str) -> None:
+            try:
+                lock.acquire()
+            except KeyboardInterrupt:
+                name += " interrupted"
+            log.append(name)
+
+        tasks = [world.a.spawn(wait, name) for name in ("first", "second")]
+        time.sleep(1)
+        world.kernel.later(0, None, lambda: tasks[0].interrupt(KeyboardInterrupt()))
+        time.sleep(1)
+        lock.release()
+        time.sleep(1)
+        assert [task.dead for task in tasks] == [True, True]
+
+    world.run(main)
+    assert sorted(log) == ["first interrupted", "second"]

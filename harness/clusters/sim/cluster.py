@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
 from harness.clusters import kinds
@@ -17,13 +16,14 @@ from harness.clusters.abilities import Links, LinkShape, State, Tap
 from harness.clusters.base import Checkpoint, ClusterEndpoints, HostProgram, ObservedFacts, RecordEntry, Role
 from harness.clusters.floods import floods_class
 from harness.history.lock_keys import OnKeyChange
-from harness.sim.hosts import EPOCH, CancelNext, SimHost
+from harness.sim.hosts import EPOCH, SimHost
 from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
 from harness.sim.patches import virtual
 from harness.sim.service import Conn, ServiceHost
 from harness.sim.steering import Steering
 
+from .interrupts import ClientThreads, TaskCancels, ThreadInterrupts
 from .keys import KeyWatch
 from .kinds import blaming, servers_class
 
@@ -44,14 +44,6 @@ class _Machine:
         self.role = role
         self.hang_wanted = False
         self.hung = False
-        self.cancelled: list[str] = []
-        self.cancels_due = 0
-        """Number of cancellations for the first calls of a lock that the client has not opened yet."""
-
-    def cancel_due(self, cancel: CancelNext) -> None:
-        for _ in range(self.cancels_due):
-            cancel(self.cancelled.append)
-        self.cancels_due = 0
 
 
 class _LineService:
@@ -135,6 +127,8 @@ class SimCluster:
         self._floods = () if floods is None else (floods(lambda host: (host, self.servers.port)),)
         for name in kinds.clients(clients):
             self._make(name, "client")
+        self._threads = ClientThreads([self._machines[name].host for name in kinds.clients(clients)], self.servers)
+        self._interrupts = TaskCancels(self._threads), ThreadInterrupts(self._threads)
 
     def give_up_after(self, events: int) -> None:
         """Make :meth:`run` raise :class:`harness.sim.kernel.TooManyEvents` after this number of events."""
@@ -155,11 +149,11 @@ class SimCluster:
         if not kinds.can_run(kind, "sim"):
             return ()
         floods = floods_class(kind)
-        return cls, servers_class(kind), *(() if floods is None else (floods,))
+        return cls, servers_class(kind), TaskCancels, ThreadInterrupts, *(() if floods is None else (floods,))
 
     @property
     def parts(self) -> tuple[object, ...]:
-        return self, self.servers, *self._floods
+        return self, self.servers, *self._interrupts, *self._floods
 
     @property
     def hosts(self) -> list[_Machine]:
@@ -215,23 +209,31 @@ class SimCluster:
         self._kernel.crash(KeyboardInterrupt())
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
+        record = self.listening(client, record)
         return self.spawn(client, lambda checkpoint: self._program(job, record, checkpoint))
+
+    def listening(self, client: str, record: RecordEntry) -> RecordEntry:
+        """Return a function that also tells the cluster where the client is, so that it can be interrupted there."""
+        return self._threads.listening(client, record)
 
     def spawn(self, client: str, main: Callable[[Checkpoint], None]) -> Callable[[float], bool]:
         """Run a function on a client's host; only the simulator can, since all hosts are in one process."""
         machine = self._machines[client]
         machine.hang_wanted = machine.hung = False
-        machine.cancelled = []
         task: Task
 
         def checkpoint() -> None:
-            if machine.hang_wanted:
-                machine.hung = True
-                task.park()
-            if task.life.state != RUNNING:
-                task.park(0)
+            if not machine.hang_wanted and task.life.state == RUNNING:
+                return
+            with self._threads.at_checkpoint(client):
+                if machine.hang_wanted:
+                    machine.hung = True
+                    task.park()
+                if task.life.state != RUNNING:
+                    task.park(0)
 
         task = machine.host.spawn(main, checkpoint)
+        self._threads.launched(client, task)
 
         def join(timeout: float) -> bool:
             deadline = time.monotonic() + timeout
@@ -291,21 +293,6 @@ class SimCluster:
 
     def hung(self, host: str) -> bool:
         return self._machines[host].hung
-
-    def cancel_call(self, host: str) -> None:
-        machine = self._machines[host]
-        loops = [task.running_loop.loop for task in self._kernel.tasks_of(machine.host.life) if task.running_loop]
-        for loop in loops:
-            cancel = getattr(loop, "harness_cancel", None)
-            if cancel is not None:
-                # Another thread of the client's process cancels it.
-                machine.host.spawn(partial(loop.call_soon_threadsafe, cancel, machine.cancelled.append))
-                return
-        machine.cancels_due += 1
-        machine.host.on_cancellable = machine.cancel_due  # the client has not opened its lock
-
-    def cancelled_calls(self, host: str) -> Sequence[str]:
-        return self._machines[host].cancelled
 
     def state(self, host: str) -> State:
         life = self._machines[host].host.life

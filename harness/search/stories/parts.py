@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from harness.checkers.base import Violation
-from harness.faults.catalogue import build_fault
+from harness.faults.catalogue import build_fault, fault_of
 from harness.faults.records import FaultRecord, Moment
 from harness.history import Call, History
 from harness.plan import Delay, FaultSpec, Plan
@@ -127,13 +127,13 @@ class StoryContext:
                 for op in self.history[index:]
                 if op.f == "inject" and op.value["id"] == last.id and op.time == last.injected_ns
             )
-            yield FaultPart(last.injected_ns, entry, WithoutFault(number), plan.faults[number], last, len(records))
+            yield FaultPart(_effect(last), entry, WithoutFault(number), plan.faults[number], last, len(records))
 
     def _struck(self) -> dict[int, list[FaultRecord]]:
         """Return the strikes of each of the plan's faults, by its number, before the violation."""
         struck: dict[int, list[FaultRecord]] = {}
         for record in self.faults:
-            if record.injected_ns <= self.moment:
+            if _effect(record) <= self.moment:
                 struck.setdefault(_spec_of(self.trial.plan, record, self.history.origin), []).append(record)
         return struck
 
@@ -312,6 +312,10 @@ class StoryContext:
 def client_of(call: Call) -> str:
     """Return the name of the host that made the call."""
     return call.invoke.node or f"process {call.invoke.process}"
+
+
+def _effect(record: FaultRecord) -> int:
+    return fault_of(record).effect_ns(record)
 
 
 def _spec_of(plan: Plan, record: FaultRecord, origin: int) -> int:

@@ -58,8 +58,9 @@ class StoryWriter:
         over = self._over(part)
         ended = "" if over is None else f" until {self._scene.at(over)}"
         again = f" (time {part.times})" if part.times > 1 else ""
-        struck = fault_of(part.record).story(part.record, ended)
-        return f"{struck}{occasion(part.spec, part.record, self._striker(part))}{again}"
+        fault = fault_of(part.record)
+        when = "" if fault.tells_moment else occasion(part.spec, part.record, self._striker(part))
+        return f"{fault.story(part.record, ended)}{when}{again}"
 
     def _over(self, part: FaultPart) -> int | None:
         """Return the end of the fault (ns), if it is before the violation or the plan gives it.
