@@ -106,7 +106,7 @@ def test_a_failure_fails_the_test_and_prints_only_its_story(suite: Suite, huntin
     result.stdout.fnmatch_lines(["harness: 1 hunt, 1,000 schedules, 1 failure (reports in .harness)"])
 
 
-@pytest.mark.parametrize("tests", [FIXTURE, MARKED])
+@pytest.mark.parametrize("tests", [pytest.param(FIXTURE, marks=pytest.mark.slow), MARKED])
 def test_options_are_passed_to_the_hunt_and_a_safe_lock_passes(suite: Suite, hunting: Hunting, tests: str) -> None:
     result = suite(tests, "--strict-markers")
     result.assert_outcomes(passed=1)

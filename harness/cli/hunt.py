@@ -125,6 +125,7 @@ def hunt_command(
         server_options=named_options("server-option", server_option),
         schedules=schedules,
         seed=seed,
+        stop_at_first=stop_at_first,
     )
     interpreter_of(request.plan(), environment_progress, search=True)
     output = _Output(out, json=json, quiet=quiet)
@@ -135,7 +136,7 @@ def hunt_command(
             raise UsageError("rounds, workers, scheduler: with --exhaustive there are no rounds to be shared out")
         raise typer.Exit(_exhaust(request, most, budget_s, output, everything=keep_going))
     options = {"rounds": rounds or None, "workers": worker_count(workers), "scheduler": scheduler or None}
-    options |= {"keep_going": keep_going, "stop_at_first": stop_at_first, "fresh": fresh, "trust": trust}
+    options |= {"keep_going": keep_going, "fresh": fresh, "trust": trust}
     raise typer.Exit(_hunt_and_print(request, budget_s, output, options))
 
 

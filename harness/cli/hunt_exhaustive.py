@@ -13,6 +13,7 @@ from harness.faults.pause import ClientPause
 from harness.run.signals import sigterm_interrupts
 from harness.search.exhaustive import ExhaustiveResult, Scope, exhaust
 from harness.search.request import HuntRequest
+from harness.wording import LIMITS
 
 from .options import printed, progress_bar
 from .terminal import print_document
@@ -25,7 +26,9 @@ def exhaust_command(
     request: HuntRequest, most_faults: int | None, budget_s: float, *, everything: bool, json: bool, quiet: bool
 ) -> int:
     """Search the scope that a hunt's options describe: to its first violation, or completely with ``everything``.
-    Return 3 if time was up before the search was complete."""
+
+    Return 1 if there is a violation, be it a documented limit of the lock unless those are accepted, and 3 if time was
+    up before the search was complete."""
     scope = _scope(request, most_faults)
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     with (
@@ -36,6 +39,7 @@ def exhaust_command(
         found = exhaust(
             scope,
             first=not everything,
+            stop_at_limits=request.stops_at_limits,
             budget_s=budget_s,
             progress=lambda count, cut: progress(0.0, f"running: {count:,} interleavings · {cut:,} redundant"),
         )
@@ -43,20 +47,17 @@ def exhaust_command(
         printed(lambda: print_document(found.document()))
     else:
         printed(lambda: _print(found, quiet=quiet))
-    if found.violation is not None:
+    if found.violation is not None or (found.known_limits and "known-limits" not in request.accept):
         return VIOLATION
     return UNKNOWN if found.truncated else VALID
 
 
 def _scope(request: HuntRequest, most_faults: int | None) -> Scope:
-    """Return the scope of a hunt's options; raises UsageError if they choose a workload or a
-    lease."""
+    """Return the scope of a hunt's options; raises UsageError if they choose a workload."""
     if request.workloads:
         raise UsageError(
             "workload: with --exhaustive each client goes through one section: acquire, read, write, release"
         )
-    if request.lease:
-        raise UsageError("lease: with --exhaustive the lease is the one that the lock states")
     return Scope(
         lock=request.lock,
         clients=request.clients,
@@ -70,6 +71,7 @@ def _scope(request: HuntRequest, most_faults: int | None) -> Scope:
         server_options=request.server_options,
         requires=request.requires,
         python=request.python,
+        lease=request.lease,
         look_for=request.look_for,
         seed=request.seed,
     )
@@ -77,12 +79,14 @@ def _scope(request: HuntRequest, most_faults: int | None) -> Scope:
 
 def _print(found: ExhaustiveResult, *, quiet: bool) -> None:
     console = Console(highlight=False, emoji=False)
-    broken = found.violation
-    colour = "green" if broken is None else "red"
+    colour = "green" if found.violation is None else "red"
     console.print(found.sentence(), style=f"bold {colour}", markup=False, soft_wrap=True)
     if quiet:
         return
-    if broken is not None:
+    for broken in (*([] if found.violation is None else [found.violation]), *found.known_limits):
+        if broken.limit:
+            limit = f"Known limit ({LIMITS[broken.limit]}), first in interleaving {broken.number:,}:"
+            console.print(limit, markup=False, soft_wrap=True)
         for number, step in enumerate(broken.steps, 1):
             console.print(f"  {number}. {step}", markup=False, soft_wrap=True)
         console.print(broken.why, markup=False, soft_wrap=True)

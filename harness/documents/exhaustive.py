@@ -46,6 +46,8 @@ class ExhaustiveScope(msgspec.Struct, frozen=True, kw_only=True):
     """Releases of libraries, such as ``redis==5.2.1``."""
     python: str = ""
     """Python of the lock: a version or a path; empty: that of the harness."""
+    lease: str = ""
+    """Lease of the lock as the command states it; "": the one that the lock states."""
     look_for: tuple[str, ...] = ()
     """Checkers that count; none named: mutual exclusion and the resource."""
     seed: int = 0
@@ -74,6 +76,8 @@ class ExhaustiveViolation(msgspec.Struct, frozen=True, kw_only=True):
     """Checkers that say invalid, the gravest first."""
     why: str
     """The explanation of the first of them."""
+    limit: str = ""
+    """The documented limit of the lock that explains the violation; "": none does."""
 
 
 class ExhaustiveDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +104,9 @@ class ExhaustiveDocument(msgspec.Struct, frozen=True, kw_only=True):
     violated: int
     """Executions with a violation."""
     violation: ExhaustiveViolation | None
-    """The first of them."""
+    """The first of them that no documented limit of the lock explains."""
+    known_limits: tuple[ExhaustiveViolation, ...] = ()
+    """For each documented limit of the lock, the first violation that it explains."""
     truncated: bool
     """True if the search stopped before it had tried everything."""
     seconds: float

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace as with_
 
 from harness.checkers import catalogue as checker_catalogue
 from harness.clusters.abilities import lacking
@@ -27,7 +28,7 @@ from harness.faults.catalogue import fault_class
 from harness.faults.pause import ClientPause
 from harness.history import History, Op
 from harness.history.lock_keys import KeyState
-from harness.plan import Discipline, Fencing, Plan
+from harness.plan import Discipline, FaultSpec, Fencing, Plan
 from harness.run import workers
 from harness.run.completion import complete
 from harness.run.interpreter import interpreter_of
@@ -59,7 +60,7 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Durations in seconds: ``ttl`` is the lease; an acquire tries for ``wait`` (0: once); a message may be under way for
     ``late`` while time passes; an execution takes at most ``horizon`` of virtual time (0: the longest that its faults
     may take, and a ttl). ``look_for`` names the checkers that count. Empty: mutual exclusion and the resource, or only
-    the resource if it checks fencing tokens. ``requires`` and ``python`` are as in a plan.
+    the resource if it checks fencing tokens. ``requires``, ``python`` and ``lease`` are as in a plan.
     """
 
     lock: str
@@ -79,6 +80,7 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     server_options: dict[str, Any] = {}
     requires: tuple[str, ...] = ()
     python: str = ""
+    lease: str = ""
     look_for: tuple[str, ...] = ()
     seed: int = 0
 
@@ -104,15 +106,19 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             server_options=self.server_options,
             requires=self.requires,
             python=self.python,
+            lease=self.lease,
             seed=self.seed,
             time_limit=NO_END,
         ).check()
-        plan = complete(asked, find_facts(self.lock, interpreter_of(asked, search=True)))
+        lock = find_facts(self.lock, interpreter_of(asked, search=True))
+        plan = complete(asked, lock)
         for name in self.families if self.faults else ():
             step_of(name)
             missing = lacking(fault_class(name).needs, SimCluster.part_types(plan.kind))
             if missing:
                 raise UsageError(f"fault {name!r} needs {', '.join(missing)}, which {plan.kind} cannot do")
+            if fault_class(name).coroutines is not None:
+                complete(with_(asked, faults=(FaultSpec(name, at=0.0),)), lock)
         return plan
 
     def bounds(self) -> Bounds:
@@ -146,12 +152,13 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class FirstViolation(msgspec.Struct, frozen=True, kw_only=True):
     """An interleaving that violates a property of the lock. ``number`` counts from 1; :func:`repeat` executes its
     ``steps`` again. ``broken`` names the checkers that found a violation, the gravest first; ``why`` is the first one's
-    explanation."""
+    explanation. ``limit`` is the documented limit of the lock that explains the violation, empty if none does."""
 
     number: int
     steps: tuple[ExecutionStep, ...]
     broken: tuple[str, ...]
     why: str
+    limit: str = ""
 
 
 class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +169,8 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ``deepest`` is the greatest number of steps, ``choices`` the number of moments with more than one possible step.
     ``blocked`` counts executions that stopped before every client was done. ``violated`` counts executions with a
-    violation, and ``violation`` is the first. ``bounds`` says in words what was searched.
+    violation. ``known_limits`` has the first one of each documented limit of the lock, and ``violation`` the first one
+    that none explains. ``bounds`` says in words what was searched.
     """
 
     scope: Scope
@@ -175,6 +183,7 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
     choices: int
     violated: int
     violation: FirstViolation | None
+    known_limits: tuple[FirstViolation, ...]
     truncated: bool
     seconds: float
 
@@ -187,11 +196,12 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
         count = f"{self.interleavings:,}"
         if self.violation is not None:
             found = f"Violation in interleaving {self.violation.number:,}"
-            found += "" if self.truncated else f" (the first of {self.violated:,} among all {count})"
-        elif self.truncated:
-            found = f"No violation in the first {count} interleavings; the others were not tried"
+            found += "" if self.truncated else f" ({self.violated:,} among all {count} have one)"
         else:
-            found = f"No violation in all {count} interleavings"
+            of = "beyond the documented limits of the lock " if self.known_limits else ""
+            which = f"the first {count}" if self.truncated else f"all {count}"
+            found = f"No violation {of}in {which} interleavings"
+            found += "; the others were not tried" if self.truncated else ""
         if self.blocked:
             found += f" ({self.blocked:,} of them stopped before every client was done)"
         return f"{found}: {self.bounds}"
@@ -203,6 +213,7 @@ class _SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
     plan: Plan
     first: bool
+    stop_at_limits: bool
     most: int
     budget_s: float
     reduce: bool
@@ -212,6 +223,7 @@ def exhaust(
     scope: Scope,
     *,
     first: bool = True,
+    stop_at_limits: bool = False,
     most: int = 0,
     budget_s: float = 0.0,
     reduce: bool = True,
@@ -220,9 +232,12 @@ def exhaust(
     """Execute all interleavings within the scope, in a worker process.
 
     The search ends at the ``first`` violation, after ``most`` interleavings, after ``budget_s`` seconds (0: no limit),
-    or when interrupted. Without ``reduce``, it also executes equivalent interleavings. Raises UsageError for an
+    or when interrupted. A violation that a documented limit of the lock explains does not end it, unless
+    ``stop_at_limits``. Without ``reduce``, it also executes equivalent interleavings. Raises UsageError for an
     impossible scope, HarnessError for an execution that cannot be judged or a worker that ended early.
     """
+    if stop_at_limits and not first:
+        raise UsageError("keep_going and stop_at_first exclude each other")
     plan = scope.plan()
 
     def on_frame(kind: Frame, body: bytes) -> bool:
@@ -234,7 +249,15 @@ def exhaust(
                 return True
         return False
 
-    limits = _SearchLimits(scope=scope, plan=plan, first=first, most=most, budget_s=budget_s, reduce=reduce)
+    limits = _SearchLimits(
+        scope=scope,
+        plan=plan,
+        first=first,
+        stop_at_limits=stop_at_limits,
+        most=most,
+        budget_s=budget_s,
+        reduce=reduce,
+    )
     result = workers.call(
         f"{__name__}:exhaust_in_worker",
         msgspec.json.encode(limits),
@@ -274,7 +297,8 @@ def _exhaust(limits: _SearchLimits, progress: Progress) -> ExhaustiveResult:
             count.add(run)
             progress(count.interleavings, count.redundant)
             late = 0 < limits.budget_s <= time.monotonic() - began
-            if late or (limits.first and count.violation) or 0 < limits.most <= count.interleavings:
+            enough = limits.first and (count.violation or (limits.stop_at_limits and count.known_limits))
+            if late or enough or 0 < limits.most <= count.interleavings:
                 break
     return ExhaustiveResult(
         scope=scope,
@@ -287,6 +311,7 @@ def _exhaust(limits: _SearchLimits, progress: Progress) -> ExhaustiveResult:
         choices=count.choices,
         violated=count.violated,
         violation=count.violation,
+        known_limits=tuple(count.known_limits.values()),
         truncated=count.more,
         seconds=round(time.monotonic() - began, 3),
     )
@@ -297,6 +322,7 @@ class _Count:
         self._look_for = scope.look_for
         self.interleavings = self.redundant = self.blocked = self.deepest = self.violated = 0
         self.violation: FirstViolation | None = None
+        self.known_limits: dict[str, FirstViolation] = {}
         self.choices, self.more = 0, True
 
     def add(self, run: Execution[tuple[Section, Trial]]) -> None:
@@ -308,11 +334,16 @@ class _Count:
         self.interleavings += 1
         self.blocked += not section.finished
         self.deepest = max(self.deepest, len(run.steps))
-        broken = trial.broken(self._look_for)
-        self.violated += bool(broken)
-        if broken and self.violation is None:
+        kinds = trial.kinds(self._look_for)
+        self.violated += bool(kinds)
+        for limit in dict.fromkeys(kind.limit for kind in kinds):
+            broken = tuple(kind.checker for kind in kinds if kind.limit == limit)
             why = trial.verdicts[broken[0]].explanation
-            self.violation = FirstViolation(number=self.interleavings, steps=run.steps, broken=broken, why=why)
+            found = FirstViolation(number=self.interleavings, steps=run.steps, broken=broken, why=why, limit=limit)
+            if limit:
+                self.known_limits.setdefault(limit, found)
+            else:
+                self.violation = self.violation or found
 
 
 def execute(plan: Plan, bounds: Bounds, path: Path, on_change: Callable[[KeyState], None] | None = None) -> Section:

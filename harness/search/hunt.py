@@ -226,7 +226,7 @@ def hunt(
         request = lock
     else:
         request = HuntRequest(lock=spec_of(lock), faults=names(faults), seed=seed)
-    if keep_going and stop_at_first:
+    if keep_going and (stop_at_first or request.stop_at_first):
         raise UsageError("keep_going and stop_at_first exclude each other")
     request = with_(
         request, thorough=request.thorough or keep_going, stop_at_first=request.stop_at_first or stop_at_first

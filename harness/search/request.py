@@ -44,6 +44,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     - ``look_for``: names of the checkers that count, whatever is required. Empty: the required ones.
     - ``schedules``: most schedules of one round. Round number n has its own seed, derived from ``seed`` and n.
     - ``thorough``: a round continues after the first unsafe schedule, and reports one failure of each kind.
+    - ``fault_free``: some schedules have no fault. This is so where no faults are named.
     - ``stop_at_first``: a known limit of the lock ends the search as any other failure does, unless it is accepted.
       Otherwise each is reported once, and the search goes on.
     """
@@ -69,6 +70,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     seed: int = 0
     thorough: bool = False
     stop_at_first: bool = False
+    fault_free: bool = False
 
     def completed(self) -> HuntRequest:
         """Return the request with defaults filled in from the lock; UsageError if this cannot be hunted."""
@@ -95,6 +97,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             kind=kind,
             faults=self.faults or tuple(able(kind, asynchronous=bool(lock.asynchronous))),
             nodes=self.nodes or kinds.default_nodes(kind),
+            fault_free=self.fault_free or not self.faults,
         )
         for name in workloads:
             complete(msgspec.structs.replace(request.plan(), workload=name), lock)
@@ -139,7 +142,7 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 raise UsageError(f"faults: {NO_FAULT!r} goes with no other, got {', '.join(self.faults)}")
             return
         fault = fault_class(name)
-        if fault.coroutines or lacking(fault.needs, SimCluster.part_types(self.kind)):
+        if fault.coroutines is not None or lacking(fault.needs, SimCluster.part_types(self.kind)):
             complete(msgspec.structs.replace(self.plan(), faults=(FaultSpec(name, at=0.0, for_=0.0),)), lock)
 
     def _kind_for(self, offered: tuple[str, ...]) -> str:
@@ -182,5 +185,7 @@ def able(kind: str, *, asynchronous: bool = False) -> list[str]:
     return [
         name
         for name in names
-        if (asynchronous or not fault_class(name).coroutines) and not lacking(needs(FaultSpec(name, at=0.0)), parts)
+        if not fault_class(name).on_request
+        and fault_class(name).coroutines in (None, asynchronous)
+        and not lacking(needs(FaultSpec(name, at=0.0)), parts)
     ]

@@ -170,7 +170,7 @@ def _draw_schedules(searching: _RoundSearch, request: HuntRequest, round_: Round
         report_multiple_bugs=False,
         backend="hypothesis",
     )
-    @hypothesis.given(schedules(request, round_.vocabulary))
+    @hypothesis.given(schedules(request, round_.vocabulary, round_.number))
     def tried(plan: Plan) -> None:
         searching.try_(plan)
         if searching.enough:

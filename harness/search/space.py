@@ -25,7 +25,7 @@ from .vocabulary import Vocabulary
 HOLDS: Final = (0.05, 0.25, 0.5, 0.75, 0.9)
 """Length of a critical section, as a share of the lease."""
 OVERRUNS: Final = (1.25, 2.5, 3.5)
-"""Longer sections, for searches without faults and for locks that renew their lease."""
+"""Longer sections, for schedules without faults and for locks that renew their lease."""
 STAGGERS: Final = (0.0, 0.1, 0.2, 0.5, 0.9)
 WAITS: Final = (0.0, 0.2, 4.0)
 """Times for which a client waits for the lock, in ttls; 0: the plan's default."""
@@ -33,6 +33,8 @@ SECTIONS: Final = (1, 2, 0, 0)
 SEEDS: Final = 8
 USUAL_WEIGHT: Final = 4
 """How often a usual workload is drawn for one draw of any rare workload."""
+FOCUS: Final = 3
+"""Rounds from one with a single fault in a single workload to the next."""
 MOST_DELAYS: Final = 2
 DELAYS: Final = (0.001, 0.01, 0.05, 0.3)
 """Seconds by which a message may be late: usual delays of a healthy network."""
@@ -47,14 +49,37 @@ ACTIVE: Final = (8.0, 3.0)
 """Duration of a schedule before it settles: this many seconds, or this many ttls if that is longer."""
 
 
-def schedules(request: HuntRequest, vocabulary: Vocabulary) -> st.SearchStrategy[Plan]:
-    """Return a strategy for the plans of a completed ``request``."""
-    return _Space(request, vocabulary).plans()
+def focused(request: HuntRequest, number: int) -> HuntRequest:
+    """Return the request for the schedules of the round with this number.
+
+    Every :data:`FOCUS` rounds, beginning with the first, it has one fault alone with a workload that shows what the
+    fault breaks. By chance the two would seldom meet. The lease is the longest: what an interrupted call leaves on a
+    server is seen if it stays there for longer than the slack. Without such a fault all rounds are alike.
+    """
+    shown = [(name, it) for name in request.faults for it in fault_class(name).workloads if it in request.workloads]
+    turn, rest = divmod(number - 1, FOCUS)
+    if rest or not shown:
+        return request
+    name, workload = shown[turn % len(shown)]
+    return msgspec.structs.replace(request, faults=(name,), workloads=(workload,), ttl=request.ttl or max(TTLS))
+
+
+def schedules(request: HuntRequest, vocabulary: Vocabulary, number: int = 0) -> st.SearchStrategy[Plan]:
+    """Return a strategy for the plans of a completed ``request``, in the round with this number (0: in any).
+
+    In a round with one fault alone (:func:`focused`) no message is late: that breaks many locks, and would be found
+    instead."""
+    space = focused(request, number) if number else request
+    return _Space(space, vocabulary, alone=space is not request).plans()
 
 
 class _Space:
-    def __init__(self, request: HuntRequest, vocabulary: Vocabulary) -> None:
+    """The plans of a round. ``alone``: it has one fault in one workload, and no late messages."""
+
+    def __init__(self, request: HuntRequest, vocabulary: Vocabulary, *, alone: bool) -> None:
         self._request = request
+        self._alone = alone
+        self._fault_free = request.fault_free and not alone
         self._vocabulary = vocabulary
         self._workloads = weighted(request.workloads)
         self._free = request.faults == (NO_FAULT,)
@@ -76,12 +101,14 @@ class _Space:
             return draw(st.sampled_from(values))
 
         workload = one_of(self._workloads)
+        # A rare workload uses a lock in unusual ways. What is wrong with that often shows without any fault.
+        free = self._free or (self._fault_free and is_rare(workload) and one_of((True, False)))
         clients = draw(st.integers(min(2, request.clients), request.clients))
         ttl = request.ttl or one_of(TTLS)
-        shares = HOLDS + (OVERRUNS if self._free or self._vocabulary.renews else ())
+        shares = HOLDS + (OVERRUNS if free or self._vocabulary.renews else ())
         hold = _rounded(one_of(shares) * ttl)
         own = draw(st.dictionaries(st.integers(0, clients - 1), st.sampled_from(shares), max_size=1))
-        faults = () if self._free else draw(self._faults(ttl, clients))
+        faults = () if free else draw(self._faults(ttl, clients))
         return msgspec.structs.replace(
             request.plan(),
             workload=workload,
@@ -95,7 +122,7 @@ class _Space:
             discipline="trusting" if hold > ttl else one_of(("trusting", "checking")),
             keys=one_of((1, 1, 2)),
             faults=tuple(faults),
-            delays=tuple(draw(st.lists(self._delay(clients), max_size=MOST_DELAYS))),
+            delays=tuple(draw(st.lists(self._delay(clients), max_size=0 if self._alone else MOST_DELAYS))),
             shuffle=one_of((0, 0, 0, 1, 2, 3)),
             seed=draw(st.integers(0, SEEDS - 1)),
             time_limit=time_limit(ttl),

@@ -62,6 +62,7 @@ def test_suite_of_mylock_fails_with_a_naive_lock(mylock: Path) -> None:
 # asynclock
 
 
+@pytest.mark.slow
 def test_suite_of_a_lock_with_coroutines_passes_and_tells_the_story_of_its_failure(tmp_path: Path) -> None:
     folder = copied("asynclock", tmp_path)
     status, output = suite(folder)

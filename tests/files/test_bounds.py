@@ -22,7 +22,7 @@ DEEP = 200_000
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _garbage_of_others() -> Iterator[None]:
     """Collect what other tests left behind: deep in nested input, its finalizers would reach the recursion limit, and
     Python would print that."""

@@ -6,7 +6,10 @@ import pytest
 
 from harness import hunt
 from harness.errors import UsageError
+from harness.plan import FaultSpec, Plan
 from harness.search.request import HuntRequest
+from harness.search.stories.story import story_of
+from harness.search.trials import run_trial
 
 FAULT = "task-cancel"
 MUTANTS = "tests.runs.cancelled_locks"
@@ -24,6 +27,16 @@ def test_calls_of_a_plain_lock_are_not() -> None:
         HuntRequest(lock="redis-token", faults=(FAULT,)).completed()
 
 
+def test_a_story_says_when_a_cancellation_took_effect_and_what_the_call_had_sent() -> None:
+    """The fault strikes when c1 has begun to acquire, and takes effect when that awaits its answer."""
+    lock, spec = f"{MUTANTS}:DeletesWhenCancelled", FaultSpec(FAULT, on="request:SET", client=1)
+    plan = Plan(lock=lock, clients=2, ttl=8.0, hold=1.0, time_limit=12.0, faults=(spec,))
+    steps = story_of(run_trial(plan), "keys").story.steps
+    assert [step.text for step in steps if "cancelled" in step.text] == [
+        "c1's acquire is cancelled after its SET was sent"
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lock", ["WithoutLease", "GrantsWhenCancelled", "DeletesWhenCancelled"])
 def test_a_hunt_finds_a_lock_that_is_wrong_under_cancellation_alone(lock: str) -> None:
@@ -33,6 +46,14 @@ def test_a_hunt_finds_a_lock_that_is_wrong_under_cancellation_alone(lock: str) -
     assert result.given_up == ()
     finding = result.findings[0]
     assert finding.faults == (FAULT,), finding.lines
+
+
+@pytest.mark.slow
+def test_a_hunt_finds_that_coredis_loses_its_token() -> None:
+    """Nothing is told but the lock."""
+    finding = hunt(HuntRequest(lock="coredis-lock"), rounds=1).results.findings[0]
+    assert (finding.faults, finding.broken) == ((FAULT,), ("keys",)), finding.lines
+    assert "Cannot release an unlocked lock" in finding.lines[-1]
 
 
 @pytest.mark.slow

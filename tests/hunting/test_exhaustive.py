@@ -4,6 +4,7 @@ mutants."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -12,6 +13,8 @@ import pytest
 from harness.documents import ExhaustiveDocument, plain
 from harness.errors import UsageError
 from harness.history import History
+from harness.lock_impls.base import Grant
+from harness.lock_impls.redis_token import RedisTokenLock
 from harness.run.lock_facts import searched_facts
 from harness.search import steered
 from harness.search.exhaustive import Scope, execute, exhaust, judge, repeat
@@ -27,6 +30,17 @@ from harness.search.interleavings import (
 from harness.sim.patches import virtual
 from tests.hunting.foata import Form, foata
 from tests.hunting.token_model import SHORT, WHOLE, Token, count, walks
+
+
+class Overwrites(RedisTokenLock):
+    """It deletes the key of whoever holds it. As its documentation says, a holder may also go on after its lease."""
+
+    info = replace(RedisTokenLock.info, name="overwrites")
+
+    def try_lock(self) -> Grant | None:
+        self.client.delete(self.key)
+        return super().try_lock()
+
 
 TOKEN = Scope(lock="redis-token")
 SHORT_TOKEN = Scope(lock="redis-token", access=False)
@@ -137,15 +151,33 @@ def test_a_violation_by_one_pause_is_repeatable() -> None:
 
 @pytest.mark.slow
 def test_the_first_violation_is_reported_and_repeatable() -> None:
+    found = exhaust(SHORT_TOKEN, stop_at_limits=True)
+    (first,) = found.known_limits
+    assert (found.violation, found.truncated) == (None, True)
+    assert (first.number, first.limit, first.broken) == (found.interleavings, "late-client", ("mutual-exclusion",))
+    assert "held k0 at the same time" in first.why
+    trial = repeat(found.scope, first.steps)
+    assert trial.broken() == first.broken
+    assert trial.verdicts["mutual-exclusion"].explanation == first.why
+
+
+@pytest.mark.slow
+def test_a_known_limit_does_not_end_the_search() -> None:
     found = exhaust(SHORT_TOKEN)
+    assert [limit.limit for limit in found.known_limits] == ["late-client"]
+    assert (found.violation, found.truncated) == (None, False)
+    assert found.sentence().startswith(
+        f"No violation beyond the documented limits of the lock in all {found.interleavings:,} interleavings: "
+    )
+
+
+@pytest.mark.slow
+def test_a_failure_is_found_beside_a_known_limit() -> None:
+    found = exhaust(Scope(lock=f"{__name__}:Overwrites", access=False), first=False)
     assert found.violation is not None
-    assert found.truncated
-    assert found.sentence().startswith(f"Violation in interleaving {found.violation.number}: ")
-    assert found.violation.broken == ("mutual-exclusion",)
-    assert "held k0 at the same time" in found.violation.why
-    trial = repeat(found.scope, found.violation.steps)
-    assert trial.broken() == found.violation.broken
-    assert trial.verdicts["mutual-exclusion"].explanation == found.violation.why
+    assert found.sentence().startswith(f"Violation in interleaving {found.violation.number:,} (")
+    assert "the service had promised the lock" in found.violation.why
+    assert [limit.limit for limit in found.known_limits] == ["late-client"]
 
 
 def test_impossible_steps_are_refused() -> None:
@@ -260,9 +292,8 @@ def test_a_wrong_independence_relation_is_detected(blind_to: str) -> None:
 
 @pytest.mark.slow
 def test_the_resource_is_damaged_without_fencing() -> None:
-    found = exhaust(Scope(lock="redis-fenced", look_for=("resource",)))
-    assert found.violation is not None
-    assert found.violation.broken == ("resource",)
+    found = exhaust(Scope(lock="redis-fenced", look_for=("resource",)), stop_at_limits=True)
+    assert [(limit.limit, limit.broken) for limit in found.known_limits] == [("late-client", ("resource",))]
 
 
 @pytest.mark.long

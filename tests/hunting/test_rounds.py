@@ -149,7 +149,7 @@ def test_a_fault_that_never_struck_does_not_hide_a_failure(monkeypatch: pytest.M
     jump = FaultSpec("clock-jump", on="acquire", client=0, params={"by": 3.0})
     plan = Plan(lock="redis-token", clients=2, hold=1.0, stagger=0.1, time_limit=4.0, faults=(idle, jump))
     assert run_trial(plan).broken() == ()
-    monkeypatch.setattr(rounds, "schedules", lambda _request, _vocabulary: st.just(plan))
+    monkeypatch.setattr(rounds, "schedules", lambda _request, _vocabulary, _number: st.just(plan))
     request = HuntRequest(lock="redis-token", faults=("clock-jump", "delayed-request"), stop_at_first=True)
     (failure,) = search(round_of(request)).failures
     assert failure.broken[0] == "mutual-exclusion"

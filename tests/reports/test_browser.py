@@ -69,6 +69,7 @@ def test_a_valid_run_shows_the_whole_run_without_red(opened: Open) -> None:
     assert page.locator("[data-do=next]").count() == 0
 
 
+@pytest.mark.slow
 def test_buttons_step_through_the_violations(opened: Open) -> None:
     page = opened("violation")
     first = view(page)
@@ -86,6 +87,7 @@ def test_buttons_step_through_the_violations(opened: Open) -> None:
     assert page.locator("#timeline-said").inner_text().startswith("1 of 4 shown, of 38 found: c3 and c1")
 
 
+@pytest.mark.slow
 def test_the_view_moves_by_wheel_keys_and_dragging(opened: Open) -> None:
     page = opened("violation")
     page.locator(CANVAS).scroll_into_view_if_needed()
