@@ -19,7 +19,7 @@ from harness.history import SECOND, History
 
 from .base import no_lock_taken
 from .deadlock import stated
-from .holds import CRASHED
+from .holds import DIED
 from .stuck import Stretches, stretches_in
 from .view import ACQUIRE, INVOKE, NONE, OK, Bools, Ints
 
@@ -180,7 +180,7 @@ def _heals(stretches: Stretches) -> Iterator[Recovery]:
 def _deaths(stretches: Stretches) -> Iterator[Recovery]:
     columns, found = stretches.columns, stretches.holds
     grants = columns.rows(ACQUIRE, OK)
-    for row in np.flatnonzero(found.ended == CRASHED).tolist():
+    for row in np.flatnonzero(np.isin(found.ended, DIED)).tolist():
         since, key = int(found.end[row]), int(found.key[row])
         later = np.sort(columns.time[grants[columns.key[grants] == key]])
         held = bool(((found.key == key) & (found.start <= since) & (found.end > since)).any())

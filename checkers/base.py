@@ -16,7 +16,7 @@ Blame = Literal["service", "clock", "client"]
 Json = dict[str, Any]
 
 SERVICE: Final = frozenset(
-    {"liveness", "deadlock", "fairness", "reentrancy", "try-lock", "answers", "release", "handover"}
+    {"liveness", "deadlock", "fairness", "reentrancy", "try-lock", "answers", "release", "handover", "exit"}
 )
 """Names of the checkers that judge how well a lock serves; all others judge safety."""
 NEED_TWO_CLIENTS: Final = frozenset(

@@ -46,6 +46,7 @@ def stated(history: History) -> bool:
 REASONS = {
     "clean": "{client} had released it",
     "crashed": "{client} had crashed while it held it",
+    "exited": "the process of {client} had ended while it held it",
     "unknown": "a call on it had an unknown outcome",
     "refused": "{client}'s release had been refused",
     "lost": "the lock had told {client} that it had lost it",

@@ -10,7 +10,7 @@ import numpy as np
 from harness.history import History
 
 from .faults import FOR_EVER, HANG, RunFault, faults
-from .view import CRASH, NONE, Ints, View, view
+from .view import NONE, Ints, View, view
 
 
 class Excuses:
@@ -34,7 +34,7 @@ class Excuses:
         for fault in faults(history):
             for host in fault.hosts & clients:
                 self._own.setdefault(host, []).append(_lasting(fault, wake))
-        for index in self.columns.rows(CRASH).tolist():
+        for index in self.columns.deaths().tolist():
             host = str((self.columns.value[index] or {}).get("host"))
             self._own.setdefault(host, []).append((int(self.columns.time[index]),) * 2)
 
@@ -98,6 +98,6 @@ def ends(columns: View, rows: Ints) -> Ints:
 def _deaths(columns: View) -> dict[str, list[int]]:
     """Return the times (ns) at which each host crashed."""
     died: dict[str, list[int]] = {}
-    for crash in columns.rows(CRASH).tolist():
+    for crash in columns.deaths().tolist():
         died.setdefault(str((columns.value[crash] or {}).get("host")), []).append(int(columns.time[crash]))
     return died

@@ -2,9 +2,10 @@
 
 A hold begins at the ``ok`` of an acquire. It ends at the first of: the invocation of its release; the completion of a
 check or extend that says it is lost; for checking clients, the end of ``valid_for``; the end of ``relies_for``; a crash
-of the client's host; the end of the history. An acquire by a client that already holds the key is nested: the hold then
-needs one more release, and may last longer. A hold is shared if the acquire that began it was shared. An acquire with
-an unknown outcome makes no hold, since it may have failed, and a checker accuses no client on a guess.
+of the client's host; the ``exit`` of its process; the end of the history. An acquire by a client that already holds the
+key is nested: the hold then needs one more release, and may last longer. A hold is shared if the acquire that began it
+was shared. An acquire with an unknown outcome makes no hold, since it may have failed, and a checker accuses no client
+on a guess.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import numpy as np
 
 from harness.history import SECOND, History
 
-from .view import ACQUIRE, CHECK, CRASH, EXTEND, INVOKE, NONE, OK, RELEASE, Bools, Ints, View, view
+from .view import ACQUIRE, CHECK, CRASH, EXIT, EXTEND, INVOKE, NONE, OK, RELEASE, Bools, Ints, View, view
 
-ENDINGS: Final = ("open", "released", "lost", "expired", "crashed")
-OPEN, RELEASED, LOST, EXPIRED, CRASHED = range(len(ENDINGS))
+ENDINGS: Final = ("open", "released", "lost", "expired", "crashed", "exited")
+OPEN, RELEASED, LOST, EXPIRED, CRASHED, EXITED = range(len(ENDINGS))
+DIED: Final = (CRASHED, EXITED)
+"""Endings of holds whose client's process died or began to exit."""
 FOREVER: Final = 2**62
 """The lease end (ns) of a grant without a lease."""
 _NOTHING: Final[dict[str, Any]] = {}
@@ -289,8 +292,9 @@ def _build(columns: View) -> Holds:
             granted(slot, index, time, *(FOREVER if it is None else int(it * SECOND) for it in (seconds, relies)))
         elif code == RELEASE:
             released(slot, index, time)
-        elif code == CRASH:
-            _crash(columns, rows, (value[index] or _NOTHING).get("host"), time)
+        elif code in (CRASH, EXIT):
+            how = CRASHED if code == CRASH else EXITED
+            _die(columns, rows, (value[index] or _NOTHING).get("host"), time, how)
         else:
             said = value[index] or _NOTHING
             good, relies = said.get("extended" if code == EXTEND else "valid"), said.get("relies_for")
@@ -312,12 +316,12 @@ def _events(columns: View) -> Ints:
     wanted = (f == ACQUIRE) & ok
     wanted |= (f == RELEASE) & (columns.type == 0)
     wanted |= ((f == CHECK) | (f == EXTEND)) & ok
-    wanted |= f == CRASH
+    wanted |= (f == CRASH) | (f == EXIT)
     return np.flatnonzero(wanted)
 
 
-def _crash(columns: View, rows: _Rows, host: str | None, time: int) -> None:
+def _die(columns: View, rows: _Rows, host: str | None, time: int, how: int) -> None:
     width = max(1, len(columns.keys))
     for slot in [slot for slot in rows.now if columns.names[slot // width] == host]:
         if not rows.expired(slot, time):
-            rows.finish(slot, time, CRASHED)
+            rows.finish(slot, time, how)

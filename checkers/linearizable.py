@@ -45,7 +45,7 @@ from harness.wording import counted
 
 from .base import CAP, Verdict, Violation, conclude, no_lock_taken, not_applicable
 from .fencing import is_ordered
-from .holds import CRASHED, EXPIRED, FOREVER, LOST, RELEASED, Holds, holds
+from .holds import DIED, EXPIRED, FOREVER, LOST, RELEASED, Holds, holds
 from .leases import Leases, lease_of, reason
 from .linearizability import definite
 from .linearizability.problem import ProvedImpossible
@@ -143,7 +143,7 @@ def _endings(found: Holds) -> list[Row]:
     columns = found.view
     done = np.where(found.release == NONE, NONE, columns.done[found.release])
     freed = (done != NONE) & (columns.type[done] == OK)
-    left = np.isin(found.ended, (RELEASED, LOST, CRASHED)) | ((found.ended == EXPIRED) & (found.stated_end == FOREVER))
+    left = np.isin(found.ended, (RELEASED, LOST, *DIED)) | ((found.ended == EXPIRED) & (found.stated_end == FOREVER))
     left &= ~freed
     positions = np.where(found.ended == RELEASED, found.release, np.searchsorted(columns.time, found.end, side="left"))
     ended = [

@@ -36,13 +36,13 @@ from harness.history import SECOND, History
 
 from .excuses import Excuses, ends
 from .faults import DEADLY, FOR_EVER, SILENT, STILL, RunFault, faults, without_tolerated
-from .holds import CRASHED, ENDINGS, RELEASED, Holds, holds
+from .holds import DIED, ENDINGS, RELEASED, Holds, holds
 from .sweep import covered_until, grouped_order
-from .view import ACQUIRE, CRASH, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
+from .view import ACQUIRE, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
 
 ENDED: Final = frozenset({"clean", "refused"})
 """Endings of a hold that the service knows of."""
-UNCLEAN: Final = frozenset({"crashed", "unknown", "refused", "lost", "expired"})
+UNCLEAN: Final = frozenset({"crashed", "exited", "unknown", "refused", "lost", "expired"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Stretches:
 
     def _crash_after(self, host: str, time: int) -> int | None:
         columns = self.columns
-        crashes = (i for i in columns.rows(CRASH) if (columns.value[i] or {}).get("host") == host)
+        crashes = (i for i in columns.deaths() if (columns.value[i] or {}).get("host") == host)
         return next((int(columns.time[i]) for i in crashes if columns.time[i] >= time), None)
 
     def _unknown_calls(self) -> list[tuple[int, int]]:
@@ -274,7 +274,7 @@ class Stretches:
                 yield key, fault.from_ns, min(learns, fault.from_ns + self.ttl + self.slack)
 
     def _crashed_holds(self) -> Iterator[tuple[int, int]]:
-        mask = self.holds.ended == CRASHED
+        mask = np.isin(self.holds.ended, DIED)
         yield from zip(self.holds.key[mask].tolist(), self.holds.end[mask].tolist(), strict=True)
 
     def _given_up(self, invoke: int) -> int:

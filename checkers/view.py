@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 INVOKE, OK, FAIL, INFO = range(len(TYPES))
-ACQUIRE, EXTEND, CHECK, RELEASE, READ, WRITE, CAS, TAKE, MARK, ADD, CRASH, OTHER = range(12)
+ACQUIRE, EXTEND, CHECK, RELEASE, READ, WRITE, CAS, TAKE, MARK, ADD, CRASH, EXIT, OTHER = range(13)
 CODES: Final = {
     "acquire": ACQUIRE,
     "extend": EXTEND,
@@ -34,6 +34,7 @@ CODES: Final = {
     "mark": MARK,
     "add": ADD,
     "crash": CRASH,
+    "exit": EXIT,
 }
 NONE: Final = -1
 
@@ -92,10 +93,14 @@ class View:
         events: list[Event] = [(i, "begin", p, node[i]) for i, p in begun if p != NEMESIS]
         retired = np.flatnonzero((self.type == INFO) & (self.f != READ) & (self.process != NEMESIS))
         events += [(i, "retire", int(self.process[i]), node[i]) for i in retired.tolist()]
-        events += [(i, "crash", NEMESIS, node[i]) for i in self.rows(CRASH).tolist()]
+        events += [(i, "crash", NEMESIS, node[i]) for i in self.deaths().tolist()]
         owner, names = take_over(sorted(events))
         table = np.array([owner.get(int(p), NONE) for p in numbers], dtype=np.int64)
         return names, table[inverse] if self.length else np.zeros(0, dtype=np.int64)
+
+    def deaths(self) -> Ints:
+        """Return the indices of the entries at which clients' processes ended: crashes, and the begin of exits."""
+        return np.flatnonzero((self.f == CRASH) | (self.f == EXIT))
 
     def rows(self, f: int, kind: int | None = None) -> Ints:
         """Return the indices of the entries with code ``f`` (and type ``kind``), in order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, Literal
 
 VALID, VIOLATION, USAGE, UNKNOWN, MISSING = 0, 1, 2, 3, 4
 """Exit statuses: valid, violation found, usage error, verdict unknown, something missing on this machine."""
@@ -54,6 +54,24 @@ class ThreadInterrupted(Interruption, KeyboardInterrupt):
 
 class AlarmRaised(Interruption, Exception):
     """A fault interrupted a client's thread as a handler of ``signal.alarm`` does that raises an exception."""
+
+
+Ending = Literal["an exception", "sys.exit", "a handler of SIGTERM", "SIGTERM"]
+"""What ends the main thread of a client's process. The handler of SIGTERM calls ``sys.exit``; without one, SIGTERM
+kills the process."""
+
+
+class ProcessEnds(BaseException):
+    """Raised in the main thread of a client, to end its process."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending)
+        self.ending = ending
+
+    @property
+    def cleans_up(self) -> bool:
+        """Whether the interpreter waits for threads and calls the functions of ``atexit``."""
+        return self.ending != "SIGTERM"
 
 
 class HostEnded(BaseException):

@@ -62,7 +62,9 @@ class EventLoopThread:
         self._cancels: deque[OnCancel] = deque()
         """Callbacks of requested cancellations that no call has received. Used in the event loop only."""
         self._received: Callable[[], object] | None = None
-        threading.Thread(target=lambda: asyncio.run(self._serve()), name="event loop", daemon=True).start()
+        self._ended = False
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="event loop", daemon=True)
+        self._thread.start()
 
     def call(self, name: str, function: Callable[[], Any]) -> Any:
         """Call a function in the event loop, await what it returns if that is awaitable, and return the result. Raises
@@ -74,6 +76,12 @@ class EventLoopThread:
         if call.error is not None:
             raise call.error
         return call.result
+
+    def end(self) -> None:
+        """End the event loop, and wait for that: its main task returns, and asyncio cancels all others."""
+        self._ended = True
+        self._loop.result().call_soon_threadsafe(self._arrived.set)
+        self._thread.join()
 
     def open(self, lock: LockClass, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Lock:
         """Open a lock whose methods are coroutines. The result has plain methods."""
@@ -103,7 +111,7 @@ class EventLoopThread:
         self._task = cast("asyncio.Task[Any]", asyncio.current_task())
         setattr(loop, CANCEL, self._cancel)
         self._loop.set_result(loop)
-        while True:
+        while not self._ended:
             await self._arrived.wait()
             self._arrived.clear()
             while self._calls:

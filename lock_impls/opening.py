@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,10 +16,20 @@ class OpenLock(Protocol):
     def __call__(self, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Lock: ...
 
 
-def opener(lock: LockClass) -> OpenLock:
-    """Return what opens a lock in this process. Locks whose methods are coroutines share an event loop."""
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Opens locks in this process. ``end_loop`` ends the event loop that locks with coroutines share, as
+    ``asyncio.run`` does when its main task ends; it does nothing for other locks."""
+
+    open: OpenLock
+    end_loop: Callable[[], None] = lambda: None
+
+
+def opener(lock: LockClass) -> Opener:
+    """Return what opens a lock in this process."""
     if not lock.info.asynchronous:
-        return lock.open
+        return Opener(lock.open)
     from .asynchronous import EventLoopThread  # here, since asyncio is slow to import
 
-    return partial(EventLoopThread().open, lock)
+    loop = EventLoopThread()
+    return Opener(partial(loop.open, lock), loop.end)

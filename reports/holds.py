@@ -57,8 +57,8 @@ class _HoldFinder:
     def step(self, i: int) -> None:
         history, f = self.history, self.history.f[i]
         if history.process[i] == NEMESIS:
-            if f == "crash":
-                self._crash(i)
+            if f in ("crash", "exit"):
+                self._die(i)
             return
         kind, slot = TYPES[history.type[i]], (self._client(i), history.key[i] or "")
         hold = self.open.get(slot)
@@ -123,7 +123,7 @@ class _HoldFinder:
         self.holds.append(hold)
         self.open[slot] = hold
 
-    def _crash(self, i: int) -> None:
+    def _die(self, i: int) -> None:
         host = _mapping(self.history.value[i]).get("host") or self.history.node[i]
         for slot in [slot for slot, hold in self.open.items() if hold.client == host]:
             self._end(slot, self.history.time[i])

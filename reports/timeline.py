@@ -26,6 +26,8 @@ from .model import EvidenceView, FaultView, InvolvedView, RunView
 from .timeline_servers import ENDS, Stay, end_record, find_stays, known_until
 
 OUTCOMES: Final = {"ok": 0, "fail": 1, "info": 2}
+DEATHS: Final = {"crash": "crashed", "exit": "exits"}
+"""Entries at which a client's process dies or begins to end, and the words for them."""
 MOST_LEVELS: Final = 3
 Data = dict[str, Any]
 """JSON data that may contain columns of numbers."""
@@ -74,7 +76,12 @@ def build(run: RunView) -> Data:
         "offsets": clock_offsets(builder, history),
         "violations": [_violation(builder, found) for found in run.evidence],
         "found": run.found,
-        "crashes": [[builder.lanes.code(op.node), builder.us(op.time)] for op in history.nemesis("crash") if op.node],
+        "deaths": [
+            [builder.lanes.code(op.node), builder.us(op.time), word]
+            for f, word in DEATHS.items()
+            for op in history.nemesis(f)
+            if op.node
+        ],
         "clients": builder.lanes.texts,
         "servers": list(run.servers),
         "texts": builder.texts.texts,

@@ -201,7 +201,9 @@ class _Limits:
         if name in AFTER_OVERLAP and violation.blame is None:
             return self._of_overlap(verdicts)
         if name in ("deadlock", "liveness"):
-            died = any(fault_of(fault).silences == "death" for fault in self._before(violation))
+            died = any(fault_of(fault).silences == "death" for fault in self._before(violation)) or any(
+                one.get("ended") == "exited" for one in violation.involved
+            )
             return "never-freed" if died else None
         return "server-fault" if any(self._on_servers(fault) for fault in self._before(violation)) else None
 

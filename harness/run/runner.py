@@ -14,6 +14,7 @@ from harness.history import History, Op
 from harness.plan import Plan
 from harness.worker.client_program import ClientJob, find_workload, stock_of
 
+from .exits import ExitWatch
 from .nemesis import Nemesis
 from .recorder import EntryWriter, Recorder
 from .stated_lease import stated_lease_s
@@ -103,6 +104,7 @@ class Runner:
         rng = Random(f"{plan.seed}/nemesis")
         nemesis = Nemesis(plan, cluster, self.recorder, rng, self._launch)
         nemesis.start()
+        exits = ExitWatch(cluster, self.recorder, self._launch) if self._ends_processes() else None
         try:
             for client in names(cluster.hosts, "client"):
                 self._launch(client)
@@ -117,7 +119,12 @@ class Runner:
             began = time.monotonic()
             join(patience)
             patience = max(0.0, patience - (time.monotonic() - began))
+        if exits is not None:
+            exits.stop()
         self.over = True
+
+    def _ends_processes(self) -> bool:
+        return bool(getattr(self._workload, "ends_processes", False))
 
     def _settings(self) -> dict[str, Any]:
         plan, hosts = self._plan, self._cluster.hosts

@@ -165,9 +165,16 @@ class SimHost:
         it, so the next start for another kill restarts the host.
         """
         self._kills += not for_good
-        if not self.alive:
-            return
-        self.log("# killed")
+        if self.alive:
+            self._end("# killed")
+
+    def end_process(self) -> None:
+        """End a client's process, which has exited by itself. The system closes its connections, as after a kill."""
+        if self.alive:
+            self._end("# exited")
+
+    def _end(self, line: str) -> None:
+        self.log(line)
         connections, sockets = list(self.connections), list(self.sockets)
         self.connections.clear()
         self.sockets.clear()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -62,7 +63,7 @@ def _raise_deadlock() -> None:
 class Life:
     """One incarnation of a host, from start to kill. ``state`` is RUNNING, FROZEN or DEAD."""
 
-    __slots__ = ("backlog", "inbox", "name", "rng", "state")
+    __slots__ = ("backlog", "exit_functions", "inbox", "main", "name", "pools", "rng", "state")
 
     def __init__(self, name: str, rng: Random) -> None:
         self.name = name
@@ -72,6 +73,12 @@ class Life:
         """Calls that became ready while frozen, such as data that the network stack received; run first on thaw."""
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Timers that expired while frozen; run after the inbox."""
+        self.main: Task | None = None
+        """The main thread of a client's program; None until it starts, and on hosts without one."""
+        self.pools: dict[threading.Thread, Callable[[], Any]] = {}
+        """Threads of the pools of ``concurrent.futures``, each with a weak reference to its pool."""
+        self.exit_functions: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = []
+        """Functions registered with ``atexit``, with their arguments."""
 
 
 class ScheduledCall:

@@ -152,11 +152,21 @@ def _descriptor_replacements() -> Iterator[Replacement]:
         yield _of_descriptor(name, getattr(os, name), _lacking(f"os.{name}"))
 
 
+def _register_exit_function(task: Task, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    task.life.exit_functions.append((function, args, kwargs))
+    return function
+
+
+def _unregister_exit_function(task: Task, function: Callable[..., Any]) -> None:
+    functions = task.life.exit_functions
+    functions[:] = [one for one in functions if one[0] != function]
+
+
 def _process_replacements() -> Iterator[Replacement]:
     yield os, "getpid", dispatch(os.getpid, lambda task: _PID)  # noqa: ARG005
-    # A simulated process ends by a kill or with the simulation; neither runs exit handlers.
-    yield atexit, "register", dispatch(atexit.register, lambda task, fn, *args, **kwargs: fn)  # noqa: ARG005
-    yield atexit, "unregister", dispatch(atexit.unregister, lambda task, fn: None)  # noqa: ARG005
+    # They are called when a simulated process exits (harness.sim.exits), not when it is killed or the simulation ends.
+    yield atexit, "register", dispatch(atexit.register, _register_exit_function)
+    yield atexit, "unregister", dispatch(atexit.unregister, _unregister_exit_function)
     yield sys, "unraisablehook", _unraisablehook(sys.unraisablehook)
     # Cached: redis-py looks up its version at each connection, which reads a file.
     yield importlib.metadata, "version", _VERSION

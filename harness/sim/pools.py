@@ -12,12 +12,14 @@ import concurrent.futures.thread as pools
 import itertools
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from typing import Any, Final
 
 from greenlet import getcurrent
 
-from .dispatch import Replacement
+from .dispatch import Replacement, dispatch
 from .kernel import Life, SimulationClosed, Task
 from .locks import SimLock
 from .threads import is_simulated
@@ -62,9 +64,31 @@ def _cpu_count(real: Any) -> Any:
     return lambda: _CPUS if type(getcurrent()) is Task else real()
 
 
+def _noted_worker(real: Callable[..., None]) -> Callable[..., None]:
+    """Return the function of a pool's thread, which notes the pool for :func:`end_pools`."""
+
+    def worker(task: Task, pool: Callable[[], Executor | None], *args: Any) -> None:
+        task.life.pools[threading.current_thread()] = pool
+        real(pool, *args)
+
+    return worker
+
+
+def end_pools(task: Task) -> None:
+    """Let the pools of the task's process finish their work, and wait for their threads, as the interpreter does when
+    it ends."""
+    for pool in task.life.pools.values():
+        executor = pool()
+        if executor is not None:
+            executor.shutdown(wait=False)
+    for worker in list(task.life.pools):
+        worker.join()
+
+
 def replacements() -> Iterator[Replacement]:
     """Yield the replacements that thread pools need."""
     yield pools, "_global_shutdown_lock", _PerHostLock(pools._global_shutdown_lock)
+    yield pools, "_worker", dispatch(pools._worker, _noted_worker(pools._worker))
     yield futures, "LOGGER", _QuietLogger(futures.LOGGER)
     for name in ("cpu_count", "process_cpu_count"):  # the latter is new in Python 3.13
         if hasattr(os, name):

@@ -166,10 +166,37 @@ def _start_new_thread(
     return task.ident
 
 
+def end_main_thread(task: Task) -> None:
+    """Let other threads see that the main thread, which is this task's, has ended."""
+    state = _state_of(_thread_of(task))
+    if state is not None and state.running.locked():
+        state.running.release()
+
+
+def join_others(task: Task) -> None:
+    """Wait for all other threads of the task's process that are no daemons, also those that start meanwhile."""
+    while others := lasting_threads(task):
+        for thread in others:
+            thread.join()
+
+
+def lasting_threads(task: Task) -> list[threading.Thread]:
+    """Return the other threads of the task's process that are no daemons. The process cannot end before them."""
+    threads = [other.thread for other in task.kernel.tasks_of(task.life) if other is not task]
+    return [thread for thread in threads if thread is not None and not thread.daemon and thread.is_alive()]
+
+
+def _main_thread(task: Task) -> threading.Thread:
+    return _thread_of(task.life.main or task)
+
+
 def _thread_of(task: Task) -> threading.Thread:
     """Return the task's thread, creating one for a task that no thread started (as ``threading`` does)."""
     if task.thread is None:
-        task.thread = threading.Thread(name=f"Dummy-{task.kernel.next_thread_number()}", daemon=True)
+        if task is task.life.main:
+            task.thread = threading.Thread(name="MainThread", daemon=False)
+        else:
+            task.thread = threading.Thread(name=f"Dummy-{task.kernel.next_thread_number()}", daemon=True)
         state = task.thread.__dict__[_KEY] = _ThreadState()
         state.task, state.started = task, True
     thread: threading.Thread = task.thread
@@ -225,5 +252,6 @@ def replacements() -> Iterator[Replacement]:
     yield _thread, "get_ident", dispatch(_thread.get_ident, lambda task: task.ident)
     yield _thread, "get_native_id", dispatch(_thread.get_native_id, lambda task: task.ident)
     yield threading, "current_thread", dispatch(threading.current_thread, _thread_of)
+    yield threading, "main_thread", dispatch(threading.main_thread, _main_thread)
     yield threading, "enumerate", dispatch(threading.enumerate, _enumerate)
     yield threading, "active_count", dispatch(threading.active_count, lambda task: len(_enumerate(task)))

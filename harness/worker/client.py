@@ -6,14 +6,15 @@ This code runs where the client runs (on a simulated host or in a container), so
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from harness.clusters.base import RecordEntry
-from harness.errors import Interruption
+from harness.errors import Ending, Interruption, ProcessEnds
 
 from .interfaces import ClientSettings, Grant, Lock, LockContext
 from .resource import ResourceClient
@@ -30,6 +31,7 @@ class Workload(Protocol):
     Optional attributes: ``locks = False`` if its clients never acquire; ``shared = True`` if they acquire shared;
     ``methods`` if they call optional methods of the lock, such as ``("context",)``; ``rare = True`` if hunts use it for
     each lock with these methods, less often than the usual workloads;
+    ``ends_processes = True`` if they call :meth:`Client.end_process`;
     ``schedule`` if the workload brings faults: dicts with the fields of a FaultSpec, where ``"1.5 ttl"`` means a
     multiple of the lock's ttl. A plan that has a fault of the same kind does without the schedule.
     """
@@ -55,6 +57,7 @@ class Client(ResourceCalls):
         process: int,
         settings: ClientSettings,
         open_lock: Callable[[str], Lock],
+        end_loop: Callable[[], None],
         refused: type[Exception],
         resource: ResourceClient,
         record: RecordEntry,
@@ -74,6 +77,7 @@ class Client(ResourceCalls):
         self.rng = rng
         self.hold = settings.holds.get(node, settings.hold)
         self._open_lock = open_lock
+        self._end_loop = end_loop
         self._deadline_ns = deadline_ns
         self._locks: dict[str, Lock] = {}
         self._valid_until: dict[str, float | None] = {}
@@ -268,6 +272,20 @@ class Client(ResourceCalls):
         if lock is None:
             lock = self._locks[key] = self._open_lock(key)
         return lock
+
+    # The process.
+
+    def end_process(self, ending: Ending) -> NoReturn:
+        """Begin to end this client's process; raises what ends it. The history then has an entry ``exit``, with the
+        names of the threads for which the interpreter waits. When the process is gone, the run starts it again."""
+        threads = [
+            one.name for one in threading.enumerate() if not one.daemon and one is not threading.current_thread()
+        ]
+        self._event("exit", {"host": self.node, "by": ending, "threads": threads})
+        end = ProcessEnds(ending)
+        if end.cleans_up:
+            self._end_loop()  # as asyncio.run does, which ends before the main thread
+        raise end
 
     def counts(self, key: str) -> bool:
         """Return whether the lock, which must have been acquired before, has a counter of its own."""

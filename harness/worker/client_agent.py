@@ -17,11 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.errors import LockFailed
+from harness.errors import Ending, LockFailed, ProcessEnds
 
 from . import client_program
 from .client import Client
 from .client_program import ClientJob, event
+from .endings import end_process
 
 Message = dict[str, Any]
 RELAY: Final = 0.004
@@ -78,13 +79,17 @@ class Agent:
                 self._todo.put(message)
         os._exit(0)
 
-    def work(self) -> None:
-        """Execute requests one after the other until ``close``."""
+    def work(self) -> Ending | None:
+        """Execute requests one after the other until ``close``, or until the client wants this process to end: return
+        how."""
         while True:
             message = self._todo.get()
-            self._answer(message)
+            try:
+                self._answer(message)
+            except ProcessEnds as end:
+                return end.ending
             if message["op"] == "close":
-                return
+                return None
 
     def _answer(self, message: Message) -> None:
         try:
@@ -192,7 +197,9 @@ def main() -> None:
     os.dup2(2, 1)
     agent = Agent(output)
     threading.Thread(target=agent.listen, name="listener", daemon=True).start()
-    agent.work()
+    ending = agent.work()
+    if ending is not None:
+        end_process(ending)
 
 
 if __name__ == "__main__":

@@ -151,16 +151,17 @@ def client(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, lock: Lo
     plan = job.plan
     endpoints = Endpoints(job.kind, job.addresses)
 
-    open_ = opener(lock)
+    here = opener(lock)
 
     def open_lock(key: str) -> Any:
-        return open_(endpoints, key, plan.ttl, **plan.lock_options)
+        return here.open(endpoints, key, plan.ttl, **plan.lock_options)
 
     return Client(
         node=job.node,
         process=job.process,
         settings=plan,
         open_lock=open_lock,
+        end_loop=here.end_loop,
         refused=LockError,
         resource=ResourceClient(job.resource),
         record=record,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from harness.clusters.base import RecordEntry
 from harness.errors import HostEnded, Interruption, LockFailed
-from harness.history import OpType
+from harness.history import NEMESIS, OpType
 
 from .interfaces import ClientSettings
 
@@ -64,11 +64,24 @@ class RecordedCalls:
         if f != "read":  # a read changes nothing, so its unknown outcome does not matter
             self.process += self.settings.clients
 
-    def _entry(self, type_: OpType, f: str, key: str, value: Any = None, error: str | None = None) -> None:
+    def _event(self, f: str, value: Any) -> None:
+        """Record what happens to this client and is no call."""
+        self._entry("info", f, None, value, process=NEMESIS)
+
+    def _entry(
+        self,
+        type_: OpType,
+        f: str,
+        key: str | None,
+        value: Any = None,
+        error: str | None = None,
+        *,
+        process: int | None = None,
+    ) -> None:
         self._record(
             time=time.monotonic_ns(),
             wall=time.time_ns(),
-            process=self.process,
+            process=self.process if process is None else process,
             type_=type_,
             f=f,
             key=key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from harness.history import NEMESIS, History, Op, OpType
@@ -155,6 +156,15 @@ class Story:
 
     def crash(self, at: float, host: str) -> Story:
         self.nemesis(at, "crash", "info", {"host": host})
+        return self
+
+    def exit(
+        self, at: float, host: str, *, gone: float | None = None, by: str = "sys.exit", threads: Sequence[str] = ()
+    ) -> Story:
+        """Let the main thread of a client's process end; the process is gone at ``gone``, or never."""
+        self.nemesis(at, "exit", "info", {"host": host, "by": by, "threads": list(threads)})
+        if gone is not None:
+            self.nemesis(gone, "exited", "info", {"host": host})
         return self
 
     def history(self, end: float | None = None, reason: str | None = "done") -> History:

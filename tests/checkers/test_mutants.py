@@ -42,6 +42,7 @@ from harness.checkers import (
     try_lock,
     view,
 )
+from harness.checkers import exit as exit_
 from harness.checkers.accesses import Access, accesses
 from harness.checkers.base import Verdict
 from harness.checkers.faults import SILENT
@@ -369,7 +370,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("unknown acquires happened", linearizable, "_explaining", all_unknown_acquires),
         ("no acquire explains a release", linearizable, "_explaining", lambda columns, known: []),
         ("holds end by ok releases alone", linearizable, "_endings", lambda found: []),
-        ("a death frees nothing", linearizable, "CRASHED", holds.RELEASED),
+        ("a death frees nothing", linearizable, "DIED", (holds.RELEASED,)),
         ("a loss frees nothing", linearizable, "LOST", holds.RELEASED),
         ("releases do not count", linearizable, "_released", lambda found: []),
         ("a refused release frees nothing", linearizable, "RELEASED", holds.LOST),
@@ -408,6 +409,13 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("nested requests compete", exposure, "nested_calls", no_items),
         ("a refused client gives up", exposure, "FAIL", OK),
         ("a lock is always taken", exposure, "no_lock_taken", no_doubt),
+    ],
+    "exit": [
+        ("nothing ends a process", exit_, "_end_of", lambda one, history: None),
+        ("any end is that of the process", exit_, "_end_of", lambda one, history: history.nemesis("exited")[0]),
+        ("nothing excuses", exit_, "_is_excused", never),
+        ("everything excuses", exit_, "_is_excused", always),
+        ("an exit excuses itself", excuses.Excuses, "any", always),
     ],
     "extend": [
         ("confirmed losses pass", extend, "_lost", no_items),

@@ -146,7 +146,7 @@ def _lapse(lock: LockClass) -> None:
 
 
 def _open(lock: LockClass, where: Endpoints, key: str, ttl: float = TTL_S) -> Any:
-    return opener(lock)(where, key, ttl)
+    return opener(lock).open(where, key, ttl)
 
 
 def _acquire(lock: Any, timeout: float = 0.0) -> Grant:

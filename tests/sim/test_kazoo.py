@@ -115,7 +115,7 @@ def test_time_functions_bound_at_import_are_virtual_only_in_the_simulation() -> 
         assert Sleeper.nap is not real
 
 
-def test_atexit_registrations_of_simulated_code_are_ignored() -> None:
+def test_atexit_registrations_of_simulated_code_leave_the_real_ones_alone() -> None:
     called: list[int] = []
 
     def main() -> bool:

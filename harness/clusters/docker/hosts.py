@@ -135,7 +135,7 @@ class _ClientProcess:
     conversation: Conversation | None = None
     first_answer: Future[Any] | None = None
     kill_expected: bool = False
-    """A fault kills the process, so its end is no failure of the client program."""
+    """A fault kills the process, or it exits as its workload wants, so its end is no failure of the client program."""
 
 
 class ClientHost:
@@ -222,6 +222,8 @@ class ClientHost:
             self._hung.set()
         if "entry" in event and self._record is not None:
             record = self._record
+            if event["entry"]["f"] == "exit":
+                process.kill_expected = True
 
             def take() -> None:
                 if self._until_ns is None or event["entry"]["time"] <= self._until_ns:

@@ -15,7 +15,9 @@ from harness.clusters import kinds
 from harness.clusters.abilities import Links, LinkShape, State, Tap
 from harness.clusters.base import Checkpoint, ClusterEndpoints, HostProgram, ObservedFacts, RecordEntry, Role
 from harness.clusters.floods import floods_class
+from harness.errors import ProcessEnds
 from harness.history.lock_keys import OnKeyChange
+from harness.sim import exits
 from harness.sim.hosts import EPOCH, SimHost
 from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
@@ -210,7 +212,16 @@ class SimCluster:
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
         record = self.listening(client, record)
-        return self.spawn(client, lambda checkpoint: self._program(job, record, checkpoint))
+
+        def program(checkpoint: Checkpoint) -> None:
+            try:
+                self._program(job, record, checkpoint)
+            except ProcessEnds as end:
+                main = self._machines[client].host.life.main
+                assert main is not None
+                exits.end_process(main, cleans_up=end.cleans_up)
+
+        return self.spawn(client, program)
 
     def listening(self, client: str, record: RecordEntry) -> RecordEntry:
         """Return a function that also tells the cluster where the client is, so that it can be interrupted there."""
@@ -232,7 +243,7 @@ class SimCluster:
                 if task.life.state != RUNNING:
                     task.park(0)
 
-        task = machine.host.spawn(main, checkpoint)
+        task = machine.host.life.main = machine.host.spawn(main, checkpoint)
         self._threads.launched(client, task)
 
         def join(timeout: float) -> bool:

@@ -18,7 +18,7 @@ function draw(state) {
     state.run.servers.forEach((name, i) => drawServer(state, name, i));
     drawViolations(state);
     drawFaultLabels(state);
-    drawCrashes(state);
+    drawDeaths(state);
     drawTokens(state);
     drawCut(state);
     drawPointer(state);

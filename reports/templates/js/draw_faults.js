@@ -111,15 +111,15 @@ function labelViolation(state, violation, { centre, top }, taken) {
   context.font = FONT;
 }
 
-// Mark the death of a client's host.
-function drawCrashes(state) {
+// Mark the death of a client's host or process.
+function drawDeaths(state) {
   const { context, layout, run, colours } = state;
   context.textAlign = "left";
-  for (const [lane, at] of run.crashes) {
+  for (const [lane, at, word] of run.deaths) {
     const x = xOf(state, at), top = laneTop(layout, lane);
     context.fillStyle = colours.ink;
     context.fillRect(x - 1, top + 4, 2, CLIENT_LANE - 9);
-    context.fillText("crashed", x + 5, top + 9);
+    context.fillText(word, x + 5, top + 9);
   }
 }
 
