@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from harness.checkers.base import Violation
 from harness.faults.catalogue import build_fault, fault_of
 from harness.faults.records import FaultRecord, Moment
-from harness.history import Call, History
+from harness.history import Call, History, Op
 from harness.plan import Delay, FaultSpec, Plan
 from harness.run.fault_records import fault_records
 from harness.search.trials import Trial
@@ -158,13 +158,20 @@ class StoryContext:
         """Yield the calls that the checker names, and the acquires that protected them."""
         begun = {call.invoke.index: call for call in self.calls}
         for item in self.violation.involved:
-            call = begun[item["indices"][0]]
+            call = begun.get(item["indices"][0])
+            if call is None:  # the exit of a process
+                yield from self.section(self._last_before(item))[:1]
+                continue
             if call.invoke.f == "acquire":
                 yield call
                 continue
             if call.invoke.f != "read" or self.violation.kind in ("stale-read", "stale-accepted"):
                 yield call
             yield from self.section(call)[:1]
+
+    def _last_before(self, item: dict[str, Any]) -> Call:
+        mine = (one for one in reversed(self.calls) if client_of(one) == item["client"])
+        return next(one for one in mine if one.invoke.index < item["indices"][0])
 
     def _suspects(self) -> Iterator[Call]:
         """Yield other calls that may matter.
@@ -173,7 +180,7 @@ class StoryContext:
         an unknown outcome, and calls that took another client's key away.
         """
         last: dict[str, Call] = {}
-        harmed = self.violation.involved and self.violation.involved[0]["f"] != "hold"
+        harmed = self.violation.involved and self.violation.involved[0]["f"] not in ("hold", "exit")
         for call in self.calls:
             if call.invoke.time > self.moment:
                 break
@@ -226,6 +233,12 @@ class StoryContext:
             ),
             None,
         )
+
+    def exit_after(self, grant: Call) -> Op | None:
+        """Return the exit of the client's process, if the process ended before another call of the lock."""
+        later = (op for op in self.history[grant.invoke.index + 1 :] if op.node == grant.invoke.node)
+        first = next((op for op in later if op.f == "exit" or (op.f == "release" and op.type == "invoke")), None)
+        return first if first is not None and first.f == "exit" and first.time <= self.moment else None
 
     def _act(self, call: Call, vital: bool) -> CallPart:
         calls = self._run(call) if call.invoke.f == "acquire" and call.outcome != "ok" else (call,)
@@ -298,7 +311,10 @@ class StoryContext:
     def nested(self, grant: Call) -> bool:
         """Return whether the client already held the lock."""
         client, index = client_of(grant), grant.invoke.index
-        return self._holding([one for one in self.calls if client_of(one) == client and one.invoke.index < index])
+        born = max((op.index for op in self._deaths(client, index)), default=0)
+        return self._holding(
+            [one for one in self.calls if client_of(one) == client and born <= one.invoke.index < index]
+        )
 
     def _holding(self, calls: list[Call]) -> bool:
         granted = [one for one in calls if one.invoke.f == "acquire" and one.outcome == "ok"]
@@ -306,7 +322,12 @@ class StoryContext:
 
     def _restarted(self, client: str, index: int) -> bool:
         """Return whether the client died earlier, so that its calls are counted anew."""
-        return any(op.value.get("host") == client and op.index < index for op in self.history.nemesis("crash"))
+        return bool(self._deaths(client, index))
+
+    def _deaths(self, client: str, index: int) -> list[Op]:
+        """Return the entries before ``index`` at which the client's process died or began to end."""
+        deaths = self.history.nemesis("crash", "exit")
+        return [op for op in deaths if op.value.get("host") == client and op.index < index]
 
 
 def client_of(call: Call) -> str:

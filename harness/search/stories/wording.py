@@ -126,7 +126,11 @@ class StoryWriter:
         return f" with a lease until {self._scene.at(holder.until)}"
 
     def _release(self, act: CallPart) -> str:
-        """Return a clause about the release of this hold, if it happened and is not a step of its own."""
+        """Return a clause about the release of this hold, or the end of its process, if that happened and is no step of
+        its own."""
+        exit_ = self._scene.exit_after(act.call)
+        if exit_ is not None:
+            return f"; the main thread of {act.client} ends by {exit_.value['by']} at {self._scene.at(exit_.time)}"
         release = self._scene.release_of(act.call)
         if release is None or release.invoke.time > self._parts[-1].at:
             return ""
