@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import _thread
 import _threading_local
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from greenlet import GreenletExit, getcurrent
+
+from harness.errors import ThreadInterrupted
 
 from .dispatch import Replacement, StandsForClasses, Virtual, dispatch, dispatch_new
 from .kernel import DEAD, SimulationClosed, Task
@@ -186,6 +189,24 @@ def lasting_threads(task: Task) -> list[threading.Thread]:
     return [thread for thread in threads if thread is not None and not thread.daemon and thread.is_alive()]
 
 
+def _interrupt_main(task: Task, signum: int = signal.SIGINT) -> None:  # noqa: ARG001 - all signals interrupt alike
+    """Interrupt the main thread of the task's process where it waits, as a handler of signals that raises does."""
+    _interrupt_later(task.life.main or task)
+
+
+def _interrupt_later(main: Task) -> None:
+    main.kernel.ready.append((main.life, _interrupt, (main,)))
+
+
+def _interrupt(main: Task) -> None:
+    if main.dead or main.life.state == DEAD:
+        return
+    if main.parked:
+        main.interrupt(ThreadInterrupted("_thread.interrupt_main was called"))
+    else:
+        _interrupt_later(main)  # another task has woken it, and it will run before this
+
+
 def _main_thread(task: Task) -> threading.Thread:
     return _thread_of(task.life.main or task)
 
@@ -252,6 +273,7 @@ def replacements() -> Iterator[Replacement]:
     yield _thread, "get_ident", dispatch(_thread.get_ident, lambda task: task.ident)
     yield _thread, "get_native_id", dispatch(_thread.get_native_id, lambda task: task.ident)
     yield threading, "current_thread", dispatch(threading.current_thread, _thread_of)
+    yield _thread, "interrupt_main", dispatch(_thread.interrupt_main, _interrupt_main)
     yield threading, "main_thread", dispatch(threading.main_thread, _main_thread)
     yield threading, "enumerate", dispatch(threading.enumerate, _enumerate)
     yield threading, "active_count", dispatch(threading.active_count, lambda task: len(_enumerate(task)))

@@ -27,6 +27,7 @@ REDIS = (
     "coredis",
     "django-redis",
     "huey",
+    "portalocker",
     "redis-",
     "redlock",
     "python-redis-lock",
@@ -76,6 +77,7 @@ NO_OWNER_CHECK = {
 NO_EXPIRY = {
     "redis-setnx",
     "redis-watchdog",
+    "portalocker-redis-lock",
     "mysql-unique",
     "mysql-owner",
     "mysql-reentrant",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from harness.history import History
@@ -9,6 +11,8 @@ from harness.plan import FaultSpec, Plan
 from harness.run.judging import Result
 from harness.run.runs import run
 from harness.search.request import HuntRequest
+from harness.search.stories.story import story_of
+from harness.search.trials import run_trial
 from harness.worker.endings import ENDINGS
 
 LOCKS = "tests.workloads.exit_locks"
@@ -105,3 +109,32 @@ def test_processes_in_containers_exit(lock: str, valid: bool) -> None:
         assert result.verdicts["exit"].stats["gone"] >= 3
     else:
         assert result.verdicts["exit"].valid is False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lock", "options", "release", "valid"),
+    [
+        ("python-redis-lock", {"auto_renewal": True}, "python-redis-lock==4.0.0", False),
+        ("python-redis-lock", {"auto_renewal": True}, "python-redis-lock==4.0.1", True),
+        ("portalocker-redis-lock", {}, "portalocker==3.2.0", False),
+        ("portalocker-redis-lock", {}, "portalocker==4.4.2", True),
+    ],
+)
+def test_releases_whose_renewer_keeps_a_dead_process(
+    lock: str, options: dict[str, bool], release: str, valid: bool
+) -> None:
+    """ionelmc/python-redis-lock#116; portalocker 4.0.0 made its thread a daemon."""
+    plan = Plan(lock=lock, workload="exit", time_limit=20.0, requires=(release,), lock_options=options)
+    result = run(plan)
+    assert result.valid is valid, result.document["summary"]
+    if not valid:
+        assert {"exit", "liveness"} <= {name for name, one in result.verdicts.items() if one.valid is False}
+
+
+def test_a_story_tells_how_the_process_ended() -> None:
+    trial = run_trial(Plan(lock=f"{LOCKS}:RenewsForEver", workload="exit", clients=2, time_limit=10.0))
+    one, two, end = story_of(trial, "liveness").story.lines()
+    assert re.fullmatch(r"1\. At .* .* acquires k0 .* main thread ends by .*, and renewer goes on\.", one)
+    assert "keeps requesting k0" in two
+    assert end.startswith("Nobody holds k0")

@@ -222,7 +222,7 @@ class ClientHost:
             self._hung.set()
         if "entry" in event and self._record is not None:
             record = self._record
-            if event["entry"]["f"] == "exit":
+            if event["entry"].get("f") == "exit":
                 process.kill_expected = True
 
             def take() -> None:

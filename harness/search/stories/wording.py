@@ -130,7 +130,9 @@ class StoryWriter:
         its own."""
         exit_ = self._scene.exit_after(act.call)
         if exit_ is not None:
-            return f"; the main thread of {act.client} ends by {exit_.value['by']} at {self._scene.at(exit_.time)}"
+            threads = listed(sorted(set(exit_.value["threads"])))
+            stays = f", and {threads} goes on" if threads else ""
+            return f"; {act.client}'s main thread ends by {exit_.value['by']} at {self._scene.at(exit_.time)}{stays}"
         release = self._scene.release_of(act.call)
         if release is None or release.invoke.time > self._parts[-1].at:
             return ""
