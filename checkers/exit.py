@@ -59,7 +59,8 @@ def _end_of(exit_: Op, history: History) -> Op | None:
 
 def _is_excused(columns: View, excuses: Excuses, exit_: Op, due: int) -> bool:
     """Return whether a fault counts for the client after its exit, which itself counts as one at that moment."""
-    return excuses.any(columns.names.index(str(exit_.node)), exit_.time + 1, due)
+    mine = [number for number, name in enumerate(columns.names) if name == exit_.node]
+    return bool(mine) and excuses.any(mine[0], exit_.time + 1, due)
 
 
 def _violation(columns: View, exit_: Op, due: int, until: int, *, ended: bool) -> Violation:
@@ -68,7 +69,7 @@ def _violation(columns: View, exit_: Op, due: int, until: int, *, ended: bool) -
     harm = f"The process of {exit_.node} " + (f"ended only after {stayed}" if ended else f"went on for {stayed}")
     threads = listed([str(name) for name in value.get("threads") or ()])
     waits = f"it waited for the thread{'s' * (len(value.get('threads') or ()) > 1)} {threads}" if threads else ""
-    sentence = f"{harm} after its main thread had ended by {value.get('by')} at {columns.at(exit_.time)}"
+    sentence = f"{harm}: its main thread had ended at {columns.at(exit_.time)} by {value.get('by')}"
     involved = {"client": exit_.node, "process": exit_.process, "indices": [exit_.index], "f": "exit"}
     return Violation(
         "process-stays", None, f"{sentence}; {waits}" if waits else sentence, due, until, (involved,), "service",

@@ -159,7 +159,7 @@ def _lost_extend(found: Holds, extend: int, mine: int, other: int, blame: Blame)
     next_: Hold = found[other]
     harm = f"An extend was confirmed although the lock was lost: {hold.client} was told that it still held {hold.key}"
     why = f"{next_.client} had been granted {hold.key} at {at(next_.start_ns)}"
-    sentence = f"{harm} (granted at {at(hold.start_ns)}) at {at(call['until_ns'])}; {why}"
+    sentence = f"{harm}: it was granted it at {at(hold.start_ns)}, and told so at {at(call['until_ns'])}; {why}"
     involved = (hold.to_json(), next_.to_json(), call)
     return Violation(
         "lost-extend", hold.key, sentence, call["from_ns"], call["until_ns"], involved, blame, harm=harm, cause=why

@@ -65,7 +65,7 @@ def _violated(
     if violation.harm and (lost := _lost(verdicts)):
         reason, resource = as_sentence(f"{violation.harm}; {lost}"), ""
     details = [
-        _holders(violation),
+        _between(violation),
         as_sentence(f"Cause: {violation.cause}") if violation.cause else "",
         _cause(violation, faults, history.origin),
         resource,
@@ -75,12 +75,12 @@ def _violated(
     return Summary(reason, tuple(sentence for sentence in details if sentence))
 
 
-def _holders(violation: Violation) -> str:
+def _between(violation: Violation) -> str:
     """Return a sentence with the details that lie between the harm and the cause; empty if there are none."""
     if not violation.harm:
         return ""
     details = violation.sentence.removeprefix(violation.harm).removesuffix(violation.cause).strip(":; ")
-    return as_sentence(f"Holders: {details}") if details else ""
+    return as_sentence(f"Holders: {details}" if violation.kind == "overlap" else details) if details else ""
 
 
 def _rank(name: str) -> tuple[int, str]:

@@ -73,6 +73,10 @@ class Etcd3Lock:
         if not self._outcome(self._lock.release):
             raise LockError(f"{self._key} is not held by this client")
 
+    def extend(self) -> bool:
+        """Keep the lease alive. The library returns etcd's answers, also if the lease is over (their TTL is 0 then)."""
+        return bool(self._outcome(self._lock.refresh))
+
     def context(self, timeout: float) -> Context:  # noqa: ARG002 - the library's own limit holds in `with`
         lock = Lock(self._key, ttl=self._lock.ttl, etcd_client=self._lock.etcd_client)
         return Context(lock, self._known_outcome, CONTEXT_S)

@@ -103,6 +103,10 @@ class ToozMemcached:
         if not _outcome(self._lock.release):
             raise LockError("not held by this member")
 
+    def extend(self) -> bool:
+        """Prolong the lease as each heartbeat does. The library does not ask whose item it prolongs."""
+        return bool(_outcome(self._lock.heartbeat))
+
     def context(self, timeout: float) -> Context:  # noqa: ARG002 - tooz waits without limit in `with`
         self._start()
         return Context(self._lock, _known_outcome)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from harness.errors import UsageError
-from harness.plan import Plan
+from harness.plan import FaultSpec, Plan
 from harness.run.completion import complete
 from harness.run.judging import Result
 from harness.run.lock_facts import find_facts
@@ -27,8 +28,14 @@ FOUND = [
 LIBRARIES = ("redis-py-asyncio-lock", "memcached-token", "pottery-redlock")
 
 
-def run_extend(lock: str, kind: str = "", cluster: str = "sim", clients: int = 5) -> Result:
-    return run(Plan(lock=lock, workload="extend", time_limit=30.0, kind=kind, cluster=cluster, clients=clients))
+PAUSE = FaultSpec("client-pause", on="acquire", times=20, every=6.0, for_=4.0)
+
+
+def run_extend(
+    lock: str, kind: str = "", cluster: str = "sim", clients: int = 5, faults: tuple[FaultSpec, ...] = ()
+) -> Result:
+    plan = Plan(lock=lock, workload="extend", time_limit=30.0, kind=kind, cluster=cluster, clients=clients)
+    return run(msgspec.structs.replace(plan, faults=faults))
 
 
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
@@ -44,9 +51,11 @@ def test_the_harm_is_in_the_summary() -> None:
 
 
 @pytest.mark.slow
-def test_aioredlock_extends_a_lock_that_another_client_has_had() -> None:
-    """Its extend sets the key if nobody has it."""
-    result = run_extend("aioredlock", clients=2)
+@pytest.mark.parametrize(("lock", "faults"), [("aioredlock", ()), ("etcd3-lock", ()), ("tooz-memcached", (PAUSE,))])
+def test_libraries_that_extend_a_lock_that_another_client_has_had(lock: str, faults: tuple[FaultSpec, ...]) -> None:
+    """aioredlock sets the key if nobody has it; python-etcd3 returns etcd's answer, that the lease is over, without an
+    error; tooz prolongs the item of whoever has it."""
+    result = run_extend(lock, clients=2, faults=faults)
     assert result.verdicts["extend"].valid is False, result.verdicts["extend"].explanation
     assert LOST in result.verdicts["extend"].explanation
 
