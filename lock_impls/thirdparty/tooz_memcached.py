@@ -79,7 +79,7 @@ class ToozMemcached:
             f"memcached://{host}:{port}", uuid.uuid4().hex.encode(), timeout=TIMEOUT_S, lock_timeout=whole_seconds(ttl),
             membership_timeout=whole_seconds(ttl), leader_timeout=whole_seconds(ttl),
         )  # fmt: skip
-        self._lock = self._coordinator.get_lock(key.encode())
+        self._lock: Any = self._coordinator.get_lock(key.encode())
         self._started = False
 
     @classmethod
