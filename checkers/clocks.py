@@ -84,6 +84,17 @@ class Clock:
                 found.append((hit, one.at(hit) - before))
         return min(found, default=None)
 
+    def fell(self, since_ns: int, until_ns: int) -> int:
+        """Return how far (ns) the clock may have been set back in that time, counted from its best moment to its last.
+
+        A lease that began in that time may end so much later by this clock."""
+        best, fell = EVER, 0
+        for one, begin, end in self._during(since_ns, until_ns):
+            ahead, after = sorted((one.at(begin), one.at(end)))
+            best = max(best, after)
+            fell = max(fell, best - ahead)
+        return fell
+
     def _during(self, from_ns: int, until_ns: int) -> Iterator[tuple[Reading, int, int]]:
         """Yield each reading that may have been valid in that time, with the part of the time in which it may have
         been."""

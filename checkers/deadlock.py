@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.history import SECOND, History
 
-from .base import Json, Verdict, Violation, conclude, no_lock_taken
+from .base import Blame, Json, Verdict, Violation, conclude, no_lock_taken
 from .faults import unhealed
 from .mutual_exclusion import too_few
 from .stuck import UNCLEAN, Stretches, StuckKey, stretches_in
@@ -68,6 +68,10 @@ def report(stretches: Stretches, found: StuckKey, kind: str) -> Violation:
         f"requesting it: {reason}, so it should have been available by {at(found.due_ns)} "
         f"(ttl {stretches.ttl / SECOND:g} s, slack {stretches.slack / SECOND:g} s)"
     )
+    back = stretches.set_back(found)
+    if back is not None:
+        sentence += f"; {back[0]}'s clock was set back by {columns.span(back[1])}, so leases end later there"
     involved: list[Json] = [hold.to_json()] if hold else []
     involved += [columns.call(index) for index in found.invokes]
-    return Violation(kind, key, sentence, found.idle_ns, found.until_ns, tuple(involved), "service")
+    blame: Blame = "service" if back is None else "clock"
+    return Violation(kind, key, sentence, found.idle_ns, found.until_ns, tuple(involved), blame)

@@ -34,6 +34,7 @@ import numpy as np
 
 from harness.history import SECOND, History
 
+from .clocks import clocks
 from .excuses import Excuses, ends
 from .faults import DEADLY, FOR_EVER, SILENT, STILL, RunFault, faults, without_tolerated
 from .holds import DIED, ENDINGS, RELEASED, Holds, holds
@@ -110,8 +111,22 @@ class Stretches:
         self._unknown = self._unknown_calls()
         self._stopped = list(self._stopped_acquires())
         self._excuses = Excuses(history)
+        self._clocks = clocks(history.nemesis())
         self._requests: dict[int, KeyRequests] = {}
         self._stuck: list[StuckKey] | None = None
+
+    def set_back(self, found: StuckKey) -> tuple[str, int] | None:
+        """Return the server whose clock was set back so far (ns) that the key, which was to end with a lease, may have
+        lasted until the end of the stretch by that clock; None if there is none."""
+        if found.cause not in UNCLEAN or found.hold == NONE:
+            return None
+        since = int(self.holds.requested_ns[found.hold])
+        servers = self.columns.settings.get("servers") or ()
+        fell = {host: clock.fell(since, found.until_ns) for host, clock in self._clocks.items() if host in servers}
+        host = max(fell, key=fell.__getitem__, default=None)
+        if host is None or not fell[host] or found.due_ns + fell[host] < found.until_ns:
+            return None
+        return host, fell[host]
 
     def stuck(self) -> list[StuckKey]:
         """Return the stuck keys, found once."""
