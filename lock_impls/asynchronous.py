@@ -2,7 +2,8 @@
 
 A client calls its lock from a thread that waits for each result. The coroutines run in another thread, which has the
 event loop of the process: so the lock's own tasks, such as a renewal, go on while the client is in its critical section
-or sleeps. One task of this loop awaits all calls, one after another, as if the client's code were written in it.
+or sleeps. One task of this loop awaits all calls of a thread, one after another, as if that thread's code were in
+it.
 """
 
 from __future__ import annotations
@@ -51,36 +52,44 @@ class _Call:
 
 
 class EventLoopThread:
-    """The thread of a process that runs the event loop. It ends with the process."""
+    """The thread of a process that runs the event loop. It ends with the process.
+
+    Each thread that makes calls has a task of its own in the loop. Only calls of the first thread can be cancelled."""
 
     def __init__(self) -> None:
-        self._calls: deque[_Call] = deque()
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
-        self._arrived: asyncio.Event = asyncio.Event()
-        self._current: _Call | None = None
-        self._struck = False
-        self._cancels: deque[OnCancel] = deque()
-        """Callbacks of requested cancellations that no call has received. Used in the event loop only."""
-        self._received: Callable[[], object] | None = None
-        self._ended = False
+        self._first = _CallingTask()
+        self._first_thread: int | None = None
+        self._others: dict[int, _CallingTask] = {}
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="event loop", daemon=True)
         self._thread.start()
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        setattr(loop, CANCEL, self._first.cancel)
+        self._loop.set_result(loop)
+        await self._first.serve()
 
     def call(self, name: str, function: Callable[[], Any]) -> Any:
         """Call a function in the event loop, await what it returns if that is awaitable, and return the result. Raises
         what it raises, and :class:`CallCancelled`. Only a ``name`` of :data:`CALLED` can be cancelled."""
-        call = _Call(name, function)
-        self._calls.append(call)
-        self._loop.result().call_soon_threadsafe(self._arrived.set)
-        call.over.acquire()
-        if call.error is not None:
-            raise call.error
-        return call.result
+        return self._task_of_this_thread().call(self._loop.result(), name, function)
+
+    def _task_of_this_thread(self) -> _CallingTask:
+        thread = threading.get_ident()
+        if self._first_thread is None:
+            self._first_thread = thread
+        if thread == self._first_thread:
+            return self._first
+        mine = self._others.get(thread)
+        if mine is None:
+            mine = self._others[thread] = _CallingTask()
+            asyncio.run_coroutine_threadsafe(mine.serve(), self._loop.result())
+        return mine
 
     def end(self) -> None:
         """End the event loop, and wait for that: its main task returns, and asyncio cancels all others."""
-        self._ended = True
-        self._loop.result().call_soon_threadsafe(self._arrived.set)
+        self._first.end(self._loop.result())
         self._thread.join()
 
     def open(self, lock: LockClass, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Lock:
@@ -93,7 +102,35 @@ class EventLoopThread:
         made = self.call("open", make)
         return AwaitedContext(self.call, made) if isinstance(made, Context) else _Awaited(self, made)
 
-    def _cancel(self, on_cancel: OnCancel) -> None:
+
+class _CallingTask:
+    """A task that awaits the calls of one thread, one after another."""
+
+    def __init__(self) -> None:
+        self._calls: deque[_Call] = deque()
+        self._arrived: asyncio.Event = asyncio.Event()
+        self._current: _Call | None = None
+        self._struck = False
+        self._cancels: deque[OnCancel] = deque()
+        """Callbacks of requested cancellations that no call has received. Used in the event loop only."""
+        self._received: Callable[[], object] | None = None
+        self._ended = False
+
+    def call(self, loop: asyncio.AbstractEventLoop, name: str, function: Callable[[], Any]) -> Any:
+        """Let the task make a call, and wait for its result."""
+        call = _Call(name, function)
+        self._calls.append(call)
+        loop.call_soon_threadsafe(self._arrived.set)
+        call.over.acquire()
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def end(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ended = True
+        loop.call_soon_threadsafe(self._arrived.set)
+
+    def cancel(self, on_cancel: OnCancel) -> None:
         """Cancel the current call, which awaits something and so receives that for sure, or else the next one."""
         call = self._current
         if call is None or self._struck:
@@ -106,11 +143,8 @@ class EventLoopThread:
     def _note(self, call: _Call) -> None:
         self._received = self._cancels[0](call.name, call.began_ns)
 
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def serve(self) -> None:
         self._task = cast("asyncio.Task[Any]", asyncio.current_task())
-        setattr(loop, CANCEL, self._cancel)
-        self._loop.set_result(loop)
         while not self._ended:
             await self._arrived.wait()
             self._arrived.clear()

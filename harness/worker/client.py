@@ -14,9 +14,10 @@ from random import Random
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from harness.clusters.base import RecordEntry
-from harness.errors import Ending, Interruption, ProcessEnds
+from harness.errors import Ending, Interruption, LockFailed, ProcessEnds
 
 from .interfaces import ClientSettings, Grant, Lock, LockContext
+from .recorded_calls import error_text
 from .resource import ResourceClient
 from .resource_calls import ResourceCalls
 
@@ -247,19 +248,24 @@ class Client(ResourceCalls):
         until = self._valid_until.get(key)
         return until is None or time.monotonic() < until
 
-    def release(self, key: str, *, idle: bool = False) -> bool:
+    def release(self, key: str, *, idle: bool = False, elsewhere: bool = False) -> bool:
         """Release the lock; return whether the outcome is known. ``idle``: the client knows that it holds nothing, so
-        the answer "released" is no claim that it has held the lock until now."""
+        the answer "released" is no claim that it has held the lock until now. ``elsewhere``: another thread releases
+        it, and if the lock refuses that, this one."""
         if key in self._held:
             self._held.remove(key)
-        self._enter("release", key, {"idle": True} if idle else None)
-        process = self.process
+        how = {name: True for name, it in (("idle", idle), ("elsewhere", elsewhere)) if it}
+        self._enter("release", key, how or None)
+        process, refusal = self.process, None
         try:
-            self._lock(key).release()
+            lock = self._lock(key)
+            refusal = _raised_elsewhere(lock.release) if elsewhere else None
+            if refusal is not None or not elsewhere:
+                lock.release()
         except BaseException as error:  # noqa: BLE001
             self._raised("release", key, error)
             return self.process == process
-        self._leave("ok", "release", key)
+        self._leave("ok", "release", key, None if refusal is None else {"refused": error_text(refusal)})
         return True
 
     def release_all(self) -> None:
@@ -302,6 +308,26 @@ class Client(ResourceCalls):
             return None
         self._leave("ok", "add", key, {"seen": seen, "written": written})
         return seen, written
+
+
+def _raised_elsewhere(call: Callable[[], None]) -> Exception | None:
+    """Make a call in another thread, and return what it raises. Raises LockFailed if the thread ends otherwise."""
+    ended: list[Exception | None] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - the caller judges it
+            ended.append(error)
+        else:
+            ended.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if not ended:
+        raise LockFailed("a call of the lock ended the thread that made it")
+    return ended[0]
 
 
 def _optional(lock: Lock, name: str) -> Callable[..., Any]:

@@ -19,6 +19,11 @@ MAX_ERROR_LENGTH: Final = 300
 """Characters of an error that are recorded in the history."""
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error as the history has it."""
+    return f"{type(error).__name__}: {error}"[:MAX_ERROR_LENGTH].encode(errors="backslashreplace").decode()
+
+
 class RecordedCalls:
     """A client as far as it records calls. ``process`` is its number; ``refused`` is the exception class for a call
     that did not happen."""
@@ -56,7 +61,7 @@ class RecordedCalls:
             raise error
         if isinstance(error, MemoryError) or not isinstance(error, Exception | Interruption):
             raise LockFailed(f"{f} of the lock raised {type(error).__name__}, which ends a process") from error
-        text = f"{type(error).__name__}: {error}"[:MAX_ERROR_LENGTH].encode(errors="backslashreplace").decode()
+        text = error_text(error)
         if isinstance(error, self._refused):
             self._leave("fail", f, key, error=text)
             return
