@@ -2,7 +2,8 @@
 
 Judged is each release that returned ok, of an exclusive hold whose acquire wrote the key on a server. It was *deferred*
 if the key still belonged to its client when it returned, and the client's next acquire of the key then changed that.
-Other clients can get such a key only while its last holder requests it, or after the end of its lease.
+Other clients can get such a key only while its last holder requests it, or after the end of its lease. A release that
+changed the stored owner was not deferred: some locks do not delete a free key, but store that it is free.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def deferred_releases(history: History, found: Holds, excuses: Excuses) -> Defer
         if not written or excuses.any(client, begun, end):
             continue
         judged += 1
-        changed = [at for log in written if (at := log.changed(node, begun, end)) is not None]
+        released = int(columns.time[found.release[row]])
+        changed = [at for log in written if (at := log.changed(node, begun, released, end)) is not None]
         if len(changed) < len(written):
             continue
         following = _next_acquire(columns, client, int(found.key[row]), int(found.release[row]))
@@ -74,13 +76,13 @@ class _Log:
         inside = self.states[bisect_left(self.times, begin) : bisect_right(self.times, end)]
         return any(state.owner is not None and state.by == node for state in inside)
 
-    def changed(self, node: str, begin: int, end: int) -> int | None:
-        """Return when (ns) the client ended its ownership, if it had written the key since ``begin`` and owned it
-        still at ``end``."""
+    def changed(self, node: str, begin: int, released: int, end: int) -> int | None:
+        """Return when (ns) the client ended its ownership, if it had written the key since ``begin``, owned it still at
+        ``end``, and the stored owner was the same at ``released``."""
         at = bisect_right(self.times, end) - 1
-        state = self.states[at]
+        state, before = self.states[at], self.states[bisect_right(self.times, released) - 1]
         over = state.left is not None and state.time + state.left <= end + SERVER_MS
-        if state.owner is None or state.by != node or state.time < begin or over:
+        if state.owner is None or state.by != node or state.time < begin or over or state.owner != before.owner:
             return None
         after = islice(self.states, at + 1, None)
         later = next((one for one in after if not one.answers or one.owner != state.owner), None)

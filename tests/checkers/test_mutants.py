@@ -140,6 +140,14 @@ def only_deferred(history: History, found: holds.Holds, excused: excuses.Excuses
     return replace(late, judged=len(late.rows))
 
 
+CHANGED = deferred._Log.changed
+
+
+def any_stored_owner(log: deferred._Log, node: str, begin: int, released: int, end: int) -> int | None:
+    """Take a key that stores that it is free for one that its last holder still owns."""
+    return CHANGED(log, node, begin, end, end)
+
+
 def all_unknown_acquires(columns: view.View, known: list[linearizable.Row]) -> list[linearizable.Row]:
     """Say that every acquire of unknown outcome was granted."""
     granted = []
@@ -331,6 +339,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("few deferred releases count", release, "MANY", 4),
         ("more deferred releases pass", release, "MANY", 6),
         ("leases on servers never end", deferred, "SERVER_MS", -(10**12)),
+        ("keys that stay are never free", deferred._Log, "changed", any_stored_owner),
         ("the server's own changes count", deferred, "_next_acquire", lambda *_: (0, 10**12)),
         ("a minority of releases counts", release, "deferred_releases", only_deferred),
         ("a release that never returns is none", release, "ALLOWANCE", 2**60),

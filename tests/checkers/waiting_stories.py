@@ -244,6 +244,15 @@ def deferred_paused() -> History:
     return defer(6).fault(0, "client-pause", ["c0"], 1.2, 7.0).history()
 
 
+@row("deferred-key-stays-free", valid=(RL,))
+def deferred_key_stays_free() -> History:
+    """A release stores that the key is free, and the next acquire replaces that."""
+    story = defer(6)
+    for number in range(6):
+        story.server_key(1.5005 + number, "free", by="c0", left=2.0)
+    return story.history()
+
+
 @row("removed-in-between", valid=(RL,))
 def removed_in_between() -> History:
     """The server removes the key a while after the release returned, and before the next acquire."""
