@@ -14,25 +14,26 @@ EXPIRES: Final = "expiry: its key expires after the ttl"
 ONE_PRIMARY: Final = "unavailable until the server is back; with sentinels, until a replica is promoted"
 
 
-def one_server(name: str) -> tuple[Failure, ...]:
-    """Failures of every lock whose key is on one server only."""
+def one_server(name: str, *, replicated: bool = True) -> tuple[Failure, ...]:
+    """Failures of every lock whose key is on one server only; ``replicated``: it also runs behind sentinels."""
     run = f"harness run {name}"
+    failover = Failure(
+        "redis-async-failover",
+        "the primary dies before a replica has the key",
+        f"{run} --topology sentinel --nemesis failover --ttl 10s --hold 4s",
+    )
     return (
         Failure("ttl-pause-write", "the holder is paused for longer than the ttl", f"{run} --nemesis client-pause"),
         Failure("redis-restart-empty", "the server restarts without its data", f"{run} --nemesis kill-amnesia"),
-        Failure(
-            "redis-async-failover",
-            "the primary dies before a replica has the key",
-            f"{run} --topology sentinel --nemesis failover --ttl 10s --hold 4s",
-        ),
+        *([failover] if replicated else []),
     )
 
 
-def expiring(name: str) -> tuple[Failure, ...]:
-    """Failures of every lock that is a key with a ttl."""
+def expiring(name: str, *, replicated: bool = True) -> tuple[Failure, ...]:
+    """Failures of every lock that is a key with a ttl; ``replicated``: it also runs behind sentinels."""
     run = f"harness run {name}"
     return (
-        *one_server(name),
+        *one_server(name, replicated=replicated),
         Failure(
             "redis-clock-fwd",
             "the server's clock jumps forward, so the key expires early",

@@ -50,9 +50,7 @@ class CoredisLock:
         outage=ONE_PRIMARY,
         asynchronous=True,
         lease="ttl",
-        failures=tuple(
-            one for one in (*expiring("coredis-lock"), overrun("coredis-lock")) if one.id != "redis-async-failover"
-        ),
+        failures=(*expiring("coredis-lock", replicated=False), overrun("coredis-lock")),
     )
 
     def __init__(self, client: Any, key: str, ttl: float) -> None:

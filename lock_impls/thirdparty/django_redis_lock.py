@@ -41,11 +41,7 @@ class DjangoRedisLock:
         promises="'It supports Redis distributed named locks.'",
         on_death=f"{EXPIRES} (nothing without a timeout, the library's default)",
         outage=ONE_PRIMARY,
-        failures=tuple(
-            one
-            for one in (*expiring("django-redis-lock"), overrun("django-redis-lock"))
-            if one.id != "redis-async-failover"
-        ),
+        failures=(*expiring("django-redis-lock", replicated=False), overrun("django-redis-lock")),
     )
 
     def __init__(self, cache: Any, key: str, ttl: float) -> None:

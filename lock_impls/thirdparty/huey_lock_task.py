@@ -44,6 +44,7 @@ class HueyLockTask:
         on_death=f"{EXPIRES} (nothing without a ttl, the library's default)",
         outage=ONE_PRIMARY,
         overtime=1.0,
+        lease="ttl",
         failures=(*expiring("huey-lock-task"), foreign_delete("huey-lock-task")),
     )
 
