@@ -151,7 +151,8 @@ def _ghosts(found: Holds, key: int, stays: list[Stay], excuses: Excuses) -> Iter
             row, client, over = int(rows[at]), int(columns.client[rows[at]]), int(end[at])
             if columns.node[row] != stay.by or stay.until - over <= slack or is_shared(columns, row):
                 continue
-            mine = (found.client == client) & (found.key == key)
+            same = [number for number, name in enumerate(columns.names) if name == columns.names[client]]
+            mine = np.isin(found.client, same) & (found.key == key)
             if (mine & (found.start <= stay.until) & (found.end >= begin[at])).any():
                 continue
             if not excuses.any(client, int(begin[at]), over + slack):

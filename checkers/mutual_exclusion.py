@@ -144,7 +144,8 @@ def _overlap(found: Holds, earlier: int, later: int, lease: Lease, ruling: Rulin
     at = found.view.at
     why = reason(lease, ruling, at)
     until = min(one.end_ns, two.end_ns)
-    harm = f"Two clients held {two.key} at the same time"
+    who = f"Two threads of {two.client}" if one.client == two.client else "Two clients"
+    harm = f"{who} held {two.key} at the same time"
     if (without := _without_lock(found, one, two)) is not None:
         harm = (
             f"The body of `with` ran although the lock was not acquired: {without} was in {two.key} beside its holder"

@@ -127,6 +127,7 @@ class LockInfo:
     - ``overtime``: by how many seconds a lease may outlast its ttl, because servers count whole seconds or because
       waiters wait after a loss (a lock-delay). Within this time a lock that is still held does not count as late.
     - ``queue``: the lock serves waiters in the order of their requests.
+    - ``shareable``: threads of a process, or tasks of its event loop, may use one object at the same time.
     - ``asynchronous``: the lock's methods are coroutines, which run in the event loop of the client's process.
     - ``lease``: the lease of grants that do not say it themselves: ``ttl``, a duration such as ``10s``, or the name of
       an option with its unit, such as ``px:ms``; ``ttl:expires`` is the ttl unless the option ``expires`` is false.
@@ -156,6 +157,7 @@ class LockInfo:
     promises: str = ""
     runtime: str = ""
     asynchronous: bool = False
+    shareable: bool = False
     limits: tuple[Limit, ...] | None = None
     lease: str = ""
 

@@ -13,6 +13,8 @@ If a grant does not say how long it is valid, its lease is what the class states
 as ``10s``, or a constructor's parameter with its unit, such as ``px:ms``. A class without ``lease`` has the ttl as its
 lease if the constructor has a parameter for it. A class that renews its leases states ``lease = ""``.
 
+If the class states ``shareable = True``, threads or tasks of a client may use one object of it at the same time.
+
 If ``acquire`` or ``release`` is a coroutine, the clients are those of ``redis.asyncio``, and the coroutines run in one
 event loop of the client's process (:mod:`.asynchronous`).
 
@@ -178,6 +180,7 @@ def _describe(cls: type, spec: str) -> LockInfo:
         kinds=_kinds(cls),
         limits=(),
         asynchronous=_is_asynchronous(cls),
+        shareable=getattr(cls, "shareable", False) is True,
         lease=_lease(cls),
     )
 

@@ -33,6 +33,8 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     """True if it stays available while a minority of its servers is lost."""
     shared: bool | None = None
     """True if several clients can hold it at once (``acquire_shared``)."""
+    shareable: bool | None = None
+    """True if threads or tasks of a process may use one object of it at the same time."""
     asynchronous: bool | None = None
     """True if its methods are coroutines."""
     methods: tuple[str, ...] | None = None

@@ -139,7 +139,13 @@ def _refuse_sharing(plan: Plan, lock: LockFacts) -> None:
 
 
 def _refuse_missing_methods(plan: Plan, lock: LockFacts) -> None:
-    """Refuse a workload that calls an optional method for a lock that has none."""
+    """Refuse a workload that calls an optional method for a lock that has none, or shares objects that may not be
+    shared."""
+    if shares_objects(plan.workload) and not lock.shareable:
+        raise UsageError(
+            f"workload {plan.workload!r} needs a lock whose objects threads may share; {plan.lock} does not state that "
+            "(a class of your own states it with 'shareable = True')"
+        )
     for name in methods_of(plan.workload):
         if name not in (lock.methods or ()):
             raise UsageError(
@@ -151,6 +157,11 @@ def methods_of(workload: str) -> tuple[str, ...]:
     """Return the optional methods of a lock that a workload calls."""
     methods: tuple[str, ...] = getattr(find_workload(workload), "methods", ())
     return methods
+
+
+def shares_objects(workload: str) -> bool:
+    """Return whether several threads of a client use one object of the lock at the same time."""
+    return int(getattr(find_workload(workload), "threads", 1)) > 1
 
 
 def is_rare(workload: str) -> bool:

@@ -108,6 +108,7 @@ def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None) -
         reentrant=info.reentrant,
         queue=info.queue,
         no_single_point=info.no_single_point,
+        shareable=info.shareable,
         asynchronous=info.asynchronous,
         shared=None if methods is None else "acquire_shared" in methods,
         methods=methods,

@@ -16,7 +16,7 @@ from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.faults.catalogue import fault_class, fault_names, needs
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete, is_rare, methods_of
+from harness.run.completion import complete, is_rare, methods_of, shares_objects
 from harness.run.interpreter import interpreter_of
 from harness.run.lock_facts import find_facts
 from harness.worker.client_program import WORKLOADS
@@ -88,7 +88,11 @@ class HuntRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         promised = [*(["reentrant"] if lock.reentrant else []), *(["queue"] if lock.queue else [])]
         promised += ["readers-writers"] if lock.shared else []
         methods = set(lock.methods or ())
-        promised += [name for name in WORKLOADS.own if is_rare(name) and methods.issuperset(methods_of(name))]
+        promised += [
+            name
+            for name in WORKLOADS.own
+            if is_rare(name) and methods.issuperset(methods_of(name)) and (lock.shareable or not shares_objects(name))
+        ]
         workloads = self.workloads or ("mutex", *promised)
         kind = self.kind or self._kind_for(lock.kinds)
         request = msgspec.structs.replace(

@@ -32,6 +32,7 @@ class Workload(Protocol):
     Optional attributes: ``locks = False`` if its clients never acquire; ``shared = True`` if they acquire shared;
     ``methods`` if they call optional methods of the lock, such as ``("context",)``; ``rare = True`` if hunts use it for
     each lock with these methods, less often than the usual workloads;
+    ``threads`` is the number of threads of each client that share the lock's objects, and each run the workload;
     ``ends_processes = True`` if they call :meth:`Client.end_process`;
     ``schedule`` if the workload brings faults: dicts with the fields of a FaultSpec, where ``"1.5 ttl"`` means a
     multiple of the lock's ttl. A plan that has a fault of the same kind does without the schedule.

@@ -39,7 +39,8 @@ class Agent:
         self._writing = threading.Lock()
         self._todo: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._go = threading.Semaphore(0)
-        self._waits = False
+        self._mine = threading.local()
+        """``waits``: the last entry of this thread triggers a fault."""
         self._hang = threading.Event()
         self._stops: tuple[str, ...] = ()
         self._client: Client | None = None
@@ -55,13 +56,13 @@ class Agent:
 
     def record(self, **fields: Any) -> None:
         """Record one entry of the history by sending it to the control side; a :data:`harness.clusters.base.Record`."""
-        self._waits = event(fields["f"], fields["type_"]) in self._stops
-        self.send({"entry": fields, "waits": True} if self._waits else {"entry": fields})
+        self._mine.waits = event(fields["f"], fields["type_"]) in self._stops
+        self.send({"entry": fields, "waits": True} if self._mine.waits else {"entry": fields})
 
     def checkpoint(self) -> None:
         """Wait for ``go`` after an event that triggers a fault: the control side injects the fault in between."""
-        if self._waits:
-            self._waits = False
+        if getattr(self._mine, "waits", False):
+            self._mine.waits = False
             self._go.acquire()
         if self._hang.is_set():
             self.send({"hung": True})

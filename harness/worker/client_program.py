@@ -5,6 +5,7 @@ On the simulator it is called in the harness' own process; in a container :mod:`
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from random import Random
@@ -25,6 +26,8 @@ from .resource import ResourceClient
 
 GENERATION: Final = 1_000_000
 """Distance of the process numbers of one generation of a client to those of the next."""
+THREAD: Final = 100_000
+"""Distance of the process numbers of one thread of a client to those of the next."""
 
 
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +121,32 @@ def run(
     if job.generation == 0:
         time.sleep(job.plan.stagger * job.process)
     lock = find(job.plan.lock)
-    _run_workload(job.plan.workload, client(job, record, checkpoint, lock))
+    threads = int(getattr(find_workload(job.plan.workload), "threads", 1))
+    _run_threads(job.plan.workload, _clients(job, record, checkpoint, lock, threads))
     failure = getattr(lock, "failure", None)
     if failure is not None and (why := failure()):
         raise LockFailed(why)
+
+
+def _run_threads(name: str, clients: list[Client]) -> None:
+    """Run a workload for each client in a thread of its own, the first one in this thread. Raises what one raises."""
+    failures: list[Exception] = []
+
+    def run(one: Client) -> None:
+        try:
+            _run_workload(name, one)
+        except Exception as error:  # noqa: BLE001 - raised in the main thread
+            failures.append(error)
+
+    first, *rest = clients
+    threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in rest]
+    for thread in threads:
+        thread.start()
+    _run_workload(name, first)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
 def _run_workload(name: str, client: Client) -> None:
@@ -148,6 +173,13 @@ def _run_workload(name: str, client: Client) -> None:
 
 def client(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, lock: LockClass) -> Client:
     """Return the client of a job. It opens its lock and connects to the resource on first use."""
+    return _clients(job, record, checkpoint, lock, 1)[0]
+
+
+def _clients(
+    job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, lock: LockClass, threads: int
+) -> list[Client]:
+    """Return a client for each thread of a job. They share the lock's objects."""
     plan = job.plan
     endpoints = Endpoints(job.kind, job.addresses)
 
@@ -156,16 +188,35 @@ def client(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, lock: Lo
     def open_lock(key: str) -> Any:
         return here.open(endpoints, key, plan.ttl, **plan.lock_options)
 
-    return Client(
-        node=job.node,
-        process=job.process,
-        settings=plan,
-        open_lock=open_lock,
-        end_loop=here.end_loop,
-        refused=LockError,
-        resource=ResourceClient(job.resource),
-        record=record,
-        deadline_ns=job.began_ns + int(plan.time_limit * 1e9),
-        rng=Random(f"{plan.seed}/client/{job.node}/{job.process}"),
-        checkpoint=checkpoint,
-    )
+    shared = _SharedLocks(open_lock)
+    return [
+        Client(
+            node=job.node,
+            process=process,
+            settings=plan,
+            open_lock=shared.open if threads > 1 else open_lock,
+            end_loop=here.end_loop,
+            refused=LockError,
+            resource=ResourceClient(job.resource),
+            record=record,
+            deadline_ns=job.began_ns + int(plan.time_limit * 1e9),
+            rng=Random(f"{plan.seed}/client/{job.node}/{process}"),
+            checkpoint=checkpoint,
+        )
+        for process in (job.process + number * THREAD for number in range(threads))
+    ]
+
+
+class _SharedLocks:
+    """The objects of a lock that the threads of a process share, one for each key."""
+
+    def __init__(self, open_lock: Callable[[str], Any]) -> None:
+        self._open = open_lock
+        self._locks: dict[str, Any] = {}
+        self._guard = threading.Lock()
+
+    def open(self, key: str) -> Any:
+        with self._guard:
+            if key not in self._locks:
+                self._locks[key] = self._open(key)
+            return self._locks[key]

@@ -49,6 +49,7 @@ class RedisPyLock:
         options={"expires": True},
         lease="ttl:expires",
         library="redis 8.1.0",
+        shareable=True,  # it keeps the token in thread-local storage by default, and documents why
         promises="'A shared, distributed Lock. [...] It's left to the user to resolve deadlock issues and make sure "
         "multiple clients play nicely together.'",
         on_death=f"{EXPIRES} (nothing with expires=False, the library's default)",

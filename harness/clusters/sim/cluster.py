@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from greenlet import getcurrent
 
 from harness.clusters import kinds
 from harness.clusters.abilities import Links, LinkShape, State, Tap
@@ -236,12 +239,14 @@ class SimCluster:
         def checkpoint() -> None:
             if not machine.hang_wanted and task.life.state == RUNNING:
                 return
-            with self._threads.at_checkpoint(client):
+            me = getcurrent()
+            assert isinstance(me, Task)
+            with self._threads.at_checkpoint(client) if me is task else contextlib.nullcontext():
                 if machine.hang_wanted:
                     machine.hung = True
-                    task.park()
-                if task.life.state != RUNNING:
-                    task.park(0)
+                    me.park()
+                if me.life.state != RUNNING:
+                    me.park(0)
 
         task = machine.host.life.main = machine.host.spawn(main, checkpoint)
         self._threads.launched(client, task)

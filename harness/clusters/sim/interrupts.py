@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from greenlet import getcurrent
+
 from harness.clusters.abilities import SECTION, Interrupt, InterruptedCall
 from harness.clusters.base import RecordEntry
 from harness.errors import AlarmRaised, Interruption, ThreadInterrupted
@@ -81,7 +83,8 @@ class ClientThreads:
 
         def heard(**entry: Any) -> None:
             thread = self._threads[client]
-            thread.heard(entry["type_"], entry["f"], entry["time"])
+            if thread.task is None or getcurrent() is thread.task:  # other threads of the client are not interrupted
+                thread.heard(entry["type_"], entry["f"], entry["time"])
             record(**entry)
             if thread.strikes:
                 self._try_later(thread)
