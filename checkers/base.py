@@ -27,6 +27,7 @@ NEED_TWO_CLIENTS: Final = frozenset(
         "extend",
         "resource",
         "fencing",
+        "leadership",
         "handover",
         "deadlock",
         "liveness",

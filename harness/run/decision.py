@@ -157,7 +157,8 @@ def _issues_tokens(lock: LockFacts, verdicts: Mapping[str, Verdict]) -> bool:
 def _fenced(verdicts: Mapping[str, Verdict]) -> bool:
     """Return whether the lock was broken, and the resource, which checks tokens, refused each late access."""
     broken = any(name in FENCED and verdict.valid is False for name, verdict in verdicts.items())
-    return broken and all(_state(verdicts[name]) == "kept" for name in AFTER_OVERLAP if name in verdicts)
+    harmed = "leadership" in verdicts and verdicts["leadership"].valid is False
+    return broken and not harmed and all(_state(verdicts[it]) == "kept" for it in AFTER_OVERLAP if it in verdicts)
 
 
 def _required(plan: Plan, name: str, *, checked: bool) -> bool:

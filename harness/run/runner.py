@@ -137,7 +137,7 @@ class Runner:
             "fencing": plan.fencing,
             "ttl": plan.ttl,
             **({} if lease is None else {"lease": lease}),
-            "hold": max(plan.hold, *plan.holds.values()) if plan.holds else plan.hold,
+            "hold": self._longest_hold(lease),
             "slack": plan.slack + self._lock.overtime,
             "queue": self._lock.queue,
             **({"no_single_point": True} if self._lock.no_single_point else {}),
@@ -145,6 +145,12 @@ class Runner:
             "locks": getattr(self._workload, "locks", True),
             "stock": self._stock,
         }
+
+    def _longest_hold(self, lease: float | None) -> float:
+        """Return the longest time (s) for which a client plans to hold the lock."""
+        plan = self._plan
+        leases = getattr(self._workload, "leases", 0.0) * max(plan.ttl, lease or 0.0)
+        return max(plan.hold, leases, *plan.holds.values())
 
     def _wait_until(self, seconds: float) -> None:
         """Sleep until ``seconds`` after the start, and report the progress meanwhile."""

@@ -32,6 +32,7 @@ class Workload(Protocol):
     Optional attributes: ``locks = False`` if its clients never acquire; ``shared = True`` if they acquire shared;
     ``methods`` if they call optional methods of the lock, such as ``("context",)``; ``rare = True`` if hunts use it for
     each lock with these methods, less often than the usual workloads;
+    ``leases`` is the longest time for which its clients plan to hold a lock, in leases, if they renew them;
     ``threads`` is the number of threads of each client that share the lock's objects, and each run the workload;
     ``ends_processes = True`` if they call :meth:`Client.end_process`;
     ``schedule`` if the workload brings faults: dicts with the fields of a FaultSpec, where ``"1.5 ttl"`` means a
@@ -153,6 +154,10 @@ class Client(ResourceCalls):
     def relies(self, key: str) -> bool:
         """Return whether the client relies on the lock still (see :meth:`acquire`)."""
         return time.monotonic() < self._relied_until.get(key, math.inf)
+
+    def can_extend(self, key: str) -> bool:
+        """Return whether the lock, which must have been acquired before, has ``extend``."""
+        return callable(getattr(self._locks[key], "extend", None))
 
     def extend(self, key: str) -> bool | None:
         """Prolong the lease; return whether the lock said that it is still held. None if it raised."""

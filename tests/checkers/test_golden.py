@@ -19,6 +19,7 @@ from tests.checkers import (
     exposure_stories,
     extend_stories,
     keys_stories,
+    leadership_stories,
     linearizable_stories,
     lock_stories,
     resource_stories,
@@ -33,6 +34,7 @@ assert exit_stories.EXIT
 assert exposure_stories.EX
 assert extend_stories.EX
 assert keys_stories.KS
+assert leadership_stories.LEADERSHIP
 assert linearizable_stories.LIN
 assert lock_stories.RE  # importing it registers its stories
 assert resource_stories.PACKET

@@ -29,6 +29,7 @@ from harness.checkers import (
     handover,
     holds,
     keys,
+    leadership,
     linearizable,
     liveness,
     money,
@@ -74,6 +75,10 @@ def none_overlap(group: Ints, start: Ints, end: Ints) -> Bools:
 
 def no_violations(*_: Any) -> list[Any]:
     return []
+
+
+def first_hold(found: Any, act: Any) -> int:
+    return int(np.flatnonzero(found.client == act.client)[0])
 
 
 def always(*_: Any, **__: Any) -> bool:
@@ -418,6 +423,12 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("nested requests compete", exposure, "nested_calls", no_items),
         ("a refused client gives up", exposure, "FAIL", OK),
         ("a lock is always taken", exposure, "no_lock_taken", no_doubt),
+    ],
+    "leadership": [
+        ("every write is an act", leadership, "_is_act", always),
+        ("no write is an act", leadership, "_is_act", never),
+        ("nobody is late", leadership, "_stale", no_items),
+        ("an act belongs to the first grant", leadership, "_hold_of", first_hold),
     ],
     "exit": [
         ("nothing ends a process", exit_, "_end_of", lambda one, history: None),

@@ -33,6 +33,7 @@ class ExtendWorkload(MutexWorkload):
     name: ClassVar = "extend"
     methods: ClassVar = ("extend",)
     rare: ClassVar = True
+    leases: ClassVar = 2.0
 
     @staticmethod
     def run(client: Client) -> None:
