@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from typing import Self
 
+from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout
+from kazoo.recipe.lock import Lock as KazooRecipe
+
+from harness.lock_impls.base import Endpoints, Grant, LockError
 from tests.workloads.context_locks import UNLOCK, AsyncLock, Lock, NotAcquired
 
 
@@ -95,3 +101,29 @@ class AsyncOneToken(AsyncLock):
     async def release(self) -> None:
         if not await self.redis.eval(UNLOCK, 1, self.key, self.token):
             raise NotAcquired(self.key)
+
+
+class KazooLock:
+    """kazoo's ``Lock``, whose second thread waits for the first one."""
+
+    shareable = True
+    kinds = ("zookeeper",)
+
+    def __init__(self, lock: KazooRecipe) -> None:
+        self.lock = lock
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float) -> Self:
+        client = KazooClient(",".join(f"{host}:{port}" for host, port in endpoints.addresses), timeout=ttl)
+        client.start()
+        return cls(client.Lock(f"/shared/{key}"))
+
+    def acquire(self, timeout: float) -> Grant | None:
+        try:
+            return Grant() if self.lock.acquire(timeout=timeout) else None
+        except LockTimeout:
+            return None
+
+    def release(self) -> None:
+        if not self.lock.release():
+            raise LockError("not held")

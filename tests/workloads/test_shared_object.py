@@ -19,7 +19,7 @@ FOUND = [
     ("ReleasesAfterTimeout", "mutual-exclusion", "at the same time"),
     ("AsyncEntersIfHeld", "mutual-exclusion", THREADS),
 ]
-RIGHT = (f"{LOCKS}:OneToken", f"{LOCKS}:ThreadTokens", f"{LOCKS}:AsyncOneToken", "redis-py-lock")
+RIGHT = (f"{LOCKS}:OneToken", f"{LOCKS}:ThreadTokens", f"{LOCKS}:AsyncOneToken", f"{LOCKS}:KazooLock", "redis-py-lock")
 
 
 def run_shared(lock: str, cluster: str = "sim", faults: tuple[FaultSpec, ...] = ()) -> Result:
@@ -48,7 +48,7 @@ def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     [
         *((lock, "sim") for lock in RIGHT),
         pytest.param("redis-py-lock", "docker", marks=pytest.mark.docker),
-        pytest.param(f"{LOCKS}:AsyncOneToken", "docker", marks=pytest.mark.docker),
+        pytest.param(f"{LOCKS}:KazooLock", "docker", marks=pytest.mark.docker),
     ],
 )
 def test_a_right_object_is_valid(lock: str, cluster: str) -> None:
