@@ -154,9 +154,15 @@ class Leases:
         lease = lease_of(found, row)
         if found.lease_end[row] != FOREVER or lease.end_ns == FOREVER:
             return lease
-        written = self._written.get((found.view.keys[found.key[row]], found.view.names[found.client[row]]), [])
-        call = written[bisect_left(written, (lease.asked_ns,)) : bisect_left(written, (lease.given_ns + 1,))]
-        return replace(lease, end_ns=min(max(end for _, end in call), lease.end_ns)) if call else lease
+        end_ns = self.written_end(found.view.keys[found.key[row]], lease.client, lease.asked_ns, lease.given_ns)
+        return lease if end_ns is None else replace(lease, end_ns=min(end_ns, lease.end_ns))
+
+    def written_end(self, key: str, client: str, asked_ns: int, given_ns: int) -> int | None:
+        """Return the end (ns) of the lease that a client's call for a key began, as the servers recorded it; None if
+        they recorded none."""
+        written = self._written.get((key, client), [])
+        call = written[bisect_left(written, (asked_ns,)) : bisect_left(written, (given_ns + 1,))]
+        return max((end for _, end in call), default=None)
 
     def _stopped(self, lease: Lease) -> int | None:
         """Return when the client was first stopped during the call for the lease (ns)."""

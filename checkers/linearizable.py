@@ -6,7 +6,8 @@ failed did not happen. The model follows from the grants:
 
 - ``rw-lock`` if some are shared;
 - ``reentrant-mutex`` if some are nested, ``reentrant-fenced-mutex`` if they have tokens, too;
-- ``lease-mutex`` if a grant, or the lock for all of them, states how long it is valid. It may end then, but not before;
+- ``lease-mutex`` if a grant, or the lock for all of them, states how long it is valid. It may end then, but not before.
+  A lease that the grant does not state began when the server wrote the key: the answer may have been late;
 - ``fenced-mutex`` if they have tokens. A grant lasts until its release, and tokens grow;
 - ``owner-mutex`` otherwise. A grant lasts until its release.
 
@@ -69,9 +70,9 @@ class LinearizabilityChecker:
         model = model_of(found)
         if model is None:
             return not_applicable(history, "no model has leases and also readers or nested grants")
-        calls = settled(found)
+        leases = Leases.of(history)
+        calls = settled(found, leases)
         outcome = definite.check(calls, model)
-        leases = Leases.of(history) if outcome.failures else Leases(())
         violations = [_violation(found, calls, failure, model.name, leases) for failure in outcome.failures[:CAP]]
         return conclude(
             history,
@@ -102,11 +103,11 @@ def token(columns: View, grant: int) -> int:
     return int(fence) if is_ordered(fence) else NO_FENCE
 
 
-def settled(found: Holds) -> Calls:
+def settled(found: Holds, leases: Leases) -> Calls:
     """Return the calls of a run with their outcomes settled as the module says, in the order of invocations."""
     columns = found.view
     rows = [*_granted(found), *_released(found), *_endings(found), *_told(columns)]
-    return _calls(columns, sorted(rows + _explaining(columns, rows)))
+    return _calls(columns, sorted(rows + _explaining(columns, rows)), leases)
 
 
 Row = tuple[int, int, int, int, int]
@@ -192,15 +193,14 @@ def _explaining(columns: View, known: list[Row]) -> list[Row]:
     return found
 
 
-def _calls(columns: View, rows: list[Row]) -> Calls:
+def _calls(columns: View, rows: list[Row], found_leases: Leases) -> Calls:
     table = np.array(rows, dtype=np.int64).reshape(len(rows), 5)
     invoked, returned, f, client, key = table.T
     known = returned != NEVER
     time = columns.time
     back = np.where(known, returned, 0)
     value = [columns.value[at] or _NOTHING if at != NEVER else _NOTHING for at in returned.tolist()]
-    stated = columns.settings.get("lease")
-    leases = [_lease(stated if it.get("valid_for") is None else it["valid_for"]) for it in value]
+    leases = [_lease(columns, found_leases, *pair) for pair in zip(rows, value, strict=True)]
     shared = [bool((columns.value[at] or _NOTHING).get("shared")) for at in invoked.tolist()]
     return Calls(
         fs=list(NAMES),
@@ -225,8 +225,23 @@ def _calls(columns: View, rows: list[Row]) -> Calls:
     )
 
 
-def _lease(seconds: float | None) -> int:
-    return NEVER if seconds is None else round(seconds * SECOND)
+def _lease(columns: View, leases: Leases, row: Row, value: dict[str, Any]) -> int:
+    """Return for how long (ns) after its return a call promises the lock; NEVER without a promise.
+
+    If the answer does not say it, the lease that the lock states for all grants began when the server wrote the key. If
+    that was not recorded, it may have begun as early as the call."""
+    invoked, returned, _, client, key = row
+    stated = columns.seconds("lease")
+    said: float | None = value.get("valid_for")
+    if said is not None:
+        return round(said * SECOND)
+    if stated is None:
+        return NEVER
+    if returned == NEVER:
+        return stated
+    asked, given = int(columns.time[invoked]), int(columns.time[returned])
+    end = leases.written_end(columns.keys[key], columns.name(client), asked, given)
+    return int(max(0, min(asked + stated if end is None else end, given + stated) - given))
 
 
 def _good(f: int, value: dict[str, Any]) -> int:

@@ -191,3 +191,35 @@ def nothing_granted() -> History:
 @row("no-lock", valid=(LIN,))
 def no_lock() -> History:
     return Story(locks=False).access("c0", "read", 0.1, 0, 0).history()
+
+
+def lost_at(seconds: float, written: float | None) -> Story:
+    """c0's acquire, from 0.1 s to 1.0 s, gives a lease of 2 s, which the grant does not state. A check says that the
+    lock is lost at ``seconds``; the key was written at ``written``, if that was recorded."""
+    story = Story(lease=2.0).acquire("c0", 0.1, 1.0)
+    if written is not None:
+        story.server_key(written, "c0", by="c0", left=2.0).server_key(written + 2.0, None)
+    return story.call("c0", "check", seconds, seconds + 0.01, got={"valid": False}).acquire("c1", 4.0, 4.1)
+
+
+@row("lost-after-a-late-answer", valid=(LIN,))
+def lost_after_a_late_answer() -> History:
+    """The lease began at 0.2 s, when the key was written."""
+    return lost_at(2.5, 0.2).release("c1", 4.5).history()
+
+
+@row("lost-before-the-written-lease", invalid=(LIN,))
+def lost_before_the_written_lease() -> History:
+    """The key was written at 0.9 s, so it had to last until 2.9 s."""
+    return lost_at(2.5, 0.9).release("c1", 4.5).history()
+
+
+@row("lost-after-a-slow-acquire", valid=(LIN,))
+def lost_after_a_slow_acquire() -> History:
+    """Nobody knows when the lease began: perhaps with the call."""
+    return lost_at(2.5, None).release("c1", 4.5).history()
+
+
+@row("lost-during-any-lease", invalid=(LIN,))
+def lost_during_any_lease() -> History:
+    return lost_at(1.5, None).release("c1", 4.5).history()

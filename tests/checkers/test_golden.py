@@ -41,7 +41,7 @@ assert resource_stories.PACKET
 assert service_stories.AN
 assert sharing_stories.SHARED
 assert waiting_stories.WAITING
-USE_KEYS = (keys_stories.KS, service_stories.RL)
+USE_KEYS = (keys_stories.KS, service_stories.RL, linearizable_stories.LIN)
 """The checkers that read the record of servers' keys."""
 VERDICTS = {"valid": True, "invalid": False, "unknown": None}
 FILES = sorted(GOLDEN.glob("*/*.jsonl"))

@@ -47,6 +47,7 @@ from harness.checkers import exit as exit_
 from harness.checkers.accesses import Access, accesses
 from harness.checkers.base import Verdict
 from harness.checkers.faults import SILENT
+from harness.checkers.leases import Leases
 from harness.checkers.models import OwnerMutex
 from harness.checkers.sweep import covered_until, overlaps
 from harness.checkers.view import ACQUIRE, EXTEND, FAIL, INFO, INVOKE, NONE, OK, READ, RELEASE, Bools, Ints, View
@@ -382,6 +383,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     ],
     "linearizability": [
         ("unknown acquires happened", linearizable, "_explaining", all_unknown_acquires),
+        ("nobody knows what servers wrote", Leases, "written_end", lambda *_: None),
+        ("servers wrote all keys at once", Leases, "written_end", lambda self, key, client, asked, given: given),
         ("no acquire explains a release", linearizable, "_explaining", lambda columns, known: []),
         ("holds end by ok releases alone", linearizable, "_endings", lambda found: []),
         ("a death frees nothing", linearizable, "DIED", (holds.RELEASED,)),
