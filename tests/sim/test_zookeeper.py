@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_create_and_change_set_the_stat_of_a_node() -> None:
         (("create", "/a/.", b"", PLAIN), -8),
         (("create", "/a/", b"", PLAIN), -8),
         (("create", "/c", b"", 9), -8),
-        (("create", "/c", b"", 4), -6),
+        (("create", "/c", b"", 5), -6),
         (("delete", "/", -1), -8),
         (("delete", "/a", -1), NOT_EMPTY),
         (("delete", "/a/b", 1), BAD_VERSION),
@@ -84,6 +85,14 @@ def test_failed_writes_use_up_a_zxid(op: Any, code: int) -> None:
     assert client(*op) == code
     client("ping")
     assert client.zxid == before + (op[0] in ("create", "delete", "set"))
+
+
+def test_create_with_the_flag_of_containers_makes_a_persistent_node() -> None:
+    """Observed on 3.8.0: the flag alone makes no container, with create and create2 alike."""
+    client = StandaloneServer().client()
+    assert client("create", "/c", b"", 4) == "/c"
+    assert client("create", "/c/e", b"", EPHEMERAL) == "/c/e"
+    assert client("exists", "/c", None).owner == 0
 
 
 def test_sequential_names_count_all_children_ever_created() -> None:
@@ -327,3 +336,12 @@ def test_operation_names_are_found_in_client_data() -> None:
     client.send(("ping",), ("close",))
     assert [list(jute.commands(data)) for data in sent] == [["CONNECT"], ["CREATE", "GETCHILDREN"], ["PING", "CLOSE"]]
     assert list(jute.commands(b"nonsense")) == []
+
+
+def test_srvr_is_answered_with_the_version_and_closes_the_connection() -> None:
+    stream = StandaloneServer().stream()
+    for part in (b"sr", b"vr"):
+        stream.server.received(stream, part)
+    assert re.match(rb"Zookeeper version: 3\.8\.0-.*\n", stream.sent)
+    assert b"\nMode: " in stream.sent
+    assert stream.ended

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 from .jute import OPEN_ACL, Acl, Code, JuteReader, Malformed, OpCode
 from .tree import SYSTEM, Tree, Txn, Znode, java_order, split
 
-PERSISTENT, EPHEMERAL, SEQUENTIAL = 0, 1, 2
-"""Flags of a create; EPHEMERAL and SEQUENTIAL may be combined. Containers and times to live are not simulated."""
+PERSISTENT, EPHEMERAL, SEQUENTIAL, CONTAINER = 0, 1, 2, 4
+"""Flags of a create; EPHEMERAL and SEQUENTIAL may be combined. A create or create2 with CONTAINER makes a persistent
+node (observed on 3.8.0): only createContainer makes a container. That and times to live are not simulated."""
 _UNSAFE: Final = ((0x01, 0x1E), (0x7F, 0x9F), (0xD801, 0xF8FE), (0xFFF1, 0xFFFE))
 
 
@@ -137,8 +138,8 @@ class Preparer:
     def _create(
         self, zxid: int, session: int, path: str, data: bytes | None, acl: list[Acl], flags: int
     ) -> tuple[Any, ...]:
-        if flags & ~(EPHEMERAL | SEQUENTIAL):
-            raise RejectedRequest(Code.UNIMPLEMENTED if 4 <= flags <= 6 else Code.BAD_ARGUMENTS)
+        if flags != CONTAINER and flags & ~(EPHEMERAL | SEQUENTIAL):
+            raise RejectedRequest(Code.UNIMPLEMENTED if 5 <= flags <= 6 else Code.BAD_ARGUMENTS)
         if "/" not in path or "\0" in path:
             raise RejectedRequest(Code.BAD_ARGUMENTS)
         acl = _require_open_acl(acl)

@@ -3,8 +3,8 @@
 Reads are answered from this server's own znodes, which may lag behind the leader's. Writes go to the leader and are
 answered once they are committed and applied here (:mod:`harness.sim.servers.zookeeper.quorum`). Requests of one client
 are answered in order. Not simulated: authentication (refused), access control lists other than the open one, containers
-and times to live, persistent watches, observers, reconfiguration, read-only mode, four-letter words, and slow disks: a
-transaction is on disk at once.
+and times to live, persistent watches, observers, reconfiguration, read-only mode, four-letter words but ``srvr``, and
+slow disks: a transaction is on disk at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from harness.sim.service import Conn, ServiceHost
 
-from . import jute
+from . import four_letters, jute
 from .jute import NAMES, Code, JuteReader, Malformed, OpCode
 from .tree import CHANGED, CHILDREN, CREATED, DELETED, SYSTEM, Tree, Txn, TxnResult
 from .watches import WatchManager
@@ -161,6 +161,10 @@ class ZooKeeperServer:
         if client is None or not client.open:
             return
         generation = self._generation
+        if not client.session_ready and (answer := four_letters.answer(client.rest + data, self.tree)) is not None:
+            client.conn.send(answer)
+            self._drop(client)
+            return
         try:
             whole, client.rest = jute.frames(client.rest + data)
             for body in whole:
