@@ -80,6 +80,7 @@ NO_OWNER_CHECK = {
 """Locks whose unlock is a plain DEL, which cannot tell whose key it was."""
 
 NO_EXPIRY = {
+    "aiozk-lock",
     "redis-setnx",
     "redis-watchdog",
     "portalocker-redis-lock",

@@ -29,7 +29,7 @@ KAZOO = catalogue.find("kazoo-lock")
 READ_WRITE = catalogue.find("kazoo-read-write-lock")
 SEMAPHORE = catalogue.find("kazoo-semaphore")
 OWN = [catalogue.find(name) for name in NAMES]
-CASES = conformance.cases(*NAMES, *RECIPES)
+CASES = conformance.cases(*NAMES, *RECIPES, "aiozk-lock")
 
 
 @pytest.fixture(scope="module")
