@@ -88,6 +88,7 @@ NO_EXPIRY = {
     "mysql-owner",
     "mysql-reentrant",
     "mysql-for-update",
+    "mysql-asyncmy",
     "mysql-get-lock",
     "sqlalchemy-dlock",
     "tooz-memcached",
