@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from redis.asyncio.sentinel import Sentinel
 
 from .base import Endpoints
-from .redis_client import is_an_answer
+from .redis_client import TIMEOUTS, is_an_answer
 
 
 class AsyncRedisClient(Redis):
@@ -32,6 +32,7 @@ class AsyncRedisClient(Redis):
 
 def open_client(endpoints: Endpoints, **options: Any) -> AsyncRedisClient:
     """Open a client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's."""
+    options = {**TIMEOUTS, **options}
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
         primary: AsyncRedisClient = sentinel.master_for(endpoints.service, redis_class=AsyncRedisClient)

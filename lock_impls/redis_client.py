@@ -94,8 +94,13 @@ def is_an_answer(error: Exception) -> bool:
     return isinstance(error, BusyLoadingError) or isinstance(error.__context__, ReadOnlyError)
 
 
+TIMEOUTS: Final = {"socket_timeout": 5, "socket_connect_timeout": 5}
+"""Limits (s) of redis-py 8. Releases before that have none, so that a lost answer would block its client for ever."""
+
+
 def open_client(endpoints: Endpoints, **options: Any) -> RedisClient:
     """Open a client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's."""
+    options = {**TIMEOUTS, **options}
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
         primary: RedisClient = sentinel.master_for(endpoints.service, redis_class=RedisClient)  # type: ignore[no-untyped-call]
