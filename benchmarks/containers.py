@@ -142,7 +142,8 @@ class History:
         rates = []
         for times in self._released.values():
             warm = [at for at in times if at >= times[0] + WARM_UP * 1e9]
-            rates.append((len(warm) - 1) * 1e9 / (warm[-1] - warm[0]))
+            if len(warm) > 1:  # on a busy machine a client may begin too late to get warm
+                rates.append((len(warm) - 1) * 1e9 / (warm[-1] - warm[0]))
         return sum(rates)
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from .client import Client
 from .interfaces import Grant
@@ -26,14 +27,28 @@ def sections(
     of each acquire. A client that does not get the lock tries again after a ``pause`` (range in seconds). With
     ``shared``, locks are acquired shared.
     """
+    for name, grant in grants(client, key=key, timeout=timeout, pause=pause, shared=shared):
+        section(name, grant)
+        client.release(name)
+
+
+def grants(
+    client: Client,
+    *,
+    key: Callable[[], str] | None = None,
+    pause: tuple[float, float] = (0.0, 0.05),
+    **acquire: Any,
+) -> Iterator[tuple[str, Grant]]:
+    """Acquire a lock, yield its key and the grant, rest, and repeat until the end of the run; see :func:`sections`.
+
+    Whoever takes a grant releases the lock. ``acquire`` are arguments of :meth:`Client.acquire`."""
     while not client.over():
         name = f"k{client.rng.randrange(client.settings.keys)}" if key is None else key()
-        grant = client.acquire(name, timeout, shared=shared)
+        grant = client.acquire(name, **acquire)
         if grant is None:
             client.sleep(client.rng.uniform(*pause))
             continue
-        section(name, grant)
-        client.release(name)
+        yield name, grant
         client.sleep(client.rng.uniform(0, 2 * client.settings.rest))
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from harness.worker.client import Client
 from harness.worker.endings import ENDINGS
-from harness.worker.sections import hold, update
+from harness.worker.sections import grants, hold, update
 
 from .mutex import MutexWorkload
 
@@ -32,12 +32,7 @@ class ExitWorkload(MutexWorkload):
     def run(client: Client) -> None:
         section = update(client, hold(client))
         before = client.rng.randrange(MOST + 1)
-        while not client.over():
-            key = f"k{client.rng.randrange(client.settings.keys)}"
-            grant = client.acquire(key)
-            if grant is None:
-                client.sleep(client.rng.uniform(0, 0.05))
-                continue
+        for key, grant in grants(client):
             if not before and client.rng.random() >= IDLE:
                 client.sleep(client.rng.uniform(0, client.hold))
                 client.end_process(client.rng.choice(ENDINGS))
@@ -46,4 +41,3 @@ class ExitWorkload(MutexWorkload):
             if not before:
                 client.end_process(client.rng.choice(ENDINGS))
             before -= 1
-            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from harness.worker.client import Client
-from harness.worker.sections import hold, update
+from harness.worker.sections import grants, hold, update
 
 from .mutex import MutexWorkload
 
@@ -27,12 +27,6 @@ class HandoffWorkload(MutexWorkload):
     @staticmethod
     def run(client: Client) -> None:
         section = update(client, hold(client))
-        while not client.over():
-            key = f"k{client.rng.randrange(client.settings.keys)}"
-            grant = client.acquire(key)
-            if grant is None:
-                client.sleep(client.rng.uniform(0, 0.05))
-                continue
+        for key, grant in grants(client):
             section(key, grant)
             client.release(key, elsewhere=client.rng.random() < HANDED)
-            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from harness.worker.client import Client
 from harness.worker.interfaces import Grant
+from harness.worker.sections import grants
 
 from .mutex import MutexWorkload
 
@@ -38,15 +39,9 @@ class LeaderWorkload(MutexWorkload):
 
     @staticmethod
     def run(client: Client) -> None:
-        while not client.over():
-            key = f"k{client.rng.randrange(client.settings.keys)}"
-            grant = client.acquire(key, lease_share=RELIED)
-            if grant is None:
-                client.sleep(client.rng.uniform(0, 0.05))
-                continue
+        for key, grant in grants(client, lease_share=RELIED):
             if _Leader(client, key, grant).lead():
                 client.release(key)
-            client.sleep(client.rng.uniform(0, 2 * client.settings.rest))
 
 
 class _Leader:

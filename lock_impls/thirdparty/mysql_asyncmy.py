@@ -1,7 +1,7 @@
 """MySQL lock with GET_LOCK on asyncmy, an asyncio client without a lock of its own; tested with asyncmy 0.2.18.
 
-The lock of :mod:`.mysql_get_lock` with another client library. It is not reentrant here: asyncmy is for one task at a
-time, and this lock refuses a second acquire.
+The lock of :mod:`harness.lock_impls.mysql_get_lock` with another client library. It is not reentrant here: asyncmy is
+for one task at a time, and this lock refuses a second acquire.
 
 Commands: ``SELECT GET_LOCK(name, seconds)`` · ``SELECT RELEASE_LOCK(name)``, on one connection, which is opened again
 after it was lost. A call that waits for longer than :data:`TIMEOUT_S` for an answer is ended by ``asyncio.timeout``, as
@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Final
 import asyncmy
 from asyncmy.errors import MySQLError
 
-from .base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
-from .mysql_client import KINDS, REQUIRES, TIMEOUT_S
-from .mysql_get_lock import GetLock
+from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
+from harness.lock_impls.mysql_client import KINDS, REQUIRES, TIMEOUT_S
+from harness.lock_impls.mysql_get_lock import GetLock
 
 LONGEST_WAIT_S: Final = 3.0
 """Longest wait of one statement."""
@@ -34,10 +34,13 @@ class AsyncmyGetLock:
         name="mysql-asyncmy",
         title="GET_LOCK, RELEASE_LOCK on asyncmy",
         algorithm="SELECT GET_LOCK(name, seconds) = 1; SELECT RELEASE_LOCK(name) = 1.",
-        source="MySQL manual, Locking Functions",
+        source="MySQL manual, Locking Functions; asyncmy 0.2.18, asyncmy/connection.pyx",
         safety="F?",
         kinds=KINDS,
         requires=("asyncmy==0.2.18", *REQUIRES),
+        library="asyncmy 0.2.18",
+        promises="The client has no lock; MySQL's own 'is released explicitly by executing RELEASE_LOCK() or "
+        "implicitly when your session terminates'.",
         asynchronous=True,
         on_death=GetLock.info.on_death,
         outage=GetLock.info.outage,
