@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from harness.checkers.base import Verdict, Violation
+from harness.checkers.holds import holds
 from harness.documents.lock import LockFacts
 from harness.documents.run import PropertyState, RunWord
 from harness.faults.catalogue import fault_of
 from harness.faults.records import FaultRecord
+from harness.history import History
 from harness.lock_impls.base import Limit
 from harness.plan import Plan
 from harness.wording import counted
@@ -93,19 +95,26 @@ class Decision:
         return tuple(name for name, it in self.properties.items() if it.state == state)
 
 
-def with_promised_tokens(plan: Plan, lock: LockFacts, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+def with_promised_tokens(
+    plan: Plan, lock: LockFacts, verdicts: Mapping[str, Verdict], history: History
+) -> dict[str, Verdict]:
     """Return the verdicts, with that of ``fencing`` for a lock that issued no token although it was to: broken if the
     lock promises tokens, unknown if only the resource checks them."""
     found = dict(verdicts)
     fencing = found.get("fencing")
     if fencing is None or fencing.applies or fencing.valid is False or not verdicts["mutual-exclusion"].applies:
         return found
-    grants = verdicts["mutual-exclusion"].stats.get("holds", 0)
-    if lock.fence and grants:
+    granted = holds(history)
+    if lock.fence and granted:
         why = (
-            f"{lock.name} promises a fencing token with each grant, and none of its {counted(grants, 'grant')} had one"
+            f"{lock.name} promises a fencing token with each grant, and none of its {counted(len(granted), 'grant')} "
+            "had one"
         )
-        found["fencing"] = replace(fencing, valid=False, explanation=why, applies=True)
+        first = granted[0]
+        evidence = Violation(
+            "no-token", first.key, why, first.start_ns, first.end_ns, (first.to_json(),), "service", harm=why
+        )
+        found["fencing"] = replace(fencing, valid=False, explanation=why, evidence=(evidence,), applies=True)
     elif plan.fencing != "off":
         why = "the resource was to check fencing tokens, and the lock issued none"
         found["fencing"] = replace(fencing, valid=None, explanation=why, applies=True)

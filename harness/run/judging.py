@@ -104,7 +104,8 @@ class Recorded:
 def judge(recorded: Recorded, found: Mapping[str, Verdict]) -> Result:
     """Return the result that follows from the verdicts ``found`` by the checkers, and store it in the folder."""
     plan, history, folder = recorded.plan, recorded.history, recorded.folder
-    judged = {name: _storable(name, it) for name, it in with_promised_tokens(plan, recorded.lock, found).items()}
+    complete = with_promised_tokens(plan, recorded.lock, found, history)
+    judged = {name: _storable(name, it) for name, it in complete.items()}
     verdicts = {name: verdict for name, (verdict, _) in judged.items()}
     decision = decide(plan, recorded.lock, verdicts, fault_records(history))
     results = _document(recorded, verdicts, decision, {name: stored for name, (_, stored) in judged.items()})

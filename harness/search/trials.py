@@ -95,5 +95,5 @@ def run_trial(plan: Plan) -> Trial:
 def judged(plan: Plan, lock: LockFacts, history: History, keys: list[KeyState], checkers: Iterable[Checker]) -> Trial:
     """Return the trial of a recorded history, judged by ``checkers``."""
     attach_keys(history, keys)
-    verdicts = with_promised_tokens(plan, lock, run_all(history, checkers))
+    verdicts = with_promised_tokens(plan, lock, run_all(history, checkers), history)
     return Trial(plan, history, keys, verdicts, decide(plan, lock, verdicts, fault_records(history)))

@@ -16,6 +16,7 @@ from harness.lock_impls.base import Limit
 from harness.plan import Plan
 from harness.run.decision import Decision, decide, with_promised_tokens
 from harness.wording import certainty, first_sentence
+from tests.checkers.story import Story
 
 PLAN = Plan(lock="some-lock")
 LOCK = LockFacts(name="some-lock", fence=True, queue=False, reentrant=False, limits=("late-client",))
@@ -92,10 +93,12 @@ def test_tokens_that_are_absent_are_broken_if_promised_and_not_tested_if_only_ch
 ) -> None:
     plan, lock = replace(PLAN, fencing=fencing), replace(LOCK, fence=promised)
     found = verdicts(
-        mutual_exclusion=replaced_stats(KEPT, holds=5),
         fencing=Verdict(True, "not applicable: the lock issues no tokens", (), {"tokens": 0}, applies=False),
     )
-    decision = decide(plan, lock, with_promised_tokens(plan, lock, found))
+    history = Story().acquire("c0", 0.1, 0.11).release("c0", 0.2).history()
+    completed = with_promised_tokens(plan, lock, found, history)
+    assert [violation.involved[0]["client"] for violation in completed["fencing"].evidence] == ["c0"] * promised
+    decision = decide(plan, lock, completed)
     assert state(decision, "fencing") == expected
     assert decision.valid == {"broken": False, "not-tested": None, "not-applicable": True}[expected]
 
