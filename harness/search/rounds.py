@@ -28,7 +28,7 @@ from .coverage import Coverage, coverage_of, merged
 from .distance import double_hold_score, near_miss_scores
 from .request import HuntRequest
 from .shrink import shrink
-from .space import schedules
+from .space import openings, schedules
 from .trials import FailureKind, Trial, gravity, run_trial
 from .vocabulary import Vocabulary
 
@@ -162,7 +162,7 @@ def _draw_schedules(searching: _RoundSearch, request: HuntRequest, round_: Round
     @hypothesis.seed(request.seed * SEEDS_APART + round_.number)
     @hypothesis.settings(
         max_examples=request.schedules,
-        phases=(Phase.generate, Phase.target),
+        phases=(Phase.explicit, Phase.generate, Phase.target),
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
@@ -176,6 +176,9 @@ def _draw_schedules(searching: _RoundSearch, request: HuntRequest, round_: Round
         if searching.enough:
             raise _RoundOver
 
+    first = openings(request) if round_.number == 1 else ()
+    for plan in reversed(first):  # the last one added is tried first
+        tried = hypothesis.example(plan)(tried)
     tried()
 
 
