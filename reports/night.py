@@ -12,7 +12,7 @@ from harness.wording import PROPERTY_STATES
 
 from .document import known_versions, pairs
 
-RED: Final = ("violated", "missed", "late")
+RED: Final = ("violated", "missed", "other-cause", "late")
 UNSURE: Final = ("error", "unknown")
 STATES: Final = (*RED, *UNSURE, "as-expected", "not-run")
 """All states of an outcome, the worst first."""

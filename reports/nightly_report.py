@@ -22,6 +22,7 @@ SLOWEST: Final = 10
 SAID: Final = {
     "violated": "{n} lock{s} that should be safe {was} violated",
     "missed": "{n} known failure{s} {was} not found",
+    "other-cause": "{n} failed for another reason than the documented one",
     "late": "{n} {was} found too late",
     "error": "{n} could not be run to the end",
     "unknown": "{n} gave no verdict",
@@ -142,6 +143,8 @@ def outcome_text(outcome: OutcomeView, found_s: float | None) -> str:
             return f"cure violated after {found}" if found else "cure violated"
         case "missed":
             return "failure not found"
+        case "other-cause":
+            return "failure for another reason"
         case "late":
             return f"failure found too late, after {found}" if found else "failure found too late"
         case "not-run":

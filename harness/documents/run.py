@@ -17,7 +17,7 @@ from .story import Story
 
 SCHEMA: Final = 2
 Blame = Literal["service", "clock", "client"]
-ScenarioState = Literal["as-expected", "missed", "late", "violated", "unknown", "error", "not-run"]
+ScenarioState = Literal["as-expected", "missed", "late", "other-cause", "violated", "unknown", "error", "not-run"]
 """``missed``: a known failure was not found. ``late``: it was found, but after the time that the scenario allows.
 ``violated``: a lock that should be safe was not. ``unknown``: the run proves nothing. ``error``: the run broke.
 ``not-run``: the scenario cannot run on this cluster."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .code import allowing, code_in, refuse_untrusted
+from .mechanism import Mechanism
 from .model import BACKENDS, LONGEST_S, Delay, Discipline, Expect, FaultSpec, Fencing, Plan
 from .toml import decode, dump, load, seconds, validation_message
 
@@ -14,6 +15,7 @@ __all__ = [
     "Expect",
     "FaultSpec",
     "Fencing",
+    "Mechanism",
     "Plan",
     "allowing",
     "code_in",

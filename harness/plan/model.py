@@ -12,6 +12,8 @@ import msgspec
 
 from harness.errors import UsageError, unknown_name
 
+from .mechanism import Mechanism
+
 Discipline = Literal["trusting", "checking"]
 Fencing = Literal["on", "off", "cas"]
 BACKENDS: Final = ("sim", "docker")
@@ -86,14 +88,16 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     ignored: tuple[str, ...] = ()
     within: float = 0.0
     """Latest begin of the first violation, in seconds after the start; 0 means the whole run."""
+    mechanism: Mechanism | None = None
+    """Why the failure happens. A violation for another reason is not as expected."""
 
     @property
     def named(self) -> tuple[str, ...]:
         """Return the names of all checkers whose verdict is expected or ignored."""
         return (*self.invalid, *self.untested, *self.valid, *self.ignored)
 
-    def check(self, time_limit: float) -> None:
-        """Raise UsageError if two fields contradict each other."""
+    def check(self, plan: Plan) -> None:
+        """Raise UsageError if two fields contradict each other, or the plan that they are expected of."""
         if not self.safe and not self.invalid and not self.untested:
             raise UsageError("expect.invalid must name the checkers that find the failure (or safe = true)")
         if not self.safe and self.ignored:
@@ -107,8 +111,14 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         twice = sorted({name for name in self.named if self.named.count(name) > 1})
         if twice:
             raise UsageError(f"expect: {twice[0]!r} is named more than once in invalid, untested, valid and ignored")
-        if not 0 <= self.within <= time_limit:
-            raise UsageError(f"expect.within must be from 0 to the time limit ({time_limit:g} s), got {self.within:g}")
+        if not 0 <= self.within <= plan.time_limit:
+            raise UsageError(
+                f"expect.within must be from 0 to the time limit ({plan.time_limit:g} s), got {self.within:g}"
+            )
+        if self.mechanism is not None:
+            if not self.invalid:
+                raise UsageError("expect.mechanism explains a violation: expect.invalid must name who reports it")
+            self.mechanism.check(plan.clients, {spec.fault for spec in plan.faults})
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -218,7 +228,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             if delay.nth < 1 or not 0 <= delay.by <= LONGEST_S:
                 raise UsageError(f"delays: nth must be at least 1 and by from 0 to {LONGEST_S:g} seconds, got {delay}")
         if self.expect is not None:
-            self.expect.check(self.time_limit)
+            self.expect.check(self)
         return self
 
     def _check_sizes(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from harness.errors import UsageError, unknown_name
 from harness.files import read_regular
 
+from .mechanism import Mechanism
 from .model import Delay, Expect, FaultSpec, Plan, check_choices
 
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -76,7 +77,13 @@ def _with_seconds(value: Any, where: str, key: str = "") -> Any:
 
 def _refuse_unknown_keys(data: dict[str, Any]) -> None:
     """Raise UsageError that suggests the nearest key; msgspec's own message names the unknown key only."""
-    tables: list[tuple[str, Any, type[msgspec.Struct]]] = [("", data, Plan), ("expect.", data.get("expect"), Expect)]
+    expect = data.get("expect")
+    mechanism = expect.get("mechanism") if isinstance(expect, dict) else None
+    tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
+        ("", data, Plan),
+        ("expect.", expect, Expect),
+        ("expect.mechanism.", mechanism, Mechanism),
+    ]
     lists: tuple[tuple[str, type[msgspec.Struct]], ...] = (("faults", FaultSpec), ("delays", Delay))
     for name, struct in lists:
         items = data.get(name)

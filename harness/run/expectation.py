@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from harness.checkers.base import Verdict
 from harness.documents.run import ScenarioState
 from harness.errors import UNKNOWN, VALID, VIOLATION
+from harness.history import History
 from harness.plan import Expect
 
-WRONG = ("missed", "late", "violated")
+from .mechanism import mismatch
+
+WRONG = ("missed", "late", "other-cause", "violated")
 """States of a run that contradict the expectation."""
 OPEN = ("unknown", "error")
 """States of a run that neither meet nor contradict the expectation."""
@@ -43,8 +46,9 @@ def status_of(states: Sequence[ScenarioState]) -> int:
     return UNKNOWN if any(state in OPEN for state in states) else VALID
 
 
-def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> ExpectationResult:
-    """Compare verdicts by checker name with ``expect``. ``origin_ns`` is the time of the history's first entry."""
+def judge(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> ExpectationResult:
+    """Compare verdicts by checker name, and the history that they judge, with ``expect``."""
+    origin_ns = history.origin
     verdict_by_name = {name: verdict.valid for name, verdict in verdicts.items()}
     found_s = first_violation_s(expect.invalid or tuple(verdicts), verdicts, origin_ns)
     ignored = {*expect.invalid, *expect.ignored}
@@ -72,10 +76,22 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], origin_ns: int) -> Ex
             return ExpectationResult("missed", f"{because(name)}; but it was expected not to be tested", found_s)
     if expect.invalid and expect.within and found_s is not None and found_s > expect.within:
         return ExpectationResult("late", f"found at {found_s:.3f} s, expected within {expect.within:g} s", found_s)
+    if (other := _other_cause(expect, verdicts, history)) is not None:
+        return ExpectationResult("other-cause", other, found_s)
     decisive = (*expect.invalid, *expect.untested)
     return ExpectationResult(
         "as-expected", because(decisive[0]) if decisive else "no checker found a violation", found_s
     )
+
+
+def _other_cause(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> str | None:
+    """Return why the first violation does not have the expected mechanism; None if it has, or none is expected."""
+    violations = [violation for name in expect.invalid for violation in verdicts[name].evidence]
+    if expect.mechanism is None or not violations:
+        return None
+    first = min(violations, key=lambda violation: violation.from_ns)
+    why = mismatch(expect.mechanism, first, history)
+    return f"{first.sentence}; but {why}" if why else None
 
 
 def first_violation_s(names: Iterable[str], verdicts: Mapping[str, Verdict], origin_ns: int) -> float | None:

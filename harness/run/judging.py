@@ -275,7 +275,7 @@ def _as_expected(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> 
     """Return for a scenario what it documents and whether the run met its expectation."""
     if plan.expect is None:
         return UNSET
-    judgement = judge_expectation(plan.expect, verdicts, history.origin)
+    judgement = judge_expectation(plan.expect, verdicts, history)
     return ScenarioResult(
         title=plan.title,
         source=plan.source,

@@ -17,8 +17,8 @@ from harness.checkers.holds import FOREVER, OPEN, Holds, holds
 from harness.checkers.view import ACQUIRE, ADD, CAS, INVOKE, MARK, NONE, OK, READ, TAKE, WRITE, View
 from harness.clusters.kinds import KINDS
 from harness.history import SECOND
+from harness.history.key_owners import Ownership, ownerships
 
-from .owners import Ownership, ownerships
 from .trials import Trial
 
 DOUBLE: Final = "double hold"

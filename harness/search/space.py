@@ -26,8 +26,9 @@ HOLDS: Final = (0.05, 0.25, 0.5, 0.75, 0.9)
 """Length of a critical section, as a share of the lease."""
 OVERRUNS: Final = (1.25, 2.5, 3.5)
 """Longer sections, for schedules without faults and for locks that renew their lease."""
-OPENING_HOLDS: Final = (0.75, 2.5)
-"""Length of a critical section in the first schedules, as a share of the lease."""
+OPENINGS: Final = ((8.0, 0.75, 0), (8.0, 2.5, 0), (2.0, 0.05, 0), (2.0, 0.05, 1))
+"""Lease (s), length of a critical section as a share of it, and seed of the first schedules of a rare workload. Usual
+workloads have the first of them only. Short sections let a client find the key free after another one's hold."""
 STAGGERS: Final = (0.0, 0.1, 0.2, 0.5, 0.9)
 WAITS: Final = (0.0, 0.2, 4.0)
 """Times for which a client waits for the lock, in ttls; 0: the plan's default."""
@@ -78,23 +79,22 @@ def schedules(request: HuntRequest, vocabulary: Vocabulary, number: int = 0) -> 
 def openings(request: HuntRequest) -> list[Plan]:
     """Return the plans with which the first round of a completed ``request`` begins: no fault, each workload.
 
-    What needs no fault makes the shortest story, and the draws, which mostly have faults, would find it late. A rare
-    workload also has sections that are longer than the lease."""
+    What needs no fault makes the shortest story, and the draws, which mostly have faults, would find it late."""
     if not request.fault_free or request.faults == (NO_FAULT,):
         return []
-    ttl = request.ttl or max(TTLS)
-    holds = [(name, share) for name in request.workloads for share in OPENING_HOLDS if share < 1 or is_rare(name)]
+    drawn = [(name, *it) for name in request.workloads for it in (OPENINGS if is_rare(name) else OPENINGS[:1])]
     return [
         msgspec.structs.replace(
             request.plan(),
             workload=name,
             clients=request.clients,
-            ttl=ttl,
-            hold=_rounded(share * ttl),
+            ttl=request.ttl or ttl,
+            hold=_rounded(share * (request.ttl or ttl)),
             discipline="checking" if share < 1 else "trusting",
-            time_limit=time_limit(ttl),
+            seed=seed,
+            time_limit=time_limit(request.ttl or ttl),
         )
-        for name, share in holds
+        for name, ttl, share, seed in drawn
     ]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from harness.checkers.holds import EXPIRED, Holds, holds
 from harness.checkers.view import ACQUIRE, CHECK, CRASH, EXTEND, INFO, INVOKE, OK, RELEASE, Ints, View
 from harness.history import NEMESIS
+from harness.history.key_owners import Ownership, ownerships
 
-from .owners import Ownership, ownerships
 from .request import NO_FAULT
 from .trials import Trial
 

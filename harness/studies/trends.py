@@ -22,7 +22,7 @@ from harness.run.expectation import OPEN, WRONG
 from . import results_db
 from .results_db import Night
 
-ORDER: Final = ("violated", "missed", "late", "error", "unknown", "not-run", "as-expected")
+ORDER: Final = ("violated", "missed", "other-cause", "late", "error", "unknown", "not-run", "as-expected")
 """States, the worst first."""
 RED: Final = frozenset({*WRONG, *OPEN})
 """States that count as failing. ``not-run`` counts neither as failing nor as expected."""

@@ -14,10 +14,10 @@ from harness.checkers import catalogue
 from harness.checkers.running import run_all
 from harness.documents.lock import LockFacts
 from harness.history import History, Op, OpType
+from harness.history.key_owners import ownerships
 from harness.history.lock_keys import KeyState
 from harness.plan import FaultSpec, Plan, load
 from harness.search.distance import DOUBLE, STALE, STUCK, VIOLATED, double_hold_score, near_miss_scores
-from harness.search.owners import ownerships
 from harness.search.trials import Trial, judged, run_trial
 
 SCENARIOS = Path(__file__).parent.parent.parent / "scenarios"

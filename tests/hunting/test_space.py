@@ -14,7 +14,7 @@ from harness.run.completion import complete
 from harness.search.drawn import draw
 from harness.search.request import TTLS, HuntRequest, able
 from harness.search.shrink import shrink, weight
-from harness.search.space import FOCUS, focused, schedules
+from harness.search.space import FOCUS, focused, openings, schedules
 from harness.search.trials import run_trial
 from harness.search.vocabulary import Vocabulary, learn_vocabulary
 
@@ -139,3 +139,17 @@ def test_some_rounds_have_one_fault_with_the_workloads_that_show_it() -> None:
 def test_rounds_are_alike_for_a_lock_without_such_a_fault(faults: tuple[str, ...]) -> None:
     request = HuntRequest(lock="redis-token", faults=faults).completed()
     assert [focused(request, number) for number in range(1, 5)] == [request] * 4
+
+
+def test_a_hunt_that_may_try_schedules_without_a_fault_begins_with_each_workload() -> None:
+    hunt_request = HuntRequest(lock="redis-py-lock", ttl=4.0).completed()
+    plans = openings(hunt_request)
+    assert {plan.workload for plan in plans} == set(hunt_request.workloads)
+    assert all(not plan.faults and plan.ttl == 4.0 and complete(plan.check()) for plan in plans)
+    assert any(plan.hold > plan.ttl for plan in plans)
+    assert not any(plan.hold > plan.ttl for plan in plans if plan.workload == "mutex"), "that such work fails is known"
+
+
+@pytest.mark.parametrize("faults", [("client-pause",), ("none",)])
+def test_a_hunt_with_named_faults_begins_with_drawn_schedules(faults: tuple[str, ...]) -> None:
+    assert openings(HuntRequest(lock="redis-token", faults=faults).completed()) == []

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
-from harness.history.lock_keys import KeyState
+from .lock_keys import KeyState
 
 
 class Ownership(NamedTuple):
     """State of a key on one server from ``time`` (ns) on.
 
     ``taken``: the key exists. ``client`` owns it, None if unknown. ``ends`` is the end of the lease (ns) by the
-    server's clock at ``time``, None without a lease. ``answers`` is False while the server is down.
+    server's clock at ``time``, None without a lease. ``answers`` is False while the server is down. ``by`` is the
+    client whose message made the change, if known.
     """
 
     time: int
@@ -23,6 +24,7 @@ class Ownership(NamedTuple):
     client: str | None
     ends: int | None
     answers: bool
+    by: str | None = None
 
 
 def ownerships(keys: Iterable[KeyState]) -> list[Ownership]:
@@ -43,6 +45,8 @@ def ownerships(keys: Iterable[KeyState]) -> list[Ownership]:
                 authors[owner] = state.by
             client = authors.get(owner)
         ends = None if state.left is None else state.time + state.left
-        found.append(Ownership(state.time, state.host, state.key, owner is not None, client, ends, state.answers))
+        found.append(
+            Ownership(state.time, state.host, state.key, owner is not None, client, ends, state.answers, state.by)
+        )
         last[place] = state
     return found
