@@ -63,7 +63,7 @@ def test_the_whole_document_is_wrong(tmp_path: Path, content: str, expected: str
         ({"checkers": {"a": {"evidence": [{"blame": "clok"}]}}},
          '.blame: expected one of client, clock, service, got "clok" (did you mean clock?)'),
         ({"scenario": {"state": "violatd"}}, ': scenario.state: expected one of as-expected, error, late, missed, '
-         'not-run, unknown, violated, got "violatd" (did you mean violated?)'),
+         'not-run, other-cause, unknown, violated, got "violatd" (did you mean violated?)'),
         ({"scenario": {"expect": {"safe": True, "ignores": []}}}, "unknown key 'ignores': did you mean 'ignored'?"),
         ({"plan": {"ttl": "2s"}}, ': plan.ttl: expected a number, got "2s"'),
         ({"plan": {"faults": [{}]}}, ": plan.faults[0]: expected the key 'fault', got nothing"),
