@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
-from harness.plan import BACKENDS, allowing
+from harness.plan import BACKENDS, Plan, allowing
+from harness.plan.mechanism import mechanism_text
 from harness.run.expectation import status_of
 from harness.run.judging import Result
 from harness.scenarios import catalogue
@@ -22,6 +23,7 @@ from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly import CLUSTERS, judge_run, refusal
 from harness.wording import counted
 
+from . import scenario_ablate
 from .options import AllowOption, TrustOption, printed, refuse_strange_code
 from .run_shared import complete_for, run_and_print
 from .terminal import print_document
@@ -89,6 +91,13 @@ def expected(scenario: Scenario) -> str:
     return f"safe, though {', '.join(expect.invalid)} is violated" if expect.invalid else "safe"
 
 
+app.command("ablate")(scenario_ablate.ablate_command)
+
+
+def _mechanism(plan: Plan) -> str:
+    return "" if plan.expect is None else mechanism_text(plan.expect.mechanism)
+
+
 @app.command("show")
 def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.", metavar="NAME|FILE")]) -> None:
     """Show a scenario: why the failure happens, its source, what is expected, where it can run, and its file."""
@@ -97,7 +106,7 @@ def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.",
     console = Console(highlight=False)
     table = Table(box=None, show_header=False, pad_edge=False)
     for label, text in (("title", plan.title), ("why", plan.about), ("source", plan.source),
-                        ("expected", expected(scenario))):  # fmt: skip
+                        ("expected", expected(scenario)), ("mechanism", _mechanism(plan))):  # fmt: skip
         if text:
             table.add_row(label, " ".join(text.split()))
     # Asking where it can run would import the code that a stranger's file names.

@@ -6,6 +6,7 @@ Every field says what it means and its unit. The JSON Schemas in ``docs/schemas`
 or changed without a new number. Keys that this version does not know are ignored.
 """
 
+from .ablation import AblationDocument, AblationOutcome
 from .bisect import BisectDocument, load_bisect
 from .check import CheckDocument
 from .comparison import ComparisonDocument, load_comparison
@@ -20,6 +21,8 @@ from .trends import TrendsDocument, load_trends
 from .versions import VersionsDocument, load_versions
 
 __all__ = [
+    "AblationDocument",
+    "AblationOutcome",
     "BisectDocument",
     "CheckDocument",
     "ComparisonDocument",

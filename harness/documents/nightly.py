@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from .ablation import AblationOutcome
 from .reading import load
 from .run import PropertyState, ScenarioState
 
@@ -98,6 +99,8 @@ class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     counted. Null in old documents."""
     outcomes: tuple[ScenarioOutcome, ...]
     """The outcomes in the order of the scenarios."""
+    ablations: tuple[AblationOutcome, ...] = ()
+    """Whether each failure needs its faults, and whether each cure is one: in the suite ``full`` on the simulator."""
 
 
 def load_nightly(path: Path) -> NightlyDocument:

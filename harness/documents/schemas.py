@@ -17,6 +17,7 @@ import msgspec
 from harness.files import write_file
 
 from . import (
+    AblationDocument,
     BisectDocument,
     CheckDocument,
     ComparisonDocument,
@@ -39,6 +40,7 @@ DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "comparison": ComparisonDocument,
     "sweep": SweepDocument,
     "trends": TrendsDocument,
+    "ablation": AblationDocument,
     "bisect": BisectDocument,
     "versions": VersionsDocument,
     "exhaustive": ExhaustiveDocument,

@@ -43,6 +43,11 @@ class Step(NamedTuple):
         """Return whether the event is one of the servers' keys, which only the simulator records completely."""
         return self.event in KEY_EVENTS
 
+    @property
+    def of_fault(self) -> bool:
+        """Return whether the event is one of a fault."""
+        return self.event in FAULT_EVENTS
+
 
 class Mechanism(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Why a documented failure happens, for the first violation of the checkers in ``expect.invalid``.
@@ -122,3 +127,12 @@ def _check_step(text: str, clients: list[str], faults: Iterable[str]) -> None:
         raise unknown_name("client", step.subject, clients)
     else:
         raise unknown_name("subject", step.subject, [*clients, *ROLES, *faults])
+
+
+def mechanism_text(mechanism: Mechanism | None) -> str:
+    """Return a mechanism in one line; empty without one."""
+    if mechanism is None:
+        return ""
+    between = f", {' against '.join(mechanism.between)}" if mechanism.between else ""
+    never = f"; never {', '.join(mechanism.never)}" if mechanism.never else ""
+    return f"{mechanism.cause}{between}: {' → '.join(mechanism.order)}{never}"

@@ -59,6 +59,8 @@ class FaultSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     client held a key and another one wanted it, for long enough. :mod:`harness.checkers.exposure` decides."""
     tolerated: bool = False
     """The lock must stay available during this fault, so the liveness checker does not excuse that time."""
+    decoration: str = ""
+    """In a scenario: why the fault is part of the story although the failure happens without it."""
     params: dict[str, Any] = {}
 
 
@@ -130,6 +132,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """Documentation of the failure: article, paper, issue or manual."""
     about: str = ""
     """Mechanism of the failure, for readers of the report."""
+    twin: str = ""
+    """In a cure: why its plan differs from the failure's in more than one key."""
     cluster: str = "sim"
     kind: str = ""
     image: str = ""

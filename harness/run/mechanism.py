@@ -116,7 +116,7 @@ class _Scene:
     def _events(self, step: Step) -> Iterable[Event]:
         if step.event == VIOLATION:
             return [Event(self._violation.from_ns, self._violation.from_ns)]
-        if step.event in ("inject", "heal"):
+        if step.of_fault:
             return self._fault_events(step)
         return [event for client in self._subjects(step.subject) for event in self._events_of(client, step)]
 

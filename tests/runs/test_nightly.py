@@ -19,8 +19,9 @@ from harness.documents.nightly import ScenarioOutcome
 from harness.errors import UsageError
 from harness.faults.base import Damage, InjectionContext, Observation
 from harness.faults.pause import ClientPause
+from harness.history import History
 from harness.lock_impls.redis_token import RedisTokenLock
-from harness.plan import Expect
+from harness.plan import Expect, Plan
 from harness.run.expectation import judge, status_of
 from harness.scenarios import catalogue
 from harness.studies.nightly import cases, nightly
@@ -198,7 +199,7 @@ CURE = Expect(safe=True, invalid=("mutual-exclusion",), ignored=("liveness",))
 def state(expect: Expect, **said: bool | None) -> str:
     names = ("mutual-exclusion", "resource", "fencing", "liveness", "faults")
     given = {name.replace("_", "-"): value for name, value in said.items()}
-    return judge(expect, {name: Verdict(given.get(name, True), "") for name in names}, 0).state
+    return judge(expect, {name: Verdict(given.get(name, True), "") for name in names}, History()).state
 
 
 def test_a_failure_must_be_found_by_the_named_checker() -> None:
@@ -219,11 +220,11 @@ def test_a_property_that_must_not_be_tested_is_neither_kept_nor_broken() -> None
 
 def test_an_expectation_without_a_property_to_look_for_is_refused() -> None:
     with pytest.raises(UsageError, match="must name the checkers"):
-        Expect(safe=False).check(1.0)
+        Expect(safe=False).check(Plan(lock="redis-token"))
     with pytest.raises(UsageError, match=r"untested needs safe = false"):
-        Expect(safe=True, untested=("resource",)).check(1.0)
+        Expect(safe=True, untested=("resource",)).check(Plan(lock="redis-token"))
     with pytest.raises(UsageError, match="more than once"):
-        Expect(safe=False, invalid=("resource",), untested=("resource",)).check(1.0)
+        Expect(safe=False, invalid=("resource",), untested=("resource",)).check(Plan(lock="redis-token"))
 
 
 def test_a_safe_plan_is_judged_by_every_checker() -> None:
@@ -237,11 +238,11 @@ def test_a_safe_plan_is_judged_by_every_checker() -> None:
 def test_a_lock_that_stays_with_one_client_may_be_as_expected() -> None:
     names = ("mutual-exclusion", "faults", "handover")
     found = {name: Verdict(None if name == "handover" else True, "") for name in names}
-    assert judge(Expect(safe=True), found, 0).state == "as-expected"
-    assert judge(Expect(safe=False, invalid=("handover",)), found, 0).state == "unknown"
-    assert judge(Expect(safe=False, invalid=("faults",), valid=("handover",)), found, 0).state == "unknown"
+    assert judge(Expect(safe=True), found, History()).state == "as-expected"
+    assert judge(Expect(safe=False, invalid=("handover",)), found, History()).state == "unknown"
+    assert judge(Expect(safe=False, invalid=("faults",), valid=("handover",)), found, History()).state == "unknown"
     broken = found | {"handover": Verdict(False, "c1 was left out")}
-    assert judge(Expect(safe=True), broken, 0).state == "violated"
+    assert judge(Expect(safe=True), broken, History()).state == "violated"
 
 
 def test_the_worst_state_decides_the_status() -> None:
