@@ -32,7 +32,7 @@ from .options import (
 from .terminal import print_document
 from .verdicts import print_status
 
-COLOURS: Final = {"vanishes": "green", "survives": "red", "error": "red", "not-run": "dim"}
+COLOURS: Final = {"vanishes": "green", "survives": "red", "unknown": "yellow", "error": "red", "not-run": "dim"}
 
 
 def ablate_command(
@@ -51,7 +51,7 @@ def ablate_command(
     """Remove each fault of a failure by itself, and apply each part of its cure by itself, on the simulator.
 
     The failure must vanish each time. Exit status: 0 if it does or the scenario says why not, 1 if a failure survives,
-    3 if a run broke.
+    3 if a run broke or proves nothing.
     """
     failures = _failures(given or [], everything=all_)
     for failure in failures:
@@ -99,7 +99,7 @@ def lines(outcomes: tuple[AblationOutcome, ...]) -> list[str]:
             last = outcome.scenario
             shown.append(f"[bold]{last}[/]: {escape(mechanism_text(outcome.mechanism) or 'no mechanism is stated')}")
         why = f" ({outcome.explained})" if outcome.explained else ""
-        colour = "green" if outcome.state == "survives" and outcome.explained else COLOURS[outcome.state]
+        colour = "dim" if outcome.state != "vanishes" and outcome.explained else COLOURS[outcome.state]
         shown.append(f"  [{colour}]{outcome.state}[/] {escape(f'{outcome.change}: {outcome.why}{why}')}")
     return shown
 
@@ -110,4 +110,4 @@ def summary(outcomes: tuple[AblationOutcome, ...]) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     unexplained = sum(outcome.unexplained for outcome in outcomes)
     failures = counted(len({outcome.scenario for outcome in outcomes}), "failure")
-    return f"{failures}, {counted(len(outcomes), 'change')}: {counts}; {unexplained} survive unexplained"
+    return f"{failures}, {counted(len(outcomes), 'change')}: {counts}; {unexplained} unexplained"

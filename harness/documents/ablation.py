@@ -9,7 +9,7 @@ import msgspec
 from harness.plan import Mechanism
 
 SCHEMA: Final = 1
-AblationState = Literal["vanishes", "survives", "error", "not-run"]
+AblationState = Literal["vanishes", "survives", "unknown", "error", "not-run"]
 
 
 class AblationOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,8 @@ class AblationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The change in words: the fault, or the key of the plan."""
     state: AblationState
     """``vanishes``: the failure does not happen any more. ``survives``: it happens still, for the same reason.
-    ``error``: the run broke. ``not-run``: the simulator cannot run it."""
+    ``unknown``: a fault could not strike with this part of the cure, so that the run proves nothing. ``error``: the run
+    broke. ``not-run``: the simulator cannot run it."""
     why: str
     """What the run showed, in a sentence."""
     explained: str = ""
@@ -34,8 +35,8 @@ class AblationOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unexplained(self) -> bool:
-        """Return whether the failure survives and the scenario does not say why."""
-        return self.state == "survives" and not self.explained
+        """Return whether the change shows nothing or a survivor, and the scenario does not say why."""
+        return self.state in ("survives", "unknown") and not self.explained
 
 
 class AblationDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ class AblationDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Real time that it took, seconds."""
     status: int
     """Exit status of the command: 0 every failure vanishes or its scenario says why not, 1 one survives, 3 a run broke
-    or the command was interrupted."""
+    or proves nothing, or the command was interrupted."""
     interrupted: bool = False
     """True if it was interrupted; the outcomes are then those until the interruption."""
     versions: dict[str, str | None]

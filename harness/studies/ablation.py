@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace as with_
 
 from harness.documents.ablation import SCHEMA, AblationDocument, AblationOutcome, AblationState
+from harness.documents.run import ScenarioState
 from harness.errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
 from harness.plan import FaultSpec, Plan
 from harness.plan.mechanism import VIOLATION as VIOLATION_STEP
@@ -108,12 +109,15 @@ def _with_cures(failure: Scenario, cure: Scenario) -> Iterator[Ablation]:
 
 
 def differences(failure: Plan, cure: Plan) -> list[tuple[str, ...]]:
-    """Return the keys in which two plans differ, those of the lock together if the lock itself differs."""
+    """Return the keys in which two plans differ, those of the lock together if the lock itself differs. The same faults
+    at other moments then belong to it, because another lock sends other commands."""
     fields = [name for name in Plan.__struct_fields__ if name not in ABOUT]
     differing = [name for name in fields if getattr(failure, name) != getattr(cure, name)]
     if "lock" not in differing:
         return [(name,) for name in differing]
-    of_lock = tuple(name for name in OF_THE_LOCK if name in differing)
+    same_faults = [spec.fault for spec in failure.faults] == [spec.fault for spec in cure.faults]
+    keys = (*OF_THE_LOCK, "faults") if same_faults else OF_THE_LOCK
+    of_lock = tuple(name for name in keys if name in differing)
     return [of_lock, *((name,) for name in differing if name not in of_lock)]
 
 
@@ -170,8 +174,15 @@ def run_ablation(ablation: Ablation) -> AblationOutcome:
     if result.interrupted:
         raise KeyboardInterrupt
     judgement = judge(ablation.plan.expect, result.verdicts, result.history)
-    survives = judgement.state in FOUND
-    return ablation.outcome("survives" if survives else "vanishes", f"{judgement.state}: {judgement.why}")
+    return ablation.outcome(_state(ablation.kind, judgement.state), f"{judgement.state}: {judgement.why}")
+
+
+def _state(kind: Literal["fault", "cure"], found: ScenarioState) -> AblationState:
+    """Return what a run's state says about a change. A fault that cannot strike without the removed one shows that this
+    is needed; but a cure under which a fault cannot strike has not been tested."""
+    if found in FOUND:
+        return "survives"
+    return "unknown" if kind == "cure" and found == "unknown" else "vanishes"
 
 
 def ablate(
@@ -206,10 +217,13 @@ def ablate(
 
 
 def status_of(outcomes: Sequence[AblationOutcome], *, interrupted: bool = False) -> int:
-    """Return the exit status: 1 if a failure survives unexplained, 3 if a run broke or was interrupted, else 0."""
-    if any(outcome.unexplained for outcome in outcomes):
+    """Return the exit status: 1 if a failure survives unexplained; 3 if a cure could not be tested and the scenario
+    does not say why, if a run broke, or if it was interrupted; else 0."""
+    unexplained = {outcome.state for outcome in outcomes if outcome.unexplained}
+    if "survives" in unexplained:
         return VIOLATION
-    return UNKNOWN if interrupted or any(outcome.state == "error" for outcome in outcomes) else VALID
+    broke = any(outcome.state == "error" for outcome in outcomes)
+    return UNKNOWN if unexplained or broke or interrupted else VALID
 
 
 def _run_all(
