@@ -19,15 +19,15 @@ class Excuses:
     A fault counts for a client if it strikes the client's host, strikes a host that is no client's, or disturbs all
     hosts.
 
-    It lasts until its heal, then again as long as it lasted, plus ttl and slack: TCP's doubling time-outs may deliver
-    late what was sent during the fault, and sessions that ended meanwhile are created again.
+    It lasts until its heal, then again as long as it lasted, plus :meth:`.view.View.wake`: TCP's doubling time-outs may
+    deliver late what was sent during the fault, and sessions that ended meanwhile are created again.
     """
 
     def __init__(self, history: History) -> None:
         self.columns: View = view(history)
         settings = self.columns.settings
         clients = frozenset(settings.get("clients") or ())
-        wake = (self.columns.seconds("ttl", 0.0) or 0) + (self.columns.seconds("slack", 1.0) or 0)
+        wake = self.columns.wake()
         self._common = [_lasting(fault, wake) for fault in faults(history) if fault.disturbs or fault.hosts - clients]
         self._servers = [_lasting(fault, wake) for fault in faults(history) if fault.hosts - clients]
         self._own: dict[str, list[tuple[int, int]]] = {}

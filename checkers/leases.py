@@ -22,8 +22,9 @@ that time at any moment from the promise to the later grant: an expired lease is
 afterwards. The promise was made at some moment between the invocation and the return of the call that made the lease:
 the acquire, or the last successful extend. If that call was invoked after the later grant, the lock itself has said
 that the lease had not ended. If the history leaves open when a clock moved (``harness.checkers.clocks``), the
-possibility that excuses the service counts. Without a stated lease, a clock must have gained a whole ``ttl`` within the
-last ``ttl`` before the later grant: this ends a lease of one ttl whenever it was last renewed.
+possibility that excuses the service counts. Without a stated lease, a clock must have gained a third of a ``ttl``
+within the last ``ttl`` before the later grant: libraries renew a lease after two thirds of it at the latest (as
+python-redis-lock does), so a clock that gains less ends no lease.
 
 Of several servers, one is enough. If a leader decides, only its clock counts, but a history does not show which server
 it was. If a majority decides, as with Redlock, two majorities may have a single server in common. The sentence says by
@@ -60,6 +61,8 @@ from .faults import STILL, faults_among
 from .holds import FOREVER, Holds
 
 BLAMES: Final[tuple[Blame, ...]] = ("service", "clock", "client")
+UNRENEWED: Final = 3
+"""The ttl divided by the part of it that is left at least when a library renews a lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +195,8 @@ class Leases:
             return clock.over(lease.asked_ns, lease.given_ns, lease.end_ns, granted_ns)
         if not self._ttl:
             return None
-        return clock.over(max(lease.asked_ns, granted_ns - self._ttl), granted_ns, granted_ns + self._ttl, granted_ns)
+        ends_ns = granted_ns + self._ttl // UNRENEWED
+        return clock.over(max(lease.asked_ns, granted_ns - self._ttl), granted_ns, ends_ns, granted_ns)
 
 
 def lease_of(found: Holds, row: int) -> Lease:

@@ -5,10 +5,13 @@ A key is *idle* while no client definitely holds it. Within an idle stretch that
 
 - ``slack`` after the last hold was cleanly released (its release returned ok), or its release was refused: a refusal
   means that, by the lock itself, the holder had lost it, so no client holds it;
-- ``ttl`` + ``slack`` after a hold that ended in any other way (crash, lost, expired, release unknown);
-- ``ttl`` + ``slack`` after the last heal of a disturbing fault. While the after-effects of a fault last, also ``ttl`` +
-  ``slack`` after a hold ended in any way: TCP's doubling time-outs may deliver a request from a cut network as long
-  after the heal as the fault lasted, and the request may take a lease that no client knows of (row late-acquire);
+- ``ttl`` + ``slack`` after a hold that ended in any other way (crash, lost, expired, release unknown). Where no lease
+  is stated, a client that has stopped relying on its lock keeps it until it releases it: the library may renew it;
+- ``ttl`` + ``slack`` after the last heal of a disturbing fault, or ``answer_timeout`` + ``slack`` if that is longer:
+  for so long the lock's client waits for an answer that was lost, before it asks again. While the after-effects of a
+  fault last, also ``ttl`` + ``slack`` after a hold ended in any way: TCP's doubling time-outs may deliver a request
+  from a cut network as long after the heal as the fault lasted, and the request may take a lease that no client knows
+  of (row late-acquire);
 - ``ttl`` + ``slack`` after the last call on the key with an unknown outcome returned (or should have), and after the
   crash of a client that was requesting it. Such a request may be queued, so the time also counts from the moment at
   which the key became idle (but doubts older than ttl + slack by then do not count);
@@ -37,7 +40,7 @@ from harness.history import SECOND, History
 from .clocks import clocks
 from .excuses import Excuses, ends
 from .faults import DEADLY, FOR_EVER, SILENT, STILL, RunFault, faults, without_tolerated
-from .holds import DIED, ENDINGS, RELEASED, Holds, holds
+from .holds import DIED, ENDINGS, EXPIRED, FOREVER, RELEASED, Holds, holds
 from .sweep import covered_until, grouped_order
 from .view import ACQUIRE, FAIL, INFO, INVOKE, NONE, OK, RELEASE, Bools, Ints, View
 
@@ -225,8 +228,8 @@ class Stretches:
         ended, cause = self._end_of(row) if row != NONE else (idle, "start")
         due = ended + (self.slack if cause in ENDED else patience)
         heals = [f.until_ns for f in self._disturbing if f.until_ns <= since]
-        if heals and max(heals) + patience > due:
-            due, cause = max(heals) + patience, "heal" if cause in ENDED | {"start"} else cause
+        if heals and max(heals) + self.columns.wake() > due:
+            due, cause = max(heals) + self.columns.wake(), "heal" if cause in ENDED | {"start"} else cause
         if cause in ENDED and any(f.until_ns <= idle < self._wake(f) for f in self._disturbing):
             due, cause = max(due, ended + patience), "heal"
         doubts = [time for number, time in self._unknown if number == key and idle - patience < time < until]
@@ -240,19 +243,30 @@ class Stretches:
 
     def _wake(self, fault: RunFault) -> int:
         """Return until when requests sent during a fault may still take effect on a lease."""
-        return fault.until_ns + (fault.until_ns - fault.from_ns) + self.ttl + self.slack
+        return fault.until_ns + (fault.until_ns - fault.from_ns) + self.columns.wake()
 
     def _end_of(self, row: int) -> tuple[int, str]:
         """Return when the service learned, or should have learned, that the hold was over, and how it ended."""
         found, columns = self.holds, self.columns
         time, how = int(found.end[row]), int(found.ended[row])
-        if how != RELEASED:
+        release = int(found.release[row])
+        if how == EXPIRED and found.stated_end[row] == FOREVER:
+            release = self._release_after(row, time)
+        elif how != RELEASED:
             return time, ENDINGS[how]
-        done = int(columns.done[found.release[row]])
+        done = NONE if release == NONE else int(columns.done[release])
         if done == NONE:
             crashed = self._crash_after(columns.names[found.client[row]], time)
             return (FOR_EVER, "unknown") if crashed is None else (crashed, "crashed")
         return int(columns.time[done]), {OK: "clean", FAIL: "refused"}.get(int(columns.type[done]), "unknown")
+
+    def _release_after(self, row: int, time: int) -> int:
+        """Return the index of the client's first release of the key from ``time`` on; NONE without one."""
+        columns, found = self.columns, self.holds
+        releases = columns.rows(RELEASE, INVOKE)
+        own = (columns.client[releases] == found.client[row]) & (columns.key[releases] == found.key[row])
+        later = releases[own & (columns.time[releases] >= time)]
+        return int(later[0]) if len(later) else NONE
 
     def _crash_after(self, host: str, time: int) -> int | None:
         columns = self.columns

@@ -112,6 +112,12 @@ class View:
         value = self.settings.get(name, default)
         return None if value is None else round(value * SECOND)
 
+    def wake(self) -> int:
+        """Return how long (ns) after a heal what a fault delayed may take effect: leases that began during it end after
+        the ttl, and clients repeat requests whose answers were lost; the slack comes on top."""
+        waits = max(self.seconds("ttl", 0.0) or 0, self.seconds("answer_timeout", 0.0) or 0)
+        return waits + (self.seconds("slack", 1.0) or 0)
+
     def at(self, ns: int) -> str:
         """Return a time as text: seconds since the first entry."""
         return moment(int(ns), self.origin)

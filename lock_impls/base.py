@@ -126,6 +126,8 @@ class LockInfo:
       a folder of ``docker/``, or the reference of an image made from Debian.
     - ``overtime``: by how many seconds a lease may outlast its ttl, because servers count whole seconds or because
       waiters wait after a loss (a lock-delay). Within this time a lock that is still held does not count as late.
+    - ``answer_timeout``: for how many seconds its client waits for an answer before it asks again. A lost message may
+      delay a grant by that time.
     - ``queue``: the lock serves waiters in the order of their requests.
     - ``shareable``: threads of a process, or tasks of its event loop, may use one object at the same time.
     - ``asynchronous``: the lock's methods are coroutines, which run in the event loop of the client's process.
@@ -151,6 +153,7 @@ class LockInfo:
     no_single_point: bool = False
     failures: tuple[Failure, ...] = ()
     overtime: float = 0.0
+    answer_timeout: float = 0.0
     queue: bool = False
     language: str = "Python"
     library: str = ""

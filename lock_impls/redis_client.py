@@ -94,7 +94,8 @@ def is_an_answer(error: Exception) -> bool:
     return isinstance(error, BusyLoadingError) or isinstance(error.__context__, ReadOnlyError)
 
 
-TIMEOUTS: Final = {"socket_timeout": 5, "socket_connect_timeout": 5}
+ANSWER_TIMEOUT: Final = 5.0
+TIMEOUTS: Final = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": ANSWER_TIMEOUT}
 """Limits (s) of redis-py 8. Releases before that have none, so that a lost answer would block its client for ever."""
 
 

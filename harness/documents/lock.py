@@ -41,6 +41,8 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Its optional methods that the harness calls, such as ``context`` (``with lock:``) and ``extend``."""
     overtime: float = 0.0
     """Seconds by which a lease may outlast its ttl."""
+    answer_timeout: float = 0.0
+    """Seconds for which its client waits for an answer before it asks again."""
     lease: str = ""
     """Lease of grants that do not say it: ``ttl``, a duration, or an option's name and unit, such as ``px:ms``."""
     lease_default: float | None = None

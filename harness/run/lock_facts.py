@@ -113,6 +113,7 @@ def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None) -
         shared=None if methods is None else "acquire_shared" in methods,
         methods=methods,
         overtime=info.overtime,
+        answer_timeout=info.answer_timeout,
         lease=info.lease,
         lease_default=number_or_none(info.options.get(argument_of(info.lease)[0])),
         language=info.language,

@@ -139,6 +139,7 @@ class Runner:
             **({} if lease is None else {"lease": lease}),
             "hold": self._longest_hold(lease),
             "slack": plan.slack + self._lock.overtime,
+            **({"answer_timeout": self._lock.answer_timeout} if self._lock.answer_timeout else {}),
             "queue": self._lock.queue,
             **({"no_single_point": True} if self._lock.no_single_point else {}),
             "workload": plan.workload,

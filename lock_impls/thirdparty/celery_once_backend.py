@@ -24,7 +24,7 @@ from celery_once.tasks import AlreadyQueued
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
 from harness.lock_impls.polling import poll
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, foreign_delete
 
 
@@ -36,6 +36,7 @@ class CeleryOnce:
         source="celery-once 3.0.1, celery_once/backends/redis.py",
         safety="E",
         kinds=("redis-single",),
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("celery-once==3.0.1", "celery==5.7.0", "redis==8.1.0"),
         library="celery-once 3.0.1",
         promises="'Celery Once allows you to prevent multiple execution and queuing of celery tasks.'",

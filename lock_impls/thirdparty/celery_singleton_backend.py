@@ -25,7 +25,7 @@ from kombu.utils.uuid import uuid
 
 from harness.lock_impls.base import Endpoints, Grant, LockInfo
 from harness.lock_impls.polling import poll
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, expiring, foreign_delete
 
 
@@ -37,6 +37,7 @@ class CelerySingleton:
         source="celery-singleton 0.3.1, celery_singleton/backends/redis.py",
         safety="E",
         kinds=("redis-single",),
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("celery-singleton==0.3.1", "celery==5.7.0", "redis==8.1.0"),
         library="celery-singleton 0.3.1",
         promises="A base class for tasks 'that prevents duplicate tasks from being queued', by a lock in Redis.",

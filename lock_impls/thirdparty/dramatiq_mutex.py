@@ -26,7 +26,7 @@ from dramatiq.rate_limits.backends import RedisBackend
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
 from harness.lock_impls.polling import poll
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, foreign_delete
 
 
@@ -38,6 +38,7 @@ class DramatiqMutex:
         source="dramatiq 2.2.1, dramatiq/rate_limits/concurrent.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("dramatiq==2.2.1", "redis==8.1.0"),
         library="dramatiq 2.2.1",
         promises="'You can use a concurrent rate limiter of size 1 to get a distributed mutex.'",

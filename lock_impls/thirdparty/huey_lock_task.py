@@ -25,7 +25,7 @@ from huey.exceptions import TaskLockedException
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
 from harness.lock_impls.polling import poll
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, foreign_delete
 
 
@@ -37,6 +37,7 @@ class HueyLockTask:
         source="huey 3.5.4, huey/api.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("huey==3.5.4", "redis==8.1.0"),
         library="huey 3.5.4",
         promises="'A lock that can be used to wrap a task or a block of code, so that only one instance is running at "

@@ -33,7 +33,7 @@ from portalocker.exceptions import LockException
 from portalocker.redis import RedisLock
 
 from harness.lock_impls.base import Endpoints, Failure, Grant, LockError, LockInfo
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client
 
 logging.getLogger("portalocker").addHandler(logging.NullHandler())  # it logs each attempt that fails
 logging.getLogger("portalocker").propagate = False
@@ -49,6 +49,7 @@ class PortalockerRedisLock:
         source="portalocker 4.4.2, portalocker/redis.py",
         safety="F",
         kinds=("redis-single",),
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("portalocker==4.4.2", "redis==8.1.0"),
         fence=True,
         options={"fencing": True},

@@ -26,7 +26,7 @@ from pottery.exceptions import ExtendUnlockedLock, QuorumNotAchieved, ReleaseUnl
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
 from harness.lock_impls.contexts import Context
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client_of_each
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client_of_each
 from harness.lock_impls.redis_failures import EXPIRES, redlocks
 
 logging.getLogger("pottery").setLevel(logging.CRITICAL)  # it logs each error of a master with a traceback
@@ -40,6 +40,7 @@ class PotteryRedlock:
         source="pottery 3.0.1, pottery/redlock.py",
         safety="E",
         kinds=("redis-independent",),
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("pottery==3.0.1", "redis==8.1.0"),
         library="pottery 3.0.1",
         lease="ttl",

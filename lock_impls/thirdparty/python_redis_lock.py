@@ -32,7 +32,7 @@ import redis_lock
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from harness.lock_impls.contexts import Context
 from harness.lock_impls.polling import poll
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 LONGEST_S: Final = 4
@@ -49,6 +49,7 @@ class PythonRedisLock:
         source="python-redis-lock 4.0.1, redis_lock/__init__.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("python-redis-lock==4.0.1", "redis==8.1.0"),
         options={"auto_renewal": False},
         library="python-redis-lock 4.0.1",

@@ -23,7 +23,7 @@ from redis.asyncio.lock import Lock
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from harness.lock_impls.contexts import Context
 from harness.lock_impls.redis_asyncio_client import AsyncRedisClient, open_client
-from harness.lock_impls.redis_client import REQUIRES, known_outcome
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, REQUIRES, known_outcome
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 
@@ -35,6 +35,7 @@ class RedisPyAsyncioLock:
         source="redis 8.1.0, redis/asyncio/lock.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        answer_timeout=ANSWER_TIMEOUT,
         requires=REQUIRES,
         library="redis 8.1.0",
         lease="ttl",

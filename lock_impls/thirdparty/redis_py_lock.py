@@ -28,7 +28,14 @@ from redis.lock import Lock
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
 from harness.lock_impls.contexts import Context
-from harness.lock_impls.redis_client import REQUIRES, RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import (
+    ANSWER_TIMEOUT,
+    REQUIRES,
+    RedisClient,
+    known_grant,
+    known_outcome,
+    open_client,
+)
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 from . import redis_py_old
@@ -45,6 +52,7 @@ class RedisPyLock:
         source="redis 8.1.0, redis/lock.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        answer_timeout=ANSWER_TIMEOUT,
         requires=REQUIRES,
         options={"expires": True},
         lease="ttl:expires",

@@ -26,7 +26,7 @@ import redlock
 
 from harness.lock_impls.base import Endpoints, Grant, LockError, LockInfo
 from harness.lock_impls.polling import poll
-from harness.lock_impls.redis_client import RedisClient, known_grant, open_client_of_each
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, open_client_of_each
 from harness.lock_impls.redis_failures import EXPIRES, redlocks
 
 # It logs to the root logger, with a traceback, for each server at each release.
@@ -43,6 +43,7 @@ class RedlockPy:
         source="redlock-py 1.0.8, redlock/__init__.py",
         safety="E",
         kinds=("redis-independent",),
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("redlock-py==1.0.8", "redis==8.1.0"),
         library="redlock-py 1.0.8",
         promises=(

@@ -26,7 +26,7 @@ import sherlock
 
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from harness.lock_impls.contexts import Context
-from harness.lock_impls.redis_client import RedisClient, known_grant, known_outcome, open_client
+from harness.lock_impls.redis_client import ANSWER_TIMEOUT, RedisClient, known_grant, known_outcome, open_client
 from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
 
 
@@ -38,6 +38,7 @@ class SherlockRedis:
         source="sherlock 0.4.1, sherlock/lock.py",
         safety="E",
         kinds=SINGLE_KEY_KINDS,
+        answer_timeout=ANSWER_TIMEOUT,
         requires=("sherlock==0.4.1", "redis==8.1.0"),
         library="sherlock 0.4.1",
         lease="ttl",

@@ -158,8 +158,8 @@ CASES: dict[str, tuple[History, Blame]] = {
         "service",
     ),
     "no lease, cut off from both": (overlap_history(cut_links("c0>n1", "n2>c0"), 2.0, lease=None, servers=2), "client"),
-    "no lease, a jump by a ttl": (no_lease(jump(1.5, 2.0), 2.0), "clock"),
-    "no lease, a jump by less": (no_lease(jump(1.5, 1.999), 2.0), "service"),
+    "no lease, a jump by a third": (no_lease(jump(1.5, 0.667), 2.0), "clock"),
+    "no lease, a jump by less": (no_lease(jump(1.5, 0.666), 2.0), "service"),
     "no lease, a jump long ago": (no_lease(jump(1.5, 3.0), 4.0), "service"),
     "no lease, a jump before c0 asks": (no_lease(jump(0.5, 3.0), 2.0), "service"),
 }

@@ -7,6 +7,7 @@ import pytest
 from harness.checkers.base import Verdict
 from harness.checkers.deadlock import DeadlockChecker
 from harness.checkers.liveness import LivenessChecker
+from harness.history import History
 from tests.checkers.story import Story
 
 
@@ -61,3 +62,31 @@ def test_a_clock_is_not_to_blame_for_a_key_that_was_released() -> None:
     for begin in range(1, 10, 2):
         story.acquire("c1", begin, begin + 1.99, "fail", timeout=2.0)
     assert LivenessChecker().check(story.history()).evidence[0].blame == "service"
+
+
+def after_a_lost_answer(**settings: float) -> History:
+    """The answer to c0's first request is lost; c0 waits for it until 8.6 s."""
+    story = Story(**settings).fault(0, "lost-reply", ["c0", "n1"], 0.1, 0.2, disturbs=True)
+    for number in range(3):
+        story.acquire("c1", 9.0 + number, 9.01 + number).release("c1", 9.2 + number)
+    return story.acquire("c0", 0.1, 8.6, timeout=1.0).release("c0", 8.8).history()
+
+
+def test_a_client_may_wait_for_a_lost_answer_as_long_as_its_library_does() -> None:
+    assert LivenessChecker().check(after_a_lost_answer()).valid is False
+    assert LivenessChecker().check(after_a_lost_answer(answer_timeout=8.0)).valid is True
+    assert LivenessChecker().check(after_a_lost_answer(answer_timeout=3.0)).valid is False
+
+
+def kept_until(released: float, **settings: float) -> History:
+    """c0 relies on its lock until 1 s and releases it at ``released``; c1 requests it all the time."""
+    got = {"fence": None, "valid_for": None, "relies_for": 1.0}
+    story = Story(**settings).call("c0", "acquire", 0.0, 0.01, asked={"timeout": 1.0}, got=got)
+    story.acquire("c1", 0.1, released + 0.1, timeout=20.0).release("c0", released)
+    return story.release("c1", released + 0.2).history()
+
+
+def test_a_lock_without_a_stated_lease_stays_with_a_client_until_it_releases_it() -> None:
+    """Its library may renew it, though the client has stopped relying on it."""
+    assert DeadlockChecker().check(kept_until(10.0)).valid is not False
+    assert DeadlockChecker().check(kept_until(10.0, lease=2.0)).valid is False
