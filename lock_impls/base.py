@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Final, Literal, Protocol, Self, get_args, runt
 
 from harness.errors import UsageError
 
+from .origins import Origin
+
 Safety = Literal["E", "F", "F?", "X"]
 """A lock's safety class; :data:`harness.wording.SAFETY` says what each means."""
 
@@ -136,6 +138,8 @@ class LockInfo:
       Empty: not known, or there is none.
     - ``limits``: the ways to fail that the lock's documentation states; None for those that ``safety`` and ``on_death``
       state. A violation within them is reported as a known limit.
+    - ``origin``: the software that the lock models, the library that it calls or the mistake that it repeats; None for
+      a lock that is nothing but itself.
     """
 
     name: str
@@ -163,6 +167,7 @@ class LockInfo:
     shareable: bool = False
     limits: tuple[Limit, ...] | None = None
     lease: str = ""
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         if not self.kinds:

@@ -1,8 +1,8 @@
 """Read the descriptions of locks without importing their files, which import client libraries.
 
-A lock's ``info`` is an expression of constants and small functions, of its own file or of others of ours. Only those
-are evaluated: the names in the expression, then the names in their definitions, and so on. So ``harness list`` shows
-every lock, whatever is installed.
+A lock's ``info`` and ``origin`` are expressions of constants and small functions, of its own file or of others of ours.
+Only those are evaluated: the names in the expression, then the names in their definitions, and so on. So ``harness
+list`` shows every lock, whatever is installed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from types import ModuleType
 from typing import Any, Final
 
 from .base import LockInfo
+from .origins import Origin
 
 PACKAGE: Final = __package__
-_REAL: Final = ("harness.lock_impls.base", "harness.errors")
+_REAL: Final = ("harness.lock_impls.base", "harness.lock_impls.origins", "harness.errors")
 """Our modules that import no client library; they are imported as they are."""
+_DESCRIBING: Final = ("info", "origin")
+"""The attributes of a class that describe it."""
 
 
 def infos_in(module: str) -> dict[str, LockInfo]:
@@ -31,10 +34,26 @@ def infos_in(module: str) -> dict[str, LockInfo]:
     Raises:
         DescriptionError: a description needs a name of a client library.
     """
+    own = _stated(module, "info")
+    return {name: info for name, info in own.items() if isinstance(info, LockInfo)}
+
+
+def origins_in(module: str) -> dict[str, Origin]:
+    """Return what the classes of one of our lock files state as their ``origin``, by the class's name.
+
+    Raises:
+        DescriptionError: there is no such file, or an origin needs a name of a client library.
+    """
+    own = _stated(module, "origin")
+    return {name: origin for name, origin in own.items() if isinstance(origin, Origin)}
+
+
+def _stated(module: str, attribute: str) -> dict[str, Any]:
+    """Return an attribute of the classes of a file whose own body has it, by the class's name."""
     source = _source(module)
-    classes = {name: node for name, node in source.definitions.items() if isinstance(node, ast.ClassDef)}
-    own = {name: source.value(name) for name, node in classes.items() if _info_of(node) is not None}
-    return {name: found.info for name, found in own.items() if isinstance(found.info, LockInfo)}
+    classes = [node for node in source.definitions.values() if isinstance(node, ast.ClassDef)]
+    stating = [node.name for node in classes if any(attribute in _defined_names(line) for line in _describing(node))]
+    return {name: getattr(source.value(name), attribute) for name in stating}
 
 
 class DescriptionError(ImportError):
@@ -61,7 +80,7 @@ class _Source:
             self.names[name] = self._imported(name, node)
             return
         if isinstance(node, ast.ClassDef):
-            node = _only_info(node)
+            node = _only_description(node)
         for needed in _names_in(node):
             if needed in self.definitions and needed != name:
                 self.value(needed)
@@ -105,15 +124,20 @@ def _defined_names(node: ast.stmt) -> Iterator[str]:
         yield from (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
 
 
-def _info_of(node: ast.ClassDef) -> ast.stmt | None:
-    return next((line for line in node.body if "info" in _defined_names(line) and getattr(line, "value", None)), None)
+def _describing(node: ast.ClassDef) -> list[ast.stmt]:
+    """Return the statements of a class that give it a description."""
+    return [line for line in node.body if not {*_DESCRIBING}.isdisjoint(_defined_names(line)) and _has_value(line)]
 
 
-def _only_info(node: ast.ClassDef) -> ast.ClassDef:
-    """Return the class without its bases and without everything but its ``info``."""
+def _has_value(line: ast.stmt) -> bool:
+    return getattr(line, "value", None) is not None
+
+
+def _only_description(node: ast.ClassDef) -> ast.ClassDef:
+    """Return the class without its bases and without everything but its description."""
     bare = ast.parse(f"class {node.name}: pass").body[0]
     assert isinstance(bare, ast.ClassDef)
-    bare.body = [_info_of(node) or ast.Pass(lineno=1, col_offset=0)]
+    bare.body = _describing(node) or [ast.Pass(lineno=1, col_offset=0)]
     return bare
 
 

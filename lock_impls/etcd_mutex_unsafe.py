@@ -15,11 +15,16 @@ Known failures: etcd-11456, etcd-stale-unlock, ttl-overrun (without keep-alive),
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from .base import Endpoints, Failure, LockInfo
 from .etcd_client import KINDS, OVERTIME_S, REQUIRES, ClientLease
 from .etcd_mutex import ON_DEATH, OUTAGE, EtcdMutex, failures
+from .origins import model_of
+
+MUTEX_3_4: Final = model_of(
+    "concurrency.Mutex and the Lock RPC", "etcd", "3.4.23", "clientv3/concurrency/mutex.go, line 70"
+)
 
 
 class UnsafeEtcdMutex(EtcdMutex):
@@ -48,6 +53,7 @@ class UnsafeEtcdMutex(EtcdMutex):
             ),
             *failures("etcd-mutex-unsafe"),
         ),
+        origin=MUTEX_3_4,
     )
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float, keep_alive: bool = False) -> None:

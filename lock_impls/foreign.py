@@ -13,6 +13,8 @@ If a grant does not say how long it is valid, its lease is what the class states
 as ``10s``, or a constructor's parameter with its unit, such as ``px:ms``. A class without ``lease`` has the ttl as its
 lease if the constructor has a parameter for it. A class that renews its leases states ``lease = ""``.
 
+If the class states an ``origin`` (:mod:`.origins`), documents and pages repeat it.
+
 If the class states ``shareable = True``, threads or tasks of a client may use one object of it at the same time.
 
 If ``acquire`` or ``release`` is a coroutine, the clients are those of ``redis.asyncio``, and the coroutines run in one
@@ -50,6 +52,7 @@ from .constructor_arguments import (
 )
 from .contexts import UNLIMITED, enters
 from .foreign_lock import Construct, ForeignLock, Manager, OwnOpenLock
+from .origins import Origin
 from .program import ProgramLock
 from .prolonging import prolonging
 from .redis_failures import SINGLE_KEY_KINDS
@@ -170,7 +173,7 @@ def constructor_default(lock: LockClass, name: str) -> Any:
 def _describe(cls: type, spec: str) -> LockInfo:
     own = getattr(cls, "info", None)
     if isinstance(own, LockInfo):
-        return replace(own, asynchronous=_is_asynchronous(cls), lease=own.lease or _lease(cls))
+        return replace(own, asynchronous=_is_asynchronous(cls), lease=own.lease or _lease(cls), origin=_origin(cls))
     return LockInfo(
         name=spec,
         title=f"{cls.__name__} of {cls.__module__}",
@@ -182,7 +185,14 @@ def _describe(cls: type, spec: str) -> LockInfo:
         asynchronous=_is_asynchronous(cls),
         shareable=getattr(cls, "shareable", False) is True,
         lease=_lease(cls),
+        origin=_origin(cls),
     )
+
+
+def _origin(cls: type) -> Origin | None:
+    """Return the origin in the class's own body: it says nothing about subclasses."""
+    stated = vars(cls).get("origin")
+    return stated if isinstance(stated, Origin) else None
 
 
 def _lease(cls: type) -> str:

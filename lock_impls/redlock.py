@@ -77,13 +77,17 @@ class Redlock:
         answers = [self._set(node, value) for node in self.nodes]
         elapsed = time.monotonic() - began
         validity = self.ttl - elapsed - (self.ttl * DRIFT_FACTOR + DRIFT_MIN_S)
-        if answers.count(True) >= self.quorum and validity > 0:
+        if answers.count(True) >= self.quorum and self.in_time(validity):
             self.value = value
             return Grant(valid_for=validity)
         maybe_set.update(i for i, answer in enumerate(answers) if answer is not False)
         deleted = [self._delete(node, value) for node in self.nodes]
         maybe_set.difference_update(i for i, answer in enumerate(deleted) if answer is not None)
         return None
+
+    def in_time(self, validity: float) -> bool:
+        """Return whether some of the lease is left after the vote."""
+        return validity > 0
 
     def release(self) -> None:
         deleted = [self._delete(node, self.value) for node in self.nodes]

@@ -236,6 +236,7 @@ def _view(history: History, ongoing: Ongoing) -> RunView:
         interrupted="",
         lock="",
         title="",
+        what_runs="",
         safety="",
         seed="",
         started_at="",

@@ -16,7 +16,7 @@ from harness.documents.run import Evidence, InjectedFault, Involved, PropertySta
 from harness.documents.story import Story
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, KeyState, read_keys
-from harness.wording import PROPERTY_STATES
+from harness.wording import PROPERTY_STATES, as_sentence
 
 from . import words
 from .document import pairs, plain
@@ -114,6 +114,8 @@ class RunView:
     interrupted: str
     lock: str
     title: str
+    what_runs: str
+    """The lock is of the catalogue, a library or a model of one, in a sentence; empty if it does not say."""
     safety: str
     seed: str
     started_at: str
@@ -179,6 +181,7 @@ def load(folder: Path) -> RunView:
         interrupted=cut or _stop_reason(history),
         lock=results.lock,
         title=results.lock_title or results.lock,
+        what_runs=_what_runs(results),
         safety=results.lock_safety,
         seed="–" if results.seed is None else str(results.seed),
         started_at=results.started_at,
@@ -202,6 +205,11 @@ def load(folder: Path) -> RunView:
         steps=story_steps(story),
         ending=story.ending,
     )
+
+
+def _what_runs(results: RunDocument) -> str:
+    facts = present(results.lock_facts)
+    return "" if facts is None or facts.origin is None else as_sentence(facts.origin.sentence)
 
 
 def _settings(results: RunDocument) -> Pairs:

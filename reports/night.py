@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.documents import NightlyDocument, plain
 from harness.documents.nightly import ScenarioOutcome
-from harness.wording import PROPERTY_STATES
+from harness.wording import PROPERTY_STATES, as_sentence
 
 from .document import known_versions, pairs
 
@@ -28,6 +28,10 @@ class OutcomeView:
     title: str
     safe: bool
     lock: str
+    what_runs: str
+    """The lock is of the catalogue, a library or a model of one, in a sentence; empty if it does not say."""
+    modelled: bool
+    """True if the software is not run: the lock is a model of it."""
     kind: str
     faults: tuple[str, ...]
     workload: str
@@ -104,6 +108,8 @@ def _outcome(outcome: ScenarioOutcome) -> OutcomeView:
         title=outcome.title,
         safe=outcome.safe,
         lock=outcome.lock,
+        what_runs=as_sentence(outcome.origin.sentence) if outcome.origin else "",
+        modelled=outcome.origin is not None and outcome.origin.kind == "model",
         kind=outcome.kind,
         faults=outcome.faults,
         workload=outcome.workload,

@@ -45,6 +45,8 @@ class NightlyRow:
 
     name: str
     title: str
+    models: tuple[str, ...]
+    """The software that its failures model instead of running it, a sentence for each."""
     cells: tuple[tuple[LineView, ...], ...]
     states: str
     text: str
@@ -103,6 +105,7 @@ def _row(name: str, outcomes: list[OutcomeView], clusters: tuple[str, ...]) -> N
     return NightlyRow(
         name=name,
         title=outcomes[0].title,
+        models=tuple(dict.fromkeys(one.what_runs for one in outcomes if one.modelled and not one.safe)),
         cells=tuple(_lines([one for one in outcomes if one.cluster == cluster]) for cluster in clusters),
         states=" ".join(dict.fromkeys(outcome.state for outcome in outcomes)),
         text=" ".join(parts).lower(),

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
@@ -18,6 +19,7 @@ from harness.plan import BACKENDS, Plan, allowing
 from harness.plan.mechanism import mechanism_text
 from harness.run.expectation import status_of
 from harness.run.judging import Result
+from harness.run.lock_facts import stated_origin
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly import CLUSTERS, judge_run, refusal
@@ -51,14 +53,14 @@ def _print(found: list[Scenario]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:  # a line each, for grep
         for scenario in found:
-            line = "\t".join((scenario.name, expected(scenario), scenario.plan.title))
+            line = "\t".join((scenario.name, expected(scenario), scenario.plan.title, what_runs(scenario)))
             console.print(line, soft_wrap=True, markup=False)
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("name", "expected", "title"):
+    for column in ("name", "expected", "title", "what runs"):
         table.add_column(column, no_wrap=column == "name")
     for scenario in found:
-        table.add_row(scenario.name, expected(scenario), scenario.plan.title)
+        table.add_row(*map(escape, (scenario.name, expected(scenario), scenario.plan.title, what_runs(scenario))))
     console.print(table)
     rows = len({scenario.row for scenario in found})
     console.print(f"{counted(len(found), 'scenario')} of {counted(rows, 'documented failure')}")
@@ -72,6 +74,7 @@ def _entry(scenario: Scenario) -> dict[str, Any]:
         "title": plan.title,
         "source": plan.source,
         "lock": plan.lock,
+        "what_runs": what_runs(scenario),
         "workload": plan.workload,
         "faults": [spec.fault for spec in plan.faults],
         "expect": msgspec.to_builtins(plan.expect),
@@ -98,6 +101,12 @@ def _mechanism(plan: Plan) -> str:
     return "" if plan.expect is None else mechanism_text(plan.expect.mechanism)
 
 
+def what_runs(scenario: Scenario) -> str:
+    """Return whether the scenario's lock is of the catalogue, a library or a model of one; empty for a user's own."""
+    origin = stated_origin(scenario.plan.lock)
+    return "" if origin is None else origin.sentence
+
+
 @app.command("show")
 def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.", metavar="NAME|FILE")]) -> None:
     """Show a scenario: why the failure happens, its source, what is expected, where it can run, and its file."""
@@ -106,9 +115,10 @@ def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.",
     console = Console(highlight=False)
     table = Table(box=None, show_header=False, pad_edge=False)
     for label, text in (("title", plan.title), ("why", plan.about), ("source", plan.source),
-                        ("expected", expected(scenario)), ("mechanism", _mechanism(plan))):  # fmt: skip
+                        ("what runs", what_runs(scenario)), ("expected", expected(scenario)),
+                        ("mechanism", _mechanism(plan)), ("unlike its failure", plan.twin)):  # fmt: skip
         if text:
-            table.add_row(label, " ".join(text.split()))
+            table.add_row(label, escape(" ".join(text.split())))
     # Asking where it can run would import the code that a stranger's file names.
     strange = [] if scenario.catalogued else allowing(plan)
     for cluster in CLUSTERS["both"]:

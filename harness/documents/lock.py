@@ -6,7 +6,48 @@ would run a user's code, which may have changed or be absent.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+OriginKind = Literal["catalogue", "library", "model", "use", "mistake"]
+
+
+class LockOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lock is, as a reader of its results must know: a lock of ours, a library, or a model of one."""
+
+    kind: OriginKind
+    """``catalogue``: a lock of the harness's own. ``library``: the unmodified lock of a library. ``use``: such a lock
+    in a program that uses it in a certain way. ``model``: a class that sends what a software sends, which is not run.
+    ``mistake``: a class that repeats a mistake from a text, and models no software."""
+    software: str = ""
+    """The software, library or service; empty for ``catalogue`` and ``mistake``."""
+    version: str = ""
+    """The version or versions of it."""
+    what: str = ""
+    """The part that is modelled, the program that uses the library, or the mistake."""
+    source: str = ""
+    """Where that was read: a file with its line, an issue, a manual or an article."""
+    fix: str = ""
+    """What the class corrects in the original; empty if it is as wrong as that."""
+
+    @property
+    def sentence(self) -> str:
+        """Return what the lock is in one sentence, without a full stop."""
+        library = f"{self.software} itself ({self.version}, unmodified)"
+        fix = f", with this fix: {self.fix}" if self.fix else ""
+        match self.kind:
+            case "catalogue":
+                return "a lock of the harness's own catalogue"
+            case "library":
+                return library
+            case "use":
+                return f"{library}, in a program with {self.what} ({self.source}){fix}"
+            case "model":
+                modelled = f"{self.what} of {self.software} {self.version}"
+                return f"a model of {modelled} ({self.source}), not {self.software} itself{fix}"
+            case "mistake":
+                return f"{self.what}: a mistake from {self.source}; it models no software{fix}"
 
 
 class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,3 +99,5 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] | None = None
     """Ways to fail that its documentation states: ``late-client``, ``clock``, ``server-fault``, ``never-freed`` or
     ``always``."""
+    origin: LockOrigin | None = None
+    """What the lock is: of ours, a library, or a model of one; null for a user's own lock that does not say."""

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from .ablation import AblationOutcome
+from .lock import LockOrigin
 from .reading import load
 from .run import PropertyState, ScenarioState
 
@@ -39,6 +40,8 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """True if it is a cure, which must be safe; false if it is a known failure."""
     lock: str
     """The lock's name, or its ``package.module:Class``."""
+    origin: LockOrigin | None = None
+    """What the lock is: of ours, a library, or a model of one; null for a user's own lock that does not say."""
     kind: str
     """Kind of cluster."""
     faults: tuple[str, ...]

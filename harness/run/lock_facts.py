@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cache
 from typing import Final
 
 import msgspec
 
 from harness.documents import RunDocument, present
-from harness.documents.lock import LockFacts
+from harness.documents.lock import LockFacts, LockOrigin
 from harness.errors import UsageError
 from harness.lock_impls.base import LockClass, LockInfo
 from harness.lock_impls.catalogue import own_description
-from harness.lock_impls.foreign import constructor_default, optional_methods
+from harness.lock_impls.descriptions import origins_in
+from harness.lock_impls.foreign import ForeignClass, constructor_default, optional_methods
+from harness.lock_impls.origins import Origin
 from harness.plugins import search_working_directory
 from harness.worker import guard
 from harness.worker.channel import Frame
@@ -23,6 +26,8 @@ from .stated_lease import argument_of, number_or_none
 
 FACTS: Final = "harness.run.simulated:facts"
 INFO: Final = "harness.run.simulated:info"
+SCENARIO_LOCKS: Final = "harness.scenarios.locks."
+"""Prefix of the modules of our own classes that are not in the catalogue."""
 
 
 def find_facts(name: str, interpreter: str = "") -> LockFacts:
@@ -91,13 +96,17 @@ def preloaded(name: str) -> tuple[str, ...]:
 
 def facts_of(lock: LockClass) -> LockFacts:
     """Return the facts that a loaded lock declares."""
-    facts = described_facts(lock.info, methods=optional_methods(lock))
+    catalogued = not isinstance(lock, ForeignClass) and own_description(lock.info.name) is not None
+    facts = described_facts(lock.info, methods=optional_methods(lock), catalogued=catalogued)
     default = facts.lease_default or number_or_none(constructor_default(lock, argument_of(facts.lease)[0]))
     return msgspec.structs.replace(facts, lease_default=default)
 
 
-def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None) -> LockFacts:
-    """Return the facts in a lock's description, which does not say the lock's optional ``methods``."""
+def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None, catalogued: bool = True) -> LockFacts:
+    """Return the facts in a lock's description, which does not say the lock's optional ``methods``.
+
+    ``catalogued`` is False for a class that is not in the catalogue, although it may have the description of one that
+    is."""
     return LockFacts(
         name=info.name,
         title=info.title,
@@ -121,7 +130,34 @@ def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None) -
         promises=info.promises,
         runtime=info.runtime,
         limits=info.documented_limits,
+        origin=_origin(info, catalogued=catalogued),
     )
+
+
+def _origin(info: LockInfo, *, catalogued: bool = True) -> LockOrigin | None:
+    if info.origin is not None:
+        return _stored_origin(info.origin)
+    if not catalogued:
+        return None
+    software, _, version = info.library.rpartition(" ")
+    return LockOrigin(kind="library", software=software, version=version) if software else LockOrigin(kind="catalogue")
+
+
+def _stored_origin(origin: Origin) -> LockOrigin:
+    return msgspec.convert(origin, LockOrigin, from_attributes=True)
+
+
+def stated_origin(name: str) -> LockOrigin | None:
+    """Return what one of our locks, of the catalogue or of ``harness.scenarios.locks``, states about itself; None for
+    any other lock. No lock is loaded."""
+    own = own_description(name)
+    if own is not None:
+        return _origin(own.info)
+    module, _, cls = name.partition(":")
+    if not module.startswith(SCENARIO_LOCKS) or importlib.util.find_spec(module) is None:
+        return None
+    found = origins_in(module).get(cls)
+    return None if found is None else _stored_origin(found)
 
 
 def stored_facts(name: str, results: RunDocument | None) -> LockFacts:

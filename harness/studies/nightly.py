@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.clusters.abilities import DISKS
-from harness.documents import NightlyDocument
+from harness.documents import NightlyDocument, present
+from harness.documents.lock import LockOrigin
 from harness.documents.nightly import SCHEMA, ExpectedVerdicts, ScenarioOutcome
 from harness.documents.run import ScenarioState
 from harness.errors import UNKNOWN, VALID, HarnessError, MissingLibrary, UsageError
@@ -28,6 +29,7 @@ from harness.plan import Plan
 from harness.run.completion import complete
 from harness.run.expectation import ExpectationResult, judge, status_of
 from harness.run.judging import Result, versions
+from harness.run.lock_facts import stated_origin
 from harness.run.pool import AbandonedJob, Pool, open_pool, results
 from harness.run.pool.containers import CONTAINER_WORKERS, reused_cluster
 from harness.run.runs import run
@@ -170,6 +172,7 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
         title=plan.title,
         safe=expect.safe,
         lock=plan.lock,
+        origin=_origin(plan, result),
         kind=plan.kind,
         faults=tuple(spec.fault for spec in plan.faults),
         workload=plan.workload,
@@ -188,6 +191,12 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
         acquires=0 if result is None else result.results.stats.acquires_ok,
         folder=None if result is None or result.folder is None else str(result.folder),
     )
+
+
+def _origin(plan: Plan, result: Result | None) -> LockOrigin | None:
+    """Return what the plan's lock is. Without a result, a user's own lock is not asked."""
+    facts = None if result is None else present(result.results.lock_facts)
+    return stated_origin(plan.lock) if facts is None else facts.origin
 
 
 # All cases.

@@ -46,6 +46,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE outcomes ADD COLUMN states TEXT NOT NULL DEFAULT '{}'",
         "ALTER TABLE outcomes ADD COLUMN reason TEXT NOT NULL DEFAULT ''",
     ),
+    ("ALTER TABLE outcomes ADD COLUMN origin TEXT NOT NULL DEFAULT 'null'",),
 )
 """Statements that bring a file from version i to version i + 1. Released statements are never changed."""
 
@@ -62,7 +63,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, Any]
 
 
-_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states"})
+_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin"})
 _OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
 
 

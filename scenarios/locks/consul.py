@@ -8,8 +8,11 @@ for the TTL and 15 s for the lock-delay; here they are the ttl and one second.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from harness.lock_impls.base import Endpoints, Grant, LockError
 from harness.lock_impls.chubby_etcd import ChubbyEtcdLock
+from harness.lock_impls.origins import model_of
 
 
 class IgnoresLostSession(ChubbyEtcdLock):
@@ -18,6 +21,13 @@ class IgnoresLostSession(ChubbyEtcdLock):
     Asked whether it holds the lock, the client says "Lock already held", from a flag of its own that only an answer of
     the servers resets.
     """
+
+    origin: ClassVar = model_of(
+        "the lock of the Go client, which answers from its own flag",
+        "Consul",
+        "of commit 14691f7e29",
+        "api/lock.go, ErrLockHeld; hashicorp/consul#1290",
+    )
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
         super().__init__(endpoints, key, ttl, grace=0.0)
@@ -35,6 +45,8 @@ class IgnoresLostSession(ChubbyEtcdLock):
 class StopsInTime(ChubbyEtcdLock):
     """consul-isolated, cured: the client knows how long its session certainly lasts, and ends its child process
     before."""
+
+    origin: ClassVar = IgnoresLostSession.origin.fixed("the client ends its work before its session can have expired")
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
         super().__init__(endpoints, key, ttl, grace=0.0)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Final
 
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError
 from harness.lock_impls.etcd_client import KINDS, PATIENCE_S, EtcdMembers, MemberUnanswered
+from harness.lock_impls.origins import mistake, model_of
 
 DEADLINE: Final = 2 / 3
 RETRY: Final = 2 / 15
@@ -32,6 +33,9 @@ Record = dict[str, Any]
 class LeaderElection:
     """k8s-lease-rate: safe if clocks differ, but not if a leader's clock runs too slowly."""
 
+    origin: ClassVar = model_of(
+        "the leader election", "client-go", "0.36.3", "tools/leaderelection/leaderelection.go, line 541"
+    )
     kinds: ClassVar = KINDS
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
@@ -179,6 +183,11 @@ class _Leadership:
 
 class ComparesRenewTimes(LeaderElection):
     """Compare the leader's renew time with one's own clock, which client-go does not do."""
+
+    origin: ClassVar = mistake(
+        "a contender that compares the leader's renew time with its own clock",
+        "client-go's tools/leaderelection, whose package documentation warns of it",
+    )
 
     def has_expired(self, record: Record, seen: float) -> bool:
         return bool(time.time() > record["renewTime"] + record["leaseDurationSeconds"])

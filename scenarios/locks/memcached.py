@@ -13,11 +13,13 @@ from harness.lock_impls.base import Endpoints, Grant
 from harness.lock_impls.memcached_add import AddLock
 from harness.lock_impls.memcached_client import TIMEOUT_S, MemcachedClient, MemcachedLock, open_client
 from harness.lock_impls.memcached_token import MemcachedTokenLock
+from harness.lock_impls.origins import mistake, model_of, use_of
 
 
 class Forever(AddLock):
     """setnx-crash, lost-reply-acquire, late-acquire: an item without an expiry, which stays for ever."""
 
+    origin: ClassVar = mistake("an item without an expiry", "article 001 (for SETNX)")
     kinds: ClassVar = ("memcached",)
     expiry = 0
 
@@ -25,6 +27,9 @@ class Forever(AddLock):
 class ExpiresTooEarly(MemcachedTokenLock):
     """mc-whole-seconds: the expiry is just the ttl, and the item may be gone a second before the ttl is over."""
 
+    origin: ClassVar = mistake(
+        "an expiry of just the ttl in whole seconds", "memcached's protocol.txt, 'Expiration times'"
+    )
     kinds: ClassVar = ("memcached",)
 
     @property
@@ -36,6 +41,7 @@ class GetAndDelete(MemcachedTokenLock):
     """get-del-gap: like sherlock's MCLock, it reads the item, compares it, and then deletes the current item,
     whoever owns it."""
 
+    origin: ClassVar = model_of("the release of MCLock", "sherlock", "0.4.1", "sherlock/lock.py, line 758")
     kinds: ClassVar = ("memcached",)
 
     def unlock(self) -> bool:
@@ -45,6 +51,9 @@ class GetAndDelete(MemcachedTokenLock):
 class CasFence(MemcachedTokenLock):
     """Not a mistake: the item's own cas number is a fence, larger for every owner as long as the server lives."""
 
+    origin: ClassVar = mistake(
+        "a fence from the item's cas number, which is lost with its server", "memcached's protocol.txt (cas numbers)"
+    )
     kinds: ClassVar = ("memcached",)
 
     def try_lock(self) -> Grant | None:
@@ -83,6 +92,12 @@ class Rehashing(MemcachedLock):
     The first server has all keys while it is in the ring; otherwise a key's server would depend on addresses.
     """
 
+    origin: ClassVar = use_of(
+        "pymemcache",
+        "the installed release",
+        "a HashClient that asks another server once the key's own is out of its ring",
+        "pymemcache/client/hash.py",
+    )
     kinds: ClassVar = ("memcached",)
 
     @classmethod
@@ -122,6 +137,8 @@ class Rehashing(MemcachedLock):
 
 class StaysWithItsServer(Rehashing):
     """Not a mistake: with the same two servers, no lock is granted without the server that the key belongs to."""
+
+    origin: ClassVar = Rehashing.origin.fixed("the program asks the key's own server only")
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:

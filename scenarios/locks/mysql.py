@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from typing import ClassVar
 
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError
 from harness.lock_impls.mysql_client import KINDS, Busy, MysqlSession
 from harness.lock_impls.mysql_for_update import ForUpdateLock
 from harness.lock_impls.mysql_get_lock import GetLock
 from harness.lock_impls.mysql_owner import OwnerLock
+from harness.lock_impls.origins import mistake, use_of
 
 
 class FenceCounter:
@@ -63,6 +65,7 @@ class FencedGetLock(GetLock):
 class AutocommitForUpdate(ForUpdateLock):
     """fu-autocommit: without BEGIN the row lock ends with its statement."""
 
+    origin: ClassVar = mistake("SELECT ... FOR UPDATE while autocommit is on", "article 002, which warns of it")
     kinds = KINDS
 
     def _try(self, patience: float) -> Grant | None:
@@ -76,6 +79,10 @@ class MissingRow(ForUpdateLock):
     """fu-missing-row: the client believes that it has the lock if there was no exception, although there was no row
     to lock."""
 
+    origin: ClassVar = mistake(
+        "an empty answer to SELECT ... FOR UPDATE that counts as acquired",
+        "the MySQL manual, 'Locks Set by Different SQL Statements in InnoDB'; article 002 warns of it",
+    )
     kinds = KINDS
 
     def _make_row(self) -> None:
@@ -91,6 +98,12 @@ class MissingRow(ForUpdateLock):
 class ReconnectingGetLock(GetLock):
     """getlock-reconnect: a client library that opens a new connection when it checks the old one."""
 
+    origin: ClassVar = use_of(
+        "PyMySQL",
+        "the installed release",
+        "a check of the connection that opens a new one",
+        "MySQL C API, 'Automatic Reconnection Control'; dreamwidth/dreamwidth#3549",
+    )
     kinds = KINDS
 
     def still_valid(self) -> bool:
@@ -104,6 +117,7 @@ class UncountedReentry(OwnerLock):
     """uniq-reent-nocount: a SELECT shows that the client already owns the row, and the first of two unlocks deletes
     the row."""
 
+    origin: ClassVar = mistake("a reentrant lock without a count", "articles 000 (memo) and 001 (cust_id)")
     kinds = KINDS
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
@@ -124,6 +138,7 @@ class UncountedReentry(OwnerLock):
 class NoIndex(ForUpdateLock):
     """fu-no-index: InnoDB locks the rows that it examines, and without an index it examines all of them."""
 
+    origin: ClassVar = mistake("SELECT ... FOR UPDATE without an index", "article 002")
     kinds = KINDS
 
     TABLE = """CREATE TABLE IF NOT EXISTS unindexed_row (
@@ -141,6 +156,9 @@ class StaysInTransaction(ForUpdateLock):
     MySQL then rolls back only the statement: the transaction stays open, and with it the lock on the first row.
     """
 
+    origin: ClassVar = mistake(
+        "a transaction that stays open after a busy row", "the MySQL manual, innodb_rollback_on_timeout"
+    )
     kinds = KINDS
     SHARED = "ledger"
     ends = False
@@ -178,4 +196,5 @@ class StaysInTransaction(ForUpdateLock):
 class EndsTransaction(StaysInTransaction):
     """lockwait-partial, cured: a busy row ends the transaction."""
 
+    origin: ClassVar = StaysInTransaction.origin.fixed("a busy row ends the transaction")
     ends = True

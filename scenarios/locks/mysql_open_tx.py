@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from harness.lock_impls.base import Endpoints, Grant
 from harness.lock_impls.mysql_client import KINDS, Busy, MysqlSession, NoTable
 from harness.lock_impls.mysql_unique import UniqueLock
+from harness.lock_impls.origins import mistake
 
 PATIENCE_S: Final = 60.0
 """Time-out for an answer: longer than a server lets a statement wait for a row (innodb_lock_wait_timeout, 50 s)."""
@@ -19,6 +20,7 @@ class OpenTransaction(UniqueLock):
     Another client that tries meanwhile finds an uncommitted row, and waits until that is committed or rolled back.
     """
 
+    origin: ClassVar = mistake("an INSERT inside the business transaction", "article 000")
     kinds: ClassVar = KINDS
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:

@@ -9,19 +9,24 @@ from __future__ import annotations
 import hashlib
 import itertools
 import uuid
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from harness.lock_impls.base import Endpoints, Grant
 from harness.lock_impls.mysql_client import KINDS, MysqlSession, StatementResult
 from harness.lock_impls.mysql_get_lock import LONGEST_WAIT_S, GetLock
+from harness.lock_impls.origins import model_of
 
 # Two locks in one session.
+
+
+ONE_NAME: Final = model_of("GET_LOCK", "MySQL", "before 5.7.5", "the MySQL manual, 'Locking Functions'")
 
 
 class SecondName(GetLock):
     """Not a mistake since MySQL 5.7.5 and MariaDB 10.0.2: the holder takes another lock in the same session, under a
     name that nobody else uses."""
 
+    origin: ClassVar = ONE_NAME.fixed("a second name does not end the first lock (5.7.5)")
     kinds = KINDS
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
@@ -48,6 +53,8 @@ class SecondFreesFirst(SecondName):
 
     Such a server is not available here; this class does what it does.
     """
+
+    origin: ClassVar = ONE_NAME
 
     def _lock_second(self) -> None:
         self.session.execute("SELECT RELEASE_LOCK(%s)", self.key)
@@ -88,6 +95,12 @@ class Pooler:
 class PooledGetLock(GetLock):
     """getlock-pooled: the lock is acquired in one session and released in another one, which does not hold it."""
 
+    origin: ClassVar = model_of(
+        "transaction pooling",
+        "PgBouncer",
+        "with pool_mode = transaction, any release",
+        "PgBouncer's manual, pool_mode; pgbouncer/pgbouncer#102, #418",
+    )
     kinds = KINDS
     resets = False
 
@@ -99,6 +112,12 @@ class PooledGetLock(GetLock):
 class PooledAndResetGetLock(PooledGetLock):
     """getlock-pooled: the pool cleans the session as soon as it is back, and the lock is gone."""
 
+    origin: ClassVar = model_of(
+        "transaction pooling with a reset after each transaction",
+        "PgBouncer",
+        "with server_reset_query_always, any release",
+        "PgBouncer's manual, server_reset_query_always",
+    )
     resets = True
 
 
@@ -108,6 +127,12 @@ class PooledAndResetGetLock(PooledGetLock):
 class AnyPrimary(GetLock):
     """getlock-multi-primary: each acquire goes to the next server, as a load balancer in front of Galera sends it."""
 
+    origin: ClassVar = model_of(
+        "GET_LOCK, which each node keeps for itself,",
+        "MariaDB Galera Cluster",
+        "any release",
+        "MDEV-30473; github/gh-ost#224",
+    )
     kinds = ("mysql-single",)
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
@@ -123,10 +148,16 @@ class AnyPrimary(GetLock):
 # Hashed names
 
 
+TOOZ: Final = model_of(
+    "the name of an advisory lock of PostgresLock", "tooz", "9.1.0", "tooz/drivers/pgsql.py, line 110"
+)
+
+
 class WholeHash(GetLock):
     """Not a mistake: an advisory lock under the whole MD5 of its name. With this GROUP the hashes of k0 and k1 begin
     alike."""
 
+    origin: ClassVar = TOOZ.fixed("the name is the whole hash")
     kinds = KINDS
     GROUP = "group-152465"
 
@@ -143,6 +174,8 @@ class TwoBytes(WholeHash):
 
     There is no PostgreSQL here; GET_LOCK gets the same names.
     """
+
+    origin: ClassVar = TOOZ
 
     def hashed(self, name: bytes) -> bytes:
         return super().hashed(name)[:2]

@@ -16,6 +16,7 @@ from typing import ClassVar
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError
 from harness.lock_impls.mysql_client import KINDS, Busy, MysqlSession
 from harness.lock_impls.mysql_get_lock import LONGEST_WAIT_S, GetLock
+from harness.lock_impls.origins import mistake
 
 COMMIT_AFTER_S = 0.02
 """Time between the end of the method and the end of the transaction."""
@@ -60,6 +61,10 @@ class StaleRead(_Counting):
     """rr-stale-read: the transaction reads before it has the lock; under REPEATABLE READ it keeps seeing that old
     state."""
 
+    origin: ClassVar = mistake(
+        "a transaction that reads before it has the lock", "the MySQL manual, 'Consistent Nonlocking Reads'"
+    )
+
     def _try(self, patience: float) -> Grant | None:
         if not self._has_row:
             self._make_row()
@@ -79,6 +84,7 @@ class StaleRead(_Counting):
 class FreshRead(StaleRead):
     """rr-stale-read, cured: a locking read sees the current value, whatever the snapshot."""
 
+    origin: ClassVar = StaleRead.origin.fixed("a locking read")
     READ: ClassVar = "SELECT v FROM counted WHERE name = %s FOR UPDATE"
 
 
@@ -105,6 +111,11 @@ class CommitsBeforeUnlock(_Counting):
 
 class UnlocksBeforeCommit(CommitsBeforeUnlock):
     """unlock-before-commit: the lock is released first, and the next holder sees the old value."""
+
+    origin: ClassVar = mistake(
+        "a lock that is released before the transaction is committed",
+        "Spring's documentation of @Transactional, whose proxy commits after the method",
+    )
 
     def _end(self) -> None:
         GetLock.release(self)

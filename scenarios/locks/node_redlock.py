@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Self
 import redis
 
 from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.origins import model_of
 from harness.lock_impls.redis_client import RedisClient
 from harness.lock_impls.redlock import DRIFT_FACTOR, DRIFT_MIN_S, RETRY_DELAY_S, Redlock
 
@@ -36,7 +37,11 @@ class NodeRedlockModel(Redlock):
     settled (#369).
     """
 
+    origin: ClassVar = model_of(
+        "acquire and its vote", "node-redlock", "5.0.0-beta.2", "src/index.ts, lines 328 and 531"
+    )
     checks_time: ClassVar = False
+    settles_ties: ClassVar = False
     _unsettled = False
 
     @classmethod
@@ -82,7 +87,7 @@ class NodeRedlockModel(Redlock):
         for node in self.nodes:
             threading.Thread(target=ask, args=(node,), daemon=True).start()
         over.wait()
-        self._unsettled = max(votes.count(True), votes.count(False)) < self.quorum
+        self._unsettled = not self.settles_ties and max(votes.count(True), votes.count(False)) < self.quorum
         return votes.count(True) >= self.quorum
 
 
@@ -90,4 +95,12 @@ class NodeRedlockModelInTime(NodeRedlockModel):
     """nrl-expired, cured as in the library's pull requests 274 and 276, which are in no release: a lock that has
     expired by the time the votes are counted is not held."""
 
+    origin: ClassVar = NodeRedlockModel.origin.fixed("a lock that has expired by the end of the vote is not held")
     checks_time: ClassVar = True
+
+
+class NodeRedlockModelSettlesTies(NodeRedlockModel):
+    """nrl-tie, cured: a vote without a majority for either side is lost, and the client tries again."""
+
+    origin: ClassVar = NodeRedlockModel.origin.fixed("a vote without a majority is lost")
+    settles_ties: ClassVar = True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from harness.lock_impls import redlock
 from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.origins import use_of
 from harness.lock_impls.redis_client import RedisClient, open_client
 from harness.lock_impls.thirdparty import redlock_py
 
@@ -26,6 +27,9 @@ def _client_of_dead_server(endpoints: Endpoints) -> RedisClient:
 class RedlockPyOneDown(redlock_py.RedlockPy):
     """redlock-py, unmodified: four servers grant the lock, but it fails without the fifth."""
 
+    origin: ClassVar = use_of(
+        "redlock-py", "1.0.8", "one server that refuses connections", "redlock/__init__.py, line 112"
+    )
     gone: RedisClient
 
     @classmethod

@@ -12,6 +12,7 @@ import time
 from typing import Any, ClassVar
 
 from harness.lock_impls.base import Grant
+from harness.lock_impls.origins import model_of
 from harness.lock_impls.polling import poll
 from harness.lock_impls.redis_client import RedisClient, RedisLock, known_outcome
 
@@ -23,6 +24,7 @@ class PubSubLock(RedisLock):
     """pubsub-retry: a holder that was paused for a second finds its connection killed; redis-py 6 and later silently
     reconnects and subscribes again, and the holder goes on (wolph/portalocker#137, #139, #142)."""
 
+    origin: ClassVar = model_of("RedisLock", "portalocker", "3.2.0", "portalocker/redis.py, line 252")
     kinds: ClassVar = ("redis-single",)
 
     def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
@@ -77,6 +79,8 @@ class PubSubLock(RedisLock):
 
 class PubSubLockFenced(PubSubLock):
     """pubsub-retry, cured by numbers from a counter: a resource that checks them refuses the killed holder."""
+
+    origin: ClassVar = PubSubLock.origin.fixed("each grant has a number from a counter")
 
     def try_lock(self) -> Grant | None:
         grant = super().try_lock()

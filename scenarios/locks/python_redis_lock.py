@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import redis_lock
 
 from harness.lock_impls.base import Endpoints, Grant, LockError
+from harness.lock_impls.origins import use_of
 from harness.lock_impls.redis_client import RedisClient, RedisLock, open_client
 
 logging.getLogger("redis_lock.acquire").setLevel(logging.ERROR)  # it logs a warning for each failed try
@@ -27,6 +28,12 @@ class Renewed(RedisLock):
     """prl-renewer-dead: with ``auto_renewal``, after the renewing thread has died of an error, the next acquire sets
     the key and then raises AlreadyStarted. The key is set, but its caller does not have the lock."""
 
+    origin: ClassVar = use_of(
+        "python-redis-lock",
+        "4.0.1",
+        "auto_renewal whose thread has died",
+        "redis_lock/__init__.py; ionelmc/python-redis-lock#85",
+    )
     kinds: ClassVar = ("redis-single",)
 
     def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
@@ -60,6 +67,8 @@ class Renewed(RedisLock):
 class RenewedByNewObject(Renewed):
     """prl-renewer-dead, cured by the user: a new lock object for each hold."""
 
+    origin: ClassVar = Renewed.origin.fixed("a new lock object for each hold")
+
     def try_lock(self) -> Grant | None:
         self.lock = self.make_lock()
         return super().try_lock()
@@ -69,6 +78,9 @@ class SleepsThroughExpiry(Renewed):
     """prl-waiter-asleep: waiters without an expiry wait for the holder's signal with ``BLPOP`` 0. The first client's
     lock has an expiry; when that client dies its key expires, and nobody sends a signal."""
 
+    origin: ClassVar = use_of(
+        "python-redis-lock", "4.0.1", "waiters without an expiry behind a holder with one", "redis_lock/__init__.py"
+    )
     _answered: threading.Event | None = None
 
     def make_lock(self) -> Any:
@@ -95,6 +107,8 @@ class SleepsThroughExpiry(Renewed):
 
 class WakesAtExpiry(SleepsThroughExpiry):
     """prl-waiter-asleep, cured: every lock has an expiry, and its waiters check again when that is over."""
+
+    origin: ClassVar = SleepsThroughExpiry.origin.fixed("every lock has an expiry")
 
     def expires(self) -> bool:
         return True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import ClassVar
 
 from harness.lock_impls.base import Grant
+from harness.lock_impls.origins import mistake, model_of
 from harness.lock_impls.redis_getset import GetsetLock
 from harness.lock_impls.redis_token import RedisTokenLock
 from harness.lock_impls.redis_wait import WaitLock
@@ -14,6 +16,7 @@ from harness.lock_impls.redis_wait import WaitLock
 class RandomTokenFence(RedisTokenLock):
     """random-token-cas: the owner's random value is the only token that it can give to the resource."""
 
+    origin: ClassVar = mistake("a random value as the only fencing token", "antirez, 'Is Redlock safe?', 2016")
     kinds = ("redis-single",)
 
     def try_lock(self) -> Grant | None:
@@ -24,6 +27,9 @@ class RandomTokenFence(RedisTokenLock):
 class WallClockDeadline(RedisTokenLock):
     """clock-local-deadline: the holder computes its deadline in wall-clock time."""
 
+    origin: ClassVar = model_of(
+        "the deadline in wall-clock time", "redlock-py", "1.0.8", "redlock/__init__.py, lines 100 and 108"
+    )
     kinds = ("redis-single",)
     until = 0.0
 
@@ -40,6 +46,10 @@ class GetsetByValue(GetsetLock):
     """getset-loser-extends: unlocks only if the timestamp is its own, but the GETSET of a losing contender has
     changed it."""
 
+    origin: ClassVar = mistake(
+        "an unlock that compares a timestamp which losing contenders overwrite",
+        "the Redis documentation of SETNX; article 004",
+    )
     kinds = ("redis-single",)
 
     def unlock(self) -> bool:
@@ -51,6 +61,7 @@ class GetsetByValue(GetsetLock):
 class DelTakeover(GetsetLock):
     """setnx-del-takeover: takes over an expired lock by DEL and SETNX."""
 
+    origin: ClassVar = mistake("a takeover by DEL and SETNX", "the Redis documentation of SETNX, which warns of it")
     kinds = ("redis-single",)
 
     def _take_over(self, deadline: str) -> bool:
@@ -64,6 +75,7 @@ class DelTakeover(GetsetLock):
 class Seed002(GetsetLock):
     """seed002-compare: article 002 as printed, which compares the *new* time with what GETSET returned."""
 
+    origin: ClassVar = mistake("the lock as article 002 prints it", "article 002")
     kinds = ("redis-single",)
 
     def _take_over(self, deadline: str) -> bool:
@@ -76,6 +88,7 @@ class Seed002(GetsetLock):
 class Seed004(GetsetLock):
     """seed004-unlock: article 004 as printed, whose unlock deletes the key only if it has expired."""
 
+    origin: ClassVar = mistake("the unlock as article 004 prints it", "article 004")
     kinds = ("redis-single",)
 
     def unlock(self) -> bool:
@@ -88,6 +101,9 @@ class Seed004(GetsetLock):
 class StoresProgress(RedisTokenLock):
     """set-drops-ttl: stores its progress in the lock's value with a plain SET, which removes the expiry."""
 
+    origin: ClassVar = mistake(
+        "a plain SET of the holder's value, which drops the expiry", "the Redis documentation of SET (KEEPTTL)"
+    )
     kinds = ("redis-single",)
     keep_ttl = False
 
@@ -101,12 +117,16 @@ class StoresProgress(RedisTokenLock):
 class StoresProgressKeepsTtl(StoresProgress):
     """set-drops-ttl, cured with KEEPTTL."""
 
+    origin: ClassVar = StoresProgress.origin.fixed("SET with KEEPTTL")
     keep_ttl = True
 
 
 class FillsMemory(RedisTokenLock):
     """redis-oom: not the lock's mistake; its application writes to the same server, and never deletes."""
 
+    origin: ClassVar = mistake(
+        "an application that fills the memory of its lock server", "the Redis documentation, 'Key eviction'"
+    )
     kinds = ("redis-single",)
     written = 0
 
@@ -121,6 +141,7 @@ class FillsMemory(RedisTokenLock):
 class IgnoresWait(WaitLock):
     """redis-wait-ignored: calls WAIT, and ignores its answer."""
 
+    origin: ClassVar = mistake("an answer of WAIT that is ignored", "the Redis documentation of WAIT")
     kinds = ("redis-sentinel",)
 
     def try_lock(self) -> Grant | None:

@@ -17,6 +17,7 @@ from redis.asyncio.lock import Lock
 from redis.exceptions import LockError as NotOurs
 
 from harness.lock_impls.base import Endpoints, Grant, LockError
+from harness.lock_impls.origins import use_of
 
 from .redis_py import OVERRUN
 
@@ -69,6 +70,12 @@ class TokenSharedByTasks(AsyncLock):
     with the token that it finds.
     """
 
+    origin: ClassVar = use_of(
+        "redis-py",
+        "the installed release",
+        "tasks that share one lock object",
+        "redis/asyncio/lock.py; NoneGG/aredis#119",
+    )
     _other: asyncio.Task[None] | None = None
 
     async def locked(self, timeout: float) -> bool:
@@ -92,6 +99,8 @@ class TokenSharedByTasks(AsyncLock):
 class LockOfEachTask(TokenSharedByTasks):
     """rpy-token-tasks, cured: each task creates its own lock object."""
 
+    origin: ClassVar = TokenSharedByTasks.origin.fixed("a lock object for each task")
+
     def lock_of_other(self) -> Lock:
         return self.make_lock()
 
@@ -103,6 +112,12 @@ class Cancelled(AsyncLock):
     Nobody has the token; without a timeout, the default, the key stays for ever.
     """
 
+    origin: ClassVar = use_of(
+        "redis-py",
+        "the installed release",
+        "an acquire that is cancelled while its answer is on its way",
+        "redis/asyncio/lock.py",
+    )
     leased: ClassVar = False
 
     async def locked(self, timeout: float) -> bool:
@@ -114,6 +129,8 @@ class Cancelled(AsyncLock):
 
 class CancelledAndUndone(Cancelled):
     """rpy-cancel-acquire, cured: the program chooses the token, and undoes an acquire that it has given up."""
+
+    origin: ClassVar = Cancelled.origin.fixed("the program undoes an acquire that it gave up")
 
     async def locked(self, timeout: float) -> bool:
         token = uuid.uuid4().hex

@@ -15,6 +15,7 @@ from redis.lock import Lock
 from redis.retry import Retry
 
 from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.origins import use_of
 from harness.lock_impls.redis_client import RedisClient, RedisLock, known_outcome, open_client
 
 OVERRUN: Final = 1.25
@@ -47,6 +48,7 @@ def overrun(lock: Callable[[], Any], unlock: Callable[[Any], object], ttl: float
 class PlainLock(RedisLock):
     """Not a mistake: redis-py's lock as in its documentation, with a lease."""
 
+    origin: ClassVar = use_of("redis-py", "the installed release", "the lock as in its documentation", "redis/lock.py")
     kinds: ClassVar = ("redis-single",)
     thread_local: ClassVar = True
     leased: ClassVar = True
@@ -73,6 +75,12 @@ class TokenOnObject(PlainLock):
     thread of the program already holds the lock. That thread is late, and unlocks with whatever token it finds.
     """
 
+    origin: ClassVar = use_of(
+        "redis-py",
+        "the installed release",
+        "threads that share one lock object and its token, as releases up to 2.10.1 did",
+        "redis/lock.py (thread_local=False); redis/redis-py#489",
+    )
     thread_local: ClassVar = False
     _other: threading.Thread | None = None
 
@@ -91,6 +99,7 @@ class TokenOnObject(PlainLock):
 class TokenOfThread(TokenOnObject):
     """rpy-token-on-object, cured: each thread sees only its own token, as in redis-py since 2.10.2."""
 
+    origin: ClassVar = TokenOnObject.origin.fixed("each thread has its own token (thread_local=True, since 2.10.2)")
     thread_local: ClassVar = True
 
 
@@ -98,6 +107,12 @@ class ReleasedByOtherThread(PlainLock):
     """rpy-handoff: one thread acquires and another one, which has no token, releases. Without a timeout, redis-py's
     default, the key stays for ever."""
 
+    origin: ClassVar = use_of(
+        "redis-py",
+        "the installed release",
+        "a thread that releases the lock of another",
+        "redis/lock.py; redis/redis-py#656, #3540",
+    )
     leased: ClassVar = False
 
     def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
@@ -111,6 +126,7 @@ class ReleasedByOtherThread(PlainLock):
 class ReleasedByOtherThreadWithToken(ReleasedByOtherThread):
     """rpy-handoff, cured: with ``thread_local=False`` the token belongs to the lock object."""
 
+    origin: ClassVar = ReleasedByOtherThread.origin.fixed("the token belongs to the object (thread_local=False)")
     thread_local: ClassVar = False
 
 
@@ -118,6 +134,12 @@ class ReleaseForgets(PlainLock):
     """rpy-release-error: ``release()`` forgets the token before it asks the server, so a release that failed with a
     connection error cannot be repeated (redis-py up to 8.1.0)."""
 
+    origin: ClassVar = use_of(
+        "redis-py",
+        "the installed release",
+        "a release that is repeated after a connection error",
+        "redis/lock.py; redis/redis-py, pull request 4258",
+    )
     leased: ClassVar = False
 
     @classmethod
@@ -144,6 +166,8 @@ class ReleaseForgets(PlainLock):
 class ReleaseRemembers(ReleaseForgets):
     """rpy-release-error, cured as in the library's pull request 4258: after an error the token is restored."""
 
+    origin: ClassVar = ReleaseForgets.origin.fixed("the token is restored after an error (pull request 4258)")
+
     def _failed(self, token: Any) -> None:
         self.lock.local.token = token
 
@@ -151,6 +175,13 @@ class ReleaseRemembers(ReleaseForgets):
 class DeletesToBeSure(PlainLock):
     """rpy-lost-release, by a careless client: when release says that the lock is not its own, it deletes the key so
     that nothing is left of the failed hold."""
+
+    origin: ClassVar = use_of(
+        "redis-py",
+        "the installed release",
+        "a client that deletes the key when its release is refused",
+        "redis/lock.py",
+    )
 
     def release(self) -> None:
         with known_outcome(self.client):

@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from harness.lock_impls.base import Endpoints, Grant, LockError
+from harness.lock_impls.origins import model_of
 from harness.lock_impls.polling import poll
 from harness.lock_impls.redis_client import COMPARE_AND_DELETE, RedisClient, RedisLock, known_outcome, open_client
 from harness.lock_impls.redis_fenced import LOCK_AND_COUNT
@@ -30,9 +31,13 @@ return 0
 """
 
 
+WATCHDOG: Final = model_of("the watchdog", "Redisson", "3.13.6", "RedissonLock.java, line 290")
+
+
 class RLock(RedisReentrantLock):
     """Not a mistake: ``lock()`` without a lease; a thread renews it until it is unlocked, despite errors."""
 
+    origin: ClassVar = WATCHDOG.fixed("the watchdog goes on after an error, and stops before the unlock")
     kinds: ClassVar = ("redis-single",)
     goes_on: ClassVar = True
     stops_first: ClassVar = True
@@ -77,6 +82,7 @@ class RenewalStops(RLock):
     """rds-renew-stops: after a renewal that failed with an error no other is scheduled (Redisson before 3.14.0:
     redisson/redisson#3194, #775)."""
 
+    origin: ClassVar = WATCHDOG
     goes_on: ClassVar = False
 
 
@@ -84,6 +90,7 @@ class RenewalOutlives(RLock):
     """rds-renew-outlives: the renewal is cancelled only after a successful unlock. If the unlock fails, nobody holds
     the lock but it is renewed for ever (redisson/redisson#1602, #1626, #7272)."""
 
+    origin: ClassVar = model_of("unlock", "Redisson", "3.8.0", "RedissonLock.java, line 481")
     stops_first: ClassVar = False
 
 
@@ -94,6 +101,7 @@ class MultiLock:
     is gone as soon as it is set, and every client gets all of them (redisson/redisson#2172).
     """
 
+    origin: ClassVar = model_of("RedissonMultiLock.tryLock", "Redisson", "3.11.0", "RedissonMultiLock.java, line 64")
     kinds: ClassVar = ("redis-independent",)
 
     def __init__(self, nodes: list[RedisClient], key: str, ttl: float) -> None:
@@ -135,6 +143,8 @@ class MultiLock:
 class MultiLock311(MultiLock):
     """rds-multilock, cured as in 3.11.1: without a waiting time the locks have their own lease from the start."""
 
+    origin: ClassVar = MultiLock.origin.fixed("without a waiting time the locks have their own lease (3.11.1)")
+
     def meanwhile_ms(self) -> int:
         return self.lease_ms
 
@@ -143,6 +153,7 @@ class FencedGet(RedisLock):
     """rds-fenced-get: ``RFencedLock.lock()`` and then ``getToken()``, which is a plain GET of the counter: a late
     holder reads the number of the next owner."""
 
+    origin: ClassVar = model_of("RFencedLock.getToken", "Redisson", "4.7.0", "RedissonFencedLock.java, line 63")
     kinds: ClassVar = ("redis-single",)
     at_once: ClassVar = False
     token = ""
@@ -169,4 +180,5 @@ class FencedGet(RedisLock):
 class FencedAtOnce(FencedGet):
     """rds-fenced-get, cured: ``lockAndGetToken()`` returns the number that the lock was acquired with."""
 
+    origin: ClassVar = FencedGet.origin.fixed("lockAndGetToken returns the number of the own grant")
     at_once: ClassVar = True

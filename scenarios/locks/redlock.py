@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 import uuid
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.origins import mistake, model_of
 from harness.lock_impls.redis_client import RedisClient
-from harness.lock_impls.redlock import Redlock
+from harness.lock_impls.redlock import RETRY_DELAY_S, Redlock
 
 TICK_S: Final = 1.0
 
@@ -37,14 +39,20 @@ class FixedDelay(Redlock):
     The delay ends at the next whole second, so that earlier events do not put the clients out of step.
     """
 
+    origin: ClassVar = model_of("the fixed delay between tries", "redlock-py", "1.0.8", "redlock/__init__.py, line 121")
+
     def __init__(self, nodes: list[RedisClient], key: str, ttl: float) -> None:
         super().__init__(nodes, key, ttl)
         turn = int(socket.gethostname()[1:]) % len(nodes)
         self.nodes = nodes[turn:] + nodes[:turn]
 
+    def pause(self) -> float:
+        """Return how long (s) to wait before a try."""
+        return TICK_S - time.monotonic() % TICK_S
+
     def acquire(self, timeout: float) -> Grant | None:
         deadline = time.monotonic() + timeout
-        while (pause := TICK_S - time.monotonic() % TICK_S) < deadline - time.monotonic():
+        while (pause := self.pause()) < deadline - time.monotonic():
             time.sleep(pause)
             grant = self._try_lock(uuid.uuid4().hex, set())
             if grant is not None:
@@ -53,19 +61,55 @@ class FixedDelay(Redlock):
         return None
 
 
+class RandomDelay(FixedDelay):
+    """rl-split-vote, cured: the delay before a try is random, so that one client is ahead of the others."""
+
+    origin: ClassVar = FixedDelay.origin.fixed("the delay is random")
+
+    def pause(self) -> float:
+        return RETRY_DELAY_S * random.uniform(0.5, 1.5)
+
+
+class SkipsTimeCheck(Redlock):
+    """rl-pause-inflight, nrl-expired: the catalogue's Redlock without its check of the elapsed time."""
+
+    origin: ClassVar = mistake(
+        "a majority that counts however long the vote took",
+        "Kleppmann, 'How to do distributed locking', 2016, and node-redlock 5.0.0-beta.2",
+    )
+
+    def in_time(self, validity: float) -> bool:
+        return True
+
+
 class WholeSeconds(Redlock):
     """rlcpp-seconds: redlock-cpp measures the duration of a vote in whole seconds, and waits long for each node."""
+
+    origin: ClassVar = model_of("Lock", "redlock-cpp", "of commit f9f5618", "redlock-cpp/redlock.cpp, line 149")
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
         return cls([RedisClient(host=h, port=p, decode_responses=True) for h, p in endpoints.addresses], key, ttl)
 
     def _try_lock(self, value: str, maybe_set: set[int]) -> Grant | None:
-        began = int(time.time())
+        began = self.now()
         answers = [self._set(node, value) for node in self.nodes]
-        validity = self.ttl - (int(time.time()) - began) - 0.012
+        validity = self.ttl - (self.now() - began) - 0.012
         if answers.count(True) >= self.quorum and validity > 0:
             self.value = value
             return Grant(valid_for=validity)
         undo(self, value)
         return None
+
+    def now(self) -> float:
+        """Return the time by which the vote is measured, s."""
+        return int(time.time())
+
+
+class Milliseconds(WholeSeconds):
+    """rlcpp-seconds, cured: the vote is measured as exactly as the clock allows."""
+
+    origin: ClassVar = WholeSeconds.origin.fixed("the vote is measured in milliseconds")
+
+    def now(self) -> float:
+        return time.time()

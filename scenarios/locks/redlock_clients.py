@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 import redis
 
 from harness.lock_impls.base import Grant
+from harness.lock_impls.origins import model_of
 from harness.lock_impls.redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, RedisClient, RedisLock
 from harness.lock_impls.redis_token import RedisTokenLock
 from harness.lock_impls.redlock import Redlock
@@ -41,10 +42,14 @@ return -1
 """
 
 
+REDSYNC: Final = model_of("Extend with WithSetNXOnExtend", "redsync", "4.17.0", "mutex.go, line 259")
+
+
 class ExtendsBeforeWrite(RedisTokenLock):
     """redsync-extend, cured: to check whether it still holds the lock it extends the lock on the server; a key that
     is gone means a lost lock."""
 
+    origin: ClassVar = REDSYNC.fixed("an extension never sets the key")
     kinds: ClassVar = ("redis-single",)
 
     def still_valid(self) -> bool:
@@ -55,6 +60,8 @@ class RedsyncSetNxOnExtend(ExtendsBeforeWrite):
     """redsync-extend: go-redsync with ``WithSetNXOnExtend``, whose Extend sets the key again if it is missing. So an
     expired lock is "extended" even if another client held it in between (go-redsync/redsync#71, #72, #147, #149)."""
 
+    origin: ClassVar = REDSYNC
+
     def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
         super().__init__(client, key, ttl)
         self._expire_own = client.register_script(EXPIRE_OR_SET_NX)
@@ -64,6 +71,7 @@ class ContinueLock(RedisTokenLock):
     """rlcpp-seconds: redlock-cpp's ContinueLock, with which a program continues a lock that it holds, is a deletion
     and a new SET NX: a client that comes between the two gets the lock."""
 
+    origin: ClassVar = model_of("ContinueLock", "redlock-cpp", "of commit f9f5618", "redlock-cpp/redlock.cpp, line 86")
     kinds: ClassVar = ("redis-single",)
 
     def still_valid(self) -> bool:
@@ -71,10 +79,16 @@ class ContinueLock(RedisTokenLock):
         return self.try_lock() is not None
 
 
-class AutoExtended(RedisLock):
-    """A lock with a timer that extends it every half of its ttl, and a flag that tells whether the last extension
-    succeeded."""
+REDLOCK_NET: Final = model_of(
+    "the automatic extension", "RedLock.net", "2.3.2", "RedLockNet.SERedis/Lua/Extend.lua, line 3"
+)
 
+
+class AutoExtended(RedisLock):
+    """extend-aba, cured: a timer extends the lock every half of its ttl, if its key is still there, and a flag tells
+    whether the last extension succeeded."""
+
+    origin: ClassVar = REDLOCK_NET.fixed("an extension never sets the key")
     kinds: ClassVar = ("redis-single",)
     extension: ClassVar[str] = COMPARE_AND_EXPIRE
     waits_for_timer: ClassVar = True
@@ -114,22 +128,15 @@ class RedLockNet(AutoExtended):
     """extend-aba: RedLock.net and redlock-rb extend with a script that sets the key if nobody has it. A late timer
     "extends" a lock that another client has held and released meanwhile (samcook/RedLock.net#48, #93)."""
 
+    origin: ClassVar = REDLOCK_NET
     extension: ClassVar[str] = EXPIRE_OR_SET
-
-
-class RedLockNetFenced(RedLockNet):
-    """extend-aba, cured by numbers from a counter that nobody resets: the late owner's number is lower than the
-    other's."""
-
-    def try_lock(self) -> Grant | None:
-        grant = super().try_lock()
-        return None if grant is None else Grant(fence=int(self.client.incr(f"fence:{self.key}")))
 
 
 class RedLockNet22(RedLockNet):
     """extend-vs-dispose: RedLock.net 2.2.0 stops its timer without waiting for an extension that is under way. That
     extension sets the key again after the release (samcook/RedLock.net, pull request 64)."""
 
+    origin: ClassVar = model_of("Dispose", "RedLock.net", "2.2.0", "RedLockNet.SERedis/RedLock.cs, line 571")
     waits_for_timer: ClassVar = False
 
 
@@ -137,6 +144,7 @@ class RedlockNgExtends(Redlock):
     """rlng-valid: a program asks redlock-ng 2.0.4 for one more second as soon as it has the lock. ``extend(1000)``
     replaces the remaining time by a second, and ``valid`` stays True until the lock is released."""
 
+    origin: ClassVar = model_of("extend", "redlock-ng", "2.0.4", "redlock/lock.py, line 105")
     more_s: ClassVar = 1.0
     adds: ClassVar = False
     valid = False
@@ -166,6 +174,7 @@ class RedlockNgExtends(Redlock):
 class RedlockNgExtendsByAdding(RedlockNgExtends):
     """rlng-valid, cured: an extension adds to the remaining time, as the parameter's name (``additional_ttl``) says."""
 
+    origin: ClassVar = RedlockNgExtends.origin.fixed("an extension adds to the remaining time")
     adds: ClassVar = True
 
 
@@ -176,6 +185,7 @@ class Aioredlock(RedisLock):
     It is late, and its unlock stops the watchdog of the newer lock, which still reports itself as valid.
     """
 
+    origin: ClassVar = model_of("unlock", "aioredlock", "0.7.3", "aioredlock/algorithm.py, line 190")
     kinds: ClassVar = ("redis-single",)
     by_resource: ClassVar = True
     _other: threading.Thread | None = None
@@ -229,4 +239,5 @@ class Aioredlock(RedisLock):
 class AioredlockByLock(Aioredlock):
     """aiorl-watchdog, cured: a watchdog belongs to a lock, not to a name."""
 
+    origin: ClassVar = Aioredlock.origin.fixed("a watchdog belongs to a lock, not to a name")
     by_resource: ClassVar = False

@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 import uuid
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from harness.lock_impls.base import Grant
 from harness.lock_impls.mysql_client import KINDS, Busy, RowLock, span
+from harness.lock_impls.origins import model_of
 
 
 class ShedLock(RowLock):
@@ -22,6 +24,9 @@ class ShedLock(RowLock):
     So it was before ``usingDbTime``, and before unlock checked ``locked_by``.
     """
 
+    origin: ClassVar = model_of(
+        "the lock provider for JDBC", "ShedLock", "4.0.0", "JdbcTemplateStorageAccessor.java, lines 89 and 127"
+    )
     kinds = KINDS
 
     TABLE = """CREATE TABLE IF NOT EXISTS shedlock (
@@ -65,13 +70,17 @@ class ShedLock(RowLock):
 class DatabaseTime(ShedLock):
     """shedlock-skew, cured: with ``usingDbTime()`` all times come from the server's one clock."""
 
+    origin: ClassVar = ShedLock.origin.fixed("all times come from the database (usingDbTime)")
+
     def at(self, later: float) -> str:
         return f"ADDTIME(NOW(6), '{span(later)}')"
 
 
-class OwnLockOnly(DatabaseTime):
+class OwnLockOnly(ShedLock):
     """shedlock-unlock-foreign, cured: unlock checks the owner, and the row counts its holders, as a fence for a
     resource. (ShedLock has no such number.)"""
+
+    origin: ClassVar = ShedLock.origin.fixed("unlock names its owner, and each grant has a number")
 
     def try_lock(self) -> Grant | None:
         began = time.monotonic()

@@ -13,6 +13,7 @@ import uuid
 from typing import Any, ClassVar, Final, Self
 
 from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.origins import model_of
 from harness.lock_impls.redis_client import COMPARE_AND_DELETE, OPTIONS, RedisClient, RedisLock, open_client
 
 OBTAIN: Final = """
@@ -27,11 +28,16 @@ end
 return 0
 """
 
+COMPARE_AND_UNLINK: Final = COMPARE_AND_DELETE.replace('"del"', '"UNLINK"')
+
 
 class SpringLock(RedisLock):
     """spring-unlock: if the key has expired, unlock raises an error before it releases the program's own lock, so no
     other thread of the program ever gets it (spring-projects/spring-integration#2660, #11049)."""
 
+    origin: ClassVar = model_of(
+        "the unlock of RedisLockRegistry", "Spring Integration", "4.3.17", "spring-projects/spring-integration#2660"
+    )
     kinds: ClassVar = ("redis-single",)
     keeps_local: ClassVar = True
     in_one_step: ClassVar = True
@@ -75,20 +81,37 @@ class SpringLock(RedisLock):
     def _unlock_key(self) -> bool:
         if self.in_one_step:
             return bool(self.client.eval(COMPARE_AND_DELETE, 1, self.key, self.owner))
-        # isAcquiredInThisProcess(), and then removeLockKey(), even if another client owns the key
-        return self.client.get(self.key) == self.owner and bool(self.client.unlink(self.key))
+        # isAcquiredInThisProcess(), and then removeLockKey()
+        return self.client.get(self.key) == self.owner and self._unlink()
+
+    def _unlink(self) -> bool:
+        """Remove the key, even if another client owns it by now."""
+        return bool(self.client.unlink(self.key))
 
 
 class SpringUnlinks(SpringLock):
     """spring-unlock: unlock checks whether the key is its own, and then unlinks whatever is there: before 6.0 these
     are two commands (spring-projects/spring-integration#1888)."""
 
+    origin: ClassVar = model_of(
+        "the unlock of RedisLockRegistry", "Spring Integration", "5.4.13", "RedisLockRegistry.java, lines 305 and 332"
+    )
     keeps_local: ClassVar = False
     in_one_step: ClassVar = False
+
+
+class SpringUnlinksItsOwn(SpringUnlinks):
+    """spring-unlock.unlink, cured as in Spring Integration 5.5.10: a script compares the owner before it unlinks."""
+
+    origin: ClassVar = SpringUnlinks.origin.fixed("a script compares the owner before it unlinks (5.5.10)")
+
+    def _unlink(self) -> bool:
+        return bool(self.client.eval(COMPARE_AND_UNLINK, 1, self.key, self.owner))
 
 
 class SpringReleasesBoth(SpringLock):
     """spring-unlock, cured: a script compares and deletes the key, and the program's own lock is released in any
     case."""
 
+    origin: ClassVar = SpringLock.origin.fixed("the program's own lock is released in any case")
     keeps_local: ClassVar = False

@@ -7,6 +7,7 @@ import time
 from typing import ClassVar, Final
 
 from harness.lock_impls.base import Indeterminate
+from harness.lock_impls.origins import use_of
 from harness.lock_impls.thirdparty.tooz_memcached import ToozMemcached
 
 PATIENCE_S: Final = 10.0
@@ -16,6 +17,9 @@ PAUSE_S: Final = 0.2
 class ReleasesAgain(ToozMemcached):
     """tooz-heartbeat-forever, cured: a release without an answer is repeated until there is one."""
 
+    origin: ClassVar = use_of(
+        "tooz", "9.1.0", "a release that is repeated until it is answered", "tooz/drivers/memcached.py"
+    )
     kinds: ClassVar = ("memcached",)
 
     def release(self) -> None:

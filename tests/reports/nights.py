@@ -27,6 +27,12 @@ def add(path: Path, document: Json) -> int:
     return results_db.add(path, read(document))
 
 
+ORIGIN = {
+    "kind": "model", "software": "RedLock.net", "version": "2.2", "what": "the algorithm", "source": "RedLock.cs",
+    "fix": "",
+}  # fmt: skip
+
+
 def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
     """Return the expected outcome of a scenario: a failure found in 2.5 s, or a safe cure."""
     row = scenario.partition(".")[0]
@@ -34,6 +40,7 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
     lock, fault, title = ROWS.get(row, ("etcd-mutex", "partition", f"The story of {row}"))
     return {
         "scenario": scenario, "row": row, "title": title, "safe": safe, "lock": f"{lock}-fenced" if safe else lock,
+        "origin": ORIGIN,
         "kind": "redis-single", "faults": [fault], "workload": "mutex", "cluster": cluster, "seed": 0,
         "state": "as-expected", "why": "the cure held" if safe else "mutual-exclusion said invalid after 2.50 s",
         "expected": {"invalid": [] if safe else ["mutual-exclusion"], "valid": [], "untested": []}, "valid": safe,

@@ -29,6 +29,8 @@ REFUSED = {
         # Their faults start between two commands, and nothing observes the commands of real clients.
         "get-del-gap", "get-del-gap.memcached", "get-del-gap.sherlock", "getset-loser-extends", "getset-unlock-late",
         "setnx-del-takeover", "setnx-expire-gap", "shedlock-skew.stale-now",
+        # Their times are a few milliseconds.
+        "nrl-expired.redlock", "rl-pause-inflight.redlock",
     },
 }  # fmt: skip
 """Scenarios that a cluster refuses. Without this list nothing would notice if it refused another one."""
