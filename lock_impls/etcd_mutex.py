@@ -236,6 +236,6 @@ class EtcdMutex:
         except (LockError, MemberUnanswered):
             return
 
-    def _valid_for(self) -> float:
+    def _valid_for(self) -> float | None:
         remaining: float = self.session.remaining()
         return max(0.0, remaining)

@@ -70,6 +70,10 @@ class UnsafeEtcdMutex(EtcdMutex):
             self.session = None
         super()._begin_session(answer_by)
 
+    def _valid_for(self) -> float | None:
+        """State no end while a thread keeps the session alive, as in Go, where only Session.Done tells of it."""
+        return None if self._keep_alive else super()._valid_for()
+
     def _check_session(self, listing: Sequence[tuple[bytes, int]], mine: int) -> None:
         """Check nothing: this is the bug."""
 
