@@ -89,7 +89,7 @@ class _Scene:
         for step, text in zip(mechanism.steps(), mechanism.order, strict=True):
             if self._unrecorded(step):
                 continue
-            kind = f"{step.event} {step.host}"
+            kind = text if step.of_fault else f"{step.event} {step.host}"  # two faults may strike at one moment
             possible = [it for it in self._events(step) if it.until_ns >= now and (kind, it) not in used]
             if not possible:
                 return f"there is no {text!r} after {before} ({self._columns.at(now or self._columns.origin)})"

@@ -41,7 +41,6 @@ class NodeRedlockModel(Redlock):
         "acquire and its vote", "node-redlock", "5.0.0-beta.2", "src/index.ts, lines 328 and 531"
     )
     checks_time: ClassVar = False
-    settles_ties: ClassVar = False
     _unsettled = False
 
     @classmethod
@@ -87,7 +86,7 @@ class NodeRedlockModel(Redlock):
         for node in self.nodes:
             threading.Thread(target=ask, args=(node,), daemon=True).start()
         over.wait()
-        self._unsettled = not self.settles_ties and max(votes.count(True), votes.count(False)) < self.quorum
+        self._unsettled = max(votes.count(True), votes.count(False)) < self.quorum
         return votes.count(True) >= self.quorum
 
 
@@ -97,10 +96,3 @@ class NodeRedlockModelInTime(NodeRedlockModel):
 
     origin: ClassVar = NodeRedlockModel.origin.fixed("a lock that has expired by the end of the vote is not held")
     checks_time: ClassVar = True
-
-
-class NodeRedlockModelSettlesTies(NodeRedlockModel):
-    """nrl-tie, cured: a vote without a majority for either side is lost, and the client tries again."""
-
-    origin: ClassVar = NodeRedlockModel.origin.fixed("a vote without a majority is lost")
-    settles_ties: ClassVar = True
