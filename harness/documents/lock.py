@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-OriginKind = Literal["catalogue", "library", "model", "use", "mistake"]
+OriginKind = Literal["catalogue", "library", "model", "use", "variant", "mistake"]
 
 
 class LockOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,15 +19,16 @@ class LockOrigin(msgspec.Struct, frozen=True, kw_only=True):
     kind: OriginKind
     """``catalogue``: a lock of the harness's own. ``library``: the unmodified lock of a library. ``use``: such a lock
     in a program that uses it in a certain way. ``model``: a class that sends what a software sends, which is not run.
-    ``mistake``: a class that repeats a mistake from a text, and models no software."""
+    ``variant``: a lock of the harness's own with an addition. ``mistake``: a class that repeats a mistake from a text,
+    and models no software."""
     software: str = ""
-    """The software, library or service; empty for ``catalogue`` and ``mistake``."""
+    """The software, library or service; the lock that a ``variant`` varies; empty for ``catalogue`` and ``mistake``."""
     version: str = ""
     """The version or versions of it."""
     what: str = ""
-    """The part that is modelled, the program that uses the library, or the mistake."""
+    """The part that is modelled, the program that uses the library, the addition, or the mistake."""
     source: str = ""
-    """Where that was read: a file with its line, an issue, a manual or an article."""
+    """Where that was read: a file with its line, an issue, a manual or an article; empty for ``variant``."""
     fix: str = ""
     """What the class corrects in the original; empty if it is as wrong as that."""
 
@@ -46,6 +47,8 @@ class LockOrigin(msgspec.Struct, frozen=True, kw_only=True):
             case "model":
                 modelled = f"{self.what} of {self.software} {self.version}"
                 return f"a model of {modelled} ({self.source}), not {self.software} itself{fix}"
+            case "variant":
+                return f"the catalogue's {self.software} with {self.what}"
             case "mistake":
                 return f"{self.what}: a mistake from {self.source}; it models no software{fix}"
 

@@ -13,7 +13,7 @@ from harness.lock_impls.base import Endpoints, Grant
 from harness.lock_impls.memcached_add import AddLock
 from harness.lock_impls.memcached_client import TIMEOUT_S, MemcachedClient, MemcachedLock, open_client
 from harness.lock_impls.memcached_token import MemcachedTokenLock
-from harness.lock_impls.origins import mistake, model_of, use_of
+from harness.lock_impls.origins import mistake, model_of, use_of, variant_of
 
 
 class Forever(AddLock):
@@ -67,6 +67,7 @@ class CasFence(MemcachedTokenLock):
 class CountedElsewhere(MemcachedTokenLock):
     """Not a mistake: the fence comes from a counter on the second server, which no scenario harms."""
 
+    origin: ClassVar = variant_of("memcached-token", "fencing tokens from a counter on another server")
     kinds: ClassVar = ("memcached",)
     counter: MemcachedClient
 

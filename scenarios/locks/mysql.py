@@ -11,7 +11,7 @@ from harness.lock_impls.mysql_client import KINDS, Busy, MysqlSession
 from harness.lock_impls.mysql_for_update import ForUpdateLock
 from harness.lock_impls.mysql_get_lock import GetLock
 from harness.lock_impls.mysql_owner import OwnerLock
-from harness.lock_impls.origins import mistake, use_of
+from harness.lock_impls.origins import mistake, use_of, variant_of
 
 
 class FenceCounter:
@@ -39,6 +39,7 @@ class FenceCounter:
 class FencedForUpdate(ForUpdateLock):
     """fu-conn-lost, cured by a fence."""
 
+    origin: ClassVar = variant_of("mysql-for-update", "fencing tokens from an auto-increment column")
     kinds = KINDS
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
@@ -52,6 +53,7 @@ class FencedForUpdate(ForUpdateLock):
 class FencedGetLock(GetLock):
     """getlock-idle, cured by a fence."""
 
+    origin: ClassVar = variant_of("mysql-get-lock", "fencing tokens from an auto-increment column")
     kinds = KINDS
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:

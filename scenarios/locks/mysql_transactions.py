@@ -16,7 +16,7 @@ from typing import ClassVar
 from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError
 from harness.lock_impls.mysql_client import KINDS, Busy, MysqlSession
 from harness.lock_impls.mysql_get_lock import LONGEST_WAIT_S, GetLock
-from harness.lock_impls.origins import mistake
+from harness.lock_impls.origins import mistake, variant_of
 
 COMMIT_AFTER_S = 0.02
 """Time between the end of the method and the end of the transaction."""
@@ -90,6 +90,8 @@ class FreshRead(StaleRead):
 
 class CommitsBeforeUnlock(_Counting):
     """unlock-before-commit, cured: the next holder sees what this one has written."""
+
+    origin: ClassVar = variant_of("mysql-get-lock", "a transaction that it commits before it releases the lock")
 
     def increment(self) -> tuple[int, int]:
         self.session.execute("BEGIN")

@@ -10,7 +10,7 @@ from redis.retry import Retry
 
 from harness.lock_impls import redlock
 from harness.lock_impls.base import Endpoints, Grant
-from harness.lock_impls.origins import use_of
+from harness.lock_impls.origins import use_of, variant_of
 from harness.lock_impls.redis_client import RedisClient, open_client
 from harness.lock_impls.thirdparty import redlock_py
 
@@ -48,6 +48,7 @@ class RedlockPyOneDown(redlock_py.RedlockPy):
 class RedlockOneDown(redlock.Redlock):
     """Cured: a server that does not answer counts as no vote."""
 
+    origin: ClassVar = variant_of("redlock", "one server that refuses connections")
     gone: RedisClient
 
     @classmethod

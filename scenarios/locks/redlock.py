@@ -9,7 +9,7 @@ import uuid
 from typing import Any, ClassVar, Final, Self
 
 from harness.lock_impls.base import Endpoints, Grant
-from harness.lock_impls.origins import mistake, model_of
+from harness.lock_impls.origins import mistake, model_of, variant_of
 from harness.lock_impls.redis_client import RedisClient
 from harness.lock_impls.redlock import RETRY_DELAY_S, Redlock
 
@@ -19,6 +19,8 @@ TICK_S: Final = 1.0
 class CounterFence(Redlock):
     """Not a mistake: Redlock with a token from a counter outside the vote (on the first node, which no scenario
     harms)."""
+
+    origin: ClassVar = variant_of("redlock", "fencing tokens from a counter outside the vote")
 
     def acquire(self, timeout: float) -> Grant | None:
         grant = super().acquire(timeout)

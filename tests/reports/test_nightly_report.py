@@ -98,6 +98,16 @@ def test_the_table_has_the_outcome_of_each_row_on_each_cluster() -> None:
     assert told["failover-lost-lock", "docker"] == [("failure not run", "redis-sentinel: docker has no engine here")]
 
 
+def test_a_model_says_that_it_is_not_the_library(tmp_path: Path) -> None:
+    sentence = "A model of the algorithm of RedLock.net 2.2 (RedLock.cs), not RedLock.net itself."
+    library = {"kind": "library", "software": "aiozk", "version": "0.32.0", "what": "", "source": "", "fix": ""}
+    outcomes = [nights.missed_outcome("a"), nights.outcome("b", origin=library), nights.outcome("c", origin=None)]
+    view = views.read(nights.read(nights.night(21, outcomes)))
+    assert {row.name: row.models for row in nightly_report.rows(view)} == {"a": (sentence,), "b": (), "c": ()}
+    words = page_of(tmp_path, nights.night(21, outcomes)).words
+    assert words.count(sentence) == 2, "beside the outcome that is not as expected, and in the table"
+
+
 def test_seeds_of_a_scenario_share_a_line_that_names_the_worst() -> None:
     seeds = [nights.outcome("a", seed=seed, found_s=float(seed)) for seed in range(1, 4)]
     others = [nights.outcome("a.safe"), nights.outcome("a.other"), nights.outcome("a.other.safe")]

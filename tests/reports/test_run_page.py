@@ -168,6 +168,15 @@ def test_text_of_the_run_is_escaped(folder: Path) -> None:
     assert text.count("</script>") == 2
 
 
+def test_the_page_says_what_the_lock_is(folder: Path) -> None:
+    results = json.loads((folder / "results.json").read_text())
+    facts = results.get("lock_facts") or {}
+    origin = {"kind": "model", "software": "RedLock.net", "version": "2.2", "what": "Dispose", "source": "RedLock.cs"}
+    (folder / "results.json").write_text(json.dumps(results | {"lock_facts": facts | {"origin": origin}}))
+    words = Page(run_report.write(folder).read_text()).words
+    assert "A model of Dispose of RedLock.net 2.2 (RedLock.cs), not RedLock.net itself." in words
+
+
 def test_more_evidence_than_fits_is_counted(folder: Path) -> None:
     results = json.loads((folder / "results.json").read_text())
     checker = results["checkers"]["mutual-exclusion"]

@@ -42,6 +42,22 @@ def test_list_and_show_print_scenarios(capsys: pytest.CaptureFixture[str]) -> No
     assert "is not observed" in told, "the reason why docker refuses it"
 
 
+def test_list_and_show_say_that_a_model_is_not_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    model = "a model of Dispose of RedLock.net 2.2.0 (RedLockNet.SERedis/RedLock.cs, line 571), not RedLock.net itself"
+    assert run("show", "extend-vs-dispose") == 0
+    assert model in " ".join(capsys.readouterr().out.split())
+    assert run("list", "extend-vs-dispose") == 0
+    assert model in capsys.readouterr().out
+    assert run("list", "azk-waiter-reset", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["what_runs"] == "aiozk itself (0.32.0, unmodified)"
+
+
+def test_show_prints_why_a_cure_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("show", "ttl-pause-write.safe") == 0
+    assert "unlike its failure" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_run_reports_expected_and_missed_violations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(tmp_path / "store")
