@@ -111,6 +111,7 @@ def _with_cures(failure: Scenario, cure: Scenario) -> Iterator[Ablation]:
 def differences(failure: Plan, cure: Plan) -> list[tuple[str, ...]]:
     """Return the keys in which two plans differ, those of the lock together if the lock itself differs. The same faults
     at other moments then belong to it, because another lock sends other commands."""
+    failure, cure = _undecorated(failure), _undecorated(cure)
     fields = [name for name in Plan.__struct_fields__ if name not in ABOUT]
     differing = [name for name in fields if getattr(failure, name) != getattr(cure, name)]
     if "lock" not in differing:
@@ -119,6 +120,10 @@ def differences(failure: Plan, cure: Plan) -> list[tuple[str, ...]]:
     keys = (*OF_THE_LOCK, "faults") if same_faults else OF_THE_LOCK
     of_lock = tuple(name for name in keys if name in differing)
     return [of_lock, *((name,) for name in differing if name not in of_lock)]
+
+
+def _undecorated(plan: Plan) -> Plan:
+    return with_(plan, faults=tuple(with_(spec, decoration="") for spec in plan.faults))
 
 
 def _ablation(scenario: str, kind: Literal["fault", "cure"], change: str, plan: Plan, explained: str) -> Ablation:

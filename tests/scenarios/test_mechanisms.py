@@ -27,6 +27,11 @@ DEFAULT: Final = 8
 """The number of scenarios in the default tests; the others are the same check."""
 
 
+def test_every_failure_states_its_mechanism() -> None:
+    expected = {name: catalogue.find(name).plan.expect for name in catalogue.names()}
+    assert [name for name, one in expected.items() if one and not one.safe and one.mechanism is None] == []
+
+
 def simulated(name: str) -> tuple[Result, Expect]:
     plan = complete(replace(catalogue.find(name).plan, cluster="sim"))
     assert plan.expect is not None
