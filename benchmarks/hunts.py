@@ -34,7 +34,7 @@ from harness.search.rounds import Round, ShrunkFailure, search
 from harness.search.stories.story import story_of
 from harness.search.trials import run_trial
 from harness.search.vocabulary import learn_vocabulary
-from harness.studies.nightly import refusal
+from harness.studies.nightly_cases import refusal
 
 BUDGET: Final = 60.0
 SCHEDULES: Final = (60, 250)

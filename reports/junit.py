@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from harness.documents import NightlyDocument
 from harness.files import whole_file
 
 from . import night
+from .explored import ExplorationView
 from .night import RED, NightView, OutcomeView
 
 FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -52,6 +54,10 @@ def write(document: NightlyDocument, path: Path) -> Path:
     report = _Report(_clean(f"harness {view.suite}"))
     for cluster in view.clusters:
         report.add_testsuite(_suite(view, cluster))
+    if view.ablations:
+        report.add_testsuite(_new_suite(view, "ablation", _ablation_cases(view)))
+    if view.exploration is not None:
+        report.add_testsuite(_new_suite(view, "exploration", _exploration_cases(view.exploration)))
     report.update_statistics()  # type: ignore[no-untyped-call]
     report.time = view.seconds  # the times of cases that ran in parallel add up to more
     del report._elem.attrib["skipped"]  # the schema has this attribute on suites only
@@ -63,27 +69,59 @@ def write(document: NightlyDocument, path: Path) -> Path:
 
 
 def _suite(view: NightView, cluster: str) -> TestSuite:
-    suite = _Suite(_clean(f"{view.suite} on {cluster}"))
+    outcomes = [outcome for outcome in view.outcomes if outcome.cluster == cluster]
+    runs = Counter(outcome.scenario for outcome in outcomes)
+    cases = [_case(it, it.scenario if runs[it.scenario] == 1 else f"{it.scenario} seed {it.seed}") for it in outcomes]
+    return _new_suite(view, f"on {cluster}", cases)
+
+
+def _new_suite(view: NightView, part: str, cases: Iterable[TestCase]) -> TestSuite:
+    suite = _Suite(_clean(f"{view.suite} {part}"))
     suite.timestamp = f"{view.started_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
     for name, value in view.versions:
         suite.add_property(_clean(name), _clean(value))
-    outcomes = [outcome for outcome in view.outcomes if outcome.cluster == cluster]
-    runs = Counter(outcome.scenario for outcome in outcomes)
-    suite.add_testcases(
-        [_case(it, it.scenario if runs[it.scenario] == 1 else f"{it.scenario} seed {it.seed}") for it in outcomes]
-    )
+    suite.add_testcases(list(cases))
     return suite
+
+
+def _ablation_cases(view: NightView) -> Iterator[TestCase]:
+    """Yield a case for each failure, which fails if a change of it does not have the expected effect."""
+    for row in view.ablations:
+        case = _JUnitCase(_clean(row.name), "ablation", 0.0)
+        wrong = [f"{change.what}: {change.state}: {change.why}" for change in row.changes if change.unexplained]
+        if wrong:
+            case.result = _failure(Failure, "; ".join(wrong), "survives")
+        case.system_out = _clean("\n".join((row.mechanism, *(f"{one.what}: {one.state}" for one in row.changes))))
+        yield case
+
+
+def _exploration_cases(found: ExplorationView) -> Iterator[TestCase]:
+    """Yield a case for each failure that exploration knows, of which new ones fail, and one for the search itself."""
+    search = _JUnitCase("search", "exploration", found.seconds)
+    search.system_out = f"{found.visits} visits, {found.schedules} schedules, {found.share} of {found.pairs} pairs"
+    yield search
+    for failure in found.failures:
+        case = _JUnitCase(_clean(failure.name), "exploration", 0.0)
+        if failure.state == "new":
+            case.result = _failure(Failure, failure.summary, failure.state)
+        elif failure.state == "error":
+            case.result = _failure(Error, failure.why, failure.state)
+        case.system_out = _clean("\n".join((failure.mechanism, *failure.lines)))
+        yield case
+
+
+def _failure(kind: type[Failure] | type[Error], why: str, state: str) -> Failure | Error:
+    result = kind(_clean(why), state)
+    result.text = _clean(why)
+    return result
 
 
 def _case(outcome: OutcomeView, name: str) -> TestCase:
     case = _JUnitCase(_clean(name), _clean(outcome.row), outcome.real_seconds)
-    why = _clean(outcome.why)
     if outcome.state == "not-run":
-        case.result = Skipped(why)
+        case.result = Skipped(_clean(outcome.why))
     elif not outcome.as_expected:
-        result = (Failure if outcome.state in RED else Error)(why, outcome.state)
-        result.text = why
-        case.result = result
+        case.result = _failure(Failure if outcome.state in RED else Error, outcome.why, outcome.state)
     case.system_out = _clean("\n".join(_fact_lines(outcome)))
     return case
 

@@ -10,7 +10,10 @@ from harness.documents import NightlyDocument, plain
 from harness.documents.nightly import ScenarioOutcome
 from harness.wording import PROPERTY_STATES, as_sentence
 
+from . import ablated, explored
+from .ablated import AblationRow
 from .document import known_versions, pairs
+from .explored import ExplorationView
 
 RED: Final = ("violated", "missed", "other-cause", "late")
 UNSURE: Final = ("error", "unknown")
@@ -79,6 +82,13 @@ class NightView:
     interrupted: bool
     """True if a user interrupted the nightly run; the outcomes are then those until the interruption."""
     outcomes: tuple[OutcomeView, ...]
+    ablations: tuple[AblationRow, ...]
+    exploration: ExplorationView | None
+
+    @property
+    def survivors(self) -> int:
+        """Return the number of changes under which a failure survives, or which prove nothing, without a reason."""
+        return sum(change.unexplained for row in self.ablations for change in row.changes)
 
     def in_state(self, *states: str) -> list[OutcomeView]:
         return [outcome for outcome in self.outcomes if outcome.state in states]
@@ -96,6 +106,8 @@ def read(document: NightlyDocument) -> NightView:
         planned=document.planned,
         interrupted=document.interrupted,
         outcomes=outcomes,
+        ablations=ablated.rows(document.ablations),
+        exploration=None if document.exploration is None else explored.read(document.exploration),
     )
 
 

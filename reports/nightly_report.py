@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from harness.documents import NightlyDocument
 from harness.files import write_file
+from harness.wording import counted
 
 from . import night, page, words
 from .night import RED, UNSURE, NightView, OutcomeView
@@ -74,7 +75,7 @@ def render(view: NightView, folder: Path) -> str:
         {"span": _span, "when": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"},
         night=view,
         headline=_headline(len(wrong), len(ran), view),
-        judgement="invalid" if view.in_state(*RED) else "unknown" if wrong or view.interrupted or not ran else "valid",
+        judgement=_judgement(view, wrong, ran),
         story=_story(view),
         wrong=wrong,
         ran=ran,
@@ -82,10 +83,16 @@ def render(view: NightView, folder: Path) -> str:
         states=[state for state in night.STATES if view.in_state(state)],
         slowest=sorted(ran, key=lambda outcome: -outcome.real_seconds)[:SLOWEST],
         by_cluster=[(cluster, _spent(view, cluster)) for cluster in view.clusters],
-        links={outcome.folder: link(outcome.folder, folder) for outcome in ran if outcome.folder},
+        links={run: link(run, folder) for run in _folders(view) if run},
         style=page.source("style.css") + page.source("nightly.css"),
         script=page.source("js/filter.js"),
     )
+
+
+def _judgement(view: NightView, wrong: list[OutcomeView], ran: list[OutcomeView]) -> str:
+    if view.in_state(*RED) or view.survivors or (view.exploration is not None and view.exploration.new):
+        return "invalid"
+    return "unknown" if wrong or view.interrupted or not ran else "valid"
 
 
 def rows(view: NightView) -> list[NightlyRow]:
@@ -179,7 +186,10 @@ def _headline(wrong: int, ran: int, view: NightView) -> str:
     if view.interrupted:
         of = f"{ran} of {'an unknown number of' if view.planned is None else view.planned} runs"
         return f"Interrupted after {of}: {f'{wrong} not as expected' if wrong else 'all as expected so far'}"
-    return f"{wrong} of {ran} not as expected" if wrong else f"All {ran} as expected"
+    scenarios = f"{wrong} of {ran} not as expected" if wrong else f"All {ran} as expected"
+    survivors = f", {counted(view.survivors, 'change')} without effect"
+    new = 0 if view.exploration is None else view.exploration.new
+    return scenarios + survivors * bool(view.survivors) + f", {counted(new, 'new failure')}" * bool(new)
 
 
 def _story(view: NightView) -> str:
@@ -195,7 +205,15 @@ def _story(view: NightView) -> str:
         else "Every known failure was found, and every cure stayed safe." * bool(view.outcomes)
     )
     idle = f" {counts['not-run']} could not run on the requested cluster." if counts["not-run"] else ""
-    return text + idle
+    survivors = f" {counted(view.survivors, 'change')} of failures did not have the expected effect."
+    new = 0 if view.exploration is None else view.exploration.new
+    found = f" Exploration found {counted(new, 'failure')} that no earlier night had found."
+    return text + idle + survivors * bool(view.survivors) + found * bool(new)
+
+
+def _folders(view: NightView) -> list[str]:
+    found = () if view.exploration is None else view.exploration.failures
+    return [outcome.folder for outcome in view.outcomes if outcome.state != "not-run"] + [one.folder for one in found]
 
 
 def _spent(view: NightView, cluster: str) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from random import SystemRandom
 from typing import Annotated, Final
 
 import typer
@@ -27,18 +28,22 @@ from harness.run.progress import Progress
 from harness.run.store import writable
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
-from harness.studies.nightly import CLUSTERS, nightly
+from harness.studies.nightly import ExploreRequest, nightly
+from harness.studies.nightly_cases import CLUSTERS, FIRST_FRESH
 from harness.studies.results_db import RESULTS_DB, add, nights
 from harness.wording import counted
 
-from . import nightly_mutants
-from .options import SchedulerOption, WorkersOption, printed, progress_bar, single_command, worker_count
+from . import nightly_exploration, nightly_mutants
+from .options import SchedulerOption, WorkersOption, positive, printed, progress_bar, single_command, worker_count
 from .terminal import print_document
 from .verdicts import print_status
 
 SAFE: Final = ".safe"
 MUTANTS: Final = "mutants"
 PAGE: Final = "index.html"
+AUTO: Final = "auto"
+LARGEST_SEED: Final = 1_000_000
+"""Drawn seeds are below this, so that they are easy to type."""
 
 
 def nightly_command(
@@ -49,6 +54,15 @@ def nightly_command(
     only: Annotated[
         str, typer.Option(help="Only scenarios whose name matches, such as 'zk-*'.", metavar="PATTERN")
     ] = "",
+    seed: Annotated[
+        str, typer.Option(help="Also run with fresh seeds from this one on; auto: drawn at random.", metavar="N|auto")
+    ] = "",
+    explore: Annotated[
+        str, typer.Option(help="Then hunt for new failures of all locks for so long.", metavar="DURATION")
+    ] = "",
+    explore_locks: Annotated[
+        str, typer.Option(help="Explore only locks whose name matches, such as 'redis-*'.", metavar="PATTERN")
+    ] = "*",
     workers: WorkersOption = 0,
     scheduler: SchedulerOption = "",
     out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
@@ -59,6 +73,7 @@ def nightly_command(
 ) -> None:
     """Run every scenario and compare with what is expected: known failures are found, and safe locks stay safe."""
     chosen = None if not only else _like(only, suite)
+    request = ExploreRequest(positive("explore", explore), explore_locks) if explore else None
     count = worker_count(workers)
     if cluster != "sim" and (missing := no_engine()):
         raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
@@ -73,7 +88,10 @@ def nightly_command(
             scenarios=chosen,
             workers=count,
             scheduler=scheduler or None,
+            seed=_seed(seed),
+            explore=request,
             on_outcome=partial(_report_outcome, progress, console),
+            progress=progress,
         )
     if only:  # under another name, so that it is not compared with complete nightly runs
         night = with_(night, suite=f"{night.suite}, only {only}")
@@ -86,6 +104,15 @@ def nightly_command(
             if path is not None and path.exists():
                 typer.echo(f"written: {path}")
     raise typer.Exit(night.status or max((failure.exit_status for failure in failed), default=VALID))
+
+
+def _seed(text: str) -> int | None:
+    """Return the first fresh seed; None for an empty text."""
+    if text == AUTO:
+        return SystemRandom().randrange(FIRST_FRESH, LARGEST_SEED)
+    if text and not text.isdecimal():
+        raise UsageError(f"seed must be a number, or {AUTO}, got {text!r}")
+    return int(text) if text else None
 
 
 def _report_outcome(progress: Progress, console: Console, outcome: ScenarioOutcome, number: int, of: int) -> None:
@@ -172,6 +199,8 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     summary = f"{counted(rows, 'mutant' if of_mutants else 'documented failure')}, {counted(len(outcomes), 'run')}"
     console.print(f"{summary} in {night.seconds:.0f} s: {counts}", soft_wrap=True)
+    for line in nightly_exploration.lines(night):
+        console.print(line, soft_wrap=True)
     if night.interrupted:
         made = len(outcomes) - states["not-run"]
         console.print(f"interrupted after {made} of {night.planned} runs", soft_wrap=True)

@@ -22,7 +22,7 @@ from harness.run.judging import Result
 from harness.run.lock_facts import stated_origin
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
-from harness.studies.nightly import CLUSTERS, judge_run, refusal
+from harness.studies.nightly_cases import CLUSTERS, judge_run, refusal
 from harness.wording import counted
 
 from . import scenario_ablate

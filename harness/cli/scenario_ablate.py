@@ -13,7 +13,6 @@ from rich.markup import escape
 
 from harness.documents import AblationDocument, AblationOutcome
 from harness.errors import UsageError
-from harness.plan.mechanism import mechanism_text
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.ablation import ablate
@@ -97,7 +96,7 @@ def lines(outcomes: tuple[AblationOutcome, ...]) -> list[str]:
     for outcome in outcomes:
         if outcome.scenario != last:
             last = outcome.scenario
-            shown.append(f"[bold]{last}[/]: {escape(mechanism_text(outcome.mechanism) or 'no mechanism is stated')}")
+            shown.append(f"[bold]{last}[/]: {escape(outcome.reason or 'no mechanism is stated')}")
         why = f" ({outcome.explained})" if outcome.explained else ""
         colour = "dim" if outcome.state != "vanishes" and outcome.explained else COLOURS[outcome.state]
         shown.append(f"  [{colour}]{outcome.state}[/] {escape(f'{outcome.change}: {outcome.why}{why}')}")

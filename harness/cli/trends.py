@@ -18,6 +18,7 @@ from harness.errors import UsageError
 from harness.files import cannot_write
 from harness.studies.results_db import RESULTS_DB
 from harness.studies.trends import FACTOR, RED, SHORTEST_S, trends
+from harness.wording import counted
 
 from .options import printed, single_command
 from .terminal import print_document
@@ -96,6 +97,13 @@ def print_trends(document: TrendsDocument, console: Console) -> None:
         f"{when(now.started_at)} compared with {when(before.started_at)}, {what}", soft_wrap=True, markup=False
     )
     _print_changes(document.compared, document.factor, console)
+    if now.explored is not None:
+        earlier = "" if before.explored is None else f"{before.explored:.0%} → "
+        console.print(
+            f"explored: {earlier}{now.explored:.0%} of the pairs of lock and fault; "
+            f"{counted(now.new_failures, 'new failure')}",
+            soft_wrap=True,
+        )
     console.print()
     console.print(_table(document.series, len(nights)))
 

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from harness.plan import Mechanism
+from harness.plan.mechanism import mechanism_text
 
 SCHEMA: Final = 1
 AblationState = Literal["vanishes", "survives", "unknown", "error", "not-run"]
@@ -32,6 +33,11 @@ class AblationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     explained: str = ""
     """What the scenario says about a change after which the failure survives or which cannot be made by itself; empty:
     nothing."""
+
+    @property
+    def reason(self) -> str:
+        """Return the mechanism in one line; empty if the scenario does not say it."""
+        return mechanism_text(self.mechanism)
 
     @property
     def unexplained(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from .ablation import AblationOutcome
+from .exploration import Exploration
 from .lock import LockOrigin
 from .reading import load
 from .run import PropertyState, ScenarioState
@@ -104,6 +105,10 @@ class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The outcomes in the order of the scenarios."""
     ablations: tuple[AblationOutcome, ...] = ()
     """Whether each failure needs its faults, and whether each cure is one: in the suite ``full`` on the simulator."""
+    seed: int | None = None
+    """First of the fresh seeds, which each scenario ran with besides the fixed ones; null without."""
+    exploration: Exploration | None = None
+    """Hunts over the locks of the catalogue; null without."""
 
 
 def load_nightly(path: Path) -> NightlyDocument:

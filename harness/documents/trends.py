@@ -32,6 +32,15 @@ class TrendsNight(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that did not, or broke, or prove nothing."""
     not_run: int = 0
     """Runs that were not made, since the cluster cannot do them."""
+    seed: int | None = None
+    """First of its fresh seeds; null without."""
+    explored: float | None = None
+    """Share of the pairs of lock and fault that nights had explored after it, 0 to 1; null if it did not explore."""
+    bound: float | None = None
+    """Median over the explored pairs: with 95 % confidence a smaller share of schedules than this fails; null if it did
+    not explore."""
+    new_failures: int = 0
+    """Failures that its exploration found and no earlier night had found."""
 
 
 class TrendChange(msgspec.Struct, frozen=True, kw_only=True):

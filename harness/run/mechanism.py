@@ -52,7 +52,7 @@ def mismatch(mechanism: Mechanism, violation: Violation, history: History) -> st
     """Return why the violation does not have this mechanism, in a sentence; empty if it has.
 
     Events of servers' keys count only where every change was recorded, which is so on the simulator."""
-    scene = _Scene(history, violation)
+    scene = Scene(history, violation)
     if scene.cause != mechanism.cause:
         return f"the cause is {scene.cause}, expected {mechanism.cause}"
     for expected, client in zip(mechanism.between, [*scene.clients, *["nobody"] * 2], strict=False):
@@ -62,7 +62,7 @@ def mismatch(mechanism: Mechanism, violation: Violation, history: History) -> st
     return scene.disorder(mechanism)
 
 
-class _Scene:
+class Scene:
     """A violation in its history. ``clients`` are those of its evidence, in order."""
 
     def __init__(self, history: History, violation: Violation) -> None:
@@ -82,6 +82,11 @@ class _Scene:
         if len(rows) < 2:
             return "service"
         return Leases.of(self._history).overlap(self._found, rows[0], rows[1])[1].blame
+
+    def moment_before(self, step: Step) -> int | None:
+        """Return when the last event of a step before the violation began, ns; None if there is none."""
+        until = self._violation.from_ns
+        return max((event.from_ns for event in self._events(step) if event.from_ns <= until), default=None)
 
     def disorder(self, mechanism: Mechanism) -> str:
         """Return which event of the mechanism is absent, out of order or forbidden; empty if none is."""

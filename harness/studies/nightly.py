@@ -1,205 +1,40 @@
-"""The nightly suite: run every scenario on every cluster that supports it, and compare with the expectations.
+"""The nightly run: run every scenario and compare with the expectations, ablate failures, and explore.
 
-Worker processes make the runs. Runs on containers are sorted by the containers that they need, so that a worker can
-reuse them from one run to the next.
+The cases of a suite are those of :mod:`.nightly_cases`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-import traceback
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import NamedTuple
 
-import msgspec
-
-from harness.clusters.abilities import DISKS
-from harness.documents import NightlyDocument, present
-from harness.documents.lock import LockOrigin
-from harness.documents.nightly import SCHEMA, ExpectedVerdicts, ScenarioOutcome
+from harness.documents import AblationDocument, NightlyDocument
+from harness.documents.exploration import Exploration, PairVisit
+from harness.documents.nightly import SCHEMA, ScenarioOutcome
 from harness.documents.run import ScenarioState
-from harness.errors import UNKNOWN, VALID, HarnessError, MissingLibrary, UsageError
-from harness.faults.catalogue import needs
-from harness.plan import Plan
-from harness.run.completion import complete
-from harness.run.expectation import ExpectationResult, judge, status_of
-from harness.run.judging import Result, versions
-from harness.run.lock_facts import stated_origin
-from harness.run.pool import AbandonedJob, Pool, open_pool, results
-from harness.run.pool.containers import CONTAINER_WORKERS, reused_cluster
-from harness.run.runs import run
+from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
+from harness.run.expectation import status_of
+from harness.run.judging import versions
+from harness.run.progress import Progress
 from harness.run.signals import sigterm_interrupts
-from harness.run.with_report import with_report
-from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
+from harness.wording import counted
 
-SUITES: Final = ("smoke", "full", "mutants")
-CLUSTERS: Final = {"sim": ("sim",), "docker": ("docker",), "both": ("sim", "docker")}
-SEEDS: Final = {"smoke": 1, "full": 5, "mutants": 1}
-"""Number of runs of each scenario on the simulator."""
-OnOutcome = Callable[[ScenarioOutcome, int, int], None]
-"""Callback with an outcome, the number of outcomes so far, and their total."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One run to make: a scenario on a cluster, with a seed. ``refused`` is the reason if it cannot run there."""
-
-    scenario: str
-    cluster: str
-    plan: Plan
-    refused: str = ""
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return self.scenario, self.cluster, self.plan.seed
+from .ablation import ablate
+from .exploration import ExplorationState, Pair, explorable, explore
+from .nightly_cases import CLUSTERS, FIRST_FRESH, Case, OnOutcome, cases, run_cases, scenarios_of
+from .results_db import RESULTS_DB, explored, explored_failures
 
 
-# Selection of cases.
+class ExploreRequest(NamedTuple):
+    """How long to explore, in seconds, and the locks whose names match a pattern."""
 
-
-def cases(suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None) -> list[Case]:
-    """Return the runs of a suite (``smoke``, ``full``, ``mutants``) on a cluster (``sim``, ``docker``, ``both``). On
-    containers the smoke suite has only the few scenarios that are marked for it."""
-    if suite not in SUITES:
-        raise UsageError(f"suite must be one of {', '.join(SUITES)}, got {suite!r}")
-    if cluster not in CLUSTERS:
-        raise UsageError(f"cluster must be one of {', '.join(CLUSTERS)}, got {cluster!r}")
-    wanted = list(_scenarios_of(suite) if scenarios is None else scenarios)
-    found = []
-    for backend in CLUSTERS[cluster]:
-        for scenario in wanted:
-            if backend == "docker" and suite == "smoke" and not scenario.plan.smoke:
-                continue
-            first = _case(scenario, backend)
-            more = SEEDS[suite] if backend == "sim" and not first.refused else 1
-            found += [first, *(_seeded(first, seed) for seed in range(1, more))]
-    if not found:
-        raise UsageError(f"suite {suite} on {cluster}: none of the scenarios belongs to it")
-    return found
-
-
-def _scenarios_of(suite: str) -> Iterable[Scenario]:
-    return catalogue.mutants() if suite == "mutants" else catalogue.all()
-
-
-def _seeded(case: Case, later: int) -> Case:
-    return replace(case, plan=msgspec.structs.replace(case.plan, seed=case.plan.seed + later))
-
-
-def _case(scenario: Scenario, backend: str) -> Case:
-    plan = msgspec.structs.replace(scenario.plan, cluster=backend)
-    if plan.expect is None:
-        raise UsageError(f"{scenario.path}: a scenario of a suite must say what is expected of it ([expect])")
-    error = _error(plan, backend)
-    if error is None:
-        return Case(scenario.name, backend, complete(plan))
-    errors = [_error(plan, other) for other in CLUSTERS["both"]]
-    installable = scenario.catalogued and any(isinstance(one, MissingLibrary) for one in errors)
-    if all(errors) and not installable:  # no cluster can run it
-        raise UsageError(f"{scenario.path}: {error}")
-    return Case(scenario.name, backend, plan, str(error))
-
-
-def refusal(plan: Plan, backend: str) -> str:
-    """Return the reason why a plan cannot be run on a backend; "" if it can."""
-    error = _error(plan, backend)
-    return "" if error is None else str(error)
-
-
-def _error(plan: Plan, backend: str) -> UsageError | None:
-    if plan.runs_on and backend not in plan.runs_on:
-        return UsageError(f"a scenario for {' and '.join(plan.runs_on)} only")
-    try:
-        complete(msgspec.structs.replace(plan, cluster=backend))
-    except UsageError as error:
-        return error
-    return None
-
-
-# One case.
-
-
-def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutcome:
-    """Run a case. An unexpected outcome is stored with its report; on containers every outcome is."""
-    plan = case.plan
-    if case.refused:
-        return _outcome(case, ExpectationResult("not-run", case.refused), None, 0.0)
-    began = time.monotonic()
-    options = {} if open_cluster is None else {"open_cluster": open_cluster}
-    try:
-        result = run(plan, store=store if plan.cluster == "docker" else None, command=_command(case), **options)
-    except HarnessError as error:
-        return _outcome(case, ExpectationResult("error", str(error)), None, time.monotonic() - began)
-    except Exception as error:  # noqa: BLE001 - one broken run must not end the suite
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        why = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
-        return _outcome(case, ExpectationResult("error", why), None, time.monotonic() - began)
-    if result.interrupted:
-        raise KeyboardInterrupt
-    judgement = judge_run(result)
-    if result.valid and case.scenario.startswith(catalogue.MUTANTS):
-        judgement = replace(judgement, state="missed", why=f"the lock is wrong, and the verdict is: {result.reason}")
-    if judgement.state != "as-expected":
-        try:
-            result = with_report(result, store, _command(case))
-        except Exception as error:  # noqa: BLE001 - the finding counts, though it cannot be stored
-            judgement = replace(judgement, why=f"{judgement.why} (no report: {error})")
-    return _outcome(case, judgement, result, time.monotonic() - began)
-
-
-def judge_run(result: Result) -> ExpectationResult:
-    """Compare a run's result with the expectations of its plan."""
-    assert result.plan.expect is not None
-    return judge(result.plan.expect, result.verdicts, result.history)
-
-
-def _command(case: Case) -> str:
-    return f"harness scenario run {case.scenario} --cluster {case.cluster} --seed {case.plan.seed}"
-
-
-def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, seconds: float) -> ScenarioOutcome:
-    plan, expect = case.plan, case.plan.expect
-    assert expect is not None
-    return ScenarioOutcome(
-        scenario=case.scenario,
-        row=case.scenario.partition(".")[0],
-        title=plan.title,
-        safe=expect.safe,
-        lock=plan.lock,
-        origin=_origin(plan, result),
-        kind=plan.kind,
-        faults=tuple(spec.fault for spec in plan.faults),
-        workload=plan.workload,
-        cluster=case.cluster,
-        seed=plan.seed,
-        state=judgement.state,
-        why=judgement.why,
-        expected=ExpectedVerdicts(invalid=expect.invalid, valid=expect.valid, untested=expect.untested),
-        valid=None if result is None else result.valid,
-        checkers={} if result is None else {name: verdict.valid for name, verdict in result.verdicts.items()},
-        states={} if result is None else {name: it.state for name, it in result.decision.properties.items()},
-        reason="" if result is None else result.reason,
-        found_s=judgement.found_s,
-        time_limit=plan.time_limit,
-        real_seconds=round(seconds, 3),
-        acquires=0 if result is None else result.results.stats.acquires_ok,
-        folder=None if result is None or result.folder is None else str(result.folder),
-    )
-
-
-def _origin(plan: Plan, result: Result | None) -> LockOrigin | None:
-    """Return what the plan's lock is. Without a result, a user's own lock is not asked."""
-    facts = None if result is None else present(result.results.lock_facts)
-    return stated_origin(plan.lock) if facts is None else facts.origin
-
-
-# All cases.
+    budget_s: float
+    locks: str = "*"
 
 
 def nightly(
@@ -210,75 +45,133 @@ def nightly(
     scenarios: Iterable[Scenario] | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
+    seed: int | None = None,
+    explore: ExploreRequest | None = None,
     on_outcome: OnOutcome = lambda outcome, number, of: None,  # noqa: ARG005
+    progress: Progress | None = None,
 ) -> NightlyDocument:
     """Run a suite and return the nightly run's document, with ``outcomes`` in the order of the scenarios.
 
     ``workers`` processes of this machine make the runs (1: only this process; None: one for each processor, or two for
     runs on containers). With a Dask ``scheduler`` (``tcp://...``) its workers make the simulated runs; runs on
-    containers are made on this machine.
+    containers are made on this machine. With a ``seed`` each simulated scenario also runs with fresh seeds from this
+    one on. ``full`` on the simulator ends with ablations. ``explore`` asks for hunts after that, which need a seed.
+    ``progress`` is told about both. Raises UsageError for a wrong request.
     """
-    todo = cases(suite, cluster, scenarios)
-    started, began = datetime.now(UTC), time.monotonic()
+    if seed is not None and seed < FIRST_FRESH:
+        raise UsageError(f"seed must be at least {FIRST_FRESH}, got {seed}: each night runs with the lower ones")
+    if explore is not None and seed is None:
+        raise UsageError("exploration needs a seed of its own: --seed auto, or --seed with a number")
+    chosen = list(scenarios_of(suite) if scenarios is None else scenarios)
+    todo = cases(suite, cluster, chosen, seed=seed)
+    pairs = [] if explore is None else explorable(explore.locks)
+    started, began = datetime.now(UTC).replace(microsecond=0), time.monotonic()
+    tell = progress or (lambda _fraction, _text: None)
+    outcomes, interrupted = _run_suite(todo, store, workers, scheduler, on_outcome)
+    ablated = found = None
+    if suite == "full" and cluster != "docker" and not interrupted:
+        ablated = _ablated(chosen, workers, scheduler, tell)
+        interrupted = ablated.interrupted
+    if explore is not None and seed is not None and not interrupted:
+        found = _explored(explore.budget_s, pairs, store, seed, started, workers, scheduler, tell)
+        interrupted = found.interrupted
+    return NightlyDocument(
+        schema=SCHEMA,
+        started_at=started,
+        suite=suite,
+        clusters=CLUSTERS[cluster],
+        seconds=round(time.monotonic() - began, 1),
+        versions=dict(versions()),
+        status=_status([outcome.state for outcome in outcomes], ablated, found, interrupted=interrupted),
+        interrupted=interrupted,
+        planned=sum(not case.refused for case in todo),
+        outcomes=tuple(outcomes),
+        ablations=() if ablated is None else ablated.outcomes,
+        seed=seed,
+        exploration=found,
+    )
+
+
+def _run_suite(
+    todo: Sequence[Case], store: Path, workers: int | None, scheduler: str | None, on_outcome: OnOutcome
+) -> tuple[list[ScenarioOutcome], bool]:
+    """Return the outcomes in the order of the cases, and whether the suite was interrupted."""
     outcomes: dict[tuple[str, str, int], ScenarioOutcome] = {}
     interrupted = False
     try:
-        with sigterm_interrupts(), contextlib.closing(_run_cases(todo, store, workers, scheduler)) as finished:
+        with sigterm_interrupts(), contextlib.closing(run_cases(todo, store, workers, scheduler)) as finished:
             for case, outcome in finished:
                 outcomes[case.key] = outcome
                 on_outcome(outcome, len(outcomes), len(todo))
     except KeyboardInterrupt:
         interrupted = True
-    in_order = [outcomes[case.key] for case in todo if case.key in outcomes]
-    return NightlyDocument(
-        schema=SCHEMA,
-        started_at=started.replace(microsecond=0),
-        suite=suite,
-        clusters=CLUSTERS[cluster],
-        seconds=round(time.monotonic() - began, 1),
-        versions=dict(versions()),
-        status=_status([outcome.state for outcome in in_order], interrupted=interrupted),
-        interrupted=interrupted,
-        planned=sum(not case.refused for case in todo),
-        outcomes=tuple(in_order),
+    return [outcomes[case.key] for case in todo if case.key in outcomes], interrupted
+
+
+def _ablated(
+    scenarios: Iterable[Scenario], workers: int | None, scheduler: str | None, tell: Progress
+) -> AblationDocument:
+    failures = [one for one in scenarios if one.plan.expect is not None and not one.plan.expect.safe]
+    return ablate(
+        failures,
+        workers=workers,
+        scheduler=scheduler,
+        on_outcome=lambda one, number, of: tell(
+            number / of, f"ablation: {number} of {of} · {one.scenario} {one.change}"
+        ),
     )
 
 
-def _status(states: Sequence[ScenarioState], *, interrupted: bool) -> int:
-    """Return the exit status: UNKNOWN in place of VALID if the suite was interrupted or no case could be run."""
+def _explored(
+    budget_s: float,
+    pairs: Sequence[Pair],
+    store: Path,
+    seed: int,
+    started: datetime,
+    workers: int | None,
+    scheduler: str | None,
+    tell: Progress,
+) -> Exploration:
+    database = store / RESULTS_DB
+
+    def on_visit(visit: PairVisit, state: ExplorationState) -> None:
+        new = sum(one.state == "new" for one in state.failures.values())
+        tell(
+            min(1.0, state.seconds / budget_s),
+            f"exploration: {counted(len(state.visits), 'visit')}, {counted(new, 'new failure')} · "
+            f"{visit.lock} under {visit.fault}",
+        )
+
+    tell(0.0, "exploration: failures of earlier nights")
+    with sigterm_interrupts():
+        return explore(
+            pairs,
+            store,
+            seed=seed,
+            budget_s=budget_s,
+            started=started,
+            explored=explored(database) if database.exists() else {},
+            known=explored_failures(database) if database.exists() else (),
+            workers=workers,
+            scheduler=scheduler,
+            on_visit=on_visit,
+        )
+
+
+def _status(
+    states: Sequence[ScenarioState],
+    ablated: AblationDocument | None,
+    found: Exploration | None,
+    *,
+    interrupted: bool,
+) -> int:
+    """Return the exit status: 1 if a scenario is not as expected, a failure survives its ablation or exploration found
+    a new failure; else 3 if something is unknown, the run was interrupted, or no case could be run; else 0."""
     nothing = interrupted or all(state == "not-run" for state in states)
-    return status_of(states) or (UNKNOWN if nothing else VALID)
-
-
-def _run_cases(
-    todo: Sequence[Case], store: Path, workers: int | None, scheduler: str | None
-) -> Generator[tuple[Case, ScenarioOutcome], None, None]:
-    """Yield each case as soon as it is done. Cases on containers come last, because they need the whole machine."""
-    real = sorted((case for case in todo if case.cluster == "docker"), key=_cluster_sort_key)
-    simulated = [case for case in todo if case.cluster == "sim"]
-    if simulated:
-        with open_pool(1 if len(simulated) == 1 and not scheduler else workers, scheduler) as pool:
-            yield from _outcomes(simulated, store, pool)
-    if real:
-        with open_pool(1 if len(real) == 1 else workers or CONTAINER_WORKERS, tidy=True) as pool:
-            yield from _outcomes(real, store, pool)
-
-
-def _outcomes(todo: Sequence[Case], store: Path, pool: Pool) -> Generator[tuple[Case, ScenarioOutcome], None, None]:
-    work = partial(_run_case_on_worker, pool.shared(store))
-    with contextlib.closing(results(todo, work, pool, in_order=False)) as finished:
-        for case, outcome in finished:
-            if isinstance(outcome, AbandonedJob):
-                outcome = _outcome(case, ExpectationResult("error", outcome.why), None, 0.0)  # noqa: PLW2901
-            yield case, outcome
-
-
-def _run_case_on_worker(store: Path, case: Case) -> ScenarioOutcome:
-    return run_case(case, store, None if case.cluster == "sim" else reused_cluster())
-
-
-def _cluster_sort_key(case: Case) -> tuple[str, ...]:
-    """Sort key: cases on the same clusters come one after the other."""
-    plan = case.plan
-    needed = {need for spec in plan.faults for need in needs(spec)}
-    return plan.kind, str(plan.nodes), str(DISKS in needed), case.scenario
+    parts = (
+        status_of(states),
+        VALID if ablated is None else ablated.status,
+        VIOLATION if found is not None and found.new else VALID,
+        UNKNOWN if nothing else VALID,
+    )
+    return VIOLATION if VIOLATION in parts else max(parts)

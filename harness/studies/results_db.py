@@ -18,9 +18,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from harness.documents import NightlyDocument
+from harness.documents.exploration import Exploration, ExploredFailure, PairVisit
 from harness.documents.nightly import ScenarioOutcome
 from harness.errors import EnvironmentLacking, UsageError
 from harness.files import cannot_write
+
+from .exploration.pairs import Explored, Pair
 
 RESULTS_DB: Final = "results.db"
 APPLICATION: Final = 0x6C6F636B
@@ -47,6 +50,18 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE outcomes ADD COLUMN reason TEXT NOT NULL DEFAULT ''",
     ),
     ("ALTER TABLE outcomes ADD COLUMN origin TEXT NOT NULL DEFAULT 'null'",),
+    (
+        "ALTER TABLE nights ADD COLUMN seed INTEGER",
+        "ALTER TABLE nights ADD COLUMN explored REAL",
+        "ALTER TABLE nights ADD COLUMN bound REAL",
+        """CREATE TABLE visits (
+          night INTEGER NOT NULL REFERENCES nights (id) ON DELETE CASCADE, lock TEXT NOT NULL, fault TEXT NOT NULL,
+          "release" TEXT NOT NULL, seed INTEGER NOT NULL, round INTEGER NOT NULL, schedules INTEGER NOT NULL,
+          judged INTEGER NOT NULL, seconds REAL NOT NULL, limits TEXT NOT NULL, failures TEXT NOT NULL,
+          error TEXT NOT NULL)""",
+        'CREATE INDEX visits_of_a_pair ON visits (lock, fault, "release")',
+        "CREATE TABLE failures (name TEXT PRIMARY KEY, lock TEXT NOT NULL, failure TEXT NOT NULL)",
+    ),
 )
 """Statements that bring a file from version i to version i + 1. Released statements are never changed."""
 
@@ -61,10 +76,17 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     status: int
     versions: dict[str, Any]
+    seed: int | None = None
+    """First of its fresh seeds; None without."""
+    explored: float | None = None
+    """Share of the pairs of lock and fault that nights had explored after it, 0 to 1; None if it did not explore."""
+    bound: float | None = None
+    """Median of the bounds of the explored pairs."""
 
 
 _JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin"})
 _OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
+_VISIT: Final = tuple(PairVisit.__struct_fields__)
 
 
 def add(path: Path, document: NightlyDocument) -> int:
@@ -76,12 +98,15 @@ def add(path: Path, document: NightlyDocument) -> int:
         raise cannot_write(f"to the store {path.parent}", error) from error
     columns = ", ".join(("night", *_OUTCOME))
     places = ", ".join("?" * (len(_OUTCOME) + 1))
+    found = document.exploration
     with _opened(path, "rwc") as connection, _transaction(connection, "IMMEDIATE"):
         cursor = connection.execute(
-            "INSERT INTO nights (started_at, suite, clusters, seconds, status, versions) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO nights (started_at, suite, clusters, seconds, status, versions, seed, explored, bound) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 f"{document.started_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", document.suite,
                 _json(sorted(document.clusters)), document.seconds, document.status, _json(document.versions),
+                document.seed, found and found.share, found and found.bound,
             ),
         )  # fmt: skip
         night = cursor.lastrowid
@@ -90,7 +115,22 @@ def add(path: Path, document: NightlyDocument) -> int:
             f"INSERT INTO outcomes ({columns}) VALUES ({places})",
             ((night, *_columns(outcome)) for outcome in document.outcomes),
         )
+        if found is not None:
+            _add_exploration(connection, night, found)
     return night
+
+
+def _add_exploration(connection: sqlite3.Connection, night: int, exploration: Exploration) -> None:
+    columns = ", ".join(f'"{name}"' for name in ("night", *_VISIT))
+    places = ", ".join("?" * (len(_VISIT) + 1))
+    connection.executemany(
+        f"INSERT INTO visits ({columns}) VALUES ({places})",
+        ((night, *_visit_columns(visit)) for visit in exploration.visits),
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO failures (name, lock, failure) VALUES (?, ?, ?)",
+        ((failure.name, failure.lock, _json(failure)) for failure in exploration.failures),
+    )
 
 
 def nights(path: Path) -> list[Night]:
@@ -106,6 +146,29 @@ def outcomes(path: Path, of: Iterable[int]) -> dict[int, list[ScenarioOutcome]]:
     with _read(path) as connection:
         query = "SELECT * FROM outcomes WHERE night = ? ORDER BY rowid"
         return {night: [_outcome(row) for row in connection.execute(query, (night,))] for night in of}
+
+
+def explored(path: Path) -> dict[Pair, Explored]:
+    """Return what all nights have explored of each pair. Raises UsageError as :func:`nights`."""
+    with _read(path) as connection:
+        rows = connection.execute(
+            'SELECT lock, fault, "release", sum(schedules > 0), sum(schedules), sum(judged) FROM visits '
+            'GROUP BY lock, fault, "release"'
+        )
+        return {Pair(*row[:3]): Explored(*row[3:]) for row in map(tuple, rows)}
+
+
+def explored_failures(path: Path) -> list[ExploredFailure]:
+    """Return the failures that exploration has found in all nights, by name. Raises UsageError as :func:`nights`."""
+    with _read(path) as connection:
+        rows = connection.execute("SELECT failure FROM failures ORDER BY name").fetchall()
+        return [msgspec.json.decode(row["failure"], type=ExploredFailure) for row in rows]
+
+
+def _visit_columns(visit: PairVisit) -> Iterator[Any]:
+    for name in _VISIT:
+        value = getattr(visit, name)
+        yield _json(value) if isinstance(value, tuple) else value
 
 
 def _columns(outcome: ScenarioOutcome) -> Iterator[Any]:

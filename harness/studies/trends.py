@@ -6,7 +6,7 @@ JSON. Several seeds of a scenario on one cluster count as one: the worst state, 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -47,19 +47,20 @@ def trends(path: Path, *, last: int, factor: float = FACTOR, suite: str = "", cl
     alike = [night for night in wanted if (night.suite, night.clusters) == (wanted[-1].suite, wanted[-1].clusters)]
     shown = alike[-last:]
     of = results_db.outcomes(path, [night.id for night in shown])
+    found = Counter(f"{one.found_at:%Y-%m-%dT%H:%M:%SZ}" for one in results_db.explored_failures(path))
     before, now = ([None, None, *shown])[-2:]
     return TrendsDocument(
         schema=SCHEMA,
         suite=now.suite if now else suite,
         clusters=now.clusters if now else (),
         factor=factor,
-        nights=tuple(_night(night, of[night.id]) for night in shown),
+        nights=tuple(_night(night, of[night.id], found[night.started_at]) for night in shown),
         compared=compare(of[before.id], of[now.id], factor) if before and now else None,
         series=tuple(series([of[night.id] for night in shown])),
     )
 
 
-def _night(night: Night, of: list[ScenarioOutcome]) -> TrendsNight:
+def _night(night: Night, of: list[ScenarioOutcome], new_failures: int) -> TrendsNight:
     states = [outcome.state for outcome in of]
     red, idle = sum(state in RED for state in states), states.count("not-run")
     return TrendsNight(
@@ -70,6 +71,10 @@ def _night(night: Night, of: list[ScenarioOutcome]) -> TrendsNight:
         as_expected=len(of) - red - idle,
         not_as_expected=red,
         not_run=idle,
+        seed=night.seed,
+        explored=night.explored,
+        bound=night.bound,
+        new_failures=new_failures,
     )
 
 

@@ -24,7 +24,8 @@ from harness.lock_impls.redis_token import RedisTokenLock
 from harness.plan import Expect, Plan
 from harness.run.expectation import judge, status_of
 from harness.scenarios import catalogue
-from harness.studies.nightly import cases, nightly
+from harness.studies.nightly import nightly
+from harness.studies.nightly_cases import cases
 
 NAMES = ("del-foreign", "del-foreign.safe", "ttl-pause-write", "ttl-pause-write.safe")
 

@@ -166,7 +166,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut off": (_cut, "not a database of results, or a damaged one"),
     "not JSON": (_odd, "not a database of results, or a damaged one"),
     "foreign": (_foreign, "an SQLite file of something else"),
-    "newer": (_newer, r"written by a newer harness \(version 4 of the file, this one knows 3\)"),
+    "newer": (_newer, r"written by a newer harness \(version 5 of the file, this one knows 4\)"),
     "a folder": (lambda path: path.mkdir(), "cannot use this database of results"),
 }
 
@@ -221,7 +221,7 @@ connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("PRAGMA cache_size = 1")
 connection.execute("BEGIN IMMEDIATE")
 for number in range(2000):
-    connection.execute("INSERT INTO nights VALUES (NULL, ?, 's', '[]', 1, 0, '{}')", ("x" * 500,))
+    connection.execute("INSERT INTO nights VALUES (NULL, ?, 's', '[]', 1, 0, '{}', NULL, NULL, NULL)", ("x" * 500,))
 os._exit(0)
 """
 

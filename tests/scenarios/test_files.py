@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.scenarios import catalogue
-from harness.studies.nightly import CLUSTERS, refusal
+from harness.studies.nightly_cases import CLUSTERS, refusal
 
 ROWS = (Path(__file__).parent / "rows.txt").read_text().split()
 """Ids of the rows in the project's table of anomalies."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.studies.nightly import Case, cases, run_case
+from harness.studies.nightly_cases import Case, cases, run_case
 
 SEEDS = [1, 2]
 ON_SIM = [case for case in cases("smoke", "sim") if not case.refused]
