@@ -1,0 +1,1 @@
+"""Compare the simulated servers with the real ones, which run as plain processes of this machine."""

@@ -1,0 +1,173 @@
+"""Give the same random steps to a real server and to the simulated one, and shrink the steps after which they differ.
+
+A step is a command, a fault, or a wait. The answers to it are compared as text, from which a server's own module has
+removed what may differ: the order of items that no server promises, and the time that the machine took.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+Step = tuple[Any, ...]
+"""Plain data whose ``repr`` shows what is sent or done."""
+MOST_SHRINKS: Final = 200
+"""Number of shorter sequences to try for one divergence."""
+ATTEMPTS: Final = 3
+"""A divergence counts if it occurs in each of so many executions. Real servers are not deterministic."""
+
+
+class AnswerPair(NamedTuple):
+    """Answers to one step, ready for comparison."""
+
+    real: str
+    simulated: str
+
+
+class ServerPair(Protocol):
+    """A real server that was started, and the simulated one of the same kind."""
+
+    version: str
+    """Name and version of the real server."""
+
+    def steps(self, seed: int) -> Sequence[Step]:
+        """Return the steps of a seed: the same in each call."""
+
+    def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
+        """Empty both servers, and yield the answers of both to each step. A caller may stop early."""
+
+    def known(self, step: Step, answers: AnswerPair) -> str:
+        """Return the title in ``docs/fidelity.md`` of a known difference, "" if it is not known."""
+
+
+class Server(Protocol):
+    """One kind of server to compare."""
+
+    name: str
+
+    def missing(self) -> str:
+        """Return what this machine lacks for it, and how to install it; "" if nothing."""
+
+    def start(self) -> AbstractContextManager[ServerPair]:
+        """Start the real server as a process of this machine, on the loopback interface."""
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps after the last of which the answers differ; ``known`` is its title in ``docs/fidelity.md``, or ""."""
+
+    seed: int
+    steps: tuple[str, ...]
+    real: str
+    simulated: str
+    known: str = ""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a comparison: ``steps`` is the number whose answers were compared, ``seeds`` the sequences."""
+
+    server: str
+    version: str
+    seeds: int
+    steps: int
+    seconds: float
+    divergences: tuple[Divergence, ...] = ()
+
+    @property
+    def unknown(self) -> tuple[Divergence, ...]:
+        """Divergences that are not documented."""
+        return tuple(one for one in self.divergences if not one.known)
+
+
+def compare(
+    name: str,
+    pair: ServerPair,
+    seeds: Iterable[int],
+    *,
+    budget_s: float = float("inf"),
+    on_seed: Callable[[int, int], None] | None = None,
+) -> Agreement:
+    """Compare until the seeds or the seconds are used up.
+
+    ``on_seed`` is called after each sequence with the steps and the divergences so far. A divergence with the same last
+    step and answers as an earlier one is not stored again.
+    """
+    began = time.monotonic()
+    done = steps = 0
+    found: dict[tuple[str, str, str], Divergence] = {}
+    for seed in seeds:
+        if time.monotonic() - began >= budget_s:
+            break
+        sequence = pair.steps(seed)
+        number, answers = _first_difference(pair, sequence)
+        steps += number
+        done += 1
+        if answers is not None and _repeats(pair, sequence):
+            one = _divergence(pair, seed, sequence[:number])
+            if one is not None:
+                found.setdefault((one.known or one.steps[-1], one.known or one.real, one.known or one.simulated), one)
+        if on_seed is not None:
+            on_seed(steps, len(found))
+    return Agreement(
+        server=name,
+        version=pair.version,
+        seeds=done,
+        steps=steps,
+        seconds=time.monotonic() - began,
+        divergences=tuple(found.values()),
+    )
+
+
+def _first_difference(pair: ServerPair, steps: Sequence[Step]) -> tuple[int, AnswerPair | None]:
+    """Return the number of steps up to and with the first that differs, and its answers; all and None if none does."""
+    number = 0
+    for answers in pair.run(steps):
+        number += 1
+        if answers.real != answers.simulated:
+            return number, answers
+    return number, None
+
+
+def _repeats(pair: ServerPair, steps: Sequence[Step]) -> bool:
+    return all(_first_difference(pair, steps)[1] is not None for _ in range(ATTEMPTS - 1))
+
+
+def _divergence(pair: ServerPair, seed: int, steps: Sequence[Step]) -> Divergence | None:
+    """Return the shrunk divergence, None if it does not occur again."""
+    shrunk = _shrunk(pair, steps)
+    number, answers = _first_difference(pair, shrunk)
+    if answers is None:  # the short sequence differs only sometimes
+        shrunk = list(steps)
+        number, answers = _first_difference(pair, shrunk)
+    if answers is None:
+        return None
+    return Divergence(
+        seed=seed,
+        steps=tuple(map(repr, shrunk[:number])),
+        real=answers.real,
+        simulated=answers.simulated,
+        known=pair.known(shrunk[number - 1], answers),
+    )
+
+
+def _shrunk(pair: ServerPair, steps: Sequence[Step]) -> list[Step]:
+    """Remove ever smaller blocks of steps while the rest still differs (delta debugging, Zeller 1999)."""
+    kept = list(steps)
+    size, tries = max(1, len(kept) // 2), 0
+    while tries < MOST_SHRINKS:
+        at, shorter = 0, False
+        while at < len(kept) - 1 and tries < MOST_SHRINKS:
+            candidate = kept[:at] + kept[min(at + size, len(kept) - 1) :]
+            tries += 1
+            number, answers = _first_difference(pair, candidate)
+            if answers is None:
+                at += size
+            else:
+                kept, shorter = candidate[:number], True
+        if size == 1 and not shorter:
+            break
+        size = max(1, size // 2)
+    return kept
