@@ -56,7 +56,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *BASIC, "harness.plan", "harness.history", "harness.lock_impls", "harness.clusters.base", "harness.sim",
     ),
     "harness.worker.workloads": ("harness.history", "harness.worker"),
-    "harness.fidelity": (*BASIC, "harness.documents", "harness.sim", "harness.clusters", "harness.faults"),
+    "harness.fidelity": (
+        *BASIC, "harness.documents", "harness.sim", "harness.clusters", "harness.faults", "harness.worker.lifetime",
+    ),
     "harness.run": BELOW_RUN,
     "harness.search": (*BELOW_RUN, "harness.run"),
     "harness.studies": BELOW_STUDIES,
