@@ -217,18 +217,15 @@ COMMANDS = [
             RedisCommand(b"resetstat", config_resetstat, 2, NO_SCRIPT),
         ],
     ),
-    RedisCommand(
+    container(
         b"command",
+        [
+            RedisCommand(b"count", command_count, 2),
+            RedisCommand(b"info", command_info, -2),
+            RedisCommand(b"docs", command_docs, -2),
+            RedisCommand(b"list", command_list, -2),
+        ],
         command,
         -1,
-        subcommands={
-            sub.name: sub
-            for sub in [
-                RedisCommand(b"count", command_count, 2),
-                RedisCommand(b"info", command_info, -2),
-                RedisCommand(b"docs", command_docs, -2),
-                RedisCommand(b"list", command_list, -2),
-            ]
-        },
     ),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .protocol import NO_REPLY, OK, PONG, SYNTAX, ErrorReply, FlatMap, Reply, StatusReply, Verbatim
 from .pubsub import leave_all
-from .state import IN_PUBSUB, NO_SCRIPT, NS_PER_MS, UNQUEUED, ClientState, RedisCommand, container
+from .state import IN_PUBSUB, NO_SCRIPT, UNQUEUED, ClientState, RedisCommand, container
 from .values import to_integer
 
 VERSION = b"7.0.15"
@@ -262,8 +262,7 @@ def _kill(client: ClientState, targets: list[ClientState]) -> None:
 
 
 def time(client: ClientState, _args: list[bytes]) -> Reply:
-    frozen = client.engine.frozen_ms
-    micros = client.engine.host.wall_ns() // 1000 if frozen is None else frozen * (NS_PER_MS // 1000)
+    micros = client.engine.host.wall_ns() // 1000
     return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
 
 

@@ -21,6 +21,13 @@ from .protocol import (
 from .state import DENY_OOM, IN_PUBSUB, UNQUEUED, WRITE, ClientState, RedisCommand, ServerState
 
 
+def _not_while_subscribed(command: RedisCommand) -> ErrorReply:
+    return ErrorReply(
+        b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET"
+        b" are allowed in this context" % command.full_name
+    )
+
+
 class Engine(ServerState):
     """Runs commands after checking arity, subscriptions, transactions, roles and memory."""
 
@@ -31,14 +38,13 @@ class Engine(ServerState):
         command = self.commands.get(args[0]) or self.commands.get(args[0].lower())
         if command is None:
             raise unknown_command(args)
-        name = command.name
         if command.subcommands is not None and len(args) > 1:
             sub = command.subcommands.get(args[1].lower())
             if sub is None:
                 raise unknown_subcommand(args[0], args[1])
-            command, name = sub, name + b"|" + sub.name
+            command = sub
         if not command.accepts(args):
-            raise wrong_arity(name)
+            raise wrong_arity(command.full_name)
         return command
 
     def execute(self, client: ClientState, args: list[bytes]) -> Reply:
@@ -50,33 +56,26 @@ class Engine(ServerState):
                 command = self.lookup(args)
             if self.guarded:
                 self.guard(client, command)
-            if client.queued is not None or (client.channels or client.patterns):
-                return self._restricted(client, command, args)
-            return self.call(client, command, args)
+            if (client.channels or client.patterns) and not client.resp3 and not command.flags & IN_PUBSUB:
+                raise _not_while_subscribed(command)
         except ErrorReply as failure:
             return self._rejected(client, args, failure)
-
-    def _restricted(self, client: ClientState, command: RedisCommand, args: list[bytes]) -> Reply:
-        if (client.channels or client.patterns) and not client.resp3 and not command.flags & IN_PUBSUB:
-            raise ErrorReply(
-                b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET"
-                b" are allowed in this context" % command.name
-            )
         if client.queued is not None and not command.flags & UNQUEUED:
             client.queued.append((command, args))
             return QUEUED
-        return self.call(client, command, args)
+        try:
+            return self.call(client, command, args)
+        except ErrorReply as failure:
+            self.count("total_error_replies")
+            return failure
 
     def _rejected(self, client: ClientState, args: list[bytes], failure: ErrorReply) -> ErrorReply:
+        """Return the reply to a command that was not run. It makes EXEC fail; errors of a command that ran do not."""
         self.count("total_error_replies")
-        name = args[0].lower()
-        if name == b"exec" and (client.queued is not None or len(args) > 1):
+        if args[0].lower() == b"exec":
             self.end_transaction(client)
             return ErrorReply(b"EXECABORT Transaction discarded because of: " + failure.text.removeprefix(b"ERR "))
-        if client.queued is None:
-            return failure
-        if name not in (b"multi", b"watch"):
-            client.queue_broken = True
+        client.queue_broken = client.queued is not None
         return failure
 
     # Checks before a command runs

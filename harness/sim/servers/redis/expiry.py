@@ -6,6 +6,8 @@ expired. It runs only while there is something to do.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from .keyspace import Database
 from .state import NS_PER_MS, ServerState
 
@@ -34,12 +36,19 @@ def _expire_some(engine: ServerState, db: Database) -> None:
 
 
 def end_timed_out_waits(engine: ServerState) -> None:
-    """Unblock the clients whose time-out has passed on the wall clock, which Redis uses here."""
+    """Unblock the clients whose time-out has passed on the wall clock, which Redis uses here.
+
+    At the very ms of its end a wait has not timed out. The wait that ends first is answered first (timeout.c).
+    """
     now = engine.now_ms()
-    for client in list(engine.blocked):
-        blocked = client.blocked
-        if blocked is not None and blocked.deadline_ms is not None and now >= blocked.deadline_ms:
-            engine.unblock(client, blocked.on_timeout())
+    due = [
+        (blocked.deadline_ms, client)
+        for client in engine.blocked
+        if (blocked := client.blocked) is not None and blocked.deadline_ms is not None and now > blocked.deadline_ms
+    ]
+    for _, client in sorted(due, key=itemgetter(0)):
+        if client.blocked is not None:
+            engine.unblock(client, client.blocked.on_timeout())
 
 
 def has_work(engine: ServerState) -> bool:

@@ -167,29 +167,32 @@ def _timeout_ms(text: bytes) -> int:
 
 
 def _wait(
-    client: ClientState, args: list[bytes], keys: list[bytes], attempt: Callable[[], Reply], none: Reply
+    client: ClientState, args: list[bytes], keys: list[bytes], attempt: Callable[[bytes], Reply], none: Reply
 ) -> Reply:
-    """Try at once; otherwise block the client until one of the keys gets an item, or the time-out."""
+    """Try each key at once; otherwise block the client until one of the keys gets an item, or the time-out.
+
+    ``none`` is the reply where no client may wait, as in MULTI.
+    """
     timeout_ms = _timeout_ms(args[-1])
-    reply = attempt()
-    if not is_no_reply(reply):
-        return reply
+    for key in keys:
+        reply = attempt(key)
+        if not is_no_reply(reply):
+            return reply
     if client.conn is None or client.queued is not None or client.engine.frozen_ms is not None:
         return none
-    blocked = Blocked(args, lambda: none)
+    blocked = Blocked(args, lambda: NULL_ARRAY)
     blocked.keys = list(dict.fromkeys(keys))
     blocked.try_again = attempt
     return client.engine.block(client, blocked, timeout_ms)
 
 
 def _blocking_pop(client: ClientState, args: list[bytes], left: bool) -> Reply:
-    def attempt() -> Reply:
-        for key in args[1:-1]:
-            target = _list(client, key)
-            if target:
-                client.engine.replicate_as([b"LPOP" if left else b"RPOP", key])
-                return [key, _take(client, key, target, left)]
-        return NO_REPLY
+    def attempt(key: bytes) -> Reply:
+        target = _list(client, key)
+        if not target:
+            return NO_REPLY
+        client.engine.replicate_as([b"LPOP" if left else b"RPOP", key])
+        return [key, _take(client, key, target, left)]
 
     return _wait(client, args, args[1:-1], attempt, NULL_ARRAY)
 
@@ -203,8 +206,8 @@ def brpop(client: ClientState, args: list[bytes]) -> Reply:
 
 
 def _blocking_move(client: ClientState, args: list[bytes], from_left: bool, to_left: bool) -> Reply:
-    def attempt() -> Reply:
-        item = _move(client, args[1], args[2], from_left, to_left)
+    def attempt(source: bytes) -> Reply:
+        item = _move(client, source, args[2], from_left, to_left)
         return NO_REPLY if item is None else item
 
     return _wait(client, args, [args[1]], attempt, None)

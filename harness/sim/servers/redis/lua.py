@@ -93,7 +93,16 @@ local function single(field)
     return {[field] = text}
   end
 end
-redis.error_reply, redis.status_reply = single('err'), single('ok')
+redis.status_reply = single('ok')
+local plain_error = single('err')
+
+function redis.error_reply(...)
+  local reply = plain_error(...)
+  -- Redis 7 takes the first word for the code, and prepends ERR to a text of one word (luaPushErrorBuff).
+  local text = string.gsub(reply.err, '^%-', '')
+  reply.err = string.find(text, ' ', 1, true) and text or 'ERR ' .. text
+  return reply
+end
 
 function redis.sha1hex(...)
   if select('#', ...) ~= 1 then error({err = "ERR wrong number of arguments"}, 0) end

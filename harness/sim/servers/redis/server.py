@@ -43,7 +43,7 @@ from .protocol import (
     parse_one,
 )
 from .replication import RedisReplication, new_id
-from .state import NS_PER_MS, ClientState, RedisCommand, Table
+from .state import NS_PER_MS, ClientState, RedisCommand, Table, add_subcommand
 from .values import Value
 
 _FAMILIES = (
@@ -73,9 +73,7 @@ def _all_commands() -> Table:
         commands: list[RedisCommand] = family.COMMANDS
         for command in commands:
             table[command.name] = table[command.name.upper()] = command
-    config = table[b"config"].subcommands
-    assert config is not None
-    config[b"rewrite"] = replication_commands.REWRITE
+    add_subcommand(table[b"config"], replication_commands.REWRITE)
     return table
 
 
@@ -293,12 +291,14 @@ class RedisServer(Engine):
         """Serve the clients that are blocked on this list, first come, first served."""
         for client in list(self.blocked):
             blocked = client.blocked
-            if blocked is None or client.db is not db or key not in blocked.keys or not db.data.get(key):
+            if not isinstance(db.data.get(key), list):
+                return
+            if blocked is None or client.db is not db or key not in blocked.keys:
                 continue
             assert blocked.try_again is not None
             self.effect, before = None, self.dirty
             try:
-                reply = blocked.try_again()
+                reply = blocked.try_again(key)
             except ErrorReply as failure:
                 reply = failure
             if is_no_reply(reply):
@@ -339,7 +339,7 @@ class RedisServer(Engine):
 
     def on_blocked(self, client: ClientState, timeout_ms: int) -> None:
         assert client.blocked is not None
-        client.blocked.timer = self.host.call_later(timeout_ms * NS_PER_MS, self._tick)
+        client.blocked.timer = self.host.call_later((timeout_ms + 1) * NS_PER_MS, self._tick)
         if self._cron is None:
             self._arm()
 

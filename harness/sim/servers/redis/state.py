@@ -38,11 +38,12 @@ CommandFunction = Callable[["ClientState", list[bytes]], Reply]
 class RedisCommand:
     """One command or subcommand.
 
+    ``full_name`` of a subcommand has its command, as in ``config|get``.
     ``arity`` counts the name too; a negative one means "at least". ``keys`` holds the positions of the first and the
     last key and the step, as COMMAND INFO shows them.
     """
 
-    __slots__ = ("arity", "flags", "fn", "keys", "name", "subcommands")
+    __slots__ = ("arity", "flags", "fn", "full_name", "keys", "name", "subcommands")
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class RedisCommand:
         self.flags = flags
         self.keys = keys
         self.subcommands = subcommands
+        self.full_name = name
 
     def accepts(self, args: list[bytes]) -> bool:
         """Return True if the number of arguments is allowed."""
@@ -68,14 +70,25 @@ class RedisCommand:
 Table = dict[bytes, RedisCommand]
 
 
-def container(name: bytes, subcommands: list[RedisCommand]) -> RedisCommand:
-    """Return a command such as CONFIG, whose second word selects a subcommand."""
-    table = {sub.name: sub for sub in subcommands}
-    return RedisCommand(name, _no_subcommand, -2, subcommands=table)
-
-
 def _no_subcommand(_client: ClientState, args: list[bytes]) -> Reply:
     raise unknown_subcommand(args[0], args[1])
+
+
+def container(
+    name: bytes, subcommands: list[RedisCommand], fn: CommandFunction = _no_subcommand, arity: int = -2
+) -> RedisCommand:
+    """Return a command such as CONFIG, whose second word selects a subcommand. ``fn`` runs without a second word."""
+    command = RedisCommand(name, fn, arity, subcommands={})
+    for sub in subcommands:
+        add_subcommand(command, sub)
+    return command
+
+
+def add_subcommand(command: RedisCommand, sub: RedisCommand) -> None:
+    """Add a subcommand to a container."""
+    assert command.subcommands is not None
+    sub.full_name = command.name + b"|" + sub.name
+    command.subcommands[sub.name] = sub
 
 
 class Blocked:
@@ -89,7 +102,8 @@ class Blocked:
         self.deadline_ms: int | None = None
         self.timer: Timer | None = None
         self.keys: list[bytes] = []
-        self.try_again: Callable[[], Reply] | None = None
+        self.try_again: Callable[[bytes], Reply] | None = None
+        """Called with a key that was filled."""
         self.replicas = 0
         self.offset = 0
 
