@@ -79,8 +79,10 @@ class StepGenerator:
             return self._clock()
         if kind < 0.98:
             return [(name, *self._meeting())]
-        if kind < 0.99:
+        if kind < 0.985:
             return [("close", name)]
+        if kind < 0.992:
+            return self._transaction(name)
         return self._fault()
 
     def _lease(self) -> Words:
@@ -110,6 +112,19 @@ class StepGenerator:
                 ["wait", "1", "100"], ["reset"],
             ]
         )  # fmt: skip
+
+    def _transaction(self, name: str) -> list[Step]:
+        """Return a transaction as drivers send it, with what another client or the clock does meanwhile."""
+        rng = self.rng
+        key, other = rng.choice(KEYS), rng.choice(_CONNECTIONS)
+        meanwhile: list[Step] = rng.choice(
+            [[], [(other, "set", key, "x")], [(other, "del", key)], [(other, "touch", key)], self._clock()]
+        )
+        lease: list[Step] = rng.choice([[], [("a", "set", key, "v", "PX", rng.choice(_LEASES_MS[:5]))]])
+        return [
+            *lease, (name, "watch", key), (name, "get", key), *meanwhile, (name, "multi"),
+            (name, *self.lock_command.draw()), (name, "set", key, "y", "KEEPTTL"), (name, "exec"),
+        ]  # fmt: skip
 
     def _clock(self) -> list[Step]:
         move: Step = ("clock", self.rng.choice(_MOVES_MS))
