@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "harness.run": BELOW_RUN,
     "harness.search": (*BELOW_RUN, "harness.run"),
-    "harness.studies": BELOW_STUDIES,
+    "harness.studies": (*BELOW_STUDIES, "harness.fidelity"),
     "harness.conformance": (*BELOW_RUN, "harness.run"),
     "harness.serve": (*BELOW_STUDIES, "harness.studies"),
     "harness.pytest": (*BELOW_STUDIES, "harness.studies"),

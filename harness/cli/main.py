@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "sweep": "Measure how often a lock fails, by lease, hold and pause.",
     "bisect": "Find the release of a library that introduced or fixed a failure.",
     "compare": "Compare locks under faults: which lock, and what does it cost?",
+    "fidelity": "Compare the simulated servers with real ones.",
     "serve": "Show the stored runs in a browser.",
     "check": "Check whether a history is linearizable.",
     "export": "Write a history as EDN, for Jepsen and Knossos.",

@@ -11,6 +11,7 @@ from .bisect import BisectDocument, load_bisect
 from .check import CheckDocument
 from .comparison import ComparisonDocument, load_comparison
 from .exhaustive import ExhaustiveDocument
+from .fidelity import FidelityDocument, load_fidelity
 from .hunt import HuntDocument, load_hunt
 from .nightly import NightlyDocument, load_nightly
 from .reading import DocumentError, convert, decode, indented, plain, present
@@ -28,6 +29,7 @@ __all__ = [
     "ComparisonDocument",
     "DocumentError",
     "ExhaustiveDocument",
+    "FidelityDocument",
     "HuntDocument",
     "NightlyDocument",
     "RunDocument",
@@ -41,6 +43,7 @@ __all__ = [
     "indented",
     "load_bisect",
     "load_comparison",
+    "load_fidelity",
     "load_hunt",
     "load_nightly",
     "load_run",

@@ -22,6 +22,7 @@ from . import (
     CheckDocument,
     ComparisonDocument,
     ExhaustiveDocument,
+    FidelityDocument,
     HuntDocument,
     NightlyDocument,
     RunDocument,
@@ -45,6 +46,7 @@ DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "versions": VersionsDocument,
     "exhaustive": ExhaustiveDocument,
     "check": CheckDocument,
+    "fidelity": FidelityDocument,
 }
 """The documents by the names of their files, or of the command that prints them."""
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

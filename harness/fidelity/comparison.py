@@ -67,13 +67,17 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a comparison: ``steps`` is the number whose answers were compared, ``seeds`` the sequences."""
+    """Result of a comparison: ``steps`` is the number whose answers were compared, ``seeds`` the sequences.
+
+    ``differing`` is the number of steps with different answers, also of divergences that are stored once.
+    """
 
     server: str
     version: str
     seeds: int
     steps: int
     seconds: float
+    differing: int = 0
     divergences: tuple[Divergence, ...] = ()
 
     @property
@@ -96,7 +100,7 @@ def compare(
     step and answers as an earlier one is not stored again.
     """
     began = time.monotonic()
-    done = steps = 0
+    done = steps = differing = 0
     found: dict[tuple[str, str, str], Divergence] = {}
     for seed in seeds:
         if time.monotonic() - began >= budget_s:
@@ -108,6 +112,7 @@ def compare(
         if answers is not None and _repeats(pair, sequence):
             one = _divergence(pair, seed, sequence[:number])
             if one is not None:
+                differing += 1
                 found.setdefault((one.known or one.steps[-1], one.known or one.real, one.known or one.simulated), one)
         if on_seed is not None:
             on_seed(steps, len(found))
@@ -117,6 +122,7 @@ def compare(
         seeds=done,
         steps=steps,
         seconds=time.monotonic() - began,
+        differing=differing,
         divergences=tuple(found.values()),
     )
 

@@ -37,6 +37,7 @@ COMPARISONS: Final = "comparisons"
 HUNTS: Final = "hunts"
 BISECTIONS: Final = "bisections"
 VERSIONS: Final = "versions"
+FIDELITY: Final = "fidelity"
 FAILURES: Final = "failures"
 """Failures that hunts have found, one folder for each lock. The next hunt tries them first."""
 
@@ -72,6 +73,11 @@ def new_versions(store: Path, lock: str, started: datetime) -> Path:
     """Make the folder of a comparison of releases, ``<store>/versions/<UTC time>-<lock>``; HarnessError if that
     fails."""
     return _new(store, VERSIONS, f"{_utc(started)}-{safe_name(lock)}")
+
+
+def new_fidelity(store: Path, started: datetime) -> Path:
+    """Make the folder of a comparison of servers, ``<store>/fidelity/<UTC time>``; HarnessError if that fails."""
+    return _new(store, FIDELITY, _utc(started))
 
 
 def writable(store: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,6 +19,7 @@ import msgspec
 
 from harness.documents import NightlyDocument
 from harness.documents.exploration import Exploration, ExploredFailure, PairVisit
+from harness.documents.fidelity import FidelityFigure
 from harness.documents.nightly import ScenarioOutcome
 from harness.errors import EnvironmentLacking, UsageError
 from harness.files import cannot_write
@@ -62,6 +63,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         'CREATE INDEX visits_of_a_pair ON visits (lock, fault, "release")',
         "CREATE TABLE failures (name TEXT PRIMARY KEY, lock TEXT NOT NULL, failure TEXT NOT NULL)",
     ),
+    (
+        """CREATE TABLE fidelity (
+          id INTEGER PRIMARY KEY, started_at TEXT NOT NULL, server TEXT NOT NULL, version TEXT NOT NULL,
+          steps INTEGER NOT NULL, differing INTEGER NOT NULL, undocumented INTEGER NOT NULL,
+          documented INTEGER NOT NULL)""",
+    ),
 )
 """Statements that bring a file from version i to version i + 1. Released statements are never changed."""
 
@@ -87,15 +94,20 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 _JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin"})
 _OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
 _VISIT: Final = tuple(PairVisit.__struct_fields__)
+_FIGURE: Final = tuple(FidelityFigure.__struct_fields__)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(f"to the store {path.parent}", error) from error
 
 
 def add(path: Path, document: NightlyDocument) -> int:
     """Store a nightly run in one transaction and return its id. Creates the file if it is missing. Raises
     UsageError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(f"to the store {path.parent}", error) from error
+    _make_folder(path)
     columns = ", ".join(("night", *_OUTCOME))
     places = ", ".join("?" * (len(_OUTCOME) + 1))
     found = document.exploration
@@ -104,7 +116,7 @@ def add(path: Path, document: NightlyDocument) -> int:
             "INSERT INTO nights (started_at, suite, clusters, seconds, status, versions, seed, explored, bound) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                f"{document.started_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", document.suite,
+                _utc(document.started_at), document.suite,
                 _json(sorted(document.clusters)), document.seconds, document.status, _json(document.versions),
                 document.seed, found and found.share, found and found.bound,
             ),
@@ -171,6 +183,27 @@ def _visit_columns(visit: PairVisit) -> Iterator[Any]:
         yield _json(value) if isinstance(value, tuple) else value
 
 
+def add_fidelity(path: Path, figures: Iterable[FidelityFigure]) -> None:
+    """Store the figures of a comparison of servers. Creates the file if it is missing. Raises UsageError."""
+    _make_folder(path)
+    places = ", ".join("?" * len(_FIGURE))
+    with _opened(path, "rwc") as connection, _transaction(connection, "IMMEDIATE"):
+        connection.executemany(
+            f"INSERT INTO fidelity ({', '.join(_FIGURE)}) VALUES ({places})",
+            ((_utc(one.started_at), *msgspec.structs.astuple(one)[1:]) for one in figures),
+        )
+
+
+def fidelity(path: Path) -> list[FidelityFigure]:
+    """Return the figures of all comparisons of servers, the oldest first; none if there is no file. Raises
+    UsageError."""
+    if not path.exists():
+        return []
+    with _opened(path, "ro") as connection:
+        rows = connection.execute(f"SELECT {', '.join(_FIGURE)} FROM fidelity ORDER BY started_at, id").fetchall()
+        return [msgspec.convert(dict(row), FidelityFigure) for row in rows]
+
+
 def _columns(outcome: ScenarioOutcome) -> Iterator[Any]:
     for name in _OUTCOME:
         value = getattr(outcome, name)
@@ -189,6 +222,10 @@ def _outcome(row: sqlite3.Row) -> ScenarioOutcome:
 
 def _values(row: sqlite3.Row) -> dict[str, Any]:
     return {name: msgspec.json.decode(row[name]) if name in _JSON else row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _json(value: object) -> str:

@@ -166,7 +166,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut off": (_cut, "not a database of results, or a damaged one"),
     "not JSON": (_odd, "not a database of results, or a damaged one"),
     "foreign": (_foreign, "an SQLite file of something else"),
-    "newer": (_newer, r"written by a newer harness \(version 5 of the file, this one knows 4\)"),
+    "newer": (_newer, r"written by a newer harness \(version 6 of the file, this one knows 5\)"),
     "a folder": (lambda path: path.mkdir(), "cannot use this database of results"),
 }
 

@@ -1,0 +1,127 @@
+"""``harness fidelity``: compare the simulated servers with the real ones, which run as processes of this machine."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+from rich.console import Console
+
+from harness.documents import FidelityDocument
+from harness.documents.fidelity import FidelityFigure, FidelityServer
+from harness.errors import UsageError
+from harness.run.store import new_fidelity, writable, write_results
+from harness.studies.fidelity import FidelityRequest, compare_servers
+from harness.studies.results_db import RESULTS_DB, add_fidelity, fidelity
+
+from .options import positive, printed, progress_bar, single_command
+from .terminal import print_document
+
+FILE = "fidelity.json"
+
+
+def fidelity_command(
+    server: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Compare this server; repeatable. Default: all.")
+    ] = None,
+    budget: Annotated[str, typer.Option(metavar="DURATION", help="Time for each server.")] = "60s",
+    seeds: Annotated[int, typer.Option(help="Sequences for each server; 0: as many as the budget allows.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the first sequence.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    history: Annotated[bool, typer.Option("--history", help="Compare nothing, and show the stored figures.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
+) -> None:
+    """Send the same commands and faults to a simulated and a real server, and show where their answers differ.
+
+    The figure counts commands, faults and clock moves. Exit status 1 if a divergence is not documented in
+    docs/fidelity.md, 4 if this machine lacks a real server, else 0.
+    """
+    request = FidelityRequest(tuple(server or ()), positive("budget", budget), seed, seeds)
+    if history:
+        _show_history(out, request.servers, json=json)
+        return
+    request.check()
+    writable(out)
+    document, folder = _compared(request, out, quiet=json)
+    printed(lambda: print_document(document) if json else _print(document, folder))
+    raise typer.Exit(document.status)
+
+
+def _compared(request: FidelityRequest, out: Path, *, quiet: bool) -> tuple[FidelityDocument, Path]:
+    """Compare, and store the document and the figures."""
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    with progress_bar(console, "fidelity of the simulated servers") as progress:
+        found = compare_servers(request, progress)
+    database = out / RESULTS_DB
+    document = replace(
+        found, command=shlex.join(["harness", *sys.argv[1:]]), history=_of(fidelity(database), request.names)
+    )
+    folder = new_fidelity(out, document.started_at)
+    write_results(folder, document, FILE)
+    add_fidelity(database, [_figure(document, one) for one in document.servers])
+    return document, folder
+
+
+def _figure(document: FidelityDocument, one: FidelityServer) -> FidelityFigure:
+    documented = sum(bool(found.known) for found in one.divergences)
+    return FidelityFigure(
+        started_at=document.started_at, server=one.server, version=one.version, steps=one.steps,
+        differing=one.differing, undocumented=len(one.divergences) - documented, documented=documented,
+    )  # fmt: skip
+
+
+def _of(figures: Sequence[FidelityFigure], servers: Sequence[str]) -> tuple[FidelityFigure, ...]:
+    return tuple(one for one in figures if not servers or one.server in servers)
+
+
+def _show_history(out: Path, servers: Sequence[str], *, json: bool) -> None:
+    figures = _of(fidelity(out / RESULTS_DB), servers)
+    if not figures:
+        raise UsageError(f"{out / RESULTS_DB}: contains no comparison of servers: 'harness fidelity' makes one")
+    document = FidelityDocument(schema=1, started_at=figures[-1].started_at, history=figures)
+    printed(lambda: print_document(document) if json else _print_history(figures))
+
+
+def _print(document: FidelityDocument, folder: Path) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for one in document.servers:
+        console.print(figure_line(_figure(document, one)))
+        for found in one.divergences:
+            heading = f"documented: {found.known}" if found.known else f"divergence, seed {found.seed}:"
+            console.print(heading)
+            for step in () if found.known else found.steps:
+                console.print(f"  {step}")
+            if not found.known:
+                console.print(f"  real:      {found.real}")
+                console.print(f"  simulated: {found.simulated}")
+    console.print(f"document: {folder / FILE}")
+
+
+def _print_history(figures: Sequence[FidelityFigure]) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for one in figures:
+        console.print(f"{one.started_at:%Y-%m-%dT%H:%M:%SZ}  {figure_line(one)}")
+
+
+def figure_line(one: FidelityFigure) -> str:
+    """Return the figures of a server in one line."""
+    divergences = f"{one.undocumented} divergence{'' if one.undocumented == 1 else 's'}"
+    documented = f", {one.documented} documented difference{'' if one.documented == 1 else 's'}"
+    return f"{one.version}: {one.steps:,} commands, {divergences}{documented if one.documented else ''}, {percent(one)}"
+
+
+def percent(one: FidelityFigure) -> str:
+    """Return the share of steps with the same answer. It is 100 % only if all are the same."""
+    if not one.steps:
+        return "nothing compared"
+    thousandths = math.floor(100_000 * (one.steps - one.differing) / one.steps)
+    return f"{thousandths / 1000:.15g} %"
+
+
+app = single_command(fidelity_command)
