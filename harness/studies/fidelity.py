@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count, islice
@@ -64,14 +65,14 @@ def compare_servers(request: FidelityRequest, progress: Progress) -> FidelityDoc
 
 def _compared(server: Server, request: FidelityRequest, index: int, progress: Progress) -> FidelityServer:
     seeds = islice(count(request.seed), request.seeds or None)
-    done = 0
+    done, began = 0, time.monotonic()
 
     def on_seed(steps: int, divergences: int) -> None:
         nonlocal done
         done += 1
-        share = min(1.0, done / request.seeds) if request.seeds else 0.0
-        text = f"{server.name}: {steps:,} commands · {divergences} divergence{'' if divergences == 1 else 's'}"
-        progress((index + share) / len(request.names), text)
+        share = max((time.monotonic() - began) / request.budget_s, done / request.seeds if request.seeds else 0.0)
+        text = f"running: {server.name}: {steps:,} commands · {divergences} divergence{'' if divergences == 1 else 's'}"
+        progress((index + min(1.0, share)) / len(request.names), text)
 
     with server.start() as pair:
         return _document(compare(server.name, pair, seeds, budget_s=request.budget_s, on_seed=on_seed))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from harness.fidelity.comparison import Agreement, AnswerPair, Step, compare
 from harness.fidelity.redis import RedisComparison
 from harness.fidelity.redis.commands import RedisCommandGenerator
+from harness.fidelity.redis.known import CURSORS
 from harness.fidelity.redis.pair import RedisPair
 from harness.fidelity.redis.replies import replies
 from harness.fidelity.redis.steps import LENGTH, steps
@@ -20,8 +22,9 @@ from harness.sim.servers.redis.server import RedisServer
 from tests.sim.redis_client import DirectConn
 from tests.sim.redis_stub import StubWorld
 
-SEEDS = range(8)
+SEEDS = range(6)
 MANY_SEEDS = range(1000, 1100)
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +174,12 @@ def never_end_waits(_engine: object) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("mutant", ["time-outs", "watch", "lease"])
+@pytest.mark.parametrize(
+    ("mutant", "seeds"),
+    [("time-outs", range(20, 22)), ("watch", range(20, 26)), pytest.param("lease", range(20, 22), marks=SLOW)],
+)
 def test_mutant_of_the_simulated_server_is_found_and_shrunk(
-    pair: RedisPair, mutant: str, monkeypatch: pytest.MonkeyPatch
+    pair: RedisPair, mutant: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each mutant breaks one rule; its divergence is shrunk to the few steps that show it."""
     if mutant == "time-outs":
@@ -183,7 +189,7 @@ def test_mutant_of_the_simulated_server_is_found_and_shrunk(
         monkeypatch.setattr(transactions, "_watched_expired", lambda _client: True)
     else:
         monkeypatch.setattr(Database, "has_expired", lambda db, key: db.owner.now_ms() >= db.expires.get(key, math.inf))
-    found = compare("redis", pair, range(20, 26))
+    found = compare("redis", pair, seeds)
     assert found.unknown
     assert min(len(one.steps) for one in found.unknown) <= 8
 
@@ -235,3 +241,13 @@ def test_replies_show_their_types() -> None:
     assert found == ["+OK", "-ERR x", ":1", "nil", "nil array", "null", "'a'", "[:2, ~[:1, :3]]", "{+k: ,1.5}"]
     assert rest == b"$5\r\nab"
     assert replies(b"*2\r\n:2\r\n:1\r\n", unordered=True) == (["[:1, :2]"], b"")
+
+
+@pytest.mark.real
+def test_cursor_that_no_scan_returned_is_a_documented_difference(pair: RedisPair) -> None:
+    steps: list[Step] = [("a", "mset", "sk", "1", "hk", "2", "lk", "3", "b", "4"), ("a", "scan", "10")]
+    found = answers(pair, *steps)[-1]
+    assert found.real == found.simulated or pair.known(steps[-1], found) == CURSORS
+    assert f"### {CURSORS}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text()
+    assert pair.known(("a", "scan", "0"), AnswerPair("a: [x]", "a: [y]")) == ""
+    assert pair.known(("a", "scan", "10"), AnswerPair("a: -ERR", "a: ['0', []]")) == ""

@@ -9,6 +9,17 @@ KEYS = ["a", "b", "c", "lk", "hk", "zk", "sk"]
 VALUES = ["", "x", "10", "-3", "007", "3.5", "hello", "9223372036854775807", "1e3", "0x1F", "a b\r\nc", " 5"]
 NUMBERS = ["0", "1", "2", "-1", "-2", "5", "x", "1.5", "9223372036854775807", "-9223372036854775808", "00"]
 FLOATS = ["0", "1", "1.5", "-2.25", "inf", "-inf", "nan", "x", "1e2", "0.1", "3."]
+LONG_FLOATS = [
+    "1e-7",
+    "1e17",
+    "9007199254740993",
+    "5e300",
+    "1e-4000",
+    "0x1p-3",
+    "2.7182818284590452354",
+    "1e-19",
+    "-0.3",
+]
 FIELDS = ["f", "g", "h"]
 UNITS = ["EX", "PX", "EXAT", "PXAT", "ex"]
 FUTURE = ["4102444800", "4102444800000", "100000", "0", "-1", "x", "9223372036854775807"]
@@ -87,7 +98,10 @@ class RedisCommandGenerator:
         return [self.one(["incrby", "decrby"]), self.key(), self.rng.choice(NUMBERS)]
 
     def make_float(self) -> Words:
-        return ["incrbyfloat", self.key(), self.rng.choice(FLOATS[:4] + FLOATS[6:])]
+        """Also numbers whose sums show the 64 bits of the mantissa of a long double."""
+        rng = self.rng
+        decimal = f"{rng.choice(['', '-'])}{rng.randint(0, 10 ** rng.randint(1, 18))}.{rng.randint(0, 10**18):018d}"
+        return ["incrbyfloat", self.key(), rng.choice([*FLOATS[:4], *FLOATS[6:], *LONG_FLOATS, decimal, decimal])]
 
     def make_range(self) -> Words:
         name = self.one(["getrange", "lrange", "ltrim", "zremrangebyrank"])

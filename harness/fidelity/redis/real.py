@@ -35,6 +35,8 @@ _OPTIONS: Final = (
 )
 _BELOW_MS: Final = "2505"
 """Digits below the ms. libfaketime computes with floats, so a whole ms or µs could become the one before it."""
+_CYCLES_S: Final = 0.25
+"""Seconds in which a server deletes all expired keys: more than a hundred of its cycles."""
 _POLL_S: Final = 0.05
 """Seconds to wait for replies that the simulated server has sent, before the real one is asked if it is idle."""
 
@@ -184,7 +186,7 @@ class RealRedis:
     def expire_keys(self, expected: int) -> int:
         """Let the server delete expired keys until ``expected`` keys are left; return their number."""
         self._control.ask("debug", "set-active-expire", "1")
-        deadline = time.monotonic() + 1
+        deadline = time.monotonic() + _CYCLES_S
         while self.size() != expected and time.monotonic() < deadline:
             time.sleep(0.002)
         self._control.ask("debug", "set-active-expire", "0")

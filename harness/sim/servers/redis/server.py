@@ -1,7 +1,7 @@
 """The simulated Redis 7.0.15 server: connections, running commands, blocked clients, start and stop.
 
 Source: https://redis.io/docs/latest/commands/ and the behaviour of redis-server 7.0.15, with which
-``tests/sim/test_redis_differential.py`` compares it. Not simulated: threads, the memory allocator, users, cluster mode,
+``harness fidelity`` compares it. Not simulated: threads, the memory allocator, users, cluster mode,
 modules, streams, HyperLogLog and geo commands. There are no AOF and RDB files: a killed server keeps its data in this
 object, as if each write had been synced (``appendfsync always``). With ``persistence="no"``, or after its disk was
 wiped, it starts empty.

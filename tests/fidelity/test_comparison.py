@@ -1,0 +1,54 @@
+"""The comparison counts the steps, repeats a divergence, shrinks it, and stores equal ones once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+from harness.fidelity.comparison import Step, compare
+from tests.fidelity.fake_server import FakePair, agrees, forgets_after_two_large_numbers
+
+
+def undocumented(_step: Step) -> str:
+    return ""
+
+
+def test_servers_that_agree_have_no_divergence() -> None:
+    found = compare("fake", FakePair(agrees, undocumented), range(3))
+    assert (found.seeds, found.steps, found.differing, found.divergences) == (3, 150, 0, ())
+    assert (found.server, found.version) == ("fake", "fake-server 1.0")
+
+
+def test_divergence_is_shrunk_to_the_steps_that_show_it() -> None:
+    found = compare("fake", FakePair(forgets_after_two_large_numbers, undocumented), range(1))
+    (one,) = found.unknown
+    assert len(one.steps) == 3
+    assert all(int(step.strip("()").split(", ")[1]) >= 90 for step in one.steps)
+    assert (one.real, one.simulated) == ("ok", "lost True")
+    assert found.differing == 1
+
+
+def test_equal_documented_divergences_are_stored_once_and_counted_each_time() -> None:
+    found = compare("fake", FakePair(forgets_after_two_large_numbers, lambda _step: "Losses"), range(5))
+    assert [one.known for one in found.divergences] == ["Losses"]
+    assert found.unknown == ()
+    assert found.differing == 4  # the other sequence has too few large numbers
+    assert found.steps < 250
+
+
+def test_difference_that_does_not_repeat_is_no_divergence() -> None:
+    first: Iterator[int] = count()
+    pair = FakePair(lambda done: "late" if len(done) == 10 and next(first) == 0 else "ok", undocumented)
+    found = compare("fake", pair, range(2))
+    assert (found.divergences, found.differing, found.steps) == ((), 0, 60)
+
+
+def test_budget_ends_the_comparison() -> None:
+    pair = FakePair(agrees, undocumented)
+    assert compare("fake", pair, count(), budget_s=0.05).seeds == pair.executed > 0
+
+
+def test_progress_is_told_after_each_sequence() -> None:
+    told: list[tuple[int, int]] = []
+    compare("fake", FakePair(agrees, undocumented), range(2), on_seed=lambda steps, found: told.append((steps, found)))
+    assert told == [(50, 0), (100, 0)]
