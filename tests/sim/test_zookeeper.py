@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.fidelity.zookeeper.client import OperationReply, RawZooKeeperClient, Stat, WatchEvent
 from harness.sim.servers.zookeeper import jute
-from tests.sim.zookeeper_client import OperationReply, RawZooKeeperClient, Stat, WatchEvent
 from tests.sim.zookeeper_stub import InMemoryStream, StandaloneServer
 
 NO_NODE, BAD_VERSION, NO_CHILDREN, EXISTS, NOT_EMPTY, EXPIRED = -101, -103, -108, -110, -111, -112

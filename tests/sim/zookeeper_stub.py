@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.fidelity.zookeeper.client import RawZooKeeperClient
 from harness.sim.servers.zookeeper.leader import EnsembleLimits
 from harness.sim.servers.zookeeper.quorum import QuorumPeer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from tests.sim.redis_stub import StubHost, StubWorld
-from tests.sim.zookeeper_client import RawZooKeeperClient
 
 
 class StandaloneServer:

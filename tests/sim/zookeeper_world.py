@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.clusters.base import Checkpoint
 from harness.clusters.sim.cluster import SimCluster
+from harness.fidelity.zookeeper.client import RawZooKeeperClient, SocketStream
 from harness.sim.servers.zookeeper.quorum import QuorumPeer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from tests.clusters.bench import make, on
-from tests.sim.zookeeper_client import RawZooKeeperClient, SocketStream
 
 SERVERS = ("n1", "n2", "n3")
 

@@ -132,6 +132,8 @@ class WatchService:
     def _send(self, call: ServerCall, number: int, revision: int, **fields: Any) -> None:
         response = messages.WatchResponse(watch_id=number, **fields)
         self._header(response.header, revision)
+        if response.compact_revision:
+            response.header.revision = 0  # as in 3.4.23
         call.send(response.SerializeToString())
 
     # Events.

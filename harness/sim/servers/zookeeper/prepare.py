@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from .jute import OPEN_ACL, Acl, Code, JuteReader, Malformed, OpCode
-from .tree import SYSTEM, Tree, Txn, Znode, java_order, split
+from .tree import SYSTEM, Tree, Txn, Znode, java_copy_order, split
 
 PERSISTENT, EPHEMERAL, SEQUENTIAL, CONTAINER = 0, 1, 2, 4
 """Flags of a create; EPHEMERAL and SEQUENTIAL may be combined. A create or create2 with CONTAINER makes a persistent
@@ -96,11 +96,7 @@ class Preparer:
                 paths.pop(path, None)
             elif change.owner == session:
                 paths[path] = None
-        # The real server iterates over a copied HashSet, whose capacity is the smallest that fits.
-        capacity = 16
-        while capacity < len(paths) / 0.75 + 1:
-            capacity *= 2
-        ordered = java_order(paths, capacity)
+        ordered = java_copy_order(paths)
         for path in ordered:
             self._record_deletion(zxid, path)
         return Txn(zxid, time, session, OpCode.CLOSE, ordered)

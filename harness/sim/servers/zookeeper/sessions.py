@@ -35,12 +35,14 @@ class SessionTracker:
         self.touch(number, timeout, now)
 
     def touch(self, number: int, timeout: int, now: int) -> bool:
-        """Restart the session's time-out, because its client was heard from; False if the session has ended."""
+        """Restart the session's time-out, because its client was heard from; False if the session has ended.
+
+        A client that reconnects with a shorter time-out than before makes its session expire earlier.
+        """
         session = self._all.get(number)
         if session is None or session.closing:
             return False
-        expires = ((now + timeout) // self._tick + 1) * self._tick
-        session.expires = max(session.expires, expires)
+        session.expires = ((now + timeout) // self._tick + 1) * self._tick
         session.timeout = timeout
         return True
 

@@ -7,7 +7,7 @@ lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, NamedTuple
 
 from .jute import OPEN_ACL, Acl, Code, OpCode
@@ -93,6 +93,24 @@ def java_order(names: Iterable[str], capacity: int) -> list[str]:
     Clients that take the first child without sorting depend on that order.
     """
     return sorted(names, key=lambda name: _java_hash(name) & (capacity - 1))
+
+
+def java_copy_order(names: Collection[str]) -> list[str]:
+    """Return the names in the iteration order of a clone of a HashSet that contains them.
+
+    Java 17 gives the clone the smallest capacity for its size, and fills it in the order of the original. Not
+    simulated: an original that has held more than twelve names, and so kept a larger capacity than it needs now.
+    """
+    original = max(16, _capacity(len(names) / 0.75))
+    return java_order(java_order(names, original), _capacity(int(len(names) / 0.75 + 1)))
+
+
+def _capacity(least: float) -> int:
+    """Return the smallest power of two that is not less than ``least``."""
+    capacity = 1
+    while capacity < least:
+        capacity *= 2
+    return capacity
 
 
 def split(path: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Random requests to etcd whose answers do not depend on the clock, and a runner that executes them on any server.
+"""Random requests to etcd's v3 API whose answers do not depend on the clock.
 
 Revisions in requests and responses are relative to the server's revision at the start, so that a used server gives the
 same answers as a new one.
@@ -6,13 +6,10 @@ same answers as a new one.
 
 from __future__ import annotations
 
-import queue
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-import grpc
 from etcd3 import etcdrpc
 
 KEYS: Final = [b"a", b"a0", b"a1", b"b", b"c", b"c\x00", b"\xff"]
@@ -20,9 +17,7 @@ VALUES: Final = [b"", b"x", b"y", b"10", b"9", b"\x00"]
 ENDS: Final = [b"", b"", b"", b"b", b"c", b"\0", b"a", b"a1", b"\xff\xff"]
 LEASES: Final = [1, 2, 3, 7_000_000_000_000]
 LATEST: Final = 1 << 40
-SENTINEL: Final = b"~end"
-SETTLE: Final = 0.25
-"""Seconds after which a watch of past revisions has caught up."""
+MOST_WATCHES: Final = 6
 _REVISIONS: Final = {
     "revision", "create_revision", "mod_revision", "min_mod_revision", "max_mod_revision", "min_create_revision",
     "max_create_revision", "start_revision", "compact_revision",
@@ -33,10 +28,10 @@ Operation = tuple[str, Any]
 
 
 class EtcdRequestGenerator:
-    """Generates operations from a seed."""
+    """Generates operations."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = Random(seed)
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
         self._written = 0
         self._makers: list[Callable[[], Operation]] = [
             self._put, self._put, self._put, self._range, self._range, self._delete, self._txn, self._txn,
@@ -45,8 +40,8 @@ class EtcdRequestGenerator:
         ]  # fmt: skip
         self._weights = [6, 6, 6, 10, 10, 6, 10, 10, 4, 2, 3, 4, 1, 2, 2, 1]
 
-    def sequence(self, length: int) -> list[Operation]:
-        return [self.rng.choices(self._makers, self._weights)[0]() for _ in range(length)]
+    def operation(self) -> Operation:
+        return self.rng.choices(self._makers, self._weights)[0]()
 
     def _maybe(self, chance: float) -> bool:
         return self.rng.random() < chance
@@ -174,13 +169,13 @@ class EtcdRequestGenerator:
         filters = [kind for kind in (etcdrpc.WatchCreateRequest.NOPUT, etcdrpc.WatchCreateRequest.NODELETE)
                    if self._maybe(0.15)]  # fmt: skip
         create = etcdrpc.WatchCreateRequest(
-            key=self._key(), range_end=self.rng.choice(ENDS), start_revision=self._revision(0.5),
+            key=self._key(), range_end=self.rng.choice(ENDS), start_revision=self._revision(0.3),
             filters=filters, prev_kv=self._maybe(0.5),
         )  # fmt: skip
         return "Watch", etcdrpc.WatchRequest(create_request=create)
 
     def _unwatch(self) -> Operation:
-        cancel = etcdrpc.WatchCancelRequest(watch_id=self.rng.randint(1, 6))
+        cancel = etcdrpc.WatchCancelRequest(watch_id=self.rng.randint(1, MOST_WATCHES))
         return "Watch", etcdrpc.WatchRequest(cancel_request=cancel)
 
     def _compact(self) -> Operation:
@@ -218,95 +213,3 @@ def _shift(message: Any, by: int) -> None:
             setattr(message, field.name, value + by)
         elif field.name in _NAMES:
             message.ClearField(field.name)
-
-
-def _is_last(response: Any) -> bool:
-    return not response.watch_id and any(event.kv.version == 2 for event in response.events)
-
-
-class EtcdRequestRunner:
-    """Runs operations through a client's stubs, one after the other; ``results`` are their responses as text.
-
-    ``alone``: the cluster has one member. Only a leader lists leases in order, so with several members they are sorted.
-    """
-
-    def __init__(self, client: Any, *, alone: bool = True) -> None:
-        self._client = client
-        self._alone = alone
-        self._base = 0
-        self.results: list[str] = []
-        self._watches: dict[int, list[str]] = {}
-        self._requests: queue.Queue[Any] = queue.Queue()
-        self._responses: Any = None
-
-    def run(self, operations: list[Operation]) -> list[str]:
-        self._clean()
-        self._responses = self._client.watcher._watch_stub.Watch(iter(self._requests.get, None), timeout=100)
-        self._watch(etcdrpc.WatchRequest(create_request=etcdrpc.WatchCreateRequest(key=SENTINEL)))
-        for name, request in operations:
-            self.results.append(self._once(name, shift_revisions(request, self._base)))
-        self._client.put(SENTINEL, b"")
-        self._catch_up()
-        self._client.put(SENTINEL, b"")
-        self._read_until(_is_last)
-        self._requests.put(None)
-        return [*self.results, *[f"watch {number}: {seen}" for number, seen in sorted(self._watches.items())]]
-
-    def _clean(self) -> None:
-        leases = self._client.leasestub.LeaseLeases(etcdrpc.LeaseLeasesRequest()).leases
-        for lease in leases:
-            self._client.revoke_lease(lease.ID)
-        self._client.put(SENTINEL, b"")
-        every = etcdrpc.DeleteRangeRequest(key=b"\0", range_end=b"\0")
-        self._base = self._client.kvstub.DeleteRange(every).header.revision
-        self._client.compact(self._base)
-
-    def _once(self, name: str, request: Any) -> str:
-        try:
-            if name == "Watch":
-                return self._watch(request)
-            stub = self._client.leasestub if name.startswith("Lease") else self._client.kvstub
-            if name == "LeaseKeepAlive":
-                return "; ".join(map(self._text, stub.LeaseKeepAlive(iter([request]))))
-            return self._text(getattr(stub, name)(request))
-        except grpc.RpcError as error:
-            return f"{error.code().name} {error.details()}"
-
-    def _text(self, response: Any) -> str:
-        copy = shift_revisions(response, -self._base)
-        if isinstance(copy, etcdrpc.LeaseTimeToLiveResponse):
-            copy.TTL = (copy.TTL + 10) // 100 * 100  # tolerates the seconds that a slow machine takes
-            keys = sorted(copy.keys)
-            del copy.keys[:]
-            copy.keys.extend(keys)
-        if isinstance(copy, etcdrpc.LeaseLeasesResponse) and not self._alone:
-            leases = sorted(lease.ID for lease in copy.leases)
-            copy = etcdrpc.LeaseLeasesResponse(leases=[etcdrpc.LeaseStatus(ID=lease) for lease in leases])
-        return " ".join(str(copy).split())
-
-    # Watches share one stream. Responses are collected by watch, because the order between watches is undefined.
-
-    def _watch(self, request: Any) -> str:
-        self._requests.put(request)
-        if request.WhichOneof("request_union") == "cancel_request":
-            self._catch_up()
-            return ""
-        response = self._read_until(lambda response: response.created)
-        if request.create_request.start_revision:
-            self._catch_up()
-        return self._text(response)
-
-    def _catch_up(self) -> None:
-        time.sleep(SETTLE)
-
-    def _read_until(self, wanted: Callable[[Any], bool]) -> Any:
-        for response in self._next_responses():
-            if wanted(response):
-                return response
-        raise AssertionError("the watch stream has ended")
-
-    def _next_responses(self) -> Iterator[Any]:
-        for response in self._responses:
-            if all(event.kv.key != SENTINEL for event in response.events):
-                self._watches.setdefault(response.watch_id, []).append(self._text(response))
-            yield response

@@ -1,4 +1,4 @@
-"""A ZooKeeper client for tests that exchanges single frames; requests are encoded by kazoo's serializers."""
+"""A ZooKeeper client that exchanges single frames; requests are encoded by kazoo's serializers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from kazoo.protocol import serialization as wire
 from kazoo.security import OPEN_ACL_UNSAFE
 
 PING, EVENT = -2, -1
+STATUS_S = 2.0
+"""Time-out of a question that is repeated. A server that has just started may leave it without an answer."""
 Ops = tuple[Any, ...]
 
 
@@ -147,7 +149,7 @@ def _parts(body: bytes) -> list[Any]:
 
 
 class RawZooKeeperClient:
-    """A session on one connection after another."""
+    """One connection of a session. ``connected`` is False if the server closed it without an answer."""
 
     def __init__(self, stream: ByteStream, timeout: int = 10_000, session: int = 0, password: bytes = bytes(16),
                  seen: int = 0) -> None:  # fmt: skip
@@ -158,6 +160,7 @@ class RawZooKeeperClient:
         self.zxid = seen
         self._write(wire.Connect(0, seen, timeout, session, password, False).serialize())
         frame = self._frame()
+        self.connected = frame is not None
         self.timeout, self.session, self.password = 0, 0, b""
         if frame is not None:
             answer, _ = wire.Connect.deserialize(frame, 0)
@@ -235,8 +238,20 @@ class SocketStream:
     def recv(self) -> bytes:
         try:
             return self._socket.recv(1 << 16)
-        except ConnectionResetError:
+        except ConnectionError:
             return b""
 
     def close(self) -> None:
         self._socket.close()
+
+
+def status(address: tuple[str, int]) -> str:
+    """Return the answer to the four-letter word ``srvr``, "" if the server does not serve clients."""
+    try:
+        with socket.create_connection(address, STATUS_S) as connection:
+            connection.settimeout(STATUS_S)
+            connection.sendall(b"srvr")
+            answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+    except OSError:
+        return ""
+    return answer if "Mode: " in answer else ""

@@ -1,0 +1,92 @@
+"""Real ZooKeeper servers as processes of this machine, and the comparison with simulated ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from harness.fidelity.comparison import AnswerPair, Step
+from harness.fidelity.members import RealMembers, SimulatedKind, do_not_wait, in_pairs, simulate, wait_until
+from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, free_ports, program_path
+from harness.sim.servers.zookeeper.server import CLIENT_PORT
+
+from .client import status
+from .player import Player
+from .steps import StepGenerator
+
+JAR: Final = Path("/usr/share/java/zookeeper.jar")
+_JAVA: Final = (
+    "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+    "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no",
+    "-cp", f"{JAR}:/usr/share/java/slf4j-simple.jar", "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+)  # fmt: skip
+_TICK_MS: Final = {1: 100, 3: 1000}
+"""tickTime by number of servers. With several, a busy machine must not miss syncLimit ticks; sessions expire later."""
+SIMULATED: Final = SimulatedKind("zookeeper", CLIENT_PORT, {"tick_ms": 500})
+_PEER_PORTS: Final = 2
+
+
+def _configure(number: int, peers: Sequence[int], place: Place) -> None:
+    """Write the configuration of server ``number``. ``peers`` are two ports for each server."""
+    members = len(peers) // _PEER_PORTS
+    lines = [
+        f"dataDir={place.folder}", f"clientPort={place.ports[0]}", f"clientPortAddress={LOOPBACK}", "maxClientCnxns=0",
+        f"tickTime={_TICK_MS[members]}", "minSessionTimeout=200", "maxSessionTimeout=60000", "initLimit=60",
+        "syncLimit=60", "admin.enableServer=false", "4lw.commands.whitelist=srvr",
+    ]  # fmt: skip
+    if members > 1:
+        lines += [
+            f"server.{other + 1}={LOOPBACK}:{peers[2 * other]}:{peers[2 * other + 1]}" for other in range(members)
+        ]
+    place.folder.joinpath("zoo.cfg").write_text("\n".join(lines) + "\n")
+    place.folder.joinpath("myid").write_text(f"{number + 1}\n")
+
+
+def _command(place: Place) -> list[str]:
+    return [program_path("java"), *_JAVA, str(place.folder / "zoo.cfg")]
+
+
+def _version(address: tuple[str, int]) -> str:
+    found = re.search(r"^Zookeeper version: ([0-9.]+)", status(address))
+    return found[1] if found else ""
+
+
+class ZooKeeperPair:
+    """See :class:`harness.fidelity.comparison.ServerPair`."""
+
+    def __init__(self, real: RealMembers) -> None:
+        self._real = real
+        self._members = len(real.addresses)
+        wait_until(lambda: all(_version(address) for address in real.addresses), "ZooKeeper's version")
+        self.version = f"ZooKeeper {_version(real.addresses[0])}"
+
+    def steps(self, seed: int) -> list[Step]:
+        return StepGenerator(seed, self._members).steps()
+
+    def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
+        simulated = simulate(SIMULATED, self._members, lambda members: Player(members).play(steps))
+        with closing(Player(self._real).play(steps)) as real:
+            yield from in_pairs(real, simulated)
+
+    def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002 - no difference is known
+        return ""
+
+
+@contextmanager
+def start(members: int) -> Iterator[ZooKeeperPair]:
+    """Start real servers and yield them with their simulation."""
+    peers = free_ports(_PEER_PORTS * members) if members > 1 else (0, 0)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                ServerProcess(
+                    "zookeeper", _command, ready=do_not_wait, prepare=partial(_configure, number, peers)
+                )
+            )
+            for number in range(members)
+        ]  # fmt: skip
+        yield ZooKeeperPair(RealMembers(processes))

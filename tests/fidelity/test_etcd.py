@@ -1,0 +1,120 @@
+"""Random steps get the same answers from the simulated etcd and from a real one.
+
+Responses, refusals, revisions, the events in each response of a watch, and the v2 API are compared.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from harness.fidelity.comparison import Step
+from harness.fidelity.etcd import Etcd
+from harness.fidelity.etcd.pair import SIMULATED
+from harness.fidelity.etcd.player import Player
+from harness.fidelity.etcd.steps import LENGTH, StepGenerator
+from harness.fidelity.members import simulate
+from harness.sim.servers.etcd import apply, v2_store
+from harness.sim.servers.etcd.store import EtcdStore
+from harness.sim.servers.etcd.watch import WatchService
+from tests.fidelity.real import assert_agreement
+
+
+def answers(steps: Sequence[Step], members: int = 1) -> list[str]:
+    return simulate(SIMULATED, members, lambda found: Player(found).play(steps))
+
+
+def without_restarts(seed: int, members: int = 1) -> list[Step]:
+    return [step for step in StepGenerator(seed, members).steps() if step[0] != "restart"]
+
+
+@pytest.mark.real
+def test_real_server_gives_the_same_answers() -> None:
+    assert_agreement(Etcd(), range(1), LENGTH)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("members", [1, 3])
+def test_real_servers_give_the_same_answers_for_many_seeds(members: int) -> None:
+    assert_agreement(Etcd(members), range(100, 110), LENGTH * 10)
+
+
+def test_three_members_answer_like_one() -> None:
+    steps = [step for step in without_restarts(1) if step[:2] != ("call", "LeaseLeases")]
+    assert answers(steps, 3) == answers(steps)
+
+
+def test_random_steps_get_the_same_answers_twice() -> None:
+    assert answers(StepGenerator(0).steps()) == answers(StepGenerator(0).steps())
+
+
+def test_all_steps_occur() -> None:
+    kinds = {step[0] for seed in range(20) for step in StepGenerator(seed).steps()}
+    assert kinds == {"call", "v2", "events", "expire", "v2 expire", "pause", "restart"}
+
+
+def test_random_steps_cover_most_answers() -> None:
+    """Requests that are always or never refused would make the comparison worthless."""
+    steps = [without_restarts(seed) for seed in range(4)]
+    lines = [line for each in steps for line in answers(each)]
+    assert len({line for line in lines if "etcdserver:" in line}) >= 10
+    assert sum("succeeded: true" in line for line in lines) > 50
+    assert sum("prev_kv" in line for line in lines if line.startswith("watch")) >= 3
+    assert sum(line.startswith("header { revision") for line in lines) > 400
+
+
+def test_random_steps_cover_all_answers_of_the_v2_api() -> None:
+    found: list[Any] = []
+    for seed in range(12):
+        steps = without_restarts(seed)
+        found += [ast.literal_eval(line) for step, line in zip(steps, answers(steps), strict=True) if step[0] == "v2"]
+    codes = {one[1] for one in found if isinstance(one[1], int)}
+    assert codes == set(v2_store.MESSAGES) - {300}
+    actions = {one[1] for one in found if isinstance(one[1], str)}
+    assert actions == {"get", "set", "create", "update", "compareAndSwap", "delete", "compareAndDelete"}
+
+
+def test_restart_and_expiry_give_answers() -> None:
+    steps: list[Step] = [
+        ("call", "Watch", 'create_request { key: "a" }'), ("expire", b"a"), ("events",),
+        ("v2 expire", "b"), ("call", "Put", 'key: "a"'), ("restart", "with data"), ("call", "Range", 'key: "a"'),
+        ("restart", "without data"), ("call", "Range", 'key: "a"'), ("v2", "GET", "b", ()),
+    ]  # fmt: skip
+    got = answers(steps)
+    assert len(got) == len(steps)
+    assert "TTL: -1" in got[1]
+    assert "type: DELETE" in got[2]
+    assert "count: 1" in got[6]
+    assert "count" not in got[8]
+
+
+def _ignore_limits_of_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "_passes_filters", lambda request, kv: True)
+
+
+def _ignore_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = WatchService._create
+
+    def create(self: WatchService, call: Any, stream: Any, request: Any) -> None:
+        del request.filters[:]
+        real(self, call, stream, request)
+
+    monkeypatch.setattr(WatchService, "_create", create)
+
+
+def _keep_compacted_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EtcdStore, "compact", lambda self, revision: None)
+
+
+@pytest.mark.parametrize("mutant", [_ignore_limits_of_revisions, _ignore_filters, _keep_compacted_revisions])
+def test_random_steps_detect_mutant(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = without_restarts(0)
+    before = answers(steps)
+    mutant(monkeypatch)
+    assert answers(steps) != before
