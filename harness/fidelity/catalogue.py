@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from .comparison import Server
+from .etcd import EtcdComparison
 from .redis import RedisComparison
+from .zookeeper import ZooKeeperComparison
 
-SERVERS: Final[dict[str, Server]] = {one.name: one for one in (RedisComparison(),)}
+SERVERS: Final[dict[str, Server]] = {
+    one.name: one
+    for one in (RedisComparison(), ZooKeeperComparison(), ZooKeeperComparison(3), EtcdComparison(), EtcdComparison(3))
+}

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
 
 from harness.fidelity.comparison import Step
-from harness.fidelity.etcd import Etcd
+from harness.fidelity.etcd import EtcdComparison
 from harness.fidelity.etcd.pair import SIMULATED
 from harness.fidelity.etcd.player import Player
 from harness.fidelity.etcd.steps import LENGTH, StepGenerator
+from harness.fidelity.etcd.v2 import random_request
 from harness.fidelity.members import simulate
 from harness.sim.servers.etcd import apply, v2_store
 from harness.sim.servers.etcd.store import EtcdStore
@@ -27,51 +29,50 @@ def answers(steps: Sequence[Step], members: int = 1) -> list[str]:
     return simulate(SIMULATED, members, lambda found: Player(found).play(steps))
 
 
-def without_restarts(seed: int, members: int = 1) -> list[Step]:
-    return [step for step in StepGenerator(seed, members).steps() if step[0] != "restart"]
+def without_restarts(seed: int) -> list[Step]:
+    return [step for step in StepGenerator(seed).steps() if step[0] != "restart"]
 
 
 @pytest.mark.real
 def test_real_server_gives_the_same_answers() -> None:
-    assert_agreement(Etcd(), range(1), LENGTH)
+    assert_agreement(EtcdComparison(), range(1), LENGTH)
 
 
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 3])
 def test_real_servers_give_the_same_answers_for_many_seeds(members: int) -> None:
-    assert_agreement(Etcd(members), range(100, 110), LENGTH * 10)
+    assert_agreement(EtcdComparison(members), range(100, 110), LENGTH * 10)
 
 
 def test_three_members_answer_like_one() -> None:
-    steps = [step for step in without_restarts(1) if step[:2] != ("call", "LeaseLeases")]
+    steps = [step for step in without_restarts(1)[:150] if step[:2] != ("call", "LeaseLeases")]
     assert answers(steps, 3) == answers(steps)
 
 
 def test_random_steps_get_the_same_answers_twice() -> None:
-    assert answers(StepGenerator(0).steps()) == answers(StepGenerator(0).steps())
+    assert answers(StepGenerator(0).steps(100)) == answers(StepGenerator(0).steps(100))
 
 
 def test_all_steps_occur() -> None:
-    kinds = {step[0] for seed in range(20) for step in StepGenerator(seed).steps()}
+    kinds = {step[0] for seed in range(12) for step in StepGenerator(seed).steps()}
     assert kinds == {"call", "v2", "events", "expire", "v2 expire", "pause", "restart"}
 
 
 def test_random_steps_cover_most_answers() -> None:
     """Requests that are always or never refused would make the comparison worthless."""
-    steps = [without_restarts(seed) for seed in range(4)]
+    steps = [without_restarts(seed) for seed in range(2)]
     lines = [line for each in steps for line in answers(each)]
-    assert len({line for line in lines if "etcdserver:" in line}) >= 10
+    assert len({line for line in lines if "etcdserver:" in line}) >= 8
     assert sum("succeeded: true" in line for line in lines) > 50
     assert sum("prev_kv" in line for line in lines if line.startswith("watch")) >= 3
-    assert sum(line.startswith("header { revision") for line in lines) > 400
+    assert sum(line.startswith("header { revision") for line in lines) > 200
 
 
 def test_random_steps_cover_all_answers_of_the_v2_api() -> None:
-    found: list[Any] = []
-    for seed in range(12):
-        steps = without_restarts(seed)
-        found += [ast.literal_eval(line) for step, line in zip(steps, answers(steps), strict=True) if step[0] == "v2"]
+    rng = Random(1)
+    steps: list[Step] = [("v2", *random_request(rng)) for _ in range(600)]
+    found: list[Any] = [ast.literal_eval(line) for line in answers(steps)]
     codes = {one[1] for one in found if isinstance(one[1], int)}
     assert codes == set(v2_store.MESSAGES) - {300}
     actions = {one[1] for one in found if isinstance(one[1], str)}

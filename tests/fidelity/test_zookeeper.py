@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.fidelity.comparison import Step
-from harness.fidelity.members import simulate
-from harness.fidelity.zookeeper import ZooKeeper
+from harness.fidelity.members import in_pairs, simulate
+from harness.fidelity.zookeeper import ZooKeeperComparison
 from harness.fidelity.zookeeper.pair import SIMULATED
 from harness.fidelity.zookeeper.player import Player
 from harness.fidelity.zookeeper.steps import LENGTH, StepGenerator
@@ -33,28 +33,26 @@ def without_restarts(seed: int) -> list[Step]:
 
 @pytest.mark.real
 def test_real_server_gives_the_same_answers() -> None:
-    assert_agreement(ZooKeeper(), range(2), LENGTH * 2)
+    assert_agreement(ZooKeeperComparison(), range(1), LENGTH)
 
 
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 3])
 def test_real_servers_give_the_same_answers_for_many_seeds(members: int) -> None:
-    assert_agreement(ZooKeeper(members), range(100, 110), LENGTH * 10)
+    assert_agreement(ZooKeeperComparison(members), range(100, 110), LENGTH * 10)
 
 
 def test_ensemble_answers_like_one_server() -> None:
-    steps = without_restarts(1)
+    steps = without_restarts(1)[:150]
     assert answers(steps, 3) == answers(steps)
 
 
 def test_random_steps_get_the_same_answers_twice() -> None:
-    assert answers(StepGenerator(0).steps()) == answers(StepGenerator(0).steps())
+    assert answers(StepGenerator(0).steps(100)) == answers(StepGenerator(0).steps(100))
 
 
 def test_step_that_fails_on_both_sides_is_a_difference() -> None:
-    from harness.fidelity.members import in_pairs
-
     (pair,) = in_pairs(iter(["no answer: x"]), iter(["no answer: x"]))
     assert pair.real != pair.simulated
 
@@ -72,7 +70,7 @@ def test_restart_and_expiry_give_answers() -> None:
     got = answers(steps)
     assert len(got) == len(steps)
     assert "WatchEvent(kind=2, path='/r/t/a')" in got[3]
-    assert "code=-101" in got[5]
+    assert "('exists', -101," in got[5]
 
 
 def _ignore_versions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +124,7 @@ def _send_events_after_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_random_steps_detect_mutant(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = without_restarts(0)
+    steps = without_restarts(0)[:150]
     before = answers(steps)
     mutant(monkeypatch)
     assert answers(steps) != before

@@ -155,6 +155,20 @@ def test_watch_of_a_compacted_revision_is_cancelled() -> None:
     assert run_on_one_member(main) == [(exceptions.RevisionCompactedError, 5)]
 
 
+def test_response_that_cancels_a_watch_of_a_compacted_revision_has_no_revision() -> None:
+    def main() -> Any:
+        etcd = client()
+        for _ in range(3):
+            etcd.put("k", "v")
+        etcd.compact(3)
+        create = etcdrpc.WatchCreateRequest(key=b"k", start_revision=1)
+        stream = etcd.watcher._watch_stub.Watch(iter([etcdrpc.WatchRequest(create_request=create)]), timeout=5)
+        created, cancelled = next(stream), next(stream)
+        return created.header.revision, cancelled.header.revision, cancelled.compact_revision
+
+    assert run_on_one_member(main) == (4, 0, 3)
+
+
 def test_watch_once_times_out_on_virtual_time() -> None:
     def main() -> Any:
         etcd, began = client(), time.monotonic()

@@ -234,6 +234,28 @@ def test_session_expires_at_the_first_tick_after_its_timeout() -> None:
     assert talking.next() is None, "the server hangs up on a session that is over"
 
 
+def test_session_that_reconnects_with_a_shorter_timeout_expires_earlier() -> None:
+    alone = StandaloneServer(tick_ms=500)
+    watcher, before = alone.client(timeout=10_000), alone.client(timeout=10_000)
+    before("create", "/s", b"", EPHEMERAL)
+    watcher("exists", "/s", "watch")
+    alone.client(session=before.session, password=before.password, timeout=1000).stream.close()
+    alone.world.run(1.6)
+    assert received_events(watcher) == [(DELETED, "/s")]
+
+
+def test_nodes_of_a_closed_session_are_deleted_in_the_order_of_a_copied_hash_set() -> None:
+    """The order was observed on ZooKeeper 3.8.0 with Java 17. Children would be listed as a, b, g."""
+    alone = StandaloneServer()
+    watcher, owner = alone.client(), alone.client()
+    names = ["/a", "/b", "/g"]
+    for name in names:
+        owner("create", name, b"", EPHEMERAL)
+        watcher("exists", name, "watch")
+    owner("close")
+    assert [path for _, path in received_events(watcher)] == ["/g", "/a", "/b"]
+
+
 def test_clock_jumps_change_node_times_but_no_session_expiry() -> None:
     alone = StandaloneServer()
     client = alone.client(timeout=4000)

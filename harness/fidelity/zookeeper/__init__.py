@@ -9,7 +9,7 @@ from harness.fidelity.comparison import ServerPair
 from harness.fidelity.processes import missing_program
 
 
-class ZooKeeper:
+class ZooKeeperComparison:
     """See :class:`harness.fidelity.comparison.Server`."""
 
     def __init__(self, members: int = 1) -> None:
