@@ -222,7 +222,10 @@ class RawZooKeeperClient:
     def __call__(self, op: str, *args: Any) -> Any:
         """Execute one operation and return its value or error code; events are ignored."""
         self.send((op, *args))
-        (reply,) = [item for item in self.read_replies() if isinstance(item, OperationReply)]
+        replies = [item for item in self.read_replies() if isinstance(item, OperationReply)]
+        if not replies:
+            raise ConnectionResetError("the server closed the connection instead of an answer")
+        (reply,) = replies
         return reply.code or reply.value
 
 

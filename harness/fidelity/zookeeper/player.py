@@ -37,6 +37,7 @@ class Player:
         self._ended: list[RawZooKeeperClient] = []
         self._owners: list[int] = []
         self._epochs: dict[int, int] = {}
+        self._latest = (0, 0)
 
     def play(self, steps: Iterable[Step]) -> Generator[str, None, None]:
         """Empty the server, and yield the answers to each step. The last answer says why there are no more."""
@@ -62,6 +63,7 @@ class Player:
         self.clients[0]("create", TOP, b"", 0)
         self.clients[0]("create", ROOT, b"", 0)
         self._epochs = {self.clients[0].zxid >> SEQUENCE_BITS: self.clients[0].zxid}
+        self._latest = (0, 0)
 
     def _clean(self, path: str) -> None:
         names = self.clients[0]("children", path, None)
@@ -178,20 +180,39 @@ class Player:
         return [self._comparable(self.clients[session].read_replies())]
 
     def _restart(self, data: str) -> list[Any]:
-        """Restart the sessions' member. The sessions go on at another one, if there is one."""
-        member = self._home
-        self._members.kill(member)
+        """Restart the server or, of several, the leader. The sessions of all servers reconnect."""
         for client in self.clients:
             client.stream.close()
-        if data == "without data":
-            return self._start_empty(member)
-        self._home = (member + 1) % len(self._members.addresses)
-        if self._home == member:
-            self._members.start(member, with_data=True)
+        if len(self._members.addresses) > 1:
+            self._restart_leader()
+        else:
+            self._members.kill(self._home)
+            if data == "without data":
+                return self._start_empty(self._home)
+            self._members.start(self._home, with_data=True)
         self.clients = [self._moved(client) for client in self.clients]
-        if self._home != member:
-            self._members.start(member, with_data=True)
         return []
+
+    def _restart_leader(self) -> None:
+        """Kill the leader, start it again when there is another, and wait until it follows."""
+        leader = self._leader()
+        self._members.kill(leader)
+        self._home = self._leader()
+        self._members.start(leader, with_data=True)
+        address = self._members.addresses[leader]
+        wait_until(lambda: bool(status(address)), "a restarted ZooKeeper server")
+
+    def _leader(self) -> int:
+        found: list[int] = []
+
+        def is_found() -> bool:
+            found[:] = [
+                number for number, address in enumerate(self._members.addresses) if "Mode: leader" in status(address)
+            ]
+            return len(found) > 0
+
+        wait_until(is_found, "a leader of ZooKeeper")
+        return found[0]
 
     def _start_empty(self, member: int) -> list[Any]:
         self._members.start(member, with_data=False)
@@ -208,9 +229,14 @@ class Player:
     # Comparison.
 
     def _zxid(self, zxid: int) -> tuple[int, int]:
+        """Return (number of the epoch, number of the transaction in it)."""
         epoch = zxid >> SEQUENCE_BITS
+        if zxid == epoch << SEQUENCE_BITS and epoch not in (0, *list(self._epochs)[:1]):
+            return self._latest  # a real leader begins an epoch without a transaction, the simulated one with the first
         base = self._epochs.setdefault(epoch, epoch << SEQUENCE_BITS)
-        return list(self._epochs).index(epoch), zxid - base
+        found = list(self._epochs).index(epoch), zxid - base
+        self._latest = max(self._latest, found)
+        return found
 
     def _owner(self, owner: int) -> int:
         """Return a session's number, from 1; a container's owner, the smallest number, and 0 stay as they are."""

@@ -14,11 +14,14 @@ SRVR: Final = b"srvr"
 VERSION: Final = "3.8.0-0, built on 2022-02-25 08:49 UTC"
 
 
-def answer(data: bytes, tree: Tree) -> bytes | None:
-    """Return the answer to the first bytes of a connection; None if they are not a word."""
+def answer(data: bytes, tree: Tree, mode: str) -> bytes | None:
+    """Return the answer to the first bytes of a connection; None if they are not a word.
+
+    ``mode`` is the server's role: "standalone", "leader" or "follower".
+    """
     if data != SRVR:
         return None
     return (
         f"Zookeeper version: {VERSION}\nLatency min/avg/max: 0/0.0/0\nReceived: 0\nSent: 0\nConnections: 1\n"
-        f"Outstanding: 0\nZxid: {tree.zxid:#x}\nMode: follower\nNode count: {len(tree.nodes)}\n"
+        f"Outstanding: 0\nZxid: {tree.zxid:#x}\nMode: {mode}\nNode count: {len(tree.nodes)}\n"
     ).encode()

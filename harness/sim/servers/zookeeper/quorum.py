@@ -148,6 +148,13 @@ class QuorumPeer:
     def leading(self) -> bool:
         return isinstance(self.role, Leader) and self.role.established
 
+    @property
+    def mode(self) -> str:
+        """Role as the four-letter word ``srvr`` names it."""
+        if not self.others:
+            return "standalone"
+        return "leader" if self.leading else "follower"
+
     def remaining_ns(self, session: int) -> int | None:
         """Return the ns until a session expires, for observers; None unless this server is the established leader."""
         return self.role.remaining_ns(session) if isinstance(self.role, Leader) and self.role.established else None

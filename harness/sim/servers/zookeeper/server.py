@@ -66,6 +66,10 @@ class ClientConnection:
 class Ensemble(Protocol):
     """Interface of a server to its ensemble. Results arrive as calls of methods of :class:`ZooKeeperServer`."""
 
+    @property
+    def mode(self) -> str:
+        """The server's role: "standalone", "leader" or "follower"."""
+
     def submit(self, number: int, session: int, op: int, body: bytes) -> None:
         """Propose a request; :meth:`ZooKeeperServer.committed` is called with ``number`` when it is committed."""
 
@@ -161,7 +165,7 @@ class ZooKeeperServer:
         if client is None or not client.open:
             return
         generation = self._generation
-        if not client.session_ready and (answer := four_letters.answer(client.rest + data, self.tree)) is not None:
+        if not client.session_ready and (answer := self._four_letters(client.rest + data)) is not None:
             client.conn.send(answer)
             self._drop(client)
             return
@@ -176,6 +180,9 @@ class ZooKeeperServer:
                     self._connect(client, JuteReader(body))
         except Malformed:
             self._drop(client)
+
+    def _four_letters(self, data: bytes) -> bytes | None:
+        return four_letters.answer(data, self.tree, self.ensemble.mode)
 
     def _register(self, what: QueuedRequest | ClientConnection) -> int:
         self._last_number += 1
