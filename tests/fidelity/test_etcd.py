@@ -64,7 +64,7 @@ def test_random_steps_cover_most_answers() -> None:
     steps = [without_restarts(seed) for seed in range(2)]
     lines = [line for each in steps for line in answers(each)]
     assert len({line for line in lines if "etcdserver:" in line}) >= 8
-    assert sum("succeeded: true" in line for line in lines) > 50
+    assert sum("succeeded: true" in line for line in lines) > 30
     assert sum("prev_kv" in line for line in lines if line.startswith("watch")) >= 3
     assert sum(line.startswith("header { revision") for line in lines) > 200
 

@@ -365,5 +365,5 @@ def test_srvr_is_answered_with_the_version_and_closes_the_connection() -> None:
     for part in (b"sr", b"vr"):
         stream.server.received(stream, part)
     assert re.match(rb"Zookeeper version: 3\.8\.0-.*\n", stream.sent)
-    assert b"\nMode: " in stream.sent
+    assert b"\nMode: standalone\n" in stream.sent
     assert stream.ended

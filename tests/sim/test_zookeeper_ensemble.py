@@ -13,6 +13,7 @@ import pytest
 
 from harness.clusters.abilities import LinkShape, leader_of
 from harness.clusters.sim.cluster import SimCluster
+from harness.fidelity.zookeeper.client import status
 from harness.worker import client_program
 from harness.worker.resource import Resource
 from tests.clusters.bench import on
@@ -51,6 +52,13 @@ def test_highest_number_leads_and_all_servers_serve() -> None:
         return [leader(cluster), alone(cluster, write_and_read), servers_agree(cluster), cluster.key_count("n1")]
 
     assert play(main) == ["n3", [("/", b"x"), ("/", b"x")], True, 1]
+
+
+def test_srvr_names_the_leader() -> None:
+    def main(cluster: SimCluster) -> Any:
+        return alone(cluster, lambda: ["Mode: leader" in status((name, 2181)) for name in SERVERS])
+
+    assert play(main) == [False, False, True]
 
 
 def test_standalone_server_leads_itself() -> None:

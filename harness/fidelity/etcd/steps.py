@@ -32,6 +32,7 @@ LENGTH: Final = 400
 FROM_LOCKS: Final = 0.6
 """Share of requests that lock libraries send."""
 VOCABULARY: Final = "vocabulary.json"
+MOST_REVISIONS: Final = 40
 UNARY: Final = ("Put", "Range", "DeleteRange", "Txn", "LeaseGrant", "LeaseRevoke", "LeaseTimeToLive")
 """Methods with one answer, which can be waited for while the member is paused."""
 REQUESTS: Final = {
@@ -108,4 +109,5 @@ class StepGenerator:
     def _filled(self, template: str) -> str:
         filled = template.replace(KEY, self.rng.choice(V2_KEYS[:2])).replace(LEASE, str(self.rng.choice(LEASES)))
         filled = filled.replace(WATCH, str(self.rng.randint(1, MOST_WATCHES)))
-        return filled.replace(NUMBER, str(self.rng.randint(1, 40))).replace(NAME, self.rng.choice("xyz"))
+        number = self.rng.choice([0, self.rng.randint(1, MOST_REVISIONS)])  # 0: the key must not exist
+        return filled.replace(NUMBER, str(number)).replace(NAME, self.rng.choice("xyz"))
