@@ -29,7 +29,8 @@ def random_request(rng: Random) -> V2Request:
     ttl: dict[str, str] = rng.choice([{}, {"ttl": str(LONG_S)}])
     wrong = rng.choice([
         {"ttl": "2.0"}, {"ttl": "soon"}, {"prevIndex": "x"}, {"prevValue": ""}, {"prevExist": "maybe"},
-        {"refresh": "true"}, {"refresh": "true", "ttl": str(LONG_S), "value": ""}, {"refresh": "true", "prevExist": "true"},
+        {"refresh": "true"}, {"refresh": "true", "ttl": str(LONG_S), "value": ""},
+        {"refresh": "true", "prevExist": "true"},
     ])  # fmt: skip
     method, fields = rng.choice([
         ("PUT", {"value": value, **condition, **ttl}), ("PUT", {"value": value, **condition, **ttl}),
