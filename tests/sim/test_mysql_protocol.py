@@ -174,7 +174,7 @@ def test_named_lock_belongs_to_the_session() -> None:
     def main(bench: MysqlBench) -> list[Any]:
         first, second = bench.connect(), StatementThread(bench.connect)
         execute(first, "SELECT GET_LOCK('x', 0)")
-        execute(first, "SELECT GET_LOCK('X', 0)")
+        execute(first, "SELECT GET_LOCK('x', 0)")
         seen: list[Any] = [execute(first, "SELECT IS_USED_LOCK('x'), RELEASE_LOCK('x'), RELEASE_LOCK('none')")]
         execute(first, "COMMIT")
         second.begin("SELECT GET_LOCK('x', 1), RELEASE_LOCK('x')")
@@ -185,6 +185,49 @@ def test_named_lock_belongs_to_the_session() -> None:
         return [*seen, second.answer(5)]
 
     assert on(main) == [("rows", ((1, 1, None),)), ("rows", ((0, 0),)), None, ("rows", ((1,),))]
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer"),
+    [
+        ("SELECT GET_LOCK('Order-7', 0)", 0),
+        ("SELECT GET_LOCK('order-7', 0)", 1),
+        ("SELECT GET_LOCK('Order-7 ', 0)", 1),
+        ("SELECT GET_LOCK('Örder-7', 0)", 1),
+        ("SELECT IS_FREE_LOCK('ORDER-7')", 1),
+        ("SELECT RELEASE_LOCK('order-7')", None),
+        ("SELECT RELEASE_LOCK('Order-7')", 0),
+        ("SELECT IS_USED_LOCK('')", None),
+        ("SELECT IS_FREE_LOCK('')", None),
+        ("SELECT GET_LOCK('', 0)", None),
+        ("SELECT GET_LOCK(NULL, 0)", None),
+        ("SELECT GET_LOCK('a', NULL)", None),
+        ("SELECT GET_LOCK('a', -1)", None),
+        ("SELECT GET_LOCK('a', -0.9)", 1),
+        ("SELECT GET_LOCK('Order-7', -0.9)", 0),
+        ("SELECT GET_LOCK('Order-7', 0.05)", 0),
+        (f"SELECT GET_LOCK('{'n' * 192}', 0)", 1),
+        (f"SELECT GET_LOCK('{'n' * 193}', 0)", 1059),
+        (f"SELECT GET_LOCK('{'n' * 193}', -1)", None),
+        (f"SELECT GET_LOCK('{'ö' * 97}', 0)", 1059),
+        (f"SELECT IS_FREE_LOCK('{'n' * 193}')", 1059),
+        ("SELECT GET_LOCK(1, 0)", 4079),
+        ("SELECT RELEASE_LOCK(1.5)", 4079),
+        ("SELECT GET_LOCK('a')", 1582),
+        ("SELECT RELEASE_LOCK('b') IS NULL AND GET_LOCK('b', 0) = 1", 1),
+        ("SET @held = GET_LOCK('c', 0)", 0),
+    ],
+)
+def test_name_and_timeout_of_named_lock(statement: str, answer: int | None) -> None:
+    """The answers are those of MariaDB 10.11."""
+
+    def main(bench: MysqlBench) -> Any:
+        holder = bench.connect()
+        execute(holder, "SELECT GET_LOCK('Order-7', 0)")
+        return execute(bench.connect(), statement)
+
+    kind, value, *_ = on(main)
+    assert (value[0][0] if kind == "rows" else value) == answer
 
 
 def test_killed_connection_rolls_back() -> None:

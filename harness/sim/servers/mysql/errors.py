@@ -13,6 +13,8 @@ DUPLICATE: Final = 1062
 INTERRUPTED: Final = 1317
 KILLED: Final = 1927
 UNSUPPORTED: Final = 1235
+NAME_TOO_LONG: Final = 1059
+ILLEGAL_TYPE: Final = 4079
 
 _TEXTS: Final[dict[int, tuple[str, str]]] = {
     1045: ("28000", "Access denied for user '{}'@'{}' (using password: {})"),
@@ -53,6 +55,7 @@ _TEXTS: Final[dict[int, tuple[str, str]]] = {
     1582: ("42000", "Incorrect parameter count in the call to native function '{}'"),
     1690: ("22003", "{} value is out of range in '{}'"),
     1927: ("70100", "Connection was killed"),
+    4079: ("HY000", "Illegal parameter data type {} for operation '{}'"),
 }
 
 

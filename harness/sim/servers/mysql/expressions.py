@@ -42,11 +42,11 @@ class Context:
     """The input of an expression's evaluation.
 
     ``texts`` are the string literals of the statement, ``row`` is the present row, ``new`` the row that was to be
-    inserted (for VALUES()), ``rows`` are all rows (for aggregates such as COUNT), ``waiting_results`` the results of
-    the functions that wait, in the order of the calls.
+    inserted (for VALUES()), ``rows`` are all rows (for aggregates such as COUNT), ``ordered_results`` the results of
+    :attr:`Compiler.ordered_calls`.
     """
 
-    __slots__ = ("env", "moment_ns", "new", "row", "rows", "texts", "waiting_results")
+    __slots__ = ("env", "moment_ns", "new", "ordered_results", "row", "rows", "texts")
 
     def __init__(self, env: SessionContext, texts: Sequence[str]) -> None:
         self.env = env
@@ -55,7 +55,7 @@ class Context:
         self.row: Sequence[Value] = ()
         self.new: Sequence[Value] = ()
         self.rows: list[Sequence[Value]] = []
-        self.waiting_results: list[Value] = []
+        self.ordered_results: list[Value] = []
 
 
 Fn = Callable[[Context], Value]
@@ -80,8 +80,14 @@ class Compiler:
         self._functions = functions
         self.clause = "field list"
         self.aggregated = False
-        self.waiting_calls: list[tuple[str, list[Fn]]] = []
-        """Calls of functions that wait, in order: name and arguments."""
+        self.ordered_calls: list[tuple[str, list[Fn]]] = []
+        """Calls that are executed before the rest, in this order, because they wait or use named locks: name and
+        arguments."""
+
+    @property
+    def waits(self) -> bool:
+        """True if an expression calls a function that waits."""
+        return any(name in WAITING_FUNCTIONS for name, _ in self.ordered_calls)
 
     def column(self, node: exp.Expression) -> int:
         """Return the index of the column that a node names."""
@@ -356,21 +362,21 @@ class Compiler:
 
     def _call(self, name: str, nodes: Sequence[Any]) -> Fn:
         args = self.many([node for node in nodes if node is not None])
-        if name in WAITING_FUNCTIONS:
-            if len(args) != WAITING_FUNCTIONS[name]:
-                raise SqlError(1582, name)
-            self.waiting_calls.append((name, args))
-            at = len(self.waiting_calls) - 1
-            return lambda c: c.waiting_results[at]
         if name not in self._functions:
             raise SqlError(1305, name)
         function, least, most = self._functions[name]
         if not least <= len(args) <= most:
             raise SqlError(1582, name)
+        if name in WAITING_FUNCTIONS or (name in NAMED_LOCK_FUNCTIONS and not self.columns):
+            self.ordered_calls.append((name, args))
+            at = len(self.ordered_calls) - 1
+            return lambda c: c.ordered_results[at]
         return lambda c: function(c, *[arg(c) for arg in args])
 
 
-WAITING_FUNCTIONS: Final = {"GET_LOCK": 2, "SLEEP": 1}
+WAITING_FUNCTIONS: Final = frozenset({"GET_LOCK", "SLEEP"})
+NAMED_LOCK_FUNCTIONS: Final = frozenset({"RELEASE_LOCK", "RELEASE_ALL_LOCKS", "IS_FREE_LOCK", "IS_USED_LOCK"})
+"""They must see what a GET_LOCK before them in the same statement did, and not what one after them does."""
 _UNITS: Final = {
     "MICROSECOND": 1, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6, "DAY": 86400 * 10**6,
     "WEEK": 7 * 86400 * 10**6,

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from .errors import SqlError
 from .expressions import Context, Function
 from .protocol import ACCOUNT, VERSION
 from .values import Value, as_text, compare, datetime_of, from_epoch, to_datetime, to_ns, to_number
@@ -107,6 +108,10 @@ def _named_lock_function(name: str) -> Function:
     return lambda c, *args: c.env.named(name, args)
 
 
+def _needs_a_session(_c: Context, *_args: Value) -> Value:
+    raise SqlError(1235, "a function that waits in this place")
+
+
 def _text(change: str) -> Function:
     def changed(_c: Context, value: Value) -> Value:
         if value is None:
@@ -144,6 +149,8 @@ FUNCTIONS: Final[dict[str, tuple[Function, int, int]]] = {
     "GREATEST": (_extreme(1), 2, 99),
     "LEAST": (_extreme(-1), 2, 99),
     "NULLIF": (lambda _c, a, b: None if compare(a, b) == 0 else a, 2, 2),
+    "GET_LOCK": (_needs_a_session, 2, 2),
+    "SLEEP": (_needs_a_session, 1, 1),
     "RELEASE_LOCK": (_named_lock_function("RELEASE_LOCK"), 1, 1),
     "RELEASE_ALL_LOCKS": (_named_lock_function("RELEASE_ALL_LOCKS"), 0, 0),
     "IS_FREE_LOCK": (_named_lock_function("IS_FREE_LOCK"), 1, 1),

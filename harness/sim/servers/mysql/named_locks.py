@@ -1,20 +1,27 @@
 """Named locks of GET_LOCK and RELEASE_LOCK. They belong to a session, not to a transaction, and are not replicated.
 
-Source: https://mariadb.com/kb/en/get_lock/. A session may hold several locks, each more than once; they are released
-when the session ends.
+Source: https://mariadb.com/kb/en/get_lock/, and MariaDB 10.11 itself where that page is wrong: names are compared as
+bytes, so case, accents and trailing spaces count. A session may hold several locks, each more than once; they are
+released when the session ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from datetime import datetime
+from decimal import Decimal
 from typing import Final, Protocol
 
-from .errors import DEADLOCK, SqlError
+from .errors import DEADLOCK, ILLEGAL_TYPE, NAME_TOO_LONG, SqlError
 from .locks import Wait, WaitOutcome
-from .values import collate
+from .values import Value
 
 NS_PER_S: Final = 1_000_000_000
 _MAX_WAIT_S: Final = 365 * 24 * 3600
+_MAX_NAME_BYTES: Final = 192
+_SHOWN_NAME_BYTES: Final = 97
+"""MariaDB shows that much of a name that is too long."""
+_TYPES: Final = {int: "int", Decimal: "decimal", float: "double", datetime: "datetime"}
 
 
 class NamedLockOwner(Protocol):
@@ -22,6 +29,20 @@ class NamedLockOwner(Protocol):
 
     @property
     def number(self) -> int: ...
+
+
+def lock_name(function: str, value: Value) -> str | None:
+    """Return the name that a function of named locks was called with. Raises SqlError if it is not a string."""
+    if value is None or isinstance(value, str):
+        return value
+    kind = next(name for kind, name in _TYPES.items() if isinstance(value, kind))
+    raise SqlError(ILLEGAL_TYPE, kind, function.lower())
+
+
+def _check_length(name: str) -> None:
+    data = name.encode()
+    if len(data) > _MAX_NAME_BYTES:
+        raise SqlError(NAME_TOO_LONG, data[:_SHOWN_NAME_BYTES].decode(errors="ignore") + "...")
 
 
 class NamedLocks:
@@ -35,20 +56,20 @@ class NamedLocks:
         """Acquire a lock, waiting at most ``timeout_s`` seconds.
 
         Returns 1 if it was acquired, 0 on a time-out, None for invalid arguments or if the session was killed. Raises
-        SqlError if the wait would be a deadlock.
+        SqlError if the wait would be a deadlock, or if the name is too long. A time-out between -1 and 0 is 0.
         """
-        key = collate(name)
-        if timeout_s < 0 or not key:
+        if timeout_s <= -1 or not name:
             return None
-        owner, count = self._held.get(key, (holder, 0))
+        _check_length(name)
+        owner, count = self._held.get(name, (holder, 0))
         if owner is holder:
-            self._held[key] = (holder, count + 1)
+            self._held[name] = (holder, count + 1)
             return 1
-        if not timeout_s:
+        if timeout_s <= 0:
             return 0
         if self._would_deadlock(holder, owner):
             raise SqlError(DEADLOCK)
-        queue = self._queues.setdefault(key, [])
+        queue = self._queues.setdefault(name, [])
         wait = Wait(round(min(timeout_s, _MAX_WAIT_S) * NS_PER_S))
         wait.checks_client = True
         place = (holder, wait)
@@ -64,44 +85,47 @@ class NamedLocks:
         seen: set[int] = set()
         while owner is not holder and owner.number not in seen:
             seen.add(owner.number)
-            key = next((key for key, queue in self._queues.items() if any(who is owner for who, _ in queue)), None)
-            if key is None:
+            awaited = next(
+                (name for name, queue in self._queues.items() if any(who is owner for who, _ in queue)), None
+            )
+            if awaited is None:
                 return False
-            owner = self._held[key][0]
+            owner = self._held[awaited][0]
         return owner is holder
 
     def release(self, holder: NamedLockOwner, name: str) -> int | None:
         """Release a lock once. Returns 1 if it was released, 0 if another session holds it, None if it is free."""
-        key = collate(name)
-        if key not in self._held:
+        _check_length(name)
+        if name not in self._held:
             return None
-        owner, count = self._held[key]
+        owner, count = self._held[name]
         if owner is not holder:
             return 0
         if count > 1:
-            self._held[key] = (holder, count - 1)
+            self._held[name] = (holder, count - 1)
         else:
-            self._free(key)
+            self._free(name)
         return 1
 
     def release_all(self, holder: NamedLockOwner) -> int:
         """Release all locks of a session and return their number, counting each acquisition."""
-        mine = [(key, count) for key, (owner, count) in self._held.items() if owner is holder]
-        for key, _ in mine:
-            self._free(key)
+        mine = [(name, count) for name, (owner, count) in self._held.items() if owner is holder]
+        for name, _ in mine:
+            self._free(name)
         return sum(count for _, count in mine)
 
     def owner(self, name: str) -> int | None:
         """Return the number of the session that holds a lock, None if it is free."""
-        found = self._held.get(collate(name))
+        _check_length(name)
+        found = self._held.get(name)
         return None if found is None else found[0].number
 
-    def _free(self, key: str) -> None:
-        del self._held[key]
-        queue = self._queues.get(key)
+    def _free(self, name: str) -> None:
+        del self._held[name]
+        queue = self._queues.get(name)
         if queue:
             holder, wait = queue.pop(0)
-            self._held[key] = (holder, 1)
+            self._held[name] = (holder, 1)
             wait.end(WaitOutcome.GRANTED)
         if not queue:
-            self._queues.pop(key, None)
+            self._queues.pop(name, None)

@@ -53,7 +53,7 @@ class Select:
     """A compiled SELECT over a table; without a table it has one row without columns.
 
     ``lock`` is the mode of a locking read, None for a consistent read. ``policy`` is what to do about locked rows.
-    ``waiting_calls`` are the calls of GET_LOCK and SLEEP, which are executed before the rest.
+    ``ordered_calls`` are those of :attr:`.expressions.Compiler.ordered_calls`.
     """
 
     table: SqlTable | None
@@ -66,7 +66,7 @@ class Select:
     lock: Mode | None = None
     policy: Literal["wait", "nowait", "skip"] = "wait"
     lock_wait_s: int | None = None
-    waiting_calls: list[tuple[str, list[Fn]]] = field(default_factory=list)
+    ordered_calls: list[tuple[str, list[Fn]]] = field(default_factory=list)
 
     def sorted_by(self, path: AccessPath) -> bool:
         """Return whether the path yields rows in the order of the ORDER BY."""
@@ -180,10 +180,10 @@ def compile_select(tree: exp.Select, text: str, table: SqlTable | None) -> Selec
     compiler = Compiler(table.columns if table else [], names_of(source.this) if source else [], FUNCTIONS)
     items = _items(compiler, tree, text, table)
     made = Select(table, items, aggregated=compiler.aggregated)
-    made.waiting_calls = compiler.waiting_calls
+    made.ordered_calls = compiler.ordered_calls
     if table is not None:
         made.where = compile_where(compiler, table, tree.args.get("where"))
-        if compiler.waiting_calls:
+        if compiler.waits:
             raise SqlError(1235, "functions that wait, for each row of a table")
     made.order = [_order(compiler, node, tree, items) for node in _expressions(tree.args.get("order"))]
     if tree.args.get("limit") is not None:

@@ -15,11 +15,11 @@ from . import protocol, variables
 from .errors import DEADLOCK, KILLED, SqlError
 from .interface import ServerInterface
 from .locks import Wait, WaitOutcome
-from .named_locks import NS_PER_S
+from .named_locks import NS_PER_S, lock_name
 from .select import ResultSet
 from .sql import first_word
 from .transactions import Level, Transaction
-from .values import Value, as_text, to_number
+from .values import Value, to_number
 from .write import WriteResult
 
 Answer = WriteResult | ResultSet
@@ -83,9 +83,9 @@ class SqlSession:
         locks = self.server.named
         if function == "RELEASE_ALL_LOCKS":
             return locks.release_all(self)
-        if args[0] is None:
+        name = lock_name(function, args[0])
+        if not name:
             return None
-        name = as_text(args[0])
         if function == "RELEASE_LOCK":
             return locks.release(self, name)
         owner = locks.owner(name)

@@ -13,16 +13,16 @@ from sqlglot import expressions as exp
 from . import sql, variables
 from .definitions import create, drop, find_table, truncate
 from .errors import INTERRUPTED, KILLED, SqlError
-from .expressions import Compiler, Context, Fn
+from .expressions import NAMED_LOCK_FUNCTIONS, Compiler, Context, Fn
 from .functions import FUNCTIONS
 from .locks import Wait, WaitOutcome
-from .named_locks import NS_PER_S
+from .named_locks import NS_PER_S, lock_name
 from .protocol import ACCOUNT, LONG, VARSTRING, Field
 from .rows import RowWriter
 from .select import ResultSet, Select, compile_select
 from .session import SqlSession, Statement
 from .storage import SqlTable
-from .values import Value, as_text, to_number
+from .values import Value, to_number
 from .write import Insert, UpdateOrDelete, WriteResult, compile_change, compile_insert
 
 _KILL: Final = re.compile(r"\s*KILL\s+(?:(?:HARD|SOFT)\s+)?(?:(CONNECTION|QUERY)\s+)?(\d+)\s*;?\s*$", re.IGNORECASE)
@@ -95,7 +95,7 @@ def _select(session: SqlSession, text: str) -> Statement:
     plan = _cached_plan(session, template)
     assert isinstance(plan, Select)
     c = Context(session, texts)
-    yield from _wait_functions(session, c, plan.waiting_calls)
+    yield from _call_in_order(session, c, plan.ordered_calls)
     if plan.table is None:
         return plan.result(c, [()])
     if plan.lock is None and not (session.outlives_statement and session.level() == "SERIALIZABLE"):
@@ -136,26 +136,29 @@ def _locking_select(session: SqlSession, plan: Select, c: Context) -> Statement:
     return answer
 
 
-def _wait_functions(session: SqlSession, c: Context, calls: list[tuple[str, list[Fn]]]) -> Generator[Wait, None, None]:
-    """Execute the calls of GET_LOCK and SLEEP in the order in which they are written."""
+def _call_in_order(session: SqlSession, c: Context, calls: list[tuple[str, list[Fn]]]) -> Generator[Wait, None, None]:
+    """Execute the calls that wait or use named locks, in the order in which they are written."""
     for name, args in calls:
-        first, *rest = [arg(c) for arg in args]
+        values = [arg(c) for arg in args]
         result: Value
-        if name == "SLEEP":
-            wait = Wait(round(max(float(to_number(first)), 0.0) * NS_PER_S))
+        if name in NAMED_LOCK_FUNCTIONS:
+            result = session.named(name, values)
+        elif name == "SLEEP":
+            wait = Wait(round(max(float(to_number(values[0])), 0.0) * NS_PER_S))
             wait.checks_client = True
             yield wait
             if wait.ended is WaitOutcome.KILLED:
                 raise SqlError(INTERRUPTED)
             result = 0
-        elif first is None or rest[0] is None:
-            result = None
         else:
-            timeout_s = float(to_number(rest[0]))
-            result = yield from session.server.named.get(session, as_text(first), timeout_s)
+            name_of_lock, timeout = lock_name(name, values[0]), values[1]
+            if name_of_lock is None or timeout is None:
+                result = None
+            else:
+                result = yield from session.server.named.get(session, name_of_lock, float(to_number(timeout)))
         if session.closing:
             raise SqlError(INTERRUPTED)
-        c.waiting_results.append(result)
+        c.ordered_results.append(result)
 
 
 def _do(session: SqlSession, text: str) -> Statement:
@@ -247,9 +250,8 @@ def _set(session: SqlSession, text: str) -> Statement:
         return WriteResult()
     template, texts = sql.template(text)
     tree = sql.parse(template)
-    c = Context(session, texts)
     for item in tree.expressions:
-        yield from _assign(session, c, item)
+        yield from _assign(session, texts, item)
     return WriteResult()
 
 
@@ -264,17 +266,18 @@ def _set_level(session: SqlSession, found: re.Match[str]) -> None:
         session.next_level = words  # type: ignore[assignment]
 
 
-def _assign(session: SqlSession, c: Context, item: exp.SetItem) -> Generator[Wait, None, None]:
+def _assign(session: SqlSession, texts: list[str], item: exp.SetItem) -> Generator[Wait, None, None]:
     node = item.this
     if not isinstance(node, exp.EQ):
         raise SqlError(1064, item.sql("mysql"))
     target = node.this
     if isinstance(target, exp.Parameter):
-        session.user_variables[target.name] = Compiler([], [], FUNCTIONS).compile(node.expression)(c)
+        session.user_variables[target.name] = yield from _evaluate(session, texts, node.expression)
         return
     name = variables.known(target.name)
     scope = str(item.args.get("kind") or target.args.get("kind") or "").lower()
-    value = variables.checked(name, _setting(session, c, name, node.expression))
+    setting = yield from _setting(session, texts, name, node.expression)
+    value = variables.checked(name, setting)
     if scope == "global" or variables.is_global(name):
         session.server.variables[name] = value
         return
@@ -286,11 +289,22 @@ def _assign(session: SqlSession, c: Context, item: exp.SetItem) -> Generator[Wai
         yield from session.commit()
 
 
-def _setting(session: SqlSession, c: Context, name: str, node: Any) -> Value:
+def _setting(session: SqlSession, texts: list[str], name: str, node: Any) -> Generator[Wait, None, Value]:
     word = node.name if isinstance(node, exp.Column | exp.Var) else ""
     if word.upper() == "DEFAULT":
         return session.server.variables[name]
-    return word if word else Compiler([], [], FUNCTIONS).compile(node)(c)
+    if word:
+        return word
+    return (yield from _evaluate(session, texts, node))
+
+
+def _evaluate(session: SqlSession, texts: list[str], node: Any) -> Generator[Wait, None, Value]:
+    """Return the value of an expression without columns, after the waits of its functions."""
+    compiler = Compiler([], [], FUNCTIONS)
+    value = compiler.compile(node)
+    c = Context(session, texts)
+    yield from _call_in_order(session, c, compiler.ordered_calls)
+    return value(c)
 
 
 def _show(session: SqlSession, text: str) -> Statement:  # noqa: ARG001

@@ -271,7 +271,7 @@ def compile_insert(tree: exp.Insert, table: SqlTable) -> Insert:
     conflict = tree.args.get("conflict")
     if conflict is not None:
         made.assignments = _assignments(compiler, table, conflict.expressions)
-    if compiler.waiting_calls:
+    if compiler.waits:
         raise SqlError(1235, "functions that wait, in an INSERT")
     return made
 
@@ -304,6 +304,6 @@ def compile_change(tree: exp.Update | exp.Delete, table: SqlTable) -> UpdateOrDe
         made.order.append(OrderBy(compiler.compile(node.this), None, bool(node.args.get("desc"))))
     if tree.args.get("limit") is not None:
         made.limit = sql.limit_number(tree.args["limit"])
-    if compiler.waiting_calls:
+    if compiler.waits:
         raise SqlError(1235, "functions that wait, for each row of a table")
     return made
