@@ -6,10 +6,15 @@ from typing import Final
 
 from .comparison import Server
 from .etcd import EtcdComparison
+from .memcached import MemcachedComparison
+from .mysql import MysqlComparison
 from .redis import RedisComparison
 from .zookeeper import ZooKeeperComparison
 
 SERVERS: Final[dict[str, Server]] = {
     one.name: one
-    for one in (RedisComparison(), ZooKeeperComparison(), ZooKeeperComparison(3), EtcdComparison(), EtcdComparison(3))
-}
+    for one in (
+        RedisComparison(), MemcachedComparison(), MysqlComparison(), ZooKeeperComparison(), ZooKeeperComparison(3),
+        EtcdComparison(), EtcdComparison(3),
+    )
+}  # fmt: skip

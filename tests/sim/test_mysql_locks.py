@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.fidelity.mysql.simulated import simulate
 from harness.sim.servers.mysql import locks, rows, scan, transactions
 from harness.sim.servers.mysql.locks import RecordLock, WaitOutcome
-from tests.sim.mysql_runner import MysqlBench, Step, run_steps_simulated
+from tests.sim.mysql_bench import MysqlBench
 
 SETUP = [
     "CREATE TABLE locks (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(8) NOT NULL UNIQUE, n INT DEFAULT 0)",
@@ -19,17 +20,23 @@ SETUP = [
 ]
 A, B, C = 0, 1, 2
 WAITS = "waits"
+Step = tuple[int, str]
+"""(connection, statement)."""
 
 
 def outcomes_of(*steps: Step) -> list[Any]:
     """Run the steps and return the outcome of each: rows, affected rows, or an error's number.
 
-    The outcome of a step that had to wait is (``WAITS``, outcome).
+    The outcome of a step that had to wait is (``WAITS``, outcome). At the end all transactions are rolled back.
     """
+    rollbacks = [(connection, "ROLLBACK") for connection in (A, B, C)] * 3
+    results = simulate(SETUP, [("sql", *step) for step in (*steps, *rollbacks)])
     found: list[Any] = []
-    for _, _, waited, outcome in run_steps_simulated(SETUP, list(steps))[: len(steps)]:
-        brief = outcome[1]
-        found.append((WAITS, brief) if waited else brief)
+    for at, (connection, _) in enumerate(steps):
+        outcome = results[at].outcome
+        late = next((one.ended[connection] for one in results[at:] if connection in one.ended), None)
+        assert outcome is not None or late is not None, f"step {at} is never unblocked"
+        found.append((WAITS, late[1]) if outcome is None and late is not None else outcome and outcome[1])
     return found
 
 
@@ -278,7 +285,7 @@ def test_mutant_is_noticed(
     mutant(monkeypatch)
     try:
         seen = behaviour()
-    except AssertionError:  # run_steps notices a statement that is never unblocked
+    except AssertionError:  # outcomes_of notices a statement that is never unblocked
         return
     assert seen != EXPECTED[behaviour]
 

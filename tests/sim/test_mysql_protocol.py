@@ -14,9 +14,10 @@ import pytest
 from pymysql.cursors import DictCursor
 
 from harness.clusters.sim.services.mysql import commands
+from harness.fidelity.mysql.connections import LOST, StatementThread, connect_to, execute
 from harness.sim.hosts import EPOCH
 from harness.sim.kernel import SECOND
-from tests.sim.mysql_runner import MysqlBench, StatementThread, connect_to, execute
+from tests.sim.mysql_bench import MysqlBench
 
 TABLE = (
     "CREATE TABLE locks (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(8) NOT NULL UNIQUE,"
@@ -212,6 +213,9 @@ def test_named_lock_belongs_to_the_session() -> None:
         (f"SELECT GET_LOCK('{'ö' * 97}', 0)", 1059),
         (f"SELECT IS_FREE_LOCK('{'n' * 193}')", 1059),
         ("SELECT GET_LOCK(1, 0)", 4079),
+        ("SELECT GET_LOCK('b', 0), IS_FREE_LOCK(7)", 4079),
+        (f"DO GET_LOCK('{'n' * 193}', 0)", 0),
+        ("DO GET_LOCK(1.5, 0)", 4079),
         ("SELECT RELEASE_LOCK(1.5)", 4079),
         ("SELECT GET_LOCK('a')", 1582),
         ("SELECT RELEASE_LOCK('b') IS NULL AND GET_LOCK('b', 0) = 1", 1),
@@ -230,6 +234,27 @@ def test_name_and_timeout_of_named_lock(statement: str, answer: int | None) -> N
     assert (value[0][0] if kind == "rows" else value) == answer
 
 
+def test_victim_of_a_deadlock_of_named_locks_is_the_one_that_was_it_least_often() -> None:
+    def main(bench: MysqlBench) -> list[Any]:
+        first, second = StatementThread(bench.connect), StatementThread(bench.connect)
+        seen: list[Any] = []
+        for _ in range(3):
+            for thread, name in ((first, "a"), (second, "b")):
+                thread.begin(f"SELECT GET_LOCK('{name}', 0)")
+                thread.answer(5)
+            first.begin("SELECT GET_LOCK('b', 2)")
+            assert first.answer(1) is None
+            second.begin("SELECT GET_LOCK('a', 3)")
+            seen.append((first.answer(5), second.answer(5)))
+            for thread in (first, second):
+                thread.begin("SELECT RELEASE_ALL_LOCKS()")
+                thread.answer(5)
+        return seen
+
+    deadlock, timeout = ("error", 1213, ""), ("rows", ((0,),))
+    assert on(main) == [(timeout, deadlock), (deadlock, timeout), (timeout, deadlock)]
+
+
 def test_killed_connection_rolls_back() -> None:
     def main(bench: MysqlBench) -> list[Any]:
         owner, other, admin = bench.connect(), StatementThread(bench.connect), bench.connect()
@@ -239,12 +264,12 @@ def test_killed_connection_rolls_back() -> None:
         seen: list[Any] = [other.answer(1), execute(admin, f"KILL {connection_number(owner)}"), other.answer(1)]
         return [
             *seen,
-            execute(owner, "SELECT 1")[1],
+            execute(owner, "SELECT 1"),
             execute(admin, "KILL 999")[1],
             execute(admin, "KILL QUERY 999")[1],
         ]
 
-    assert on(main) == [None, ("ok", 0, 0), ("ok", 1, 2), 2013, 1094, 1094]
+    assert on(main) == [None, ("ok", 0, 0), ("ok", 1, 2), LOST, 1094, 1094]
 
 
 def test_lost_client_is_noticed_after_its_statement() -> None:

@@ -50,7 +50,7 @@ if [ -e "$FAKETIME_LIBRARY" ]; then export LD_PRELOAD=$FAKETIME_LIBRARY; fi
 printf '%s %s %s\\n' "$STARTED" "$(LD_PRELOAD= date +%s%N)" "$LD_PRELOAD"
 exec "$@" --server-id="$(LD_PRELOAD= od -An -N3 -tu4 /dev/urandom | tr -d ' ')1"
 """
-_INIT: Final = f"""SET SESSION sql_log_bin = 0;
+INIT: Final = f"""SET SESSION sql_log_bin = 0;
 CREATE DATABASE IF NOT EXISTS {ACCOUNT};
 CREATE USER IF NOT EXISTS {ACCOUNT}@'%' IDENTIFIED BY '{ACCOUNT}';
 GRANT ALL ON {ACCOUNT}.* TO {ACCOUNT}@'%';
@@ -58,11 +58,15 @@ CREATE USER IF NOT EXISTS {MANAGER}@'%' IDENTIFIED BY '{MANAGER}';
 GRANT ALL ON *.* TO {MANAGER}@'%' WITH GRANT OPTION;
 """
 """The clients' account cannot write to a server with read_only set; the manager's can."""
+SETTINGS: Final = (
+    "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--performance-schema=OFF",
+    "--log-warnings=1", "--innodb-flush-log-at-trx-commit=1", "--max-connections=500",
+    "--max-connect-errors=1000000000",
+)  # fmt: skip
+"""Options of every MariaDB that a simulated one stands for."""
 _PLAIN: Final = (
     "mariadbd", "--no-defaults", "--user=root", "--datadir=/data/db", "--init-file=/data/init.sql",
-    "--socket=/data/mysql.sock", "--pid-file=/data/mysql.pid", "--bind-address=0.0.0.0", "--skip-name-resolve",
-    "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--performance-schema=OFF", "--log-warnings=1",
-    "--innodb-flush-log-at-trx-commit=1", "--max-connections=500", "--max-connect-errors=1000000000",
+    "--socket=/data/mysql.sock", "--pid-file=/data/mysql.pid", "--bind-address=0.0.0.0", *SETTINGS,
 )  # fmt: skip
 _REPLICATED: Final = (
     "--read-only=ON", "--log-bin=b", "--log-slave-updates", "--sync-binlog=1", "--gtid-strict-mode=ON",
@@ -70,7 +74,7 @@ _REPLICATED: Final = (
 )  # fmt: skip
 _SEMI_SYNC: Final = ("--rpl-semi-sync-slave-enabled=ON", "--rpl-semi-sync-master-wait-point=AFTER_SYNC")
 _ENVIRONMENT: Final = {
-    "INIT": _INIT,
+    "INIT": INIT,
     "STARTED": STARTED,
     "FAKETIME_TIMESTAMP_FILE": FAKETIME,
     "FAKETIME_NO_CACHE": "1",

@@ -1,6 +1,6 @@
 """Executes commands of memcached's text protocol on an item store and returns the answers.
 
-Source: protocol.txt of memcached 1.6, and 1.6.18 itself: ``tests/sim/test_memcached_differential.py`` compares their
+Source: protocol.txt of memcached 1.6, and 1.6.18 itself: ``harness/fidelity/memcached/`` compares their
 behaviour. Not simulated: the binary protocol, the meta commands (``mg`` and so on answer ``ERROR``; pymemcache does not
 use them), ``lru``, ``slabs``, ``watch`` and other administration. ``stats`` has general figures, ``items``, ``slabs``
 and ``reset``.
@@ -31,6 +31,7 @@ NOT_STORED: Final = b"NOT_STORED\r\n"
 STORED: Final = b"STORED\r\n"
 OK: Final = b"OK\r\n"
 STORING: Final = frozenset({b"set", b"add", b"replace", b"append", b"prepend", b"cas"})
+FETCHING: Final = frozenset({b"get", b"gets", b"gat", b"gats"})
 _SIGNED: Final = re.compile(rb"[ \t]*[+-]?[0-9]+")
 _UNSIGNED: Final = re.compile(rb"[ \t]*\+?[0-9]+")
 _VALUE: Final = re.compile(rb"\s*(\+?[0-9]+)(?:[\s\0]|\Z)")

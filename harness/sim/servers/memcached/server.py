@@ -13,7 +13,7 @@ from typing import Final
 
 from harness.sim.service import Conn, ServiceHost
 
-from .commands import VERSION, CommandHandler, DataBlock
+from .commands import BAD_LINE, END, FETCHING, VERSION, CommandHandler, DataBlock
 from .store import DEFAULT_MB, SMALLEST_CHUNK, ItemStore
 
 MAX_LINE_LENGTH: Final = 2048
@@ -100,6 +100,7 @@ class MemcachedServer:
         assert host is not None
         commands.store.tick(host.monotonic_ns())
         answers: list[bytes] = []
+        flushed = 0  # so many answers have left the process
         while commands is self._commands and (taken := session.take()) is not None:
             if session.block is not None:
                 block, session.block = session.block, None
@@ -114,9 +115,13 @@ class MemcachedServer:
             if isinstance(answer, DataBlock):
                 session.block = answer
                 continue
+            if words and words[0] in FETCHING and answer == BAD_LINE:
+                del answers[flushed:]  # as memcached: a key that is too long also discards the unsent answers
             answers.append(answer)
             if words:
                 self._report(conn, words[0])
+                if words[0] in FETCHING and answer.endswith(END):
+                    flushed = len(answers)
         if commands is not self._commands:
             return
         if session.line_is_too_long():

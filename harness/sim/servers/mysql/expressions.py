@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from sqlglot import expressions as exp
 
-from .errors import SqlError
+from .errors import ILLEGAL_TYPE, SqlError
 from .operators import BINARY, minus, plus, shift_datetime
 from .values import ColumnDefinition, Value, as_text, compare, is_true, to_datetime, to_number
 
@@ -367,6 +367,8 @@ class Compiler:
         function, least, most = self._functions[name]
         if not least <= len(args) <= most:
             raise SqlError(1582, name)
+        if (name == "GET_LOCK" or name in NAMED_LOCK_FUNCTIONS) and args and nodes[0].is_number:
+            raise SqlError(ILLEGAL_TYPE, "int" if nodes[0].is_int else "decimal", name.lower())
         if name in WAITING_FUNCTIONS or (name in NAMED_LOCK_FUNCTIONS and not self.columns):
             self.ordered_calls.append((name, args))
             at = len(self.ordered_calls) - 1

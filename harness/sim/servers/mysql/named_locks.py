@@ -51,12 +51,15 @@ class NamedLocks:
     def __init__(self) -> None:
         self._held: dict[str, tuple[NamedLockOwner, int]] = {}
         self._queues: dict[str, list[tuple[NamedLockOwner, Wait]]] = {}
+        self._times_victim: dict[int, int] = {}
+        """Session → how often it was the victim of a deadlock."""
 
     def get(self, holder: NamedLockOwner, name: str, timeout_s: float) -> Generator[Wait, None, int | None]:
         """Acquire a lock, waiting at most ``timeout_s`` seconds.
 
         Returns 1 if it was acquired, 0 on a time-out, None for invalid arguments or if the session was killed. Raises
-        SqlError if the wait would be a deadlock, or if the name is too long. A time-out between -1 and 0 is 0.
+        SqlError if the wait is the victim of a deadlock, or if the name is too long. A time-out between -1 and 0 is a
+        wait that ends at once.
         """
         if timeout_s <= -1 or not name:
             return None
@@ -65,33 +68,56 @@ class NamedLocks:
         if owner is holder:
             self._held[name] = (holder, count + 1)
             return 1
-        if timeout_s <= 0:
+        if timeout_s == 0:
             return 0
-        if self._would_deadlock(holder, owner):
-            raise SqlError(DEADLOCK)
+        self._resolve_deadlock(holder, owner)
         queue = self._queues.setdefault(name, [])
-        wait = Wait(round(min(timeout_s, _MAX_WAIT_S) * NS_PER_S))
+        wait = Wait(round(min(max(timeout_s, 0.0), _MAX_WAIT_S) * NS_PER_S))
         wait.checks_client = True
         place = (holder, wait)
         wait.abandon = lambda: queue.remove(place)
         queue.append(place)
         yield wait
+        if wait.ended is WaitOutcome.DEADLOCK:
+            raise SqlError(DEADLOCK)
         if wait.ended is WaitOutcome.KILLED:
             return None
         return int(wait.ended is WaitOutcome.GRANTED)
 
-    def _would_deadlock(self, holder: NamedLockOwner, owner: NamedLockOwner) -> bool:
-        """Return whether ``owner`` waits, directly or through others, for a lock of ``holder``."""
-        seen: set[int] = set()
-        while owner is not holder and owner.number not in seen:
-            seen.add(owner.number)
-            awaited = next(
-                (name for name, queue in self._queues.items() if any(who is owner for who, _ in queue)), None
-            )
-            if awaited is None:
-                return False
-            owner = self._held[awaited][0]
-        return owner is holder
+    def _resolve_deadlock(self, holder: NamedLockOwner, owner: NamedLockOwner) -> None:
+        """If a wait of ``holder`` for ``owner`` would close a cycle, end a wait in it, or raise SqlError for this one.
+
+        As in MariaDB, the victim is a session that was one least often; of several, the first along the cycle, which
+        begins with the session that begins to wait.
+        """
+        ring = self._cycle(holder, owner)
+        if not ring:
+            return
+        victim = min(ring, key=lambda one: self._times_victim.get(one.number, 0))
+        self._times_victim[victim.number] = self._times_victim.get(victim.number, 0) + 1
+        found = self._awaited(victim)
+        if found is None:
+            raise SqlError(DEADLOCK)
+        found[1].end(WaitOutcome.DEADLOCK)
+
+    def _cycle(self, holder: NamedLockOwner, owner: NamedLockOwner) -> list[NamedLockOwner]:
+        """Return the sessions of which each waits for the next and the last for ``holder``, [] if there is none."""
+        ring = [holder]
+        while owner not in ring:
+            ring.append(owner)
+            found = self._awaited(owner)
+            if found is None:
+                return []
+            owner = self._held[found[0]][0]
+        return ring if owner is holder else []
+
+    def _awaited(self, owner: NamedLockOwner) -> tuple[str, Wait] | None:
+        """Return the lock that a session waits for, and the wait; None if it does not wait."""
+        for name, queue in self._queues.items():
+            for who, wait in queue:
+                if who is owner:
+                    return name, wait
+        return None
 
     def release(self, holder: NamedLockOwner, name: str) -> int | None:
         """Release a lock once. Returns 1 if it was released, 0 if another session holds it, None if it is free."""

@@ -296,7 +296,8 @@ def apply_change(rows: RowWriter, table: SqlTable, what: str, key: Key, row: Any
             table.next_row = key[0][1] - 1
         step = rows.insert(table, row, "S")
         if table.auto_column is not None:
-            table.next_auto = max(table.next_auto, row[table.auto_column] + 1)
+            table.store_auto(row)
+            table.next_auto = max(table.next_auto, table.stored_auto)
     elif record is None:
         return
     elif what == "delete":

@@ -45,6 +45,7 @@ class RowWriter:
         self._all.use(self.trx, table)
         mark, log_mark = len(self.trx.undo), len(self.trx.log)
         try:
+            table.store_auto(row)  # also if the row then has to wait
             record: RowRecord = yield from self._insert_record(table, row, check)
             for index in table.indexes[1:]:
                 yield from self._insert_entry(index, row, record, check)

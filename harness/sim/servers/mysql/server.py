@@ -1,6 +1,6 @@
 """A simulated MariaDB 10.11 server: the service with its sessions, start and stop, and commits.
 
-Source: https://mariadb.com/kb/en/, and MariaDB 10.11 itself: ``tests/sim/test_mysql_differential.py`` compares their
+Source: https://mariadb.com/kb/en/, and MariaDB 10.11 itself: ``harness/fidelity/mysql/`` compares their
 behaviour. Abstracted: statements take no time except for their waits; there is one database and one account; there are
 no log files. Committed transactions stay in this object over a kill, and so do transactions that were in the
 replication log and only waited for a replica's answer.
@@ -82,6 +82,8 @@ class MysqlServer:
                 self.transactions.rollback(trx)
         self.named = NamedLocks()
         self.transactions.purge()
+        for table in self.tables.values():
+            table.next_auto = table.stored_auto
 
     def size(self) -> int:
         """Return the number of rows in all tables."""

@@ -12,7 +12,7 @@ from sqlglot import expressions as exp
 
 from . import sql, variables
 from .definitions import create, drop, find_table, truncate
-from .errors import INTERRUPTED, KILLED, SqlError
+from .errors import DEADLOCK, INTERRUPTED, KILLED, NAME_TOO_LONG, SqlError
 from .expressions import NAMED_LOCK_FUNCTIONS, Compiler, Context, Fn
 from .functions import FUNCTIONS
 from .locks import Wait, WaitOutcome
@@ -31,6 +31,8 @@ _LEVEL: Final = re.compile(
     r"(READ\s+UNCOMMITTED|READ\s+COMMITTED|REPEATABLE\s+READ|SERIALIZABLE)\s*;?\s*$",
     re.IGNORECASE,
 )
+_IGNORED_BY_DO: Final = frozenset({DEADLOCK, NAME_TOO_LONG})
+"""Errors of functions when they are called. Those in the statement itself are not ignored."""
 _NAMES: Final = re.compile(r"\s*SET\s+(NAMES|CHARACTER\s+SET)\b", re.IGNORECASE)
 _SNAPSHOT: Final = re.compile(r"\s*START\s+TRANSACTION\s+WITH\s+CONSISTENT\s+SNAPSHOT", re.IGNORECASE)
 
@@ -162,7 +164,11 @@ def _call_in_order(session: SqlSession, c: Context, calls: list[tuple[str, list[
 
 
 def _do(session: SqlSession, text: str) -> Statement:
-    yield from _select(session, re.sub(r"^\s*DO\b", "SELECT", text, flags=re.IGNORECASE))
+    try:
+        yield from _select(session, re.sub(r"^\s*DO\b", "SELECT", text, flags=re.IGNORECASE))
+    except SqlError as error:
+        if error.number not in _IGNORED_BY_DO:
+            raise
     return WriteResult()
 
 

@@ -121,6 +121,8 @@ class SqlTable:
         self.indexes: list[TableIndex] = []
         """All indexes, the clustered one first."""
         self.next_auto = 1
+        self.stored_auto = 1
+        """The AUTO_INCREMENT counter on the disk: an INSERT writes it with its row, not when it takes the number."""
         self.next_row = 1
         """The next hidden row number, for a table without a primary or unique key."""
         self.plans: dict[str, Any] = {}
@@ -140,9 +142,15 @@ class SqlTable:
         self.next_row += 1
         return ((1, self.next_row),)
 
+    def store_auto(self, row: Row) -> None:
+        """Write the AUTO_INCREMENT counter with a row that is inserted."""
+        value = row[self.auto_column] if self.auto_column is not None else None
+        if isinstance(value, int):
+            self.stored_auto = max(self.stored_auto, value + 1)
+
     def clear(self) -> None:
         """Remove all rows and reset the AUTO_INCREMENT counter."""
-        self.next_auto = 1
+        self.next_auto = self.stored_auto = 1
         for index in self.indexes:
             index.keys.clear()
             index.entries.clear()

@@ -1,49 +1,24 @@
-"""Random SQL statements over a few connections, whose outcomes depend neither on the clock nor on the optimizer."""
+"""Random SQL statements of all kinds that the simulated MySQL server implements, over a few small tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
-from tests.sim.mysql_runner import Step
-
-SETUP = [
-    "DROP TABLE IF EXISTS locks, pairs, heap, plain",
-    "CREATE TABLE locks (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, name VARCHAR(8) NOT NULL, owner VARCHAR(8),"
-    " n INT NOT NULL DEFAULT 0, UNIQUE KEY by_name (name)) ENGINE=InnoDB",
-    "CREATE TABLE pairs (k INT PRIMARY KEY, a INT, b VARCHAR(8) DEFAULT 'x', KEY by_a (a)) ENGINE=InnoDB",
-    "CREATE TABLE heap (x INT, y VARCHAR(4), t DATETIME) ENGINE=InnoDB",
-    "CREATE TABLE plain (k INT PRIMARY KEY, v INT NOT NULL) ENGINE=InnoDB",
-    "INSERT INTO locks (name, owner, n) VALUES ('a', 'me', 1), ('c', NULL, 2), ('e', 'you', 3)",
-    "INSERT INTO pairs (k, a) VALUES (1, 10), (3, 10), (5, 20), (7, NULL)",
-    "INSERT INTO heap VALUES (1, 'a', '2026-01-01 00:00:00'), (2, 'b', NULL)",
-    "INSERT INTO plain VALUES (10, 1), (20, 2), (30, 3)",
-]
-
-GREETING = ["SELECT DATABASE()", "SELECT @@sql_mode", "SELECT @@lower_case_table_names", "ROLLBACK"]
+GREETING: Final = ("SELECT DATABASE()", "SELECT @@sql_mode", "SELECT @@lower_case_table_names", "ROLLBACK")
 """The statements that SQLAlchemy sends over a new connection."""
 
 
-class StatementGenerator:
-    """Generates steps from a seed. ``blocking``: statements wait for locks; otherwise they fail at once."""
+class PlainStatements:
+    """Generates statements. ``waits``: reads may wait for locked rows; otherwise some have NOWAIT."""
 
-    def __init__(self, seed: int, connections: int = 3, *, blocking: bool) -> None:
-        self.rng = Random(seed)
-        self.connections = connections
-        self.blocking = blocking
-        usual = ["REPEATABLE-READ", "REPEATABLE-READ", "READ-COMMITTED"]
-        self.levels = [self.rng.choice(usual) for _ in range(connections)]
+    def __init__(self, rng: Random, *, waits: bool) -> None:
+        self.rng = rng
+        self.waits = waits
         self.makers: list[Callable[[], str]] = [
             getattr(self, name) for name in sorted(dir(type(self))) if name.startswith("make_")
         ]
-
-    def steps(self, length: int) -> list[Step]:
-        first = [(number, self.settings(number)) for number in range(self.connections)]
-        first += [(0, statement) for statement in GREETING]
-        return first + [(self.rng.randrange(self.connections), self.statement()) for _ in range(length)]
-
-    def settings(self, number: int) -> str:
-        return f"SET innodb_lock_wait_timeout={50 if self.blocking else 0}, tx_isolation='{self.levels[number]}'"
 
     def statement(self) -> str:
         return self.rng.choice(self.makers)()
@@ -65,7 +40,7 @@ class StatementGenerator:
 
     def reading(self) -> str:
         how = ["", "", " FOR UPDATE", " FOR UPDATE", " LOCK IN SHARE MODE"]
-        return self.rng.choice(how if self.blocking else [*how, " FOR UPDATE NOWAIT"])
+        return self.rng.choice(how if self.waits else [*how, " FOR UPDATE NOWAIT"])
 
     # Transactions.
 
@@ -77,6 +52,9 @@ class StatementGenerator:
 
     def make_end_too(self) -> str:
         return self.one("COMMIT", "ROLLBACK")
+
+    def make_greeting(self) -> str:
+        return self.rng.choice(GREETING)
 
     def make_setting(self) -> str:
         return self.one("SET autocommit=0", "SET autocommit=1", "SET autocommit=1")

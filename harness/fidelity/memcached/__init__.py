@@ -1,0 +1,5 @@
+"""Compares the simulated memcached with Debian's."""
+
+from .pair import MemcachedComparison
+
+__all__ = ["MemcachedComparison"]
