@@ -2,8 +2,8 @@
 
 Hypothesis would shrink its own random choices. Shrinking the plan itself needs a tenth of the trials, since it is known
 what makes a plan simpler. Each candidate is tried, and kept if it fails in the same way: the same checker still finds
-a violation, and a documented limit of the lock explains it only if it did before. Shrinking ends when no single step
-works any more, or after :data:`MOST_TRIALS` trials.
+a violation, and a documented limit of the lock explains it only if it did before. A violation that lasts long enough to
+happen on real clusters stays so. Shrinking ends when no single step works any more, or after :data:`MOST_TRIALS` trials.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from msgspec.structs import replace as with_
 from harness.errors import UsageError
 from harness.faults.base import multiples
 from harness.faults.catalogue import fault_class
+from harness.history import SECOND
 from harness.plan import FaultSpec, Plan, dump
 
 from .request import TTLS, HuntRequest
 from .trials import FailureKind, Trial, run_trial
 
 MOST_TRIALS: Final = 150
+CLEAR_S: Final = 0.2
+"""A violation that lasts so long, in seconds, is not made shorter: on real clusters moments differ by some ms, and a
+violation of a few ms would not happen again."""
 UNLIMITED: Final = 100
 """Weight of a plan without a limit on critical sections."""
 ROUND: Final = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0)
@@ -53,17 +57,19 @@ def shrink(plan: Plan, kind: FailureKind, request: HuntRequest) -> ShrinkResult:
     UsageError if ``plan`` itself has none.
     """
     tried: dict[bytes, tuple[FailureKind, ...]] = {}
+    first, longest_s = _played(plan, kind, request.look_for)
+    enough_s = min(longest_s, CLEAR_S)
 
     def breaks(candidate: Plan) -> bool:
         """Try each simpler candidate at most once."""
         known = msgspec.json.encode(candidate)
         if known in tried or len(tried) >= MOST_TRIALS or weight(candidate) >= weight(plan):
             return False
-        tried[known] = _kinds(candidate, request.look_for)
-        return kind in tried[known]
+        tried[known], lasts_s = _played(candidate, kind, request.look_for)
+        return kind in tried[known] and lasts_s >= enough_s
 
-    tried[msgspec.json.encode(plan)] = _kinds(plan, request.look_for)
-    if kind not in tried[msgspec.json.encode(plan)]:
+    tried[msgspec.json.encode(plan)] = first
+    if kind not in first:
         raise UsageError(
             f"{plan.lock} is not deterministic: a schedule in which {kind.checker} found a violation had none when it "
             "was repeated. Does the lock keep state between runs, in a class or a module?"
@@ -79,12 +85,14 @@ def shrink(plan: Plan, kind: FailureKind, request: HuntRequest) -> ShrinkResult:
     return ShrinkResult(terse(plan), tried[msgspec.json.encode(plan)], len(tried))
 
 
-def _kinds(plan: Plan, look_for: tuple[str, ...]) -> tuple[FailureKind, ...]:
+def _played(plan: Plan, kind: FailureKind, look_for: tuple[str, ...]) -> tuple[tuple[FailureKind, ...], float]:
+    """Return the kinds of a schedule's failures, and how long the longest violation of ``kind`` lasts, s."""
     try:
         trial: Trial = run_trial(plan)
     except Exception:  # noqa: BLE001 - a candidate that cannot be executed is no improvement
-        return ()
-    return trial.kinds(look_for)
+        return (), 0.0
+    lasted = [violation.until_ns - violation.from_ns for violation in trial.verdicts[kind.checker].evidence]
+    return trial.kinds(look_for), max(lasted, default=0) / SECOND
 
 
 def weight(plan: Plan) -> tuple[Any, ...]:
