@@ -1,32 +1,27 @@
 """What many tests share: the choice of a part of the tests, real Redis servers, and one Chromium for all pages.
 
-The Redis servers are what the simulated one is compared with: on the loopback (a machine without redis-server fails
+The Redis servers are for the lock programs in other languages: on the loopback (a machine without redis-server fails
 those tests: ``.ci/setup`` installs it), and in containers where ``-m docker`` asks for them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-import socket
-import subprocess
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, program_path
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 Address = tuple[str, int]
 Servers = tuple[Address, ...]
-LOOPBACK = "127.0.0.1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,43 +46,6 @@ def part_of(nodeid: str, parts: int) -> int:
     return zlib.crc32(nodeid.encode()) % parts + 1
 
 
-def _ports() -> Iterator[int]:
-    """Below the ports that the system gives to outgoing connections, and apart for each worker of a parallel run: what
-    was free a moment ago may be somebody else's now."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    yield from range(21_000 + 1000 * worker, 22_000 + 1000 * worker)
-
-
-PORTS = _ports()
-
-
-def _ask(port: int, command: str) -> str:
-    with socket.create_connection((LOOPBACK, port), timeout=10) as sock:
-        sock.sendall(command.encode() + b"\r\n")
-        return sock.recv(65536).decode()
-
-
-def free_port() -> int:
-    """Return a port below those that the system gives to outgoing connections, which nobody uses now."""
-    for port in PORTS:
-        with contextlib.suppress(OSError), socket.create_server((LOOPBACK, port)):
-            return port
-    raise AssertionError("no port is free")
-
-
-def _wait(port: int, command: str, *wanted: str) -> None:
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            answer = _ask(port, command)
-        except OSError as error:
-            answer = str(error)
-        if all(word in answer for word in wanted):
-            return
-        assert time.monotonic() < deadline, f"redis on port {port}: {command} never said {wanted}: {answer}"
-        time.sleep(0.05)
-
-
 @pytest.fixture(autouse=True)
 def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests are the same whether this machine has a Docker engine or not; those that need one say so."""
@@ -95,21 +53,9 @@ def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 
 
-@contextmanager
-def _redis(folder: Path, *options: str) -> Iterator[int]:
-    """A redis-server of our own; yields its port."""
-    program = shutil.which("redis-server")
-    assert program, "these tests need redis-server: run .ci/setup"
-    port = free_port()
-    home = folder / str(port)
-    home.mkdir()
-    basics = ["--port", str(port), "--bind", LOOPBACK, "--dir", str(home), "--save", ""]
-    with subprocess.Popen([program, *options, *basics], stdout=subprocess.DEVNULL) as process:
-        try:
-            _wait(port, "INFO server", f"process_id:{process.pid}\r")
-            yield port
-        finally:
-            process.kill()
+def _redis_command(place: Place) -> list[str]:
+    host, port = place.address
+    return [program_path("redis-server"), "--port", str(port), "--bind", host, "--dir", str(place.folder), "--save", ""]
 
 
 @pytest.fixture
@@ -142,14 +88,14 @@ def _in_containers(kind: str) -> Iterator[tuple[Address, ...]]:
 
 
 @pytest.fixture(scope="session", params=ANYWHERE)
-def real_redis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def real_redis(request: pytest.FixtureRequest) -> Iterator[Servers]:
     """Five independent servers."""
     with ExitStack() as stack:
         if request.param != LOOPBACK:
             yield stack.enter_context(_in_containers("redis-independent"))
             return
-        folder = tmp_path_factory.mktemp("redis")
-        yield tuple((LOOPBACK, stack.enter_context(_redis(folder))) for _ in range(5))
+        servers = [stack.enter_context(ServerProcess("redis-server", _redis_command)) for _ in range(5)]
+        yield tuple(server.place.address for server in servers)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 Hypothesis would shrink its own random choices. Shrinking the plan itself needs a tenth of the trials, since it is known
 what makes a plan simpler. Each candidate is tried, and kept if it fails in the same way: the same checker still finds
 a violation, and a documented limit of the lock explains it only if it did before. A violation that lasts long enough to
-happen on real clusters stays so. Shrinking ends when no single step works any more, or after :data:`MOST_TRIALS` trials.
+happen on real clusters stays so. Shrinking ends when no single step works any more, or after :data:`MOST_TRIALS`
+trials.
 """
 
 from __future__ import annotations

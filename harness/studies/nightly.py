@@ -62,9 +62,9 @@ def nightly(
         raise UsageError(f"seed must be at least {FIRST_FRESH}, got {seed}: each night runs with the lower ones")
     if explore is not None and seed is None:
         raise UsageError("exploration needs a seed of its own: --seed auto, or --seed with a number")
+    pairs = [] if explore is None else explorable(explore.locks)
     chosen = list(scenarios_of(suite) if scenarios is None else scenarios)
     todo = cases(suite, cluster, chosen, seed=seed)
-    pairs = [] if explore is None else explorable(explore.locks)
     started, began = datetime.now(UTC).replace(microsecond=0), time.monotonic()
     tell = progress or (lambda _fraction, _text: None)
     outcomes, interrupted = _run_suite(todo, store, workers, scheduler, on_outcome)

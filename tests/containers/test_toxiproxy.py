@@ -17,7 +17,7 @@ import redis
 
 from harness.clusters.docker.containers import toxiproxy
 from harness.clusters.docker.containers.toxiproxy import ClientLinks, ProxiedLink, SidecarError
-from tests.conftest import free_port
+from harness.fidelity.processes import free_ports
 
 pytestmark = pytest.mark.docker
 SOURCE = Path(__file__).parents[2] / "docker" / "toxiproxy"
@@ -49,7 +49,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Port of a redis-server."""
-    number = free_port()
+    number = free_ports(1)[0]
     command = ["redis-server", "--port", str(number), "--save", "", "--dir", str(tmp_path_factory.mktemp("redis"))]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     assert wait(lambda: socket.socket().connect_ex(("127.0.0.1", number)) == 0)
@@ -66,10 +66,10 @@ def sidecar(binary: Path, port: int) -> Iterator[Start]:
     with ExitStack() as stack:
 
         def start() -> ClientLinks:
-            api = free_port()
+            api = free_ports(1)[0]
             stack.callback(stop, subprocess.Popen([binary, "-port", str(api)]))
             links = ClientLinks(
-                "127.0.0.1", [ProxiedLink(name, "127.0.0.1", port, free_port()) for name in ("s1", "s2")], api
+                "127.0.0.1", [ProxiedLink(name, "127.0.0.1", port, free_ports(1)[0]) for name in ("s1", "s2")], api
             )
             links.start()
             return links
@@ -254,8 +254,8 @@ def test_two_proxies_at_once(sidecar: Start) -> None:
 
 
 def test_damage_is_applied_again_to_a_restarted_proxy(binary: Path, port: int) -> None:
-    api = free_port()
-    links = ClientLinks("127.0.0.1", [ProxiedLink("s1", "127.0.0.1", port, free_port())], api)
+    api = free_ports(1)[0]
+    links = ClientLinks("127.0.0.1", [ProxiedLink("s1", "127.0.0.1", port, free_ports(1)[0])], api)
     first = subprocess.Popen([binary, "-port", str(api)])
     links.start()
     undo = links.shape("s1", "reply", 0.5, 0.0, None)
@@ -281,7 +281,7 @@ def test_damage_is_applied_again_to_a_restarted_proxy(binary: Path, port: int) -
 def test_a_proxy_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toxiproxy, "PATIENCE", 0.2)
     with pytest.raises(SidecarError, match=r"within 0\.2 s"):
-        ClientLinks("127.0.0.1", [], free_port()).start()
+        ClientLinks("127.0.0.1", [], free_ports(1)[0]).start()
 
 
 def test_a_port_that_is_taken(sidecar: Start, port: int, links: ClientLinks) -> None:

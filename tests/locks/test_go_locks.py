@@ -17,11 +17,12 @@ import redis
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.images import golang
 from harness.clusters.docker.images.images import context_folder
+from harness.fidelity.processes import LOOPBACK
 from harness.lock_impls.base import Endpoints, Indeterminate, LockError
 from harness.lock_impls.thirdparty.go_etcd_mutex import GoEtcdMutex
 from harness.lock_impls.thirdparty.redsync import Redsync
 from tests.clusters.real import paused, servers
-from tests.conftest import LOOPBACK, Servers
+from tests.conftest import Servers
 from tests.locks import conformance
 from tests.locks.programs import OwnProgramPerLock, answers, outcomes
 
