@@ -20,7 +20,7 @@ from msgspec.structs import replace as with_
 from harness.documents.ablation import SCHEMA, AblationDocument, AblationOutcome, AblationState
 from harness.documents.run import ScenarioState
 from harness.errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
-from harness.plan import FaultSpec, Plan
+from harness.plan import FaultSpec, Mechanism, Plan
 from harness.plan.mechanism import VIOLATION as VIOLATION_STEP
 from harness.plan.mechanism import parse
 from harness.run.completion import complete
@@ -44,9 +44,11 @@ OnAblation = Callable[[AblationOutcome, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A change of a failure's plan. ``explained`` is what the scenario says about it, ``refused`` why it cannot run."""
+    """A change of a failure's plan. ``mechanism`` is that of the failure, the plan's own lacks the steps of absent
+    faults. ``explained`` is what the scenario says about the change, ``refused`` why it cannot run."""
 
     scenario: str
+    mechanism: Mechanism | None
     kind: Literal["fault", "cure"]
     change: str
     plan: Plan
@@ -54,10 +56,9 @@ class Ablation:
     refused: str = ""
 
     def outcome(self, state: AblationState, why: str) -> AblationOutcome:
-        expect = self.plan.expect
         return AblationOutcome(
             scenario=self.scenario,
-            mechanism=None if expect is None else expect.mechanism,
+            mechanism=self.mechanism,
             kind=self.kind,
             change=self.change,
             state=state,
@@ -91,7 +92,7 @@ def _without_faults(failure: Scenario) -> Iterator[Ablation]:
         alike = sum(other.fault == spec.fault for other in faults) > 1
         change = f"without {spec.fault} ({_when(spec)})" if alike else f"without {spec.fault}"
         plan = with_(failure.plan, faults=(*faults[:number], *faults[number + 1 :]))
-        yield _ablation(failure.name, "fault", change, plan, spec.decoration)
+        yield _ablation(failure, "fault", change, plan, spec.decoration)
 
 
 def _when(spec: FaultSpec) -> str:
@@ -105,7 +106,7 @@ def _with_cures(failure: Scenario, cure: Scenario) -> Iterator[Ablation]:
     for keys in differences(failure.plan, cure.plan):
         changes = {key: getattr(cure.plan, key) for key in keys}
         shown = ", ".join(f"{key} = {_short(value)}" for key, value in changes.items())
-        yield _ablation(failure.name, "cure", shown, with_(failure.plan, **changes), cure.plan.twin)
+        yield _ablation(failure, "cure", shown, with_(failure.plan, **changes), cure.plan.twin)
 
 
 def differences(failure: Plan, cure: Plan) -> list[tuple[str, ...]]:
@@ -126,9 +127,10 @@ def _undecorated(plan: Plan) -> Plan:
     return with_(plan, faults=tuple(with_(spec, decoration="") for spec in plan.faults))
 
 
-def _ablation(scenario: str, kind: Literal["fault", "cure"], change: str, plan: Plan, explained: str) -> Ablation:
+def _ablation(failure: Scenario, kind: Literal["fault", "cure"], change: str, plan: Plan, explained: str) -> Ablation:
+    assert failure.plan.expect is not None
     fitting = _without_absent_faults(plan)
-    return Ablation(scenario, kind, change, fitting, explained, _refused(fitting))
+    return Ablation(failure.name, failure.plan.expect.mechanism, kind, change, fitting, explained, _refused(fitting))
 
 
 def _without_absent_faults(plan: Plan) -> Plan:
