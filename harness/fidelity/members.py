@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final, NamedTuple, Protocol
 
 from harness.clusters.base import Checkpoint
 from harness.clusters.sim.cluster import SimCluster
 
-from .comparison import AnswerPair
+from .comparison import AnswerPair, Step
 from .processes import PATIENCE_S, Place, ServerProcess
 
 Address = tuple[str, int]
@@ -110,6 +111,41 @@ def simulate(kind: SimulatedKind, members: int, play: Callable[[Members], Iterat
 
     cluster.run(control)
     return answers
+
+
+class MembersPair:
+    """A real cluster and a simulated one; see :class:`harness.fidelity.comparison.ServerPair`.
+
+    ``play`` yields the answers of members, real or simulated, to steps; ``generate`` returns the steps for a seed and a
+    number of members.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        real: RealMembers,
+        kind: SimulatedKind,
+        *,
+        play: Callable[[Members, Sequence[Step]], Generator[str, None, None]],
+        generate: Callable[[int, int], list[Step]],
+    ) -> None:
+        self.version = version
+        self._real = real
+        self._kind = kind
+        self._members = len(real.addresses)
+        self._play = play
+        self._generate = generate
+
+    def steps(self, seed: int) -> list[Step]:
+        return self._generate(seed, self._members)
+
+    def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
+        simulated = simulate(self._kind, self._members, lambda members: self._play(members, steps))
+        with closing(self._play(self._real, steps)) as real:
+            yield from in_pairs(real, simulated)
+
+    def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002 - no difference is known
+        return ""
 
 
 def no_answer(error: Exception) -> str:

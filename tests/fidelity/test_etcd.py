@@ -22,7 +22,7 @@ from harness.fidelity.members import simulate
 from harness.sim.servers.etcd import apply, v2_store
 from harness.sim.servers.etcd.store import EtcdStore
 from harness.sim.servers.etcd.watch import WatchService
-from tests.fidelity.real import assert_agreement
+from tests.fidelity.real import assert_agreement, started
 
 
 def answers(steps: Sequence[Step], members: int = 1) -> list[str]:
@@ -35,14 +35,16 @@ def without_restarts(seed: int) -> list[Step]:
 
 @pytest.mark.real
 def test_real_server_gives_the_same_answers() -> None:
-    assert_agreement(EtcdComparison(), range(1), LENGTH)
+    with started(EtcdComparison()) as pair:
+        assert_agreement(pair, range(1), LENGTH)
 
 
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 3])
 def test_real_servers_give_the_same_answers_for_many_seeds(members: int) -> None:
-    assert_agreement(EtcdComparison(members), range(100, 110), LENGTH * 10)
+    with started(EtcdComparison(members)) as pair:
+        assert_agreement(pair, range(100, 110), LENGTH * 10)
 
 
 def test_three_members_answer_like_one() -> None:

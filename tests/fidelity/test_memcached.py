@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.fidelity.comparison import Agreement, Step, compare
+from harness.fidelity.comparison import Step
 from harness.fidelity.memcached import MemcachedComparison
 from harness.fidelity.memcached.commands import LENGTH, LONG, VOCABULARY, lock_commands, steps
 from harness.fidelity.memcached.pair import PADDING, MemcachedPair, Player, SimulatedSide, without_padding
 from harness.sim.servers.memcached.commands import CommandHandler
 from harness.sim.servers.memcached.server import MemcachedServer
 from harness.sim.servers.memcached.store import ItemStore
+from tests.fidelity.real import assert_agreement, same, started
 from tests.fidelity.record_memcached import record
 from tests.sim.redis_client import DirectConn
 from tests.sim.redis_stub import StubWorld
@@ -26,24 +27,8 @@ MANY_SEEDS = range(1000, 1060)
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[MemcachedPair]:
-    server = MemcachedComparison()
-    assert server.missing() == "", "run .ci/setup"
-    with server.start() as started:
-        yield started
-
-
-def shown(found: Agreement) -> str:
-    return "\n".join(
-        f"seed {one.seed}:\n  " + "\n  ".join(one.steps) + f"\n  real: {one.real}\n  simulated: {one.simulated}"
-        for one in found.unknown
-    )
-
-
-def same(pair: MemcachedPair, *wanted: Step) -> list[str]:
-    """Run steps on both servers and return the answers, which are the same."""
-    found = list(pair.run(wanted))
-    assert [one.simulated for one in found] == [one.real for one in found]
-    return [one.real for one in found]
+    with started(MemcachedComparison()) as found:
+        yield found
 
 
 def get(key: str) -> Step:
@@ -52,16 +37,13 @@ def get(key: str) -> Step:
 
 @pytest.mark.real
 def test_random_steps_get_the_answers_of_a_real_server(pair: MemcachedPair) -> None:
-    found = compare("memcached", pair, QUICK_SEEDS)
-    assert not found.unknown, shown(found)
-    assert found.steps == sum(len(steps(seed)) for seed in QUICK_SEEDS)
+    assert_agreement(pair, QUICK_SEEDS, sum(len(steps(seed)) for seed in QUICK_SEEDS))
 
 
 @pytest.mark.real
 @pytest.mark.slow
 def test_many_random_steps_get_the_answers_of_a_real_server(pair: MemcachedPair) -> None:
-    found = compare("memcached", pair, MANY_SEEDS)
-    assert not found.unknown, shown(found)
+    assert_agreement(pair, MANY_SEEDS)
 
 
 @pytest.mark.real

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.fidelity.comparison import Agreement, AnswerPair, Step, compare
+from harness.fidelity.comparison import AnswerPair, Step
 from harness.fidelity.mysql import MysqlComparison
 from harness.fidelity.mysql.pair import VICTIM, MysqlPair
 from harness.fidelity.mysql.simulated import simulate
@@ -16,6 +16,7 @@ from harness.fidelity.mysql.statements import FINAL, SETUP, VOCABULARY, steps
 from harness.sim.servers.mysql import locks
 from harness.sim.servers.mysql.named_locks import NamedLocks
 from harness.sim.servers.mysql.values import collate
+from tests.fidelity.real import assert_agreement, same, started
 from tests.fidelity.record_mysql import form_of, record
 
 SEEDS = range(4)
@@ -29,38 +30,19 @@ WAITS = "waits or has no answer"
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[MysqlPair]:
-    server = MysqlComparison()
-    assert server.missing() == "", "run .ci/setup"
-    with server.start() as started:
-        yield started
-
-
-def shown(found: Agreement) -> str:
-    return "\n".join(
-        f"seed {one.seed}:\n  " + "\n  ".join(one.steps) + f"\n  real: {one.real}\n  simulated: {one.simulated}"
-        for one in found.unknown
-    )
-
-
-def same(pair: MysqlPair, *wanted: Step) -> list[str]:
-    """Run steps on both servers and return the answers, which are the same."""
-    found = list(pair.run(wanted))
-    assert [one.simulated for one in found] == [one.real for one in found]
-    return [one.real for one in found]
+    with started(MysqlComparison()) as found:
+        yield found
 
 
 @pytest.mark.real
 def test_random_steps_get_the_answers_of_a_real_server(pair: MysqlPair) -> None:
-    found = compare("mysql", pair, SEEDS)
-    assert not found.unknown, shown(found)
-    assert found.steps == sum(len(steps(seed)) for seed in SEEDS)
+    assert_agreement(pair, SEEDS, sum(len(steps(seed)) for seed in SEEDS))
 
 
 @pytest.mark.real
 @pytest.mark.slow
 def test_many_random_steps_get_the_answers_of_a_real_server(pair: MysqlPair) -> None:
-    found = compare("mysql", pair, MANY_SEEDS)
-    assert not found.unknown, shown(found)
+    assert_agreement(pair, MANY_SEEDS)
 
 
 @pytest.mark.real
@@ -207,6 +189,7 @@ def test_known_difference_is_documented(pair: MysqlPair) -> None:
     assert f"\n### {VICTIM}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_every_statement_of_every_lock_is_recorded() -> None:
     assert record() == json.loads(VOCABULARY.read_text(encoding="utf-8")), "run: python -m tests.fidelity.record_mysql"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.fidelity.comparison import Agreement, AnswerPair, Step, compare
+from harness.fidelity.comparison import AnswerPair, Step, compare
 from harness.fidelity.redis import RedisComparison
 from harness.fidelity.redis.commands import RedisCommandGenerator
 from harness.fidelity.redis.known import CURSORS
@@ -19,6 +19,7 @@ from harness.sim.servers.redis import expiry, transactions
 from harness.sim.servers.redis.keyspace import Database
 from harness.sim.servers.redis.protocol import encode_command
 from harness.sim.servers.redis.server import RedisServer
+from tests.fidelity.real import assert_agreement, same, started
 from tests.sim.redis_client import DirectConn
 from tests.sim.redis_stub import StubWorld
 
@@ -29,42 +30,19 @@ SLOW = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[RedisPair]:
-    server = RedisComparison()
-    assert server.missing() == "", "run .ci/setup"
-    with server.start() as started:
-        yield started
-
-
-def shown(found: Agreement) -> str:
-    return "\n".join(
-        f"seed {one.seed}:\n  " + "\n  ".join(one.steps) + f"\n  real: {one.real}\n  simulated: {one.simulated}"
-        for one in found.unknown
-    )
-
-
-def answers(pair: RedisPair, *steps: Step) -> list[AnswerPair]:
-    return list(pair.run(steps))
-
-
-def same(pair: RedisPair, *steps: Step) -> list[str]:
-    """Run steps on both servers and return the answers, which are the same."""
-    found = answers(pair, *steps)
-    assert [one.simulated for one in found] == [one.real for one in found]
-    return [one.real for one in found]
+    with started(RedisComparison()) as found:
+        yield found
 
 
 @pytest.mark.real
 def test_random_steps_get_the_answers_of_a_real_server(pair: RedisPair) -> None:
-    found = compare("redis", pair, SEEDS)
-    assert not found.unknown, shown(found)
-    assert found.steps == sum(len(steps(seed)) for seed in SEEDS)
+    assert_agreement(pair, SEEDS, sum(len(steps(seed)) for seed in SEEDS))
 
 
 @pytest.mark.real
 @pytest.mark.slow
 def test_many_random_steps_get_the_answers_of_a_real_server(pair: RedisPair) -> None:
-    found = compare("redis", pair, MANY_SEEDS)
-    assert not found.unknown, shown(found)
+    assert_agreement(pair, MANY_SEEDS)
 
 
 @pytest.mark.real
@@ -246,7 +224,7 @@ def test_replies_show_their_types() -> None:
 @pytest.mark.real
 def test_cursor_that_no_scan_returned_is_a_documented_difference(pair: RedisPair) -> None:
     steps: list[Step] = [("a", "mset", "sk", "1", "hk", "2", "lk", "3", "b", "4"), ("a", "scan", "10")]
-    found = answers(pair, *steps)[-1]
+    found = list(pair.run(steps))[-1]
     assert found.real == found.simulated or pair.known(steps[-1], found) == CURSORS
     assert f"### {CURSORS}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text()
     assert pair.known(("a", "scan", "0"), AnswerPair("a: [x]", "a: [y]")) == ""

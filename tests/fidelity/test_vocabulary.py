@@ -9,6 +9,7 @@ import pytest
 from tests.fidelity.recording import FILES, locks, record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "lock"), [(kind, lock) for kind in FILES for lock in locks(kind)])
 def test_recorded_requests_are_those_of_the_lock(kind: str, lock: str) -> None:
     stored = json.loads(FILES[kind].read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ from harness.sim.servers.zookeeper import tree
 from harness.sim.servers.zookeeper.prepare import Preparer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from harness.sim.servers.zookeeper.watches import WatchManager
-from tests.fidelity.real import assert_agreement
+from tests.fidelity.real import assert_agreement, started
 
 
 def answers(steps: Sequence[Step], members: int = 1) -> list[str]:
@@ -33,14 +33,16 @@ def without_restarts(seed: int) -> list[Step]:
 
 @pytest.mark.real
 def test_real_server_gives_the_same_answers() -> None:
-    assert_agreement(ZooKeeperComparison(), range(1), LENGTH)
+    with started(ZooKeeperComparison()) as pair:
+        assert_agreement(pair, range(1), LENGTH)
 
 
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 3])
 def test_real_servers_give_the_same_answers_for_many_seeds(members: int) -> None:
-    assert_agreement(ZooKeeperComparison(members), range(100, 110), LENGTH * 10)
+    with started(ZooKeeperComparison(members)) as pair:
+        assert_agreement(pair, range(100, 110), LENGTH * 10)
 
 
 def test_ensemble_answers_like_one_server() -> None:

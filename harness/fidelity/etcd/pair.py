@@ -5,12 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
-from harness.fidelity.comparison import AnswerPair, Step
-from harness.fidelity.members import Address, RealMembers, SimulatedKind, do_not_wait, in_pairs, simulate, wait_until
+from harness.fidelity.members import Address, MembersPair, RealMembers, SimulatedKind, do_not_wait, wait_until
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, free_ports, program_path
 from harness.sim.servers.etcd.server import CLIENT_PORT
 
@@ -46,29 +45,8 @@ def _version(address: Address) -> str:
         connection.close()
 
 
-class EtcdPair:
-    """See :class:`harness.fidelity.comparison.ServerPair`."""
-
-    def __init__(self, real: RealMembers) -> None:
-        self._real = real
-        self._members = len(real.addresses)
-        wait_until(lambda: all(_version(address) for address in real.addresses), "etcd's version")
-        self.version = f"etcd {_version(real.addresses[0])}"
-
-    def steps(self, seed: int) -> list[Step]:
-        return StepGenerator(seed, self._members).steps()
-
-    def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
-        simulated = simulate(SIMULATED, self._members, lambda members: Player(members).play(steps))
-        with closing(Player(self._real).play(steps)) as real:
-            yield from in_pairs(real, simulated)
-
-    def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002 - no difference is known
-        return ""
-
-
 @contextmanager
-def start(members: int) -> Iterator[EtcdPair]:
+def start(members: int) -> Iterator[MembersPair]:
     """Start real members and yield them with their simulation."""
     peers = free_ports(members)
     with ExitStack() as stack:
@@ -76,4 +54,12 @@ def start(members: int) -> Iterator[EtcdPair]:
             stack.enter_context(ServerProcess("etcd", partial(_command, number, peers), ready=do_not_wait))
             for number in range(members)
         ]
-        yield EtcdPair(RealMembers(processes))
+        real = RealMembers(processes)
+        wait_until(lambda: all(_version(address) for address in real.addresses), "etcd's version")
+        yield MembersPair(
+            f"etcd {_version(real.addresses[0])}",
+            real,
+            SIMULATED,
+            play=lambda members, steps: Player(members).play(steps),
+            generate=lambda seed, members: StepGenerator(seed, members).steps(),
+        )

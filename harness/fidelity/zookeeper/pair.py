@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from harness.fidelity.comparison import AnswerPair, Step
-from harness.fidelity.members import RealMembers, SimulatedKind, do_not_wait, in_pairs, simulate, wait_until
+from harness.fidelity.members import MembersPair, RealMembers, SimulatedKind, do_not_wait, wait_until
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, free_ports, program_path
 from harness.sim.servers.zookeeper.server import CLIENT_PORT
 
@@ -55,29 +54,8 @@ def _version(address: tuple[str, int]) -> str:
     return found[1] if found else ""
 
 
-class ZooKeeperPair:
-    """See :class:`harness.fidelity.comparison.ServerPair`."""
-
-    def __init__(self, real: RealMembers) -> None:
-        self._real = real
-        self._members = len(real.addresses)
-        wait_until(lambda: all(_version(address) for address in real.addresses), "ZooKeeper's version")
-        self.version = f"ZooKeeper {_version(real.addresses[0])}"
-
-    def steps(self, seed: int) -> list[Step]:
-        return StepGenerator(seed, self._members).steps()
-
-    def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
-        simulated = simulate(SIMULATED, self._members, lambda members: Player(members).play(steps))
-        with closing(Player(self._real).play(steps)) as real:
-            yield from in_pairs(real, simulated)
-
-    def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002 - no difference is known
-        return ""
-
-
 @contextmanager
-def start(members: int) -> Iterator[ZooKeeperPair]:
+def start(members: int) -> Iterator[MembersPair]:
     """Start real servers and yield them with their simulation."""
     peers = free_ports(_PEER_PORTS * members) if members > 1 else (0, 0)
     with ExitStack() as stack:
@@ -89,4 +67,12 @@ def start(members: int) -> Iterator[ZooKeeperPair]:
             )
             for number in range(members)
         ]  # fmt: skip
-        yield ZooKeeperPair(RealMembers(processes))
+        real = RealMembers(processes)
+        wait_until(lambda: all(_version(address) for address in real.addresses), "ZooKeeper's version")
+        yield MembersPair(
+            f"ZooKeeper {_version(real.addresses[0])}",
+            real,
+            SIMULATED,
+            play=lambda members, steps: Player(members).play(steps),
+            generate=lambda seed, members: StepGenerator(seed, members).steps(),
+        )
