@@ -93,3 +93,41 @@ def mixed() -> Json:
         ],
         clusters=["sim", "docker"],
     )  # fmt: skip
+
+
+def explored() -> Json:
+    """Return :func:`mixed` with ablations, of which one survives, and an exploration with failures in each state."""
+    plan = {"lock": "redis-token"}
+    mechanism = {"cause": "client", "order": ["client-pause inject", "first lease-end", "violation"]}
+    failure = {
+        "lock": "redis-token", "fault": "client-pause", "release": "redis 8.1.0, source 12345678",
+        "found_at": "2026-11-21T02:00:00Z", "checker": "mutual-exclusion", "mechanism": mechanism, "plan": plan,
+        "summary": "Two clients held k0 at the same time for 1.2 s.", "lines": ["1. At 1.0 s c0 is paused.", "Both."],
+    }  # fmt: skip
+    pair = {"lock": "redis-token", "release": failure["release"]}
+    changes = (("without client-pause", "vanishes", ""), ("fencing = on", "survives", ""),
+               ("without latency", "survives", "decoration: it only shows when"))  # fmt: skip
+    return mixed() | {
+        "seed": 4711,
+        "ablations": [
+            {
+                "scenario": "ttl-pause-write", "mechanism": mechanism, "kind": "cure", "change": change, "state": state,
+                "why": "as-expected: two holders", "explained": explained,
+            }
+            for change, state, explained in changes
+        ],
+        "exploration": {
+            "seed": 4711, "budget_s": 60.0, "seconds": 61.5,
+            "visits": [pair | {"fault": "client-pause", "seed": 4711, "round": 1, "schedules": 12, "judged": 9}],
+            "pairs": [
+                pair | {"fault": "client-pause", "visits": 1, "schedules": 12, "judged": 9, "failures": 1},
+                pair | {"fault": "kill", "visits": 30, "schedules": 360, "judged": 299},
+                pair | {"fault": "latency"},
+                pair | {"lock": "redlock", "fault": "latency"},
+            ],
+            "failures": [
+                failure | {"name": f"redis-token-{state}", "state": state, "why": f"why it is {state}"}
+                for state in ("known", "new", "gone", "error")
+            ],
+        },
+    }  # fmt: skip

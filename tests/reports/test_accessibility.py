@@ -26,12 +26,12 @@ MUTATIONS = {
 
 
 def nightly(folder: Path) -> Path:
-    return nightly_report.write(nights.read(nights.mixed()), folder)
+    return nightly_report.write(nights.read(nights.explored()), folder)
 
 
 def trend(folder: Path) -> Path:
     for day in (20, 21):
-        nights.add(folder / "results.db", {**nights.mixed(), "started_at": f"2026-11-{day}T02:00:00Z"})
+        nights.add(folder / "results.db", {**nights.explored(), "started_at": f"2026-11-{day}T02:00:00Z"})
     return trends_report.write(trends(folder / "results.db", last=14), folder / "trends.html")
 
 

@@ -70,6 +70,20 @@ def test_a_parser_reads_suites_and_cases(written: Path) -> None:
     assert [(one.name, one.value) for one in properties] == [("lock-harness", "0.1.0"), ("python", "3.11.2")]
 
 
+def test_survivors_and_new_failures_are_failed_cases(tmp_path: Path) -> None:
+    path = junit.write(nights.read(nights.explored()), tmp_path / "junit.xml")
+    assert list(breaches(ET.parse(path).getroot())) == []
+    *_, ablation, exploration = JUnitXml.fromfile(str(path))
+    assert (ablation.name, ablation.tests, ablation.failures) == ("smoke ablation", 1, 1)
+    (case,) = ablation
+    assert case.result[0].message == "fencing = on: survives: as-expected: two holders"
+    assert (exploration.name, exploration.tests, exploration.failures, exploration.errors) == (
+        "smoke exploration", 5, 1, 1,
+    )  # fmt: skip
+    failed = {case.name: type(case.result[0]) for case in exploration if case.result}
+    assert failed == {"redis-token-new": Failure, "redis-token-error": Error}
+
+
 def test_each_state_becomes_the_matching_junit_result(written: Path) -> None:
     cases = {(suite.name.split()[-1], case.name): case for suite in JUnitXml.fromfile(str(written)) for case in suite}
     assert {key: [type(one) for one in case.result] for key, case in cases.items()} == {

@@ -25,7 +25,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     run = store / "redlock" / "20261121T020000Z-0"
     run.mkdir(parents=True)
     (run / "report.html").write_text("<title>the run</title>")
-    document = nights.mixed()
+    document = nights.explored()
     for one in document["outcomes"]:
         one["folder"] = one["folder"] and str(run)
     for day in (20, 21):

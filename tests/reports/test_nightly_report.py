@@ -55,6 +55,30 @@ def test_the_verdict_comes_first(tmp_path: Path, outcomes: list[nights.Json], to
     assert f"verdict {tone}" in page.values("class")
 
 
+def test_a_new_failure_and_a_survivor_are_said_first(tmp_path: Path) -> None:
+    page = page_of(tmp_path, nights.night(21, nights.plain()) | {
+        key: nights.explored()[key] for key in ("ablations", "exploration")
+    })  # fmt: skip
+    assert page.words[0] == "All 6 as expected, 1 change without effect, 1 new failure"
+    assert "verdict invalid" in page.values("class")
+    text = " ".join(page.words)
+    assert "Exploration found 1 failure that no earlier night had found." in text
+    assert "client: client-pause inject → first lease-end → violation" in text
+    assert "All nights together have explored 50% of 4 pairs of lock and fault." in text
+
+
+def test_the_heat_map_says_what_each_pair_has_shown() -> None:
+    found = views.read(nights.read(nights.explored())).exploration
+    assert found is not None
+    assert [failure.state for failure in found.failures] == ["new", "gone", "error", "known"]
+    (token, cells), (redlock, others) = found.rows
+    assert (token, redlock, found.faults) == ("redis-token", "redlock", ("client-pause", "kill", "latency"))
+    assert [(cell.failing, cell.sign) for cell in cells] == [(True, "1"), (False, ""), (False, "")]
+    assert "fewer than 1.0% of them fail" in cells[1].text, "rule of three"
+    assert [cell.level for cell in cells] == [4, 3, 0]
+    assert [cell.level for cell in others] == [-1, -1, 0], "only latency can strike it"
+
+
 def test_an_interrupted_nightly_run_is_not_green(tmp_path: Path) -> None:
     page = page_of(tmp_path, nights.night(21, nights.plain(), interrupted=True, planned=326))
     assert "verdict unknown" in page.values("class")
