@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from harness.documents.fidelity import FidelityDivergence
+
 Step = tuple[Any, ...]
 """Plain data whose ``repr`` shows what is sent or done."""
 MOST_SHRINKS: Final = 200
@@ -56,16 +58,6 @@ class Server(Protocol):
         """Start the real server as a process of this machine, on the loopback interface."""
 
 
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps after the last of which the answers differ; ``known`` is its title in ``docs/fidelity.md``, or ""."""
-
-    seed: int
-    steps: tuple[str, ...]
-    real: str
-    simulated: str
-    known: str = ""
-
-
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a comparison: ``steps`` is the number whose answers were compared, ``seeds`` the sequences.
 
@@ -78,10 +70,10 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     seconds: float
     differing: int = 0
-    divergences: tuple[Divergence, ...] = ()
+    divergences: tuple[FidelityDivergence, ...] = ()
 
     @property
-    def unknown(self) -> tuple[Divergence, ...]:
+    def unknown(self) -> tuple[FidelityDivergence, ...]:
         """Divergences that are not documented."""
         return tuple(one for one in self.divergences if not one.known)
 
@@ -101,7 +93,7 @@ def compare(
     """
     began = time.monotonic()
     done = steps = differing = 0
-    found: dict[tuple[str, str, str], Divergence] = {}
+    found: dict[tuple[str, str, str], FidelityDivergence] = {}
     for seed in seeds:
         if time.monotonic() - began >= budget_s:
             break
@@ -110,10 +102,9 @@ def compare(
         steps += number
         done += 1
         if answers is not None and _repeats(pair, sequence):
-            one = _divergence(pair, seed, sequence[:number])
-            if one is not None:
-                differing += 1
-                found.setdefault((one.known or one.steps[-1], one.known or one.real, one.known or one.simulated), one)
+            one = _divergence(pair, seed, sequence[:number], answers)
+            differing += 1
+            found.setdefault((one.known or one.steps[-1], one.known or one.real, one.known or one.simulated), one)
         if on_seed is not None:
             on_seed(steps, len(found))
     return Agreement(
@@ -141,26 +132,23 @@ def _repeats(pair: ServerPair, steps: Sequence[Step]) -> bool:
     return all(_first_difference(pair, steps)[1] is not None for _ in range(ATTEMPTS - 1))
 
 
-def _divergence(pair: ServerPair, seed: int, steps: Sequence[Step]) -> Divergence | None:
-    """Return the shrunk divergence, None if it does not occur again."""
-    shrunk = _shrunk(pair, steps)
-    number, answers = _first_difference(pair, shrunk)
-    if answers is None:  # the short sequence differs only sometimes
-        shrunk = list(steps)
-        number, answers = _first_difference(pair, shrunk)
-    if answers is None:
-        return None
-    return Divergence(
+def _divergence(pair: ServerPair, seed: int, steps: Sequence[Step], answers: AnswerPair) -> FidelityDivergence:
+    """Return the divergence, shrunk, with the answers that were seen then: it may not occur in every execution."""
+    shrunk, answers = _shrunk(pair, steps, answers)
+    return FidelityDivergence(
         seed=seed,
-        steps=tuple(map(repr, shrunk[:number])),
+        steps=tuple(map(repr, shrunk)),
         real=answers.real,
         simulated=answers.simulated,
-        known=pair.known(shrunk[number - 1], answers),
+        known=pair.known(shrunk[-1], answers),
     )
 
 
-def _shrunk(pair: ServerPair, steps: Sequence[Step]) -> list[Step]:
-    """Remove ever smaller blocks of steps while the rest still differs (delta debugging, Zeller 1999)."""
+def _shrunk(pair: ServerPair, steps: Sequence[Step], answers: AnswerPair) -> tuple[list[Step], AnswerPair]:
+    """Remove ever smaller blocks of steps while the rest still differs (delta debugging, Zeller 1999).
+
+    ``answers`` are those to the last step; returns the remaining steps with the answers to their last one.
+    """
     kept = list(steps)
     size, tries = max(1, len(kept) // 2), 0
     while tries < MOST_SHRINKS:
@@ -168,12 +156,12 @@ def _shrunk(pair: ServerPair, steps: Sequence[Step]) -> list[Step]:
         while at < len(kept) - 1 and tries < MOST_SHRINKS:
             candidate = kept[:at] + kept[min(at + size, len(kept) - 1) :]
             tries += 1
-            number, answers = _first_difference(pair, candidate)
-            if answers is None:
+            number, found = _first_difference(pair, candidate)
+            if found is None:
                 at += size
             else:
-                kept, shorter = candidate[:number], True
+                kept, answers, shorter = candidate[:number], found, True
         if size == 1 and not shorter:
             break
         size = max(1, size // 2)
-    return kept
+    return kept, answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from harness.fidelity.comparison import Step, compare
+from harness.fidelity.comparison import ATTEMPTS, Step, compare
 from tests.fidelity.fake_server import FakePair, agrees, forgets_after_two_large_numbers
 
 
@@ -41,6 +41,15 @@ def test_difference_that_does_not_repeat_is_no_divergence() -> None:
     pair = FakePair(lambda done: "late" if len(done) == 10 and next(first) == 0 else "ok", undocumented)
     found = compare("fake", pair, range(2))
     assert (found.divergences, found.differing, found.steps) == ((), 0, 60)
+
+
+def test_divergence_that_cannot_be_shrunk_is_reported_as_it_was_seen() -> None:
+    """A real server deletes expired keys at random moments, so a divergence may hide in later executions."""
+    seen: Iterator[int] = count()
+    pair = FakePair(lambda done: "late" if len(done) == 10 and next(seen) < ATTEMPTS else "ok", undocumented)
+    found = compare("fake", pair, range(1))
+    (one,) = found.unknown
+    assert (len(one.steps), one.real, one.simulated, found.differing) == (10, "ok", "late", 1)
 
 
 def test_budget_ends_the_comparison() -> None:
