@@ -41,13 +41,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def largest_share(runs: int) -> float:
+    """Return the largest share of failing runs that agrees with ``runs`` runs, at least 1, without a failure.
+
+    If a share p of all runs failed, ``runs`` of them would be without a failure with probability (1 - p) ** runs. The
+    result is the p for which this is 5 %.
+    """
+    return float(1 - 0.05 ** (1 / runs))
+
+
 def certainty(runs: int) -> str:
     """Return what ``runs`` runs, at least 1, without a failure prove about all runs of this kind.
 
-    If a share p of all runs failed, ``runs`` of them would be without a failure with probability (1 - p) ** runs. The
-    sentence names the p for which this is 5 %, rounded up.
+    The sentence names :func:`largest_share`, rounded up.
     """
-    share = math.ceil(1000 * (1 - 0.05 ** (1 / runs))) / 10
+    share = math.ceil(1000 * largest_share(runs)) / 10
     return f"{counted(runs, 'run')}, no failure: below {share:g} % of such runs fail, with 95 % confidence"
 
 

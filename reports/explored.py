@@ -1,4 +1,4 @@
-"""What a nightly run explored, as view data: the failures, and a heat map of locks and families of faults."""
+"""Exploration of a nightly run as view data: the failures, and a heat map of locks and families of faults."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from harness.errors import UsageError
 from harness.run.store import new_fidelity, writable, write_results
 from harness.studies.fidelity import FidelityRequest, compare_servers
 from harness.studies.results_db import RESULTS_DB, add_fidelity, fidelity
+from harness.wording import counted
 
 from .options import positive, printed, progress_bar, single_command
 from .terminal import print_document
@@ -111,8 +112,8 @@ def _print_history(figures: Sequence[FidelityFigure]) -> None:
 
 def figure_line(one: FidelityFigure) -> str:
     """Return the figures of a server in one line."""
-    divergences = f"{one.undocumented} divergence{'' if one.undocumented == 1 else 's'}"
-    documented = f", {one.documented} documented difference{'' if one.documented == 1 else 's'}"
+    divergences = counted(one.undocumented, "divergence")
+    documented = f", {counted(one.documented, 'documented difference')}"
     return f"{one.version}: {one.steps:,} commands, {divergences}{documented if one.documented else ''}, {percent(one)}"
 
 

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from datetime import datetime
 from statistics import median
-from typing import Final, Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from harness.plan import Mechanism, Plan
 from harness.plan.mechanism import mechanism_text
+from harness.wording import largest_share
 
-CONFIDENCE: Final = 0.95
-"""Confidence of :attr:`ExploredPair.bound`."""
+
+class Pair(NamedTuple):
+    """A lock of the catalogue and a family of faults. ``release`` changes with the lock's libraries and its source, so
+    that what was explored before a change does not count after it."""
+
+    lock: str
+    fault: str
+    release: str
+
+
+class Explored(NamedTuple):
+    """Sums over the visits of a pair."""
+
+    visits: int = 0
+    schedules: int = 0
+    judged: int = 0
+
+
 FailureState = Literal["new", "known", "gone", "error"]
 
 
@@ -42,6 +59,10 @@ class PairVisit(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """Why it could not be made; empty if it was."""
 
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.lock, self.fault, self.release)
+
 
 class ExploredPair(msgspec.Struct, frozen=True, kw_only=True):
     """A lock under one family of faults, over all nights with the present release of the lock."""
@@ -65,11 +86,8 @@ class ExploredPair(msgspec.Struct, frozen=True, kw_only=True):
     def bound(self) -> float | None:
         """Return the largest share of failing schedules that agrees with having seen none, with 95 % confidence.
 
-        None if a failure is known, or no schedule was judged. The "rule of three": Hanley and Lippman-Hand, "If
-        nothing goes wrong, is everything all right?", JAMA 249 (1983)."""
-        if self.failures or not self.judged:
-            return None
-        return float(1.0 - (1.0 - CONFIDENCE) ** (1.0 / self.judged))
+        None if a failure is known, or no schedule was judged."""
+        return None if self.failures or not self.judged else largest_share(self.judged)
 
 
 class ExploredFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +119,7 @@ class ExploredFailure(msgspec.Struct, frozen=True, kw_only=True):
     """``new``: found in this night. ``known``: found in an earlier night, and it still happens. ``gone``: found in an
     earlier night, and it does not happen any more. ``error``: it could not be run."""
     why: str = ""
-    """What this night's run of it showed."""
+    """Result of its run in this night, in a sentence."""
 
     @property
     def reason(self) -> str:
@@ -110,7 +128,7 @@ class ExploredFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a nightly run explored. A pair is a lock of the catalogue and a family of faults that can strike it."""
+    """Exploration of a nightly run. A pair is a lock of the catalogue and a family of faults that can strike it."""
 
     seed: int
     """Seed of its hunts."""

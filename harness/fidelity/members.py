@@ -116,20 +116,22 @@ def simulate(kind: SimulatedKind, members: int, play: Callable[[Members], Iterat
 class MembersPair:
     """A real cluster and a simulated one; see :class:`harness.fidelity.comparison.ServerPair`.
 
-    ``play`` yields the answers of members, real or simulated, to steps; ``generate`` returns the steps for a seed and a
-    number of members.
+    It waits until each real member reports its version. ``play`` yields the answers of members, real or simulated, to
+    steps; ``generate`` returns the steps for a seed and a number of members.
     """
 
     def __init__(
         self,
-        version: str,
+        name: str,
         real: RealMembers,
         kind: SimulatedKind,
         *,
+        version_of: Callable[[Address], str],
         play: Callable[[Members, Sequence[Step]], Generator[str, None, None]],
         generate: Callable[[int, int], list[Step]],
     ) -> None:
-        self.version = version
+        wait_until(lambda: all(version_of(address) for address in real.addresses), f"{name}'s version")
+        self.version = f"{name} {version_of(real.addresses[0])}"
         self._real = real
         self._kind = kind
         self._members = len(real.addresses)

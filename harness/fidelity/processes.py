@@ -32,7 +32,7 @@ _LOG_END: Final = 2000
 
 
 class Place(NamedTuple):
-    """What a server may use: a folder for its data, which exists, and ports of the loopback interface."""
+    """Resources of a server: a folder for its data, which exists, and ports of the loopback interface."""
 
     folder: Path
     ports: tuple[int, ...]

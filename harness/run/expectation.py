@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.checkers.base import Verdict
+from harness.checkers.base import Verdict, Violation
 from harness.documents.run import ScenarioState
 from harness.errors import UNKNOWN, VALID, VIOLATION
 from harness.history import History
@@ -86,10 +86,9 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> 
 
 def _other_cause(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> str | None:
     """Return why the first violation does not have the expected mechanism; None if it has, or none is expected."""
-    violations = [violation for name in expect.invalid for violation in verdicts[name].evidence]
-    if expect.mechanism is None or not violations:
+    first = first_violation(expect.invalid, verdicts)
+    if expect.mechanism is None or first is None:
         return None
-    first = min(violations, key=lambda violation: violation.from_ns)
     why = mismatch(expect.mechanism, first, history)
     return f"{first.sentence}; but {why}" if why else None
 
@@ -97,5 +96,11 @@ def _other_cause(expect: Expect, verdicts: Mapping[str, Verdict], history: Histo
 def first_violation_s(names: Iterable[str], verdicts: Mapping[str, Verdict], origin_ns: int) -> float | None:
     """Return when the first violation reported by these checkers begins, in seconds after the history's first entry;
     None without a violation."""
-    begun = [violation.from_ns for name in names for violation in verdicts[name].evidence]
-    return round((min(begun) - origin_ns) / 1e9, 3) if begun else None
+    first = first_violation(names, verdicts)
+    return None if first is None else round((first.from_ns - origin_ns) / 1e9, 3)
+
+
+def first_violation(names: Iterable[str], verdicts: Mapping[str, Verdict]) -> Violation | None:
+    """Return the violation reported by these checkers that begins first; None without a violation."""
+    violations = [violation for name in names for violation in verdicts[name].evidence]
+    return min(violations, key=lambda violation: violation.from_ns, default=None)

@@ -9,11 +9,12 @@ from itertools import count, islice
 from typing import Final, NamedTuple
 
 from harness.documents import FidelityDocument
-from harness.documents.fidelity import SCHEMA, FidelityDivergence, FidelityServer
+from harness.documents.fidelity import SCHEMA, FidelityServer
 from harness.errors import VALID, VIOLATION, EnvironmentLacking, UsageError
 from harness.fidelity.catalogue import SERVERS
 from harness.fidelity.comparison import Agreement, Server, compare
 from harness.run.progress import Progress
+from harness.wording import counted
 
 BUDGET_S: Final = 60.0
 
@@ -71,7 +72,7 @@ def _compared(server: Server, request: FidelityRequest, index: int, progress: Pr
         nonlocal done
         done += 1
         share = max((time.monotonic() - began) / request.budget_s, done / request.seeds if request.seeds else 0.0)
-        text = f"running: {server.name}: {steps:,} commands · {divergences} divergence{'' if divergences == 1 else 's'}"
+        text = f"running: {server.name}: {steps:,} commands · {counted(divergences, 'divergence')}"
         progress((index + min(1.0, share)) / len(request.names), text)
 
     with server.start() as pair:
@@ -87,13 +88,8 @@ def _document(found: Agreement) -> FidelityServer:
         differing=found.differing,
         agreement=1 - found.differing / found.steps if found.steps else 1.0,
         seconds=round(found.seconds, 1),
-        divergences=tuple(
-            FidelityDivergence(
-                seed=one.seed, steps=one.steps, real=one.real, simulated=one.simulated, known=one.known
-            )
-            for one in found.divergences
-        ),
-    )  # fmt: skip
+        divergences=found.divergences,
+    )
 
 
 def _status(found: Sequence[FidelityServer]) -> int:

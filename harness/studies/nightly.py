@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.documents import AblationDocument, NightlyDocument
-from harness.documents.exploration import Exploration, PairVisit
+from harness.documents.exploration import Exploration, Pair, PairVisit
 from harness.documents.nightly import SCHEMA, ScenarioOutcome
 from harness.documents.run import ScenarioState
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
@@ -25,7 +25,7 @@ from harness.scenarios.catalogue import Scenario
 from harness.wording import counted
 
 from .ablation import ablate
-from .exploration import ExplorationState, Pair, explorable, explore
+from .exploration import ExplorationState, explorable, explore
 from .nightly_cases import CLUSTERS, FIRST_FRESH, Case, OnOutcome, cases, run_cases, scenarios_of
 from .results_db import RESULTS_DB, explored, explored_failures
 

@@ -18,13 +18,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from harness.documents import NightlyDocument
-from harness.documents.exploration import Exploration, ExploredFailure, PairVisit
+from harness.documents.exploration import Exploration, Explored, ExploredFailure, Pair, PairVisit
 from harness.documents.fidelity import FidelityFigure
 from harness.documents.nightly import ScenarioOutcome
 from harness.errors import EnvironmentLacking, UsageError
 from harness.files import cannot_write
-
-from .exploration.pairs import Explored, Pair
 
 RESULTS_DB: Final = "results.db"
 APPLICATION: Final = 0x6C6F636B

@@ -47,14 +47,14 @@ def trends(path: Path, *, last: int, factor: float = FACTOR, suite: str = "", cl
     alike = [night for night in wanted if (night.suite, night.clusters) == (wanted[-1].suite, wanted[-1].clusters)]
     shown = alike[-last:]
     of = results_db.outcomes(path, [night.id for night in shown])
-    found = Counter(f"{one.found_at:%Y-%m-%dT%H:%M:%SZ}" for one in results_db.explored_failures(path))
+    found = Counter(one.found_at for one in results_db.explored_failures(path))
     before, now = ([None, None, *shown])[-2:]
     return TrendsDocument(
         schema=SCHEMA,
         suite=now.suite if now else suite,
         clusters=now.clusters if now else (),
         factor=factor,
-        nights=tuple(_night(night, of[night.id], found[night.started_at]) for night in shown),
+        nights=tuple(_night(night, of[night.id], found[datetime.fromisoformat(night.started_at)]) for night in shown),
         compared=compare(of[before.id], of[now.id], factor) if before and now else None,
         series=tuple(series([of[night.id] for night in shown])),
     )

@@ -6,14 +6,10 @@
 from __future__ import annotations
 
 import json
-from typing import cast
-from unittest import mock
 
 from harness.fidelity.memcached.commands import VOCABULARY
-from harness.lock_impls.base import LockClass
-from harness.sim.servers.memcached.commands import STORING, CommandHandler, DataBlock
-from tests.locks import conformance
-from tests.locks.test_conformance_sim import on_a_simulated_client
+from harness.sim.servers.memcached.commands import STORING, CommandHandler
+from tests.fidelity.record_forms import record_forms
 
 LOCKS = ("memcached-", "sherlock-memcached", "tooz-memcached")
 
@@ -33,20 +29,7 @@ def form_of(words: list[bytes]) -> str:
 
 def record() -> dict[str, list[str]]:
     """Run every property of every memcached lock, and return the forms of its commands."""
-    found: dict[str, set[str]] = {}
-    execute = CommandHandler.execute
-    for case in conformance.cases(*LOCKS):
-        lock, prop = cast(tuple[LockClass, conformance.Property], case.values)
-        forms = found.setdefault(lock.info.name, set())
-
-        def recording(handler: CommandHandler, words: list[bytes], forms: set[str] = forms) -> bytes | DataBlock:
-            if words:
-                forms.add(form_of(words))
-            return execute(handler, words)
-
-        with mock.patch.object(CommandHandler, "execute", recording):
-            on_a_simulated_client(lock, prop, lock.info.kinds[0])
-    return {name: sorted(forms) for name, forms in sorted(found.items())}
+    return record_forms(LOCKS, CommandHandler, "execute", form_of)
 
 
 if __name__ == "__main__":

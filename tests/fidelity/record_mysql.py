@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, cast
-from unittest import mock
 
 from harness.fidelity.mysql.statements import VOCABULARY
-from harness.lock_impls.base import LockClass
 from harness.sim.servers.mysql.expressions import PARAMETER
 from harness.sim.servers.mysql.server import MysqlServer
-from harness.sim.servers.mysql.session import SqlSession
 from harness.sim.servers.mysql.sql import template
-from tests.locks import conformance
-from tests.locks.test_conformance_sim import on_a_simulated_client
+from tests.fidelity.record_forms import record_forms
 
 LOCKS = ("mysql-", "sqlalchemy-")
 _SPAN = re.compile(r"-?\d\d:\d\d:\d\d\.\d+")
@@ -46,19 +41,7 @@ def form_of(statement: str) -> str:
 
 def record() -> dict[str, list[str]]:
     """Run every property of every MySQL lock, and return the forms of its statements."""
-    found: dict[str, set[str]] = {}
-    execute = MysqlServer.execute
-    for case in conformance.cases(*LOCKS):
-        lock, prop = cast(tuple[LockClass, conformance.Property], case.values)
-        forms = found.setdefault(lock.info.name, set())
-
-        def recording(server: MysqlServer, session: SqlSession, text: str, forms: set[str] = forms) -> Any:
-            forms.add(form_of(text))
-            return execute(server, session, text)
-
-        with mock.patch.object(MysqlServer, "execute", recording):
-            on_a_simulated_client(lock, prop, lock.info.kinds[0])
-    return {name: sorted(forms) for name, forms in sorted(found.items())}
+    return record_forms(LOCKS, MysqlServer, "execute", form_of)
 
 
 if __name__ == "__main__":

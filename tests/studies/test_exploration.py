@@ -13,15 +13,16 @@ import pytest
 from msgspec.structs import replace as with_
 
 from harness.documents import NightlyDocument, decode
-from harness.documents.exploration import Exploration, ExploredFailure, ExploredPair, PairVisit
+from harness.documents.exploration import Exploration, Explored, ExploredFailure, ExploredPair, Pair, PairVisit
 from harness.errors import UsageError
 from harness.plan import Expect, Mechanism, Plan, load
+from harness.run.expectation import first_violation
 from harness.run.mechanism import mismatch
 from harness.run.observed_mechanism import observed_mechanism
 from harness.run.runs import run
 from harness.scenarios import catalogue
 from harness.studies import exploration, results_db
-from harness.studies.exploration import ExplorationState, Explored, Pair, explore, pairs
+from harness.studies.exploration import ExplorationState, explore, pairs, visits
 from harness.studies.exploration.pairs import Queue, explorable
 from harness.studies.exploration.visits import CANDIDATES, VisitResult, repeat
 from harness.studies.nightly import ExploreRequest, nightly
@@ -85,7 +86,7 @@ def test_families_of_many_documented_failures_come_first() -> None:
     assert queue.next()[0].fault == "client-pause"
 
 
-# What was found.
+# Failures that were found.
 
 
 class Visits:
@@ -109,11 +110,11 @@ def explored(tmp_path: Path, known: tuple[ExploredFailure, ...] = (), **options:
 
 
 def test_each_pair_is_visited_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    visits = Visits(monkeypatch, {})
+    made = Visits(monkeypatch, {})
     document = explored(tmp_path, explored={A: Explored(1, 12, 10)})
-    assert visits.made[:2] == [(B, 1), (A, 2)]
+    assert made.made[:2] == [(B, 1), (A, 2)]
     by_lock = {pair.lock: pair for pair in document.pairs}
-    assert by_lock[A.lock].visits == 1 + sum(pair == A for pair, _ in visits.made)
+    assert by_lock[A.lock].visits == 1 + sum(pair == A for pair, _ in made.made)
     assert by_lock[A.lock].judged == 10 * by_lock[A.lock].visits
     assert document.share == 1.0
     assert document.bound is not None
@@ -138,10 +139,23 @@ def test_a_failure_is_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_lock_that_cannot_be_run_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = VisitResult(visit=PairVisit(**A._asdict(), seed=77, round=1, error="there is no module 'x'"))
-    visits = Visits(monkeypatch, {A: broken})
+    made = Visits(monkeypatch, {A: broken})
     document = explored(tmp_path)
-    assert sum(pair == A for pair, _ in visits.made) in (exploration.GIVE_UP, exploration.GIVE_UP + 1)
+    assert sum(pair == A for pair, _ in made.made) in (exploration.GIVE_UP, exploration.GIVE_UP + 1)
     assert document.share == 0.5
+
+
+def test_a_broken_visit_or_run_is_an_error_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **_options: object) -> None:
+        raise ValueError("no")
+
+    monkeypatch.setattr(visits, "search", broken)
+    monkeypatch.setattr(visits, "run", broken)
+    monkeypatch.setattr(visits, "_vocabulary", lambda _lock, _kind: None)
+    monkeypatch.setattr(visits, "Round", lambda **_options: None)
+    assert visits.visit(A, 1, 7, STARTED, tmp_path).visit.error == "ValueError: no"
+    again = repeat(failure(plan=catalogue.find("del-foreign").plan))
+    assert (again.state, again.why) == ("error", "ValueError: no")
 
 
 def test_an_interrupt_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +201,8 @@ def test_the_mechanism_that_is_written_down_is_one_that_the_violation_has(name: 
     plan = catalogue.find(name).plan
     assert plan.expect is not None
     result = run(plan, store=None)
-    evidence = [one for checker in plan.expect.invalid for one in result.verdicts[checker].evidence]
-    first = min(evidence, key=lambda violation: violation.from_ns)
+    first = first_violation(plan.expect.invalid, result.verdicts)
+    assert first is not None
     found = observed_mechanism(first, result.history, tuple(spec.fault for spec in plan.faults))
     assert plan.expect.mechanism is not None
     assert found.cause == plan.expect.mechanism.cause

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
-from harness.fidelity.members import Address, MembersPair, RealMembers, SimulatedKind, do_not_wait, wait_until
+from harness.fidelity.members import Address, MembersPair, RealMembers, SimulatedKind, do_not_wait
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, free_ports, program_path
 from harness.sim.servers.etcd.server import CLIENT_PORT
 
@@ -54,12 +54,11 @@ def start(members: int) -> Iterator[MembersPair]:
             stack.enter_context(ServerProcess("etcd", partial(_command, number, peers), ready=do_not_wait))
             for number in range(members)
         ]
-        real = RealMembers(processes)
-        wait_until(lambda: all(_version(address) for address in real.addresses), "etcd's version")
         yield MembersPair(
-            f"etcd {_version(real.addresses[0])}",
-            real,
+            "etcd",
+            RealMembers(processes),
             SIMULATED,
+            version_of=_version,
             play=lambda members, steps: Player(members).play(steps),
             generate=lambda seed, members: StepGenerator(seed, members).steps(),
         )

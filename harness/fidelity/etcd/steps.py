@@ -43,8 +43,8 @@ REQUESTS: Final = {
     "Watch": etcdrpc.WatchRequest,
 }  # fmt: skip
 KEY, LEASE, WATCH, NUMBER, NAME = "{key}", "{lease}", "{watch}", "{number}", "{name}"
-"""What recorded requests have in place of the lock's key, a lease's and a watch's id, a revision or an index, and a
-name from chance."""
+"""Placeholders in recorded requests: for the lock's key, a lease's and a watch's id, a revision or an index, and a
+random name."""
 
 
 def to_text(request: Any) -> str:

@@ -40,7 +40,7 @@ ODD_NAMES: Final = (
 ODD_TIMEOUTS: Final = ("-1", "-0.5", "-1.5", "NULL", "'0'", "'x'", "'-1'", "1e-3", "0.0001", "-0.0")
 SHORT_S: Final = (0.05, 0.1, 0.2)
 LONG_S: Final = "1000"
-"""Nobody waits that long: another step ends the wait, or the sequence ends."""
+"""Longer than any sequence: another step ends the wait, or the sequence ends."""
 
 
 def lock_statements() -> list[str]:
@@ -128,7 +128,7 @@ class StatementGenerator:
         kind = self.rng.choice(("KILL", "KILL CONNECTION", "KILL QUERY", "KILL QUERY"))
         return f"{kind} {{id{self.rng.randrange(self.admin)}}}"
 
-    # What lock libraries send.
+    # Statements of lock libraries.
 
     def lock_statement(self) -> str:
         """Return a statement of a lock library with a few keys and owners, which does not wait for a named lock."""

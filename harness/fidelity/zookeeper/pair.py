@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from harness.fidelity.members import MembersPair, RealMembers, SimulatedKind, do_not_wait, wait_until
+from harness.fidelity.members import MembersPair, RealMembers, SimulatedKind, do_not_wait
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, free_ports, program_path
 from harness.sim.servers.zookeeper.server import CLIENT_PORT
 
@@ -67,12 +67,11 @@ def start(members: int) -> Iterator[MembersPair]:
             )
             for number in range(members)
         ]  # fmt: skip
-        real = RealMembers(processes)
-        wait_until(lambda: all(_version(address) for address in real.addresses), "ZooKeeper's version")
         yield MembersPair(
-            f"ZooKeeper {_version(real.addresses[0])}",
-            real,
+            "ZooKeeper",
+            RealMembers(processes),
             SIMULATED,
+            version_of=_version,
             play=lambda members, steps: Player(members).play(steps),
             generate=lambda seed, members: StepGenerator(seed, members).steps(),
         )

@@ -42,7 +42,7 @@ FROM_LOCKS: Final = 0.6
 MOST_NUMBERS: Final = 6
 VOCABULARY: Final = "vocabulary.json"
 KEY, NUMBER, NAME = "{key}", "{number}", "{name}"
-"""What recorded paths have in place of the lock's key, a sequential node's number, and a name from chance."""
+"""Placeholders in recorded paths: for the lock's key, a sequential node's number, and a random name."""
 
 
 @cache

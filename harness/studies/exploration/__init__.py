@@ -17,13 +17,13 @@ from typing import Final
 
 from msgspec.structs import replace as with_
 
-from harness.documents.exploration import Exploration, ExploredFailure, ExploredPair, PairVisit
+from harness.documents.exploration import Exploration, Explored, ExploredFailure, ExploredPair, Pair, PairVisit
 from harness.errors import UsageError
 from harness.plan import refuse_untrusted
 from harness.run.pool import AbandonedJob, Pool, open_pool, results
 from harness.run.store import writable
 
-from .pairs import Explored, Pair, Queue, explorable
+from .pairs import Queue, explorable
 from .visits import VisitResult, repeat, visit
 
 GIVE_UP: Final = 3
@@ -33,7 +33,7 @@ _Job = tuple[Pair, int]
 
 @dataclass(slots=True)
 class ExplorationState:
-    """What an exploration has done so far. ``failures`` are those of all nights by name."""
+    """State of an exploration that is under way. ``failures`` are those of all nights by name."""
 
     budget_s: float
     began: float = field(default_factory=time.monotonic)
@@ -91,9 +91,8 @@ def _exploration(
 ) -> Exploration:
     totals = dict(explored)
     for one in state.visits:
-        pair = Pair(one.lock, one.fault, one.release)
-        before = totals.get(pair, Explored())
-        totals[pair] = Explored(
+        before = totals.get(one.pair, Explored())
+        totals[one.pair] = Explored(
             before.visits + (one.schedules > 0), before.schedules + one.schedules, before.judged + one.judged
         )
     failing = [(one.lock, one.fault) for one in state.failures.values() if one.state in ("new", "known")]
@@ -167,4 +166,4 @@ def _is_ours(failure: ExploredFailure) -> bool:
     return True
 
 
-__all__ = ["ExplorationState", "Explored", "OnVisit", "Pair", "explorable", "explore"]
+__all__ = ["ExplorationState", "OnVisit", "explorable", "explore"]

@@ -13,9 +13,10 @@ from fnmatch import fnmatch
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from harness.clusters import kinds
+from harness.documents.exploration import Explored, Pair
 from harness.errors import UsageError
 from harness.lock_impls.base import LockInfo
 from harness.lock_impls.catalogue import PACKAGES, all_descriptions
@@ -26,23 +27,6 @@ SHARED: Final = PACKAGES[0]
 """Package of our locks and of the code that they share."""
 DIGITS: Final = 8
 """Hexadecimal digits of a source's digest."""
-
-
-class Pair(NamedTuple):
-    """A lock of the catalogue and a family of faults. ``release`` changes with the lock's libraries and its source, so
-    that what was explored before a change does not count after it."""
-
-    lock: str
-    fault: str
-    release: str
-
-
-class Explored(NamedTuple):
-    """What the visits of a pair have added up to."""
-
-    visits: int = 0
-    schedules: int = 0
-    judged: int = 0
 
 
 def explorable(pattern: str = "*") -> list[Pair]:

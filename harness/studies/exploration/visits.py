@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace as with_
 
-from harness.documents.exploration import ExploredFailure, PairVisit
+from harness.documents.exploration import ExploredFailure, Pair, PairVisit
 from harness.errors import HarnessError
 from harness.files import write_file
 from harness.plan import Expect, dump
-from harness.run.expectation import judge
+from harness.run.expectation import first_violation, judge
 from harness.run.observed_mechanism import observed_mechanism
 from harness.run.runs import run
 from harness.run.store import safe_name, store_errors
@@ -25,8 +25,6 @@ from harness.search.in_workers import search
 from harness.search.request import HuntRequest
 from harness.search.rounds import Round, RoundResult
 from harness.search.vocabulary import Vocabulary, learn_vocabulary
-
-from .pairs import Pair
 
 CANDIDATES: Final = "candidates"
 """Folder of the store with the scenarios of failures that exploration found."""
@@ -44,7 +42,7 @@ class VisitResult(msgspec.Struct, frozen=True, kw_only=True):
 def visit(pair: Pair, number: int, seed: int, found_at: datetime, store: Path) -> VisitResult:
     """Hunt a lock under one family of faults for one round, and store what fails."""
     began = time.monotonic()
-    here = PairVisit(lock=pair.lock, fault=pair.fault, release=pair.release, seed=seed, round=number)
+    here = PairVisit(**pair._asdict(), seed=seed, round=number)
     try:
         request = HuntRequest(
             lock=pair.lock, faults=(pair.fault,), accept=("known-limits",), seed=seed, schedules=SCHEDULES
@@ -53,8 +51,8 @@ def visit(pair: Pair, number: int, seed: int, found_at: datetime, store: Path) -
         command = f"harness hunt {pair.lock} --faults {pair.fault} --seed {seed} --schedules {SCHEDULES}"
         findings = [make_finding(one, command=command, round_=number, store=store) for one in searched.failures]
         failures = tuple(_explored(found, pair, found_at) for found in findings if found is not None)
-    except HarnessError as error:
-        return VisitResult(visit=with_(here, error=str(error), seconds=round(time.monotonic() - began, 3)))
+    except Exception as error:  # noqa: BLE001 - one broken visit must not end the night
+        return VisitResult(visit=with_(here, error=_text(error), seconds=round(time.monotonic() - began, 3)))
     for failure in failures:
         _keep_candidate(failure, store)
     return VisitResult(visit=_counted(here, searched, failures, time.monotonic() - began), failures=failures)
@@ -83,7 +81,9 @@ def _vocabulary(lock: str, kind: str) -> Vocabulary:
 def _explored(found: FoundFailure, pair: Pair, found_at: datetime) -> ExploredFailure:
     checker = found.failure.kind.checker
     result = run(found.plan, store=None)
-    first = min(result.verdicts[checker].evidence, key=lambda violation: violation.from_ns)
+    first = first_violation((checker,), result.verdicts)
+    if first is None:
+        raise HarnessError(f"{checker} found no violation when the schedule was run again")
     mechanism = observed_mechanism(first, result.history, tuple(spec.fault for spec in found.plan.faults))
     cause = f"{pair.lock} {checker} {mechanism.cause} {' '.join(mechanism.order)}"
     name = f"{safe_name(pair.lock)}-{checker}-{hashlib.sha256(cause.encode()).hexdigest()[:6]}"
@@ -114,8 +114,12 @@ def repeat(failure: ExploredFailure) -> ExploredFailure:
     assert failure.plan.expect is not None
     try:
         result = run(failure.plan, store=None)
-    except HarnessError as error:
-        return with_(failure, state="error", why=str(error))
+    except Exception as error:  # noqa: BLE001 - one broken run must not end the night
+        return with_(failure, state="error", why=_text(error))
     judgement = judge(failure.plan.expect, result.verdicts, result.history)
     still = judgement.state == "as-expected"
     return with_(failure, state="known" if still else "gone", why=f"{judgement.state}: {judgement.why}")
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
