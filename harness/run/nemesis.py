@@ -68,12 +68,16 @@ class Nemesis:
     # Life.
 
     def start(self) -> None:
-        """Begin. The plan's times count from now."""
+        """Begin. The plan's times count from now. Faults at time 0 have struck when this returns, so that no client
+        starts before them."""
         now = time.monotonic_ns()
         self._until = now + int((self._plan.time_limit - self._plan.settle_time) * 1e9)
         for spec in self._plan.faults:
-            if spec.on is None:
-                self._later(now + int(first_strike_s(spec) * 1e9), partial(self._strike_on_time, spec))
+            strike = partial(self._strike_on_time, spec)
+            if spec.on is None and (first := first_strike_s(spec)):
+                self._later(now + int(first * 1e9), strike)
+            elif spec.on is None:
+                self._try(strike)
         self._recorder.listeners.append(self._on_op)
         if any(TAPS in needs(trigger.spec) for trigger, _ in self._triggers):
             TAPS.of(self._cluster).tap(self._on_command)

@@ -67,7 +67,7 @@ def open_containers(
             distributions,
             folder,
             runtime,
-            {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options} if runtime else None,
+            {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options},
         ),
         seed=plan.seed,
         resource=msgspec.json.encode(resource).decode(),

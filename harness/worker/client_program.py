@@ -107,7 +107,8 @@ def stock_of(plan: Plan) -> dict[str, Any]:
 
 
 def prepare(lock: LockPreparation) -> None:
-    """Let a lock start what it needs before the first acquire, such as a program in another language."""
+    """Import a lock and its library, and let it start what it needs before the first acquire, such as a program in
+    another language."""
     ready = getattr(find_lock(lock.name), "prepare", None)
     if ready is not None:
         ready(Endpoints(lock.kind, lock.addresses), lock.ttl, **lock.options)
@@ -118,9 +119,9 @@ def run(
 ) -> None:
     """Run one client to the end of the plan's time; a :data:`harness.clusters.base.HostProgram`. ``find`` returns the
     lock for a name."""
+    lock = find(job.plan.lock)  # first: it imports the lock's library, which must not delay the client's start
     if job.generation == 0:
         time.sleep(job.plan.stagger * job.process)
-    lock = find(job.plan.lock)
     threads = int(getattr(find_workload(job.plan.workload), "threads", 1))
     _run_threads(job.plan.workload, _clients(job, record, checkpoint, lock, threads))
     failure = getattr(lock, "failure", None)

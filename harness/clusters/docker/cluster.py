@@ -221,7 +221,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._report("")
 
     def _prepare_clients(self) -> None:
-        """Prepare the clients' locks before the run: a Java virtual machine, for example, takes seconds to start."""
+        """Prepare the clients' locks before the run, so that clients start when the plan says: on a busy machine the
+        import of a library takes a second, the start of a Java virtual machine several."""
         answers = [self._prepare(self._client(name)) for name in self._names]
         try:
             for answer in filter(None, answers):
