@@ -88,6 +88,20 @@ def test_a_user_lock_and_a_user_workload_run_in_containers(tmp_path: Path, monke
     assert result.valid is True, result.document["summary"]
 
 
+def test_a_slow_import_delays_no_client_beyond_its_stagger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_on_c0.py").write_text(
+        "import socket, time\n"
+        "from redis.lock import Lock as Slow\n"
+        "if socket.gethostname().endswith('c0'):\n"
+        "    time.sleep(3.0)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    pause = FaultSpec("server-pause", at=0.0, for_=0.2)
+    history = on_docker("slow_on_c0:Slow", clients=2, stagger=1.0, sections=1, time_limit=6.0, faults=(pause,)).history
+    begun = [(op.f, op.node) for op in history if op.type == "invoke" and op.f in ("inject", "acquire")]
+    assert begun == [("inject", None), ("acquire", "c0"), ("acquire", "c1")]
+
+
 @pytest.mark.parametrize("lock", ["redis_lock:Lock", "redis.lock:Lock"])
 def test_a_lock_of_an_installed_library_is_valid_without_faults(lock: str) -> None:
     result = on_docker(lock, time_limit=6.0)
