@@ -28,8 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="K/N", help="Run the K-th of N parts of the selected tests, K from 1 to N.")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the chosen part. A test is in the same part on every machine and whatever else is selected."""
+    """Mark the cases that ``few`` leaves out as slow, and keep the tests of the chosen part.
+
+    A test is in the same part on every machine and whatever else is selected."""
+    _leave_few(items)
     chosen: str | None = config.getoption("--part")
     if chosen is None:
         return
@@ -39,6 +43,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if part_of(item.nodeid, int(parts)) == int(part)]
     config.hook.pytest_deselected(items=[item for item in items if part_of(item.nodeid, int(parts)) != int(part)])
     items[:] = kept
+
+
+def _leave_few(items: list[pytest.Item]) -> None:
+    """Of the cases of each test marked with ``few(n)``, leave n that are spread evenly, and mark the others as slow."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not any(map(item.get_closest_marker, ("slow", "long", "docker"))):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for test, alike in cases.items():
+        marker = alike[0].get_closest_marker("few")
+        wanted = marker.args[0] if marker else 0
+        if not wanted < len(alike):
+            raise pytest.UsageError(f"{test}: few({wanted}) leaves out none of {len(alike)} cases")
+        for number, item in enumerate(alike):
+            if number * wanted // len(alike) == (number - 1) * wanted // len(alike):
+                item.add_marker(pytest.mark.slow)
 
 
 def part_of(nodeid: str, parts: int) -> int:

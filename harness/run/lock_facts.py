@@ -36,7 +36,7 @@ def find_facts(name: str, interpreter: str = "") -> LockFacts:
     A worker imports the lock, with the Python at the path ``interpreter`` or else with this one. Raises UsageError if
     the lock cannot be loaded.
     """
-    if own_description(name) is not None:
+    if own_description(name) is not None or name.startswith(SCENARIO_LOCKS):
         return _own_facts(name, interpreter)
     return _found_facts(name, interpreter)
 

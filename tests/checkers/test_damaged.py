@@ -83,6 +83,7 @@ def kept(found: list[Disagreement]) -> list[Disagreement]:
     return [one for one in found if one.verdict is not None and one.verdict.valid]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", FEW)
 def test_no_checker_keeps_what_the_judge_calls_wrong(lock: str) -> None:
     found = list(findings(fault_free(lock).history, range(DAMAGES)))
@@ -98,6 +99,7 @@ def test_no_checker_keeps_what_the_judge_calls_wrong_of_any_lock(lock: str) -> N
     assert kept(found) == []
 
 
+@pytest.mark.slow
 def test_damage_of_each_kind_concerns_several_checkers() -> None:
     found = list(findings(fault_free("redis-fenced").history, range(150)))
     assert {one.what.partition(",")[0] for one in found} == set(KINDS)

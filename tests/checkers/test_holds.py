@@ -124,6 +124,7 @@ def _answer(draw: st.DrawFn, f: str, client: str) -> Any:
     return {{"check": "valid", "extend": "extended", "release": "done"}[f]: draw(st.booleans())}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(histories())
 def test_checkers_match_definitions_on_random_histories(history: History) -> None:

@@ -31,6 +31,7 @@ CORRECT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("name", CORRECT)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_violation_is_reported_for_a_correct_lock(name: str, seed: int) -> None:
@@ -45,6 +46,7 @@ def test_without_pauses_and_jumps_nothing_overlaps(seed: int) -> None:
     assert MutualExclusionChecker().check(World(seed, crashes=0.05, losses=0.1).run()).valid is not False
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("jumps", [False, True])
 @pytest.mark.parametrize("seed", FEW)
 def test_exactly_the_foreign_releases_are_reported(seed: int, jumps: bool) -> None:

@@ -495,6 +495,7 @@ def disagreements(checker: str) -> list[str]:
     return found
 
 
+@pytest.mark.few(60)
 @pytest.mark.parametrize(("checker", "mutant"), CASES, ids=[f"{checker}: {mutant[0]}" for checker, mutant in CASES])
 def test_mutant_is_caught(checker: str, mutant: tuple[str, Any, str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     title, where, name, replacement = mutant

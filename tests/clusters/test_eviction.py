@@ -139,6 +139,7 @@ def test_one_flooded_server_does_not_break_a_majority() -> None:
     assert [seed for seed in SEEDS if flooded_run("redlock", seed, 15.0).valid is not True] == []
 
 
+@pytest.mark.slow
 def test_same_seed_same_history() -> None:
     first = flooded_run("redis-token", 3)
     flooded_run.cache_clear()

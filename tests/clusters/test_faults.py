@@ -216,6 +216,7 @@ def test_latency_between_servers(bench: Bench) -> None:
     assert quick < 0.05
 
 
+@pytest.mark.slow
 def test_two_simultaneous_partitions_are_observed_without_deadlock() -> None:
     kinds = ("partition-halves", "partition-node", "partition-clients")
     result = run(

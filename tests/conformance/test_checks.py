@@ -147,6 +147,7 @@ def test_a_failure_describes_what_the_program_did(
     assert result.seconds < SETTINGS.start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", REQUIRED_MUTANTS)
 def test_required_mutants_are_found(address: tuple[str, int], mutant: str) -> None:
     check, message = REQUIRED_MUTANTS[mutant]

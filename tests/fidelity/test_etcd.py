@@ -109,6 +109,7 @@ def _keep_compacted_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EtcdStore, "compact", lambda self, revision: None)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "mutant", [_ignore_limits_of_revisions, _hide_deletions_from_watches, _keep_compacted_revisions]
 )

@@ -77,6 +77,7 @@ def test_a_run_on_a_full_disk_ends_with_one_line_and_no_half_file(size: int, tmp
     assert run_on_small_disk(RUN, tmp_path / "disk", size, capsys) in (VALID, VIOLATION, MISSING)
 
 
+@pytest.mark.slow
 def test_the_sizes_reach_from_no_room_for_a_history_to_room_for_all(tmp_path: Path, capsys: Capture) -> None:
     assert run_on_small_disk(RUN, tmp_path / "disk", min(sizes()), capsys) == MISSING
     assert run_on_small_disk(RUN, tmp_path / "disk", max(sizes()), capsys) in (VALID, VIOLATION)
@@ -131,6 +132,7 @@ def pipe_without_reader() -> Iterator[int]:
         os.close(write)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "arguments", [("run", "redis-token", "--time-limit", "2s", "--json"), ("list", "locks"), ("show", "redlock")]
 )

@@ -153,12 +153,14 @@ class CannotBeOpened:
         pass
 
 
+@pytest.mark.slow
 def test_a_user_class_can_be_hunted() -> None:
     hunted = hunt(NeverLocks, faults=("none",), rounds=1)
     assert hunted.findings[0].failure.broken[0] == "mutual-exclusion"
     assert hunted.findings[0].plan.faults == ()
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_hunt() -> None:
     began = time.monotonic()
     request = HuntRequest(
@@ -215,6 +217,7 @@ def test_an_interrupt_before_the_first_round_ends_the_hunt(monkeypatch: pytest.M
     assert (hunted.exit_status, hunted.document["schedules"]) == (3, 0)
 
 
+@pytest.mark.slow
 def test_a_lock_that_raises_keyboard_interrupt_does_not_end_the_hunt() -> None:
     hunted = hunt(Interrupts, faults=("none",), rounds=1)
     assert not hunted.document["interrupted"]
@@ -222,6 +225,7 @@ def test_a_lock_that_raises_keyboard_interrupt_does_not_end_the_hunt() -> None:
     assert any("acquire of the lock raised KeyboardInterrupt" in error for error in hunted.document["errors"])
 
 
+@pytest.mark.slow
 def test_an_interrupted_round_counts_its_completed_schedules() -> None:
     def interrupted(_share: float, text: str) -> None:
         if "3 schedules" in text:

@@ -64,6 +64,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> HuntResult:
     return hunt(DOCUMENTED, rounds=2, store=tmp_path_factory.mktemp("store"))
 
 
+@pytest.mark.slow
 def test_a_known_limit_does_not_hide_a_failure_that_is_not_documented() -> None:
     stopped = hunt(SHORT, rounds=1, stop_at_first=True)
     assert [found.known for found in stopped.results.findings] == [True]

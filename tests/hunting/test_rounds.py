@@ -34,6 +34,7 @@ def round_of(request: HuntRequest, number: int = 1) -> Round:
 JUMPS = HuntRequest(lock="redlock", faults=("clock-jump",), clients=2, stop_at_first=True)
 
 
+@pytest.mark.slow
 def test_a_failure_by_a_clock_jump_is_found_and_shrunk() -> None:
     found = search(round_of(JUMPS))
     (failure,) = found.failures
@@ -146,6 +147,7 @@ def test_a_failure_does_not_count_if_its_only_fault_never_struck() -> None:
     assert run_trial(msgspec.structs.replace(plan, faults=(late,))).broken() == ()
 
 
+@pytest.mark.slow
 def test_a_fault_that_never_struck_does_not_hide_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """The resource has no GETSET, so the first fault has no effect. The other one causes the failure."""
     idle = FaultSpec("delayed-request", at=0.0, for_=0.5, params={"server": "resource", "containing": "GETSET"})
@@ -220,6 +222,7 @@ def test_shrinking_rejects_candidates_that_raise(monkeypatch: pytest.MonkeyPatch
     assert shrink(PADDED, LATE, HuntRequest(lock="redis-token").completed()).plan.clients == 3
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_rounds() -> None:
     request = HuntRequest(lock="redis-token", faults=("client-pause",), schedules=3)
     first, second = (search(round_of(msgspec.structs.replace(request, seed=seed), 2 - seed)) for seed in (0, 1))

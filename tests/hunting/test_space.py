@@ -111,6 +111,7 @@ def test_events_and_commands_of_a_lock_are_learnt() -> None:
     assert learn_vocabulary(HuntRequest(lock="redis-watchdog").completed()).renews
 
 
+@pytest.mark.slow
 def test_hunts_draw_clients_that_check_the_lock_and_shrinking_prefers_those_that_do_not() -> None:
     request = HuntRequest(lock="redis-token", faults=("clock-jump",), schedules=40).completed()
     drawn = {plan.discipline for plan in draw(request)}

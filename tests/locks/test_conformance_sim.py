@@ -20,6 +20,7 @@ def on_a_simulated_client(lock: LockClass, prop: conformance.Property, kind: str
     on(cluster, main)
 
 
+@pytest.mark.few(131)
 @pytest.mark.parametrize(("lock", "prop"), conformance.cases(*conformance.REDIS))
 def test_lock(lock: LockClass, prop: conformance.Property) -> None:
     on_a_simulated_client(lock, prop, lock.info.kinds[0])

@@ -254,6 +254,7 @@ def test_a_users_fault_uses_an_ability_that_only_a_users_kind_has(capsys: pytest
     assert "needs forget, which redis-single on sim cannot do" in error_of(capsys)
 
 
+@pytest.mark.slow
 def test_a_hunt_searches_on_a_users_kind() -> None:
     """It finds what a server without a disk forgets."""
     size = ("--rounds", "1", "--schedules", "20")

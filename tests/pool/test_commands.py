@@ -110,6 +110,7 @@ def test_a_dask_cluster_gives_the_result_of_this_process(command: Command, tmp_p
     assert json.dumps(found) == json.dumps(normal(command(here, workers=1), here))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_", [pytest.param("KILL"), pytest.param("TERM", marks=pytest.mark.slow)])
 def test_a_killed_command_leaves_no_process(signal_: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "harness", "nightly", "--suite", "full", "--workers", "2"]

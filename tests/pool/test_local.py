@@ -161,6 +161,7 @@ def test_a_script_without_a_main_guard_gets_an_explanation(tmp_path: Path) -> No
 # Containers; the tests use a file instead.
 
 
+@pytest.mark.slow
 def test_a_worker_reuses_its_containers_and_removes_them_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

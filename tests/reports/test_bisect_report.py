@@ -116,6 +116,7 @@ def test_a_document_is_stored_and_read_again(tmp_path: Path) -> None:
 CHANGES: list[dict[str, object]] = [{}, {"first_changed": None, "interrupted": True, "story": Story(), "repeat": ()}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", CHANGES)
 def test_the_page_shows_the_result(tmp_path: Path, browser: Browser, changes: dict[str, object]) -> None:
     path = bisect_report.write(document(**changes), tmp_path)

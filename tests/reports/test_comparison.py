@@ -212,6 +212,7 @@ def test_a_minimal_document_gives_a_page() -> None:
     assert comparison.render(view_of({"schema": 1, "nemeses": [], "locks": []}))
 
 
+@pytest.mark.slow
 def test_the_same_document_gives_the_same_bytes(written: Path, tmp_path: Path) -> None:
     comparison.write(comparisons.write(tmp_path, comparisons.sample()))
     for name in FILES:

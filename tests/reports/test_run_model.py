@@ -275,6 +275,7 @@ def shorten_keys(folder: Path, lines: int, then: bytes) -> float:
     return (json.loads(kept[-1])["time"] - sample.START_NS) / 1e9 if kept else 0.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("then", "why"),
     [
@@ -302,6 +303,7 @@ def test_unrecorded_keys_are_shown_as_unknown(folder: Path, then: bytes, why: st
     assert all(server.silent == 0 for server in timeline_text.canvas_text(data)["servers"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

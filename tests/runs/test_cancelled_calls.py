@@ -25,6 +25,7 @@ def cancelled(lock: str, on: str, store: Path | None = None, **schedule: Any) ->
     return run(Plan(lock=lock, clients=3, time_limit=15.0, faults=(spec,)), store=store)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("on", ["acquire:invoke", "request:SET", "reply:SET", "release:invoke", "acquire"])
 def test_a_sound_lock_breaks_no_property_when_its_calls_are_cancelled(on: str) -> None:
     result = cancelled(SOUND, on)
@@ -32,6 +33,7 @@ def test_a_sound_lock_breaks_no_property_when_its_calls_are_cancelled(on: str) -
     assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("on", "call"), [("request:SET", "acquire"), ("reply:SET", "acquire"), ("request:EVAL", "release")]
 )
@@ -46,6 +48,7 @@ def test_a_cancelled_call_has_an_unknown_outcome_and_the_same_seed_gives_the_sam
     assert {op.f for op in unknown} == {call}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("lock", "on"),
     [
@@ -59,6 +62,7 @@ def test_a_lock_that_is_wrong_under_cancellation_breaks_a_property(lock: str, on
     assert result.valid is False, result.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", ["WithoutLease", "GrantsWhenCancelled", "DeletesWhenCancelled"])
 def test_without_the_fault_it_breaks_none(lock: str) -> None:
     result = run(Plan(lock=f"{MUTANTS}:{lock}", clients=3, time_limit=15.0))
@@ -104,6 +108,7 @@ def in_sections(lock: str, workload: str) -> Result:
     return run(Plan(lock=lock, workload=workload, clients=3, time_limit=15.0, faults=(spec,)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lock", "workload"), [(SOUND, "mutex"), (f"{MUTANTS}:ContextLock", "context")])
 def test_a_sound_lock_breaks_no_property_when_critical_sections_are_cancelled(lock: str, workload: str) -> None:
     result = in_sections(lock, workload)
@@ -121,6 +126,7 @@ def test_a_cancelled_section_makes_no_further_access_and_releases_the_lock() -> 
         assert (mine[0].f, mine[0].time) == ("release", call["at_ns"])
 
 
+@pytest.mark.slow
 def test_a_body_that_keeps_the_lock_when_it_is_cancelled_is_found() -> None:
     result = in_sections(f"{MUTANTS}:StaysWhenCancelled", "context")
     assert result.verdicts["release"].valid is False, result.reason

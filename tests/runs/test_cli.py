@@ -203,6 +203,7 @@ def test_output_of_a_lock_goes_to_stderr_with_json(capsys: pytest.CaptureFixture
     assert "hello" in said.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("durations", [("2.2", "10.1s"), ("0.7", "10.1s"), ("2", "3.3333333333s")])
 def test_fractional_durations_are_accepted(durations: tuple[str, str]) -> None:
     assert harness("run", "redis-token", "--ttl", durations[0], "--time-limit", durations[1], "--quiet") == 0
@@ -344,6 +345,7 @@ def stored_run() -> Path:
     return Path("store/latest").resolve()
 
 
+@pytest.mark.slow
 def test_a_truncated_history_is_reported_up_to_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     folder = stored_run()
     path = folder / "history.jsonl"

@@ -73,6 +73,7 @@ def test_another_seed_gives_another_history(tmp_path: Path) -> None:
     assert first != in_another_process(CASES[0], "1", tmp_path / "b", seed=4)
 
 
+@pytest.mark.slow
 def test_earlier_runs_do_not_change_the_history(tmp_path: Path) -> None:
     plan = Plan(lock="redlock", time_limit=5.0, seed=9, faults=tuple(default_specs("clock-skew", 2.0)))
     first = run(plan).history

@@ -62,6 +62,7 @@ def test_a_fault_strikes_again_until_it_has_tested_the_lock() -> None:
     assert 1 == struck(once) < struck(enough) < struck(always)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "setting"), [
     ("clock-jump", {"seed": 3, "hold": 0.1}),
     ("clock-jump", {"stagger": 3.0}),

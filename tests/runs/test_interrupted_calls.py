@@ -40,6 +40,7 @@ def interrupted(lock: str, workload: str = "mutex", store: Path | None = None, *
     return run(plan_of(lock, workload, **schedule), store=store)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("workload", "schedule"),
     [
@@ -60,6 +61,7 @@ def test_a_sound_lock_breaks_no_property_when_it_is_interrupted(workload: str, s
     assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("lock", "workload", "schedule", "checker"), WRONG)
 def test_a_lock_that_is_wrong_when_it_is_interrupted_breaks_a_property(
     lock: str, workload: str, schedule: dict[str, Any], checker: str, tmp_path: Path
@@ -76,6 +78,7 @@ def test_without_the_fault_it_breaks_none(lock: str, workload: str) -> None:
     assert [name for name, verdict in result.verdicts.items() if verdict.valid is False] == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("schedule", "error"), [({"on": "request:SET"}, "ThreadInterrupted"), (BY_ALARM, "AlarmRaised")]
 )

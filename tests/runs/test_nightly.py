@@ -58,6 +58,7 @@ def test_worker_processes_give_the_same_outcomes(tmp_path: Path) -> None:
     assert told(night(tmp_path, workers=2)) == told(night(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_fault_without_effect_makes_outcomes_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause that pauses nothing is observed to have no effect, so the outcome is unknown."""

@@ -43,6 +43,7 @@ def explanations(result: Result) -> str:
     return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_lock_is_valid_without_faults(lock: str, seed: int) -> None:
@@ -66,6 +67,7 @@ def test_settling_lasts_longer_for_services_that_expire_keys_late() -> None:
     assert complete(msgspec.structs.replace(plan, lock="redis-token")).settle == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", ["redis.lock:Lock", "redis_lock:Lock", slow("pottery:Redlock")])
 def test_third_party_locks_run_unmodified(lock: str) -> None:
     valid = attempt(lock)
@@ -74,12 +76,14 @@ def test_third_party_locks_run_unmodified(lock: str) -> None:
     assert paused.verdicts["mutual-exclusion"].valid is False, explanations(paused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, *(slow(seed) for seed in range(2, 8))])
 def test_redlock_is_valid_without_faults_for_every_seed(seed: int) -> None:
     result = attempt("redlock", seed=seed, time_limit=4.0)
     assert result.valid is True, explanations(result)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("lock", "nemesis", "more"),
     [
@@ -110,6 +114,7 @@ def test_locks_with_leases_survive_the_promised_faults(lock: str, nemesis: str, 
     assert result.valid is True, explanations(result)
 
 
+@pytest.mark.slow
 def test_fencing_protects_the_resource_but_not_mutual_exclusion() -> None:
     late = FaultSpec("client-pause", on="read", nth=3, times=5, every=4.0, for_=3.0)
     unfenced = run(Plan(lock="redis-fenced", faults=(late,)))
@@ -121,6 +126,7 @@ def test_fencing_protects_the_resource_but_not_mutual_exclusion() -> None:
     assert "would have rejected" in unfenced.document["fencing_note"]
 
 
+@pytest.mark.slow
 def test_inventory_is_oversold_only_when_the_lock_fails() -> None:
     sold = attempt("redis-token", workload="inventory", time_limit=20.0)
     assert sold.valid is True, explanations(sold)

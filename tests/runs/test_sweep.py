@@ -52,6 +52,7 @@ def document() -> SweepDocument:
     return sweep(PLAN, GRID, workers=1)
 
 
+@pytest.mark.slow
 def test_only_leases_shorter_than_the_pause_are_violated(document: SweepDocument) -> None:
     short, long = document.points
     assert (short.ttl, short.runs, short.violated, short.unknown) == (0.5, 2, 2, 0)
@@ -63,6 +64,7 @@ def test_only_leases_shorter_than_the_pause_are_violated(document: SweepDocument
     assert exit_status(document) == 1
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_does_not_change_the_document(
     document: SweepDocument, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,6 +274,7 @@ def test_a_sweep_writes_its_document_page_and_points(tmp_path: Path, capsys: pyt
     assert "<svg" in page.read_text()
 
 
+@pytest.mark.slow
 def test_the_same_sweep_gives_the_same_report(tmp_path: Path, document: SweepDocument) -> None:
     first, second = document.points
     first = replace(first, why_unknown="<never> struck")

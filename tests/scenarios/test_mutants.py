@@ -61,6 +61,7 @@ def test_every_class_of_the_mutants_has_a_table_or_is_correct() -> None:
         assert all(docstrings[name].startswith("Not a mutant") for name in untested), untested
 
 
+@pytest.mark.slow
 def test_the_named_checkers_notice_a_few_mutants(tmp_path: Path) -> None:
     document = run(tmp_path, *few())
     assert [outcome.state for outcome in document.outcomes] == ["as-expected"] * len(FEW)
@@ -80,6 +81,7 @@ def test_no_mutant_is_judged_valid(tmp_path: Path) -> None:
         assert not [name for name in named if outcome.states[name] == "kept"], outcome.scenario
 
 
+@pytest.mark.slow
 def test_a_mutant_that_its_checker_misses_fails_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MutualExclusionChecker, "check", lambda *_: Verdict(True, "all is well"))
     document = run(tmp_path, *few()[:1])
@@ -98,6 +100,7 @@ def test_a_verdict_of_valid_fails_the_suite(tmp_path: Path, monkeypatch: pytest.
     assert "the lock is wrong, and the verdict is" in document.outcomes[0].why
 
 
+@pytest.mark.slow
 def test_the_output_has_a_row_for_each_mutant_and_the_share_of_each_checker(tmp_path: Path) -> None:
     document = run(tmp_path, *few())
     _, *rows = nightly_mutants.rows(document)
@@ -115,6 +118,7 @@ def test_a_mutant_is_found_by_its_name() -> None:
         catalogue.find("mutants/redis-no-nxx")
 
 
+@pytest.mark.slow
 def test_the_command_runs_a_part_of_the_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     junit = tmp_path / "mutants.xml"
     command = ["nightly", "--suite", "mutants", "--only", "redis-*fence", "--out", str(tmp_path), "--junit", str(junit)]

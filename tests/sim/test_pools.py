@@ -18,6 +18,7 @@ from tests.sim.world import TwoHostWorld
 LOCK = "tests.sim.pooled_lock:PooledLock"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_lock_that_uses_a_pool_completes_and_is_reproducible() -> None:
     crash = FaultSpec("client-crash", on="acquire:invoke", nth=4, for_=1.0, params={"restart": True})

@@ -133,6 +133,7 @@ def find_violations(seed: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_acknowledged_writes_survive(seed: int) -> None:
     assert find_violations(seed) == []

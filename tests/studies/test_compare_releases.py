@@ -139,6 +139,7 @@ def test_compare_needs_one_lock_for_releases(world: World, tmp_path: Path, capsy
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["plans"]] == ["none", "kill"]
 
 
+@pytest.mark.slow
 def test_hunt_tries_drawn_schedules_with_each_release(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +154,7 @@ def test_malformed_versions_are_one_message(tmp_path: Path, capsys: pytest.Captu
     assert "expected a package and at least two releases" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_drawn_schedules_are_the_same_each_time() -> None:
     one = draw(HuntRequest(lock="redis-token", schedules=8, seed=3))
     assert one == draw(HuntRequest(lock="redis-token", schedules=8, seed=3))

@@ -84,6 +84,7 @@ def test_showing_a_scenario_file_runs_no_code_and_says_how_to_allow_it(
     assert not stranger.code_was_run
 
 
+@pytest.mark.slow
 def test_a_hunt_refuses_a_stored_failure_with_code_that_the_user_did_not_name(
     stranger: Stranger, capsys: pytest.CaptureFixture[str]
 ) -> None:

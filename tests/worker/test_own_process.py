@@ -62,6 +62,7 @@ def test_a_comparison_imports_a_users_lock_in_workers(pids: Path) -> None:
     assert imported_elsewhere(pids)
 
 
+@pytest.mark.slow
 def test_an_exhaustive_search_and_its_repetition_import_a_users_lock_in_workers(pids: Path) -> None:
     scope = Scope(lock="naive:NaiveLock", access=False)
     found = exhaust(scope).violation

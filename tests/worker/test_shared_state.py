@@ -51,6 +51,7 @@ def changed_by(lock: str) -> list[str]:
     return msgspec.json.decode(found, type=list[str])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lock", [name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in SIMULATED]
 )

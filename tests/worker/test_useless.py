@@ -33,6 +33,7 @@ def check_broken(lock: str, result: Result) -> None:
     assert result.valid is False
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("lock", list(BROKEN))
 def test_a_useless_lock_is_broken_and_the_checker_says_how(lock: str) -> None:
     check_broken(lock, run_useless(lock))
@@ -89,6 +90,7 @@ def test_a_release_that_waits_for_the_next_acquire_is_reported(tmp_path: Path) -
     assert result.valid is False
 
 
+@pytest.mark.slow
 def test_keys_are_not_judged_where_their_record_is_missing_or_damaged(tmp_path: Path) -> None:
     plan = Plan(lock=f"{MODULE}:KeepsTheKey", time_limit=8.0)
     assert run(plan).decision.properties["keys"].state == "broken", "stored or not"

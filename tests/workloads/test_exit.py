@@ -37,6 +37,7 @@ def run_exit(lock: str, cluster: str = "sim", faults: tuple[FaultSpec, ...] = ()
     return run(Plan(lock=lock, workload="exit", time_limit=20.0, cluster=cluster, faults=faults, seed=seed))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_lock_that_keeps_its_process_or_its_key_is_found(lock: str, checker: str, words: str) -> None:
     result = run_exit(f"{LOCKS}:{lock}")
@@ -45,12 +46,14 @@ def test_a_lock_that_keeps_its_process_or_its_key_is_found(lock: str, checker: s
     assert words in result.verdicts[checker].explanation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", sorted({lock for lock, _, _ in FOUND}))
 def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     result = run(Plan(lock=f"{LOCKS}:{lock}", time_limit=10.0))
     assert result.valid is True, result.document["summary"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lock", [*(f"{LOCKS}:{name}" for name in RIGHT), *SOUND])
 def test_a_right_lock_is_valid(lock: str) -> None:
     result = run_exit(lock)
@@ -86,6 +89,7 @@ def test_crashes_meanwhile_are_left_to_their_fault() -> None:
     assert {op.f for op in result.history.nemesis("exit", "exited", "crash")} == {"exit", "exited", "crash"}
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_twice() -> None:
     for lock in ("AsyncRenewed", "RenewsInPool"):
         one, two = (run_exit(f"{LOCKS}:{lock}") for _ in range(2))
@@ -132,6 +136,7 @@ def test_releases_whose_renewer_keeps_a_dead_process(
         assert {"exit", "liveness"} <= {name for name, one in result.verdicts.items() if one.valid is False}
 
 
+@pytest.mark.slow
 def test_a_story_tells_how_the_process_ended() -> None:
     trial = run_trial(Plan(lock=f"{LOCKS}:RenewsForEver", workload="exit", clients=2, time_limit=10.0))
     one, two, end = story_of(trial, "liveness").story.lines()

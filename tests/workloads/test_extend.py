@@ -38,6 +38,7 @@ def run_extend(
     return run(msgspec.structs.replace(plan, faults=faults))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_wrong_extend_is_found(lock: str, checker: str, words: str) -> None:
     result = run_extend(f"{LOCKS}:{lock}", clients=2)
@@ -46,6 +47,7 @@ def test_a_wrong_extend_is_found(lock: str, checker: str, words: str) -> None:
     assert words in result.verdicts[checker].explanation
 
 
+@pytest.mark.slow
 def test_the_harm_is_in_the_summary() -> None:
     assert run_extend(f"{LOCKS}:HidesTheLoss").document["summary"].startswith(LOST)
 
@@ -60,6 +62,7 @@ def test_libraries_that_extend_a_lock_that_another_client_has_had(lock: str, fau
     assert LOST in result.verdicts["extend"].explanation
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lock", [*RIGHT, *(pytest.param(lock, marks=pytest.mark.slow) for lock in LIBRARIES)])
 def test_a_right_extend_is_valid(lock: str) -> None:
     result = run_extend(lock)
@@ -69,6 +72,7 @@ def test_a_right_extend_is_valid(lock: str) -> None:
     assert answers == {True, False}, "some extends come too late"
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_twice() -> None:
     one, two = (run_extend(f"{LOCKS}:AsyncExtends") for _ in range(2))
     assert list(one.history) == list(two.history)

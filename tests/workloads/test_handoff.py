@@ -25,6 +25,7 @@ def run_handoff(lock: str, cluster: str = "sim") -> Result:
     return run(Plan(lock=lock, workload="handoff", time_limit=12.0, clients=3, cluster=cluster))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_wrong_release_in_another_thread_is_found(lock: str, checker: str, words: str) -> None:
     result = run_handoff(f"{LOCKS}:{lock}")
@@ -33,12 +34,14 @@ def test_a_wrong_release_in_another_thread_is_found(lock: str, checker: str, wor
     assert words in result.verdicts[checker].explanation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", [lock for lock, _, _ in FOUND])
 def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     result = run(Plan(lock=f"{LOCKS}:{lock}", time_limit=8.0, clients=3))
     assert result.valid is True, result.document["summary"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [
@@ -55,6 +58,7 @@ def test_a_right_lock_is_valid(lock: str, cluster: str) -> None:
     assert answers == {lock in REFUSE}
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_twice() -> None:
     one, two = (run_handoff(f"{LOCKS}:AsyncBound") for _ in range(2))
     assert list(one.history) == list(two.history)

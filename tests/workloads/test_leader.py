@@ -21,6 +21,7 @@ def run_leader(lock: str, cluster: str = "sim", faults: tuple[FaultSpec, ...] = 
     return run(msgspec.structs.replace(plan, fencing=fencing))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lock", FOUND)
 def test_a_lock_with_two_leaders_is_found(lock: str) -> None:
     result = run_leader(f"{LOCKS}:{lock}")
@@ -32,12 +33,14 @@ def test_a_lock_with_two_leaders_is_found(lock: str) -> None:
     assert verdict.stats["by_former_leaders"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", FOUND)
 def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     result = run(Plan(lock=f"{LOCKS}:{lock}", time_limit=8.0, clients=3))
     assert result.valid is True, result.document["summary"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [
@@ -68,6 +71,7 @@ def test_a_resource_that_checks_tokens_refuses_the_acts_of_former_leaders() -> N
     assert any(call.outcome == "fail" for call in result.history.calls("write"))
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_twice() -> None:
     one, two = (run_leader(f"{LOCKS}:Extends") for _ in range(2))
     assert list(one.history) == list(two.history)

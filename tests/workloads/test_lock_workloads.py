@@ -57,6 +57,7 @@ def explanations(result: Result) -> str:
     return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("cluster", ["sim", DOCKER])
 @pytest.mark.parametrize(("workload", "lock", "checker", "words", "valid"), FOUND)
 def test_a_broken_promise_is_found(
@@ -69,6 +70,7 @@ def test_a_broken_promise_is_found(
         assert result.verdicts[other].valid is True, explanations(result)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cluster", ["sim", DOCKER])
 @pytest.mark.parametrize(("workload", "lock"), KEPT)
 def test_a_lock_that_keeps_its_promise_is_valid(workload: str, lock: str, cluster: str) -> None:
@@ -82,6 +84,7 @@ def test_the_summary_reports_a_violation_of_a_promise() -> None:
     assert "No violation" not in result.document["summary"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", ["kazoo-lock", "zookeeper-sequential", "etcd-mutex"])
 @pytest.mark.parametrize("fault", ["client-pause", "partition-clients"])
 def test_a_client_that_lost_its_place_by_a_fault_is_not_overtaken(lock: str, fault: str) -> None:
@@ -139,6 +142,7 @@ def test_tries_have_a_timeout_of_zero() -> None:
     assert set(asked) == {0.0}
 
 
+@pytest.mark.slow
 def test_queued_clients_do_not_give_up_before_the_end() -> None:
     history = run_workload("queue", "redis-token").history
     failed = [call for call in history.calls("acquire") if call.outcome == "fail"]

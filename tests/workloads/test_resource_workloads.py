@@ -35,6 +35,7 @@ def accepted_calls(history: History, f: str) -> list[Any]:
     return [call for call in history.calls(f) if call.outcome == "ok"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("clients", [2, 5])
 @pytest.mark.parametrize("workload", NAMES)
 def test_a_correct_lock_gives_a_valid_run(workload: str, clients: int) -> None:
@@ -44,6 +45,7 @@ def test_a_correct_lock_gives_a_valid_run(workload: str, clients: int) -> None:
         assert result.verdicts["resource"].stats["accepted"] > 50
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("workload", "kinds", "words"),
     [
@@ -104,6 +106,7 @@ def test_a_share_leaves_one_cent_for_each_remaining_share() -> None:
 # Counters in the lock's own service.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "cured"), [("StaleRead", "FreshRead"), ("UnlocksBeforeCommit", "CommitsBeforeUnlock")]
 )
@@ -166,6 +169,7 @@ def test_a_store_that_never_changes_its_version_is_caught(monkeypatch: pytest.Mo
     assert play("optimistic").verdicts["resource"].valid is False
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_history() -> None:
     for workload in ("red-packet", "optimistic"):
         assert list(play(workload, seed=3).history) == list(play(workload, seed=3).history)

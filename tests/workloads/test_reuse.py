@@ -27,6 +27,7 @@ def run_reuse(lock: str, faults: tuple[FaultSpec, ...] = (), store: Path | None 
     return run(plan, store=store)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_wrong_use_of_the_object_is_found(lock: str, checker: str, words: str) -> None:
     result = run_reuse(f"{LOCKS}:{lock}")
@@ -35,6 +36,7 @@ def test_a_wrong_use_of_the_object_is_found(lock: str, checker: str, words: str)
     assert words in result.verdicts[checker].explanation
 
 
+@pytest.mark.slow
 def test_a_cancelled_release_that_loses_the_token_is_found(tmp_path: Path) -> None:
     result = run_reuse(f"{LOCKS}:AsyncForgetsItsToken", faults=(CANCELLED,), store=tmp_path)
     assert result.valid is False
@@ -42,6 +44,7 @@ def test_a_cancelled_release_that_loses_the_token_is_found(tmp_path: Path) -> No
     assert "could not release k0 after a release had failed, and kept it for" in result.document["summary"]
 
 
+@pytest.mark.slow
 def test_a_cancelled_release_that_keeps_the_token_is_valid(tmp_path: Path) -> None:
     result = run_reuse(f"{LOCKS}:AsyncKeepsItsToken", faults=(CANCELLED,), store=tmp_path)
     assert result.verdicts["keys"].applies
@@ -49,6 +52,7 @@ def test_a_cancelled_release_that_keeps_the_token_is_valid(tmp_path: Path) -> No
     assert {call.outcome for call in result.history.calls("release")} == {"ok", "fail", "info"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", [f"{RIGHT}:Lock", f"{RIGHT}:AsyncLock", "redis-token", "zookeeper-ephemeral"])
 def test_a_right_lock_is_valid(lock: str) -> None:
     result = run_reuse(lock)
@@ -63,6 +67,7 @@ def test_a_second_release_may_return_if_it_changes_nothing() -> None:
     assert {call.outcome for call in idle} == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_twice() -> None:
     one, two = (run_reuse(f"{LOCKS}:AsyncKeepsItsToken", faults=(CANCELLED,)) for _ in range(2))
     assert list(one.history) == list(two.history)

@@ -29,6 +29,7 @@ def run_shared(lock: str, cluster: str = "sim", faults: tuple[FaultSpec, ...] = 
     return run(plan)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_an_object_that_must_not_be_shared_is_found(lock: str, checker: str, words: str) -> None:
     result = run_shared(f"{LOCKS}:{lock}")
@@ -37,12 +38,14 @@ def test_an_object_that_must_not_be_shared_is_found(lock: str, checker: str, wor
     assert any(words in one.sentence or words in one.harm for one in result.verdicts[checker].evidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", [lock for lock, _, _ in FOUND])
 def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     result = run(Plan(lock=f"{LOCKS}:{lock}", time_limit=8.0, clients=3))
     assert result.valid is True, result.document["summary"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [
@@ -60,6 +63,7 @@ def test_a_right_object_is_valid(lock: str, cluster: str) -> None:
     assert len(granted) == 4, "two threads of each of two clients hold the lock"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
@@ -75,6 +79,7 @@ def test_faults_strike_clients_with_several_threads(fault: FaultSpec) -> None:
     assert result.verdicts["faults"].valid is True
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_twice() -> None:
     one, two = (run_shared(f"{LOCKS}:AsyncOneToken") for _ in range(2))
     assert list(one.history) == list(two.history)

@@ -59,6 +59,7 @@ def test_brute_force_agrees_on_all_problems_of_two_calls() -> None:
     assert sum(counts.values()) == 19 * sum(len(operations) ** 2 for _, operations in ALPHABETS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ALPHABETS if len(ALPHABETS[name][1]) < 4])
 def test_brute_force_agrees_on_all_problems_of_three_calls(name: str) -> None:
     """Three calls can lie in time in 193 ways."""
