@@ -179,6 +179,7 @@ def test_an_interrupted_hunt_interrupts_the_tests(suite: Suite, hunting: Hunting
     assert len(hunting.calls) == 1
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("call", "said"),
     [

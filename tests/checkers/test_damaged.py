@@ -112,6 +112,7 @@ def test_a_blind_checker_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one.checker for one in found} == {"mutual-exclusion"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lock", FEW)
 def test_a_fault_free_run_breaks_nothing(lock: str) -> None:
     assert broken_in(lock, range(1)) == {}

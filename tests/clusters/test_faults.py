@@ -59,6 +59,7 @@ def _nothing(*args: Any, **kwargs: Any) -> Any:
 NO_OPS = [(fault, fault_class(fault).damages_with) for fault in FAULTS]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("fault", "method"), NO_OPS)
 def test_a_fault_without_effect_is_reported(
     fault: str, method: str, bench: Bench, monkeypatch: pytest.MonkeyPatch

@@ -133,6 +133,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], tuple[Step, ...]]] = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.real
 @pytest.mark.parametrize(("mutant", "steps_of_it"), MUTANTS, ids=lambda part: getattr(part, "__name__", ""))
 def test_mutant_is_noticed(

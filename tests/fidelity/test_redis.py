@@ -151,6 +151,7 @@ def never_end_waits(_engine: object) -> None:
     """Mutant: no blocked client times out."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("mutant", "seeds"),

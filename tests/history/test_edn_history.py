@@ -400,6 +400,7 @@ def as_others_have_it(history: History) -> History:
     return history
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 600))
 @settings(max_examples=20, deadline=None)
 def test_written_histories_are_read_back(folder: Path, seed: int, keys: int, block: int) -> None:

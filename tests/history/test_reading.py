@@ -87,6 +87,7 @@ def compare(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
         assert_same(read_calls(path, wants, block=block), calls_of(history, wants))
 
 
+@pytest.mark.few(114)
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_calls_of_golden_histories_equal_the_oracle(path: Path) -> None:
     history = History.load(path)

@@ -22,6 +22,7 @@ def steps(*acts: str) -> tuple[ExecutionStep, ...]:
     return tuple(ExecutionStep(act) for act in acts)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("lock", "strike"),
     [

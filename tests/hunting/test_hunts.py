@@ -190,6 +190,7 @@ def test_families_are_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPat
     assert hunt("redis-token", faults="").request.faults == HuntRequest(lock="redis-token").completed().faults
 
 
+@pytest.mark.slow
 def test_an_interrupted_hunt_returns_its_partial_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(round_: Any, progress: Any) -> Any:
         raise KeyboardInterrupt

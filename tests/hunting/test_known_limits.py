@@ -128,6 +128,7 @@ def test_keep_going_and_stop_at_first_are_refused_together() -> None:
         hunt(DOCUMENTED, keep_going=True, stop_at_first=True)
 
 
+@pytest.mark.slow
 def test_shrinking_does_not_turn_a_new_failure_into_a_known_limit() -> None:
     """Without its faults the plan has the new failure; with a pause alone it would be the known limit."""
     pause = FaultSpec("client-pause", on="read", client=0, for_=3.0)

@@ -260,6 +260,7 @@ def test_an_endless_schedule_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
         run_trial(Plan(lock=lock, clients=2, time_limit=8.0))
 
 
+@pytest.mark.slow
 def test_shrinking_drops_parameters_with_default_values() -> None:
     """TOML has no null, so a parameter with its default value is left out."""
     held = FaultSpec("delayed-request", on="read", client=0, for_=0.5, params={"server": "resource", "delay": 5.2})

@@ -29,6 +29,7 @@ CASES = conformance.cases("mysql-", "sqlalchemy-dlock")
 BY_NAME = [case for case in CASES if case.values[1] is conformance.one_holder_at_a_time]
 
 
+@pytest.mark.few(48)
 @pytest.mark.parametrize(("lock", "prop"), CASES)
 def test_lock(lock: LockClass, prop: conformance.Property) -> None:
     on_a_simulated_client(lock, prop, "mysql-single")

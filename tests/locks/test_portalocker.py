@@ -21,6 +21,7 @@ def longest_time_without_grants_s(clients: int) -> float:
     return max(later - earlier for earlier, later in pairwise(grants)) / SECOND
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("clients", "at_least", "below"), [(2, 0.0, 3.0), (6, PAUSE_S, 12.0)])
 def test_one_contender_removes_a_silent_holder_and_several_do_not(clients: int, at_least: float, below: float) -> None:
     """A contender removes a holder that is silent for 1 s while the number of subscribers does not change. Contenders

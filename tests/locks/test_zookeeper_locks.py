@@ -47,6 +47,7 @@ def play(request: pytest.FixtureRequest) -> Play:
     return lambda story: story(where)
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize(("lock", "prop"), CASES)
 def test_lock(lock: LockClass, prop: conformance.Property) -> None:
     on_a_simulated_client(lock, prop, "zookeeper")

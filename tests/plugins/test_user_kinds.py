@@ -261,6 +261,7 @@ def test_a_hunt_searches_on_a_users_kind() -> None:
     assert harness("hunt", "tiny_kind:TinyLock", "--faults", "kill-amnesia", *size, "--quiet") == 1
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

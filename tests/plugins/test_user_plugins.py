@@ -171,6 +171,7 @@ def results() -> Any:
     return json.loads(Path("store/latest/results.json").read_text())
 
 
+@pytest.mark.slow
 def test_all_are_used_by_name_on_the_command_line_and_in_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--nemesis", "my_fault:Blink", "--workload", "my_workload:Quick", "--checker", "my_checker:NoDoubleGrant")
     assert harness("run", "my_lock:Careful", *given, *SHORT) == 0
@@ -211,6 +212,7 @@ def test_a_fault_is_described_in_its_own_words_once_it_is_loaded() -> None:
     assert fault_of(record).cause(record, Moment(1, 0)) == "c0 blinked"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("broken", ["Misplaced", "Exits"])
 def test_a_broken_checker_is_unknown_and_hides_no_other_verdict(broken: str) -> None:
     assert harness("run", "redis-token", "--checker", f"my_checker:{broken}", *SHORT) == 3
@@ -222,6 +224,7 @@ def test_a_broken_checker_is_unknown_and_hides_no_other_verdict(broken: str) -> 
     assert "mutual-exclusion" in checkers
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -256,6 +259,7 @@ def test_a_broken_plug_in_is_one_line_that_names_it_and_exit_2(
     assert message in errors[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("model", "message"),
     [

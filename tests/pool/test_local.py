@@ -38,6 +38,7 @@ def hears_interrupts(pid: int) -> bool:
 # Results.
 
 
+@pytest.mark.slow
 def test_only_a_job_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     jobs = [MarkJob(str(tmp_path), number, deadly=number == 1) for number in range(6)]
     with open_pool(2) as pool:

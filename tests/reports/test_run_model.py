@@ -206,6 +206,7 @@ def test_a_client_under_a_new_process_releases_its_hold() -> None:
     assert holds.find_holds(history)[0].end == 3 * 10**9
 
 
+@pytest.mark.slow
 def test_shared_holds_are_drawn_and_labelled_as_shared(folder: Path) -> None:
     run = model.load(folder)
     assert "shared" not in timeline.build(run)["holds"]

@@ -61,6 +61,7 @@ def page(request: pytest.FixtureRequest, reported: Reported) -> Page:
     return Page(reported(request.param).read_text())
 
 
+@pytest.mark.few(2)
 def test_the_page_fetches_nothing(page: Page) -> None:
     fetching = page.values("src", "href", "xlink:href", "srcset", "action", "poster", "data", "background")
     assert [value for value in fetching if not value.startswith(("#", "data:"))] == []

@@ -66,6 +66,7 @@ def test_a_document_is_stored_and_read_again(tmp_path: Path) -> None:
     assert load_versions(tmp_path / "versions.json") == DOCUMENT
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_result(tmp_path: Path, browser: Browser) -> None:
     path = versions_report.write(DOCUMENT, tmp_path)
     with watched(browser) as (open_page, requests):

@@ -40,6 +40,7 @@ CASES = [
 """One pair in three by default: the others are the same check with other locks and faults."""
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("lock", "nemesis", "expected"), CASES)
 def test_history_has_the_recorded_digest(lock: str, nemesis: str, expected: str, tmp_path: Path) -> None:
     assert digest(lock, nemesis, tmp_path) == expected

@@ -156,6 +156,7 @@ def test_all_clients_can_crash_and_restart() -> None:
     assert [op for op in past if op.f == "acquire" and op.type == "ok" and op.time > back]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_clocks_changed_only_by_an_earlier_strike_are_healed(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters: list[SimCluster] = []

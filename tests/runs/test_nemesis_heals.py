@@ -289,6 +289,7 @@ def test_a_wipe_of_a_live_host_has_no_effect_at_a_later_restart() -> None:
 # Targets and events.
 
 
+@pytest.mark.slow
 def test_a_fault_can_wait_for_a_command_to_one_server() -> None:
     """The lock sends its command to five servers; the fault waits for the third."""
     for event in ("request:SET", "reply:SET"):

@@ -135,6 +135,7 @@ def test_a_failure_whose_folder_cannot_be_written_still_counts(tmp_path: Path, m
     assert "no report" in outcome["why"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_loses_only_its_own_case(tmp_path: Path) -> None:
     """The lock of that case ends the process that runs it."""
     path = tmp_path / "deadly.toml"

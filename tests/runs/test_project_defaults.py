@@ -46,6 +46,7 @@ def test_a_command_takes_its_defaults_from_the_project(project: Path, capsys: py
     assert (project.parent / "below" / "kept" / "redis-token").is_dir()
 
 
+@pytest.mark.slow
 def test_an_argument_wins_over_the_project(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project.write_text(f'{ACCEPTING}[tool.harness.run]\ntime_limit = "20s"\n')
     document = run(capsys, "--time-limit", "8s", "--accept", "")

@@ -60,6 +60,7 @@ def test_a_comparison_gives_the_same_reason(folder: Path) -> None:
     assert (found.state, found.why) == ("fenced", load_run(folder / RESULTS).reason)
 
 
+@pytest.mark.slow
 def test_a_nightly_run_gives_the_same_reason_in_its_junit_file(folder: Path, tmp_path: Path) -> None:
     plan = load(folder / "plan.toml")
     path = tmp_path / "fenced-pause.safe.toml"

@@ -480,6 +480,7 @@ def mutations() -> dict[str, Callable[[Op], Op | None]]:
     }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", list(mutations()))
 def test_each_kind_of_divergence_is_found(name: str) -> None:
     simulated = simulate(plan(faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),))).history

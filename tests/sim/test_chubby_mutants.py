@@ -371,6 +371,7 @@ def endless_grace_period(patch: Patch) -> None:
     _client(patch, Endless)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutant_is_noticed(mutant: str, monkeypatch: Patch) -> None:
     broken, behaviour = MUTANTS[mutant]

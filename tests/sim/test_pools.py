@@ -64,6 +64,7 @@ def test_the_size_of_a_pool_does_not_depend_on_the_real_machine() -> None:
     assert TwoHostWorld().run(main) == TwoHostWorld().run(main) == [(8, "ThreadPoolExecutor-0_0")]
 
 
+@pytest.mark.slow
 def test_pools_left_open_neither_print_nor_block_at_exit() -> None:
     program = (
         "from harness.plan import Plan; from harness.run.runs import run; "

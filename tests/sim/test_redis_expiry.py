@@ -67,6 +67,7 @@ def test_expire_in_the_past_deletes_the_key() -> None:
     assert bench.conn("EXISTS", "k") == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-ttl", "volatile-random"]
 )

@@ -168,6 +168,7 @@ def _keep_uncommitted_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Follower, "_adopt_history", take_over)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mutant", "seed"), [(_commit_without_majority, 7), (_elect_highest_number, 1)])
 def test_mutant_ensemble_is_noticed(
     mutant: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch

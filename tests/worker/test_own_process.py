@@ -47,6 +47,7 @@ def imported_elsewhere(path: Path) -> bool:
     return bool(found) and os.getpid() not in found
 
 
+@pytest.mark.slow
 def test_the_rehearsal_of_a_replay_imports_a_users_lock_in_workers(pids: Path) -> None:
     pause = FaultSpec("client-pause", on="acquire", client=0, for_=3.0, params={"target": "holder"})
     plan = Plan(lock="naive:NaiveLock", clients=2, time_limit=8.0, faults=(pause,), shared_files=True)

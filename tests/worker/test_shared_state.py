@@ -59,6 +59,7 @@ def test_a_lock_of_the_catalogue_leaves_no_state_in_modules_of_libraries(lock: s
     assert changed_by(lock) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_state_in_modules_and_classes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site-packages" / "remembering_lock"

@@ -64,6 +64,7 @@ def test_a_lock_that_belongs_to_the_first_for_a_short_time_is_not_tested() -> No
     assert "5 clients requested k0 and only c" in result.verdicts["handover"].explanation
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("lock", "valid"), [(f"{MODULE}:NeedsAllServers", False), ("redlock", True)])
 def test_a_lock_that_says_it_survives_the_loss_of_a_server_is_held_to_it(lock: str, valid: bool) -> None:
     outage = FaultSpec("kill", at=2.0, for_=16.0)
@@ -126,6 +127,7 @@ def test_a_lock_that_does_not_wait_is_not_tested() -> None:
     assert "so waiting was not tested" in result.reason
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", ["redis-token", "mysql-ttl", "zookeeper-sequential"])
 def test_one_client_tests_no_handover(lock: str) -> None:
     result = run(Plan(lock=lock, clients=1, time_limit=5.0))

@@ -97,6 +97,7 @@ def test_a_client_that_lost_its_place_by_a_fault_is_not_overtaken(lock: str, fau
 # Behaviour of each workload.
 
 
+@pytest.mark.slow
 def test_readers_share_the_lock_and_a_fencing_resource_accepts_them() -> None:
     result = run_workload("readers-writers", "kazoo-read-write-lock", fencing="on")
     assert result.valid is True, explanations(result)

@@ -35,6 +35,7 @@ LOCKS: list[Model] = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("model", LOCKS, ids=lambda model: model.name)
 def test_quick_algorithm_and_search_give_the_same_verdict(model: Model) -> None:
     grants = model.wants in ("leases", "grants")

@@ -142,6 +142,7 @@ def compare(histories: list[Small], model: Mutex | Semaphore) -> int:
     return len(failures)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("model", "unknown", "number"), [(LOCKS[0], 1, 4232), (LOCKS[1], 0, 2036), (LOCKS[2], 0, 2036)]
 )
@@ -215,6 +216,7 @@ def histories_for_mutants() -> list[Small]:
     return small + [history for number, history in enumerate(six) if number not in wrong]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "change", [LATEST, UNKNOWN_FIRST, EAGER, NO_HELP_FROM_UNKNOWN, NEVER_SPENT, ONE_MORE, NOT_TO_THE_END]
 )

@@ -87,6 +87,7 @@ def count_verdicts(every: Iterable[Calls], model: Model, asked: Model | None = N
     return count, wrong, undecided
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in KINDS]
 )
@@ -100,6 +101,7 @@ def test_brute_force_agrees_on_a_sample_of_small_histories(kind: str) -> None:
     assert undecided <= count // 2
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_known_outcomes_are_always_decided(kind: str) -> None:
     model, doings = KINDS[kind]

@@ -183,6 +183,7 @@ def histories_for_mutants() -> tuple[list[Small], dict[int, Any]]:
     return histories, wrong_ones(histories)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("change", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_mutated_rule_is_caught(change: tuple[str, str]) -> None:
     """At least the failing entry differs."""

@@ -115,6 +115,7 @@ def test_machine_code_gives_the_same_verdict_on_many_histories(
     compare(model, draw, 5000, monkeypatch)
 
 
+@pytest.mark.few(4)
 @BY_MODEL
 def test_verdicts_do_not_change_without_numba(model: Model, draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
     """For inputs of any size: here all of them are large enough for machine code."""
@@ -154,6 +155,7 @@ print(check(sys.argv[1], sys.argv[2]).verdict.valid, "numba" in sys.modules)
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("workload", "model"),
     [("lock", "owner-mutex"), ("lock", "mutex"), ("lock", "lease-mutex"), ("cas-register", "cas-register")],

@@ -51,6 +51,7 @@ def count_all(name: str, count: int) -> int:
     return tried
 
 
+@pytest.mark.slow
 def test_brute_force_agrees_on_all_problems_of_two_calls() -> None:
     """All kinds, all windows, all models. Two calls can lie in time in 19 ways."""
     assert len(shapes(2)) == 19
@@ -153,6 +154,7 @@ def count_barred(seed: int, problems: int) -> tuple[int, int]:
     return tried[0], tried[1]
 
 
+@pytest.mark.slow
 def test_the_rule_on_unobserved_writes_keeps_the_verdict() -> None:
     fewer, more = count_barred(3, 1000)
     assert fewer < 0.98 * more

@@ -54,6 +54,7 @@ MISTAKES: Final = {
 """Replacements in the text of the loop: the old text and the new one."""
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("mistake", [None, *MISTAKES])
 def test_a_mistake_in_the_loop_is_caught(mistake: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop with one mistake, or with none as the control."""
