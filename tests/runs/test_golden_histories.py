@@ -33,15 +33,8 @@ def digest(lock: str, nemesis: str, store: Path) -> str:
     return hashlib.sha256((folder / HISTORY).read_bytes()).hexdigest()
 
 
-CASES = [
-    pytest.param(*row, id="-".join(row[:2]), marks=[pytest.mark.slow] if number % 3 else [])
-    for number, row in enumerate(ROWS)
-]
-"""One pair in three by default: the others are the same check with other locks and faults."""
-
-
 @pytest.mark.few(5)
-@pytest.mark.parametrize(("lock", "nemesis", "expected"), CASES)
+@pytest.mark.parametrize(("lock", "nemesis", "expected"), ROWS, ids=["-".join(row[:2]) for row in ROWS])
 def test_history_has_the_recorded_digest(lock: str, nemesis: str, expected: str, tmp_path: Path) -> None:
     assert digest(lock, nemesis, tmp_path) == expected
 
