@@ -155,7 +155,7 @@ def _store(night: NightlyDocument, out: Path, junit: Path | None, html: Path | N
         todo.append(lambda: junit_report.write(night, junit))
     if html is not None:
         todo.append(lambda: nightly_report.write(night, html))
-    if not night.interrupted:  # the next nightly run must not be compared with an incomplete one
+    if night.comparable:
         todo.append(lambda: add(out / RESULTS_DB, night))
     failed: list[HarnessError] = []
     for write in todo:

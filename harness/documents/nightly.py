@@ -110,6 +110,12 @@ class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     exploration: Exploration | None = None
     """Hunts over the locks of the catalogue; null without."""
 
+    @property
+    def comparable(self) -> bool:
+        """Whether every run of the suite was made, so that other nights may be compared with this one. Exploration
+        comes last, and continues in the next night if it is interrupted."""
+        return not self.interrupted or self.exploration is not None
+
 
 def load_nightly(path: Path) -> NightlyDocument:
     """Read what ``harness nightly --json`` printed; DocumentError if it cannot be read or is malformed."""

@@ -228,6 +228,14 @@ def test_the_database_adds_up_the_nights(tmp_path: Path) -> None:
     assert [night.seed for night in results_db.nights(database)] == [7, 7]
 
 
+def test_an_interrupted_exploration_makes_no_night_incomplete() -> None:
+    whole = nights.read(nights.night(1, [nights.outcome("del-foreign")]))
+    found = Exploration(seed=7, budget_s=60.0, seconds=9.0, interrupted=True, visits=(), pairs=(), failures=())
+    assert whole.comparable
+    assert with_(whole, interrupted=True, exploration=found).comparable
+    assert not with_(whole, interrupted=True).comparable
+
+
 def test_fresh_seeds_come_after_the_fixed_ones() -> None:
     chosen = [catalogue.find("del-foreign")]
     for suite, fixed in SEEDS.items():
