@@ -54,6 +54,8 @@ class Unsupported(OSError):
 
 running: Kernel | None = None
 """The kernel whose events are being handled in this process; see :mod:`harness.worker.watchdog`."""
+ended = False
+"""True if a simulation has ended in this process, and none is running."""
 
 
 def _raise_deadlock() -> None:
@@ -333,14 +335,14 @@ class Kernel:
         Garbage collection is disabled while events run. Destructors close sockets, and the collector would run them at
         times that depend on earlier work of the process, so the same seed would give different histories.
         """
-        global running  # noqa: PLW0603 - one simulation runs in a process at a time
+        global running, ended
         collecting = gc.isenabled()
         gc.disable()
-        running = self
+        running, ended = self, False
         try:
             self._loop()
         finally:
-            running = None
+            running, ended = None, True
             if collecting:
                 gc.enable()
         if self._error is not None:

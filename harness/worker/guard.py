@@ -1,7 +1,8 @@
 """What simulated clients must not do in a worker, noticed by an audit hook: start processes, send signals, share files.
 
 On a real cluster each client is alone on its machine. A process that a client starts would not be simulated, and a file
-that two clients use would be a lock of its own.
+that two clients use would be a lock of its own. When the simulation is over, destructors of a client's objects still
+run, and some release a lock: they must not reach the real network, and how they fail concerns nobody.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from harness.sim.kernel import Task, Unsupported
+from harness.sim import kernel
 
 REFUSED: Final = frozenset(
     {"os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system", "os.kill", "os.killpg", "subprocess.Popen"}
@@ -24,7 +25,8 @@ _CHANGES: Final = {
     "os.truncate": (0,), "sqlite3.connect": (0,), "shutil.copyfile": (1,), "dbm.open": (0,),
 }  # fmt: skip
 """Audit events that change a file → the positions of the paths among their arguments."""
-_NOTICED: Final = frozenset({"open", *_CHANGES, *REFUSED})
+_NETWORK: Final = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socket.sendto"})
+_NOTICED: Final = frozenset({"open", *_CHANGES, *REFUSED, *_NETWORK})
 _ELSEWHERE: Final = ("/dev/", "/proc/", "/sys/")
 
 
@@ -70,6 +72,12 @@ def install() -> None:
     global installed  # noqa: PLW0603 - as is the hook
     installed = True
     sys.addaudithook(_on_event)
+    sys.unraisablehook = _on_unraisable
+
+
+def _on_unraisable(failure: sys.UnraisableHookArgs) -> None:
+    if not kernel.ended:
+        sys.__unraisablehook__(failure)
 
 
 def _on_event(event: str, args: tuple[Any, ...]) -> None:
@@ -77,11 +85,15 @@ def _on_event(event: str, args: tuple[Any, ...]) -> None:
     if event not in _NOTICED:  # some events occur a hundred thousand times in a run
         return
     task = getcurrent()
-    if type(task) is not Task or _looking:
+    if event in _NETWORK:
+        if type(task) is not kernel.Task and kernel.ended:
+            raise OSError(errno.ENETDOWN, "the simulation has ended")
+        return
+    if type(task) is not kernel.Task or _looking:
         return
     if event in REFUSED:
         task.kernel.unsupported.setdefault(event, task.host.name)
-        raise Unsupported(errno.ENOSYS, f"{event} is not simulated")
+        raise kernel.Unsupported(errno.ENOSYS, f"{event} is not simulated")
     _looking = True
     try:
         if event == "open":

@@ -7,6 +7,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -37,6 +38,18 @@ class ModuleDict(_Lock):
 
     def release(self) -> None:
         HELD.pop(self.key, None)
+
+
+class CallsHome(_Lock):
+    """Its destructor connects to a port of the machine, as one does that releases a lock. It runs after the simulation:
+    an object that refers to itself ends when garbage is collected."""
+
+    def __init__(self, redis: Any, key: str, ttl: float) -> None:
+        super().__init__(redis, key, ttl)
+        self.me = self
+
+    def __del__(self) -> None:
+        socket.create_connection(("127.0.0.1", int(os.environ["HOSTILE_PORT"]))).close()
 
 
 class GuardedByDict(ModuleDict):

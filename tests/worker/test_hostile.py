@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,15 @@ def test_the_same_worker_code_gives_the_same_history_twice(tmp_path: Path) -> No
         run_hostile("ClassLock", tmp_path / store)
     one, other = (tmp_path / store / LATEST / HISTORY for store in ("one", "other"))
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_destructor_after_the_run_reaches_no_network_and_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("HOSTILE_PORT", str(server.getsockname()[1]))
+        assert run_hostile("CallsHome").document["stats"]["acquires_ok"] > 1
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert capfd.readouterr().err == ""
