@@ -34,12 +34,14 @@ class Property:
     """Result of a run for one property, named as its checker.
 
     ``required``: the verdict depends on it. ``limits``: the documented limits of the lock that explain every violation,
-    if the state is ``known-limit``.
+    if the state is ``known-limit``. ``violation``: the one to tell, which is the first that no documented limit
+    explains, or else the first; None if the property is not broken, or the checker names none.
     """
 
     state: PropertyState
     required: bool
     limits: tuple[Limit, ...] = ()
+    violation: Violation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,12 @@ def decide(
             found[name] = "known-limit", explained
     checked = plan.fencing != "off" and _issues_tokens(lock, verdicts)
     properties = {
-        name: Property(_asked(plan, name, state), _required(plan, name, checked=checked), explained)
+        name: Property(
+            _asked(plan, name, state),
+            _required(plan, name, checked=checked),
+            explained,
+            limits.worst(name, verdicts) if verdicts[name].valid is False else None,
+        )
         for name, (state, explained) in found.items()
     }
     fenced = checked and _fenced(verdicts)
@@ -202,6 +209,13 @@ class _Limits:
                 return ()
             found.append(limit)
         return tuple(dict.fromkeys(found))
+
+    def worst(self, name: str, verdicts: Mapping[str, Verdict]) -> Violation | None:
+        """Return the first violation of a property that no documented limit explains, or else the first."""
+        found = verdicts[name].evidence
+        documented = self.lock.limits or ()
+        unexplained = (one for one in found if self._limit(name, one, verdicts) not in documented)
+        return next(unexplained, next(iter(found), None))
 
     def _limit(self, name: str, violation: Violation, verdicts: Mapping[str, Verdict]) -> Limit | None:
         if violation.blame == "client":

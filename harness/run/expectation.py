@@ -11,6 +11,7 @@ from harness.errors import UNKNOWN, VALID, VIOLATION
 from harness.history import History
 from harness.plan import Expect
 
+from .decision import Decision
 from .mechanism import mismatch
 
 WRONG = ("missed", "late", "other-cause", "violated")
@@ -46,8 +47,8 @@ def status_of(states: Sequence[ScenarioState]) -> int:
     return UNKNOWN if any(state in OPEN for state in states) else VALID
 
 
-def judge(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> ExpectationResult:
-    """Compare verdicts by checker name, and the history that they judge, with ``expect``."""
+def judge(expect: Expect, verdicts: Mapping[str, Verdict], history: History, decision: Decision) -> ExpectationResult:
+    """Compare verdicts by checker name, with the history that they judge and the decision, with ``expect``."""
     origin_ns = history.origin
     verdict_by_name = {name: verdict.valid for name, verdict in verdicts.items()}
     found_s = first_violation_s(expect.invalid or tuple(verdicts), verdicts, origin_ns)
@@ -66,17 +67,17 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> 
     for name in (*must_be_valid, *expect.invalid):
         if verdict_by_name[name] is None and (name not in OF_ANY_RUN or name in (*expect.valid, *expect.invalid)):
             return ExpectationResult("unknown", because(name), found_s)
+    accepted = decision.limits if decision.accepts_limits else ()
     for name in expect.invalid:
-        if verdict_by_name[name] is True:
-            return ExpectationResult(
-                "missed", f"{name} found no violation, but was expected to find the failure", found_s
-            )
+        if verdict_by_name[name] is True or name in accepted:
+            found = "only what is accepted as a known limit" if name in accepted else "no violation"
+            return ExpectationResult("missed", f"{name} found {found}, but was expected to find the failure", found_s)
     for name in expect.untested:
         if verdict_by_name[name] is not None:
             return ExpectationResult("missed", f"{because(name)}; but it was expected not to be tested", found_s)
     if expect.invalid and expect.within and found_s is not None and found_s > expect.within:
         return ExpectationResult("late", f"found at {found_s:.3f} s, expected within {expect.within:g} s", found_s)
-    if (other := _other_cause(expect, verdicts, history)) is not None:
+    if (other := _other_cause(expect, verdicts, history, decision)) is not None:
         return ExpectationResult("other-cause", other, found_s)
     decisive = (*expect.invalid, *expect.untested)
     return ExpectationResult(
@@ -84,9 +85,14 @@ def judge(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> 
     )
 
 
-def _other_cause(expect: Expect, verdicts: Mapping[str, Verdict], history: History) -> str | None:
-    """Return why the first violation does not have the expected mechanism; None if it has, or none is expected."""
-    first = first_violation(expect.invalid, verdicts)
+def _other_cause(expect: Expect, verdicts: Mapping[str, Verdict], history: History, decision: Decision) -> str | None:
+    """Return why the first violation does not have the expected mechanism; None if it has, or none is expected. Where
+    known limits are accepted, the first is the first of those that no limit explains."""
+    if decision.accepts_limits:
+        told = (decision.properties[name].violation for name in expect.invalid)
+        first = min(filter(None, told), key=lambda violation: violation.from_ns, default=None)
+    else:
+        first = first_violation(expect.invalid, verdicts)
     if expect.mechanism is None or first is None:
         return None
     why = mismatch(expect.mechanism, first, history)

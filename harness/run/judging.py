@@ -241,7 +241,7 @@ def _document(
         faults=tuple(msgspec.convert(fault, InjectedFault, from_attributes=True) for fault in fault_records(history)),
         fencing_note=summary.fencing_note(plan, history, lock.fence),
         versions={**versions(_packages(plan)), **about.versions, **_library_in_image(lock)},
-        scenario=_as_expected(plan, history, verdicts),
+        scenario=_as_expected(plan, history, verdicts, decision),
         started_at=about.started_at,
         command=about.command,
         real_seconds=about.real_seconds,
@@ -271,11 +271,13 @@ def _settings(plan: Plan) -> RunPlan:
     )
 
 
-def _as_expected(plan: Plan, history: History, verdicts: dict[str, Verdict]) -> ScenarioResult | UnsetType:
+def _as_expected(
+    plan: Plan, history: History, verdicts: dict[str, Verdict], decision: Decision
+) -> ScenarioResult | UnsetType:
     """Return for a scenario what it documents and whether the run met its expectation."""
     if plan.expect is None:
         return UNSET
-    judgement = judge_expectation(plan.expect, verdicts, history)
+    judgement = judge_expectation(plan.expect, verdicts, history, decision)
     return ScenarioResult(
         title=plan.title,
         source=plan.source,

@@ -57,9 +57,9 @@ def _violated(
     faults = fault_records(history)
     name = min(decision.decisive, key=_rank)
     verdict, found = verdicts[name], decision.properties[name]
-    if not verdict.evidence:
+    violation = found.violation
+    if violation is None:
         return Summary(as_sentence(verdict.explanation))
-    violation = verdict.evidence[0]
     resource = _resource(plan, verdicts, verdict)
     reason = as_sentence(violation.harm or violation.sentence)
     if violation.harm and (lost := _lost(verdicts)):

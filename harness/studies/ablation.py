@@ -180,7 +180,7 @@ def run_ablation(ablation: Ablation) -> AblationOutcome:
         return ablation.outcome("error", f"{type(error).__name__}: {error}")
     if result.interrupted:
         raise KeyboardInterrupt
-    judgement = judge(ablation.plan.expect, result.verdicts, result.history)
+    judgement = judge(ablation.plan.expect, result.verdicts, result.history, result.decision)
     return ablation.outcome(_state(ablation.kind, judgement.state), f"{judgement.state}: {judgement.why}")
 
 

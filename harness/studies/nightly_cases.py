@@ -162,7 +162,7 @@ def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutco
 def judge_run(result: Result) -> ExpectationResult:
     """Compare a run's result with the expectations of its plan."""
     assert result.plan.expect is not None
-    return judge(result.plan.expect, result.verdicts, result.history)
+    return judge(result.plan.expect, result.verdicts, result.history, result.decision)
 
 
 def _command(case: Case) -> str:

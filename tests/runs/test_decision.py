@@ -124,6 +124,18 @@ def test_a_violation_is_a_known_limit_only_if_the_documented_cause_was_there(
     assert decision.valid is False
 
 
+def test_of_several_violations_the_first_beyond_the_documented_limits_is_told() -> None:
+    late = Violation("overlap", "k0", "Two clients held k0", 1_000, 2_000, blame="client")
+    granted = Violation("overlap", "k0", "Two clients held k0", 3_000, 4_000, blame="service")
+    again = Violation("overlap", "k0", "Two clients held k0", 5_000, 6_000, blame="service")
+    mixed = Verdict(False, "Two clients held k0", (late, granted, again))
+    assert decide(PLAN, LOCK, verdicts(mutual_exclusion=mixed)).properties["mutual-exclusion"].violation is granted
+    documented = Verdict(False, "Two clients held k0", (late,))
+    known = decide(PLAN, LOCK, verdicts(mutual_exclusion=documented)).properties["mutual-exclusion"]
+    assert (known.state, known.violation) == ("known-limit", late)
+    assert decide(PLAN, LOCK, verdicts()).properties["mutual-exclusion"].violation is None
+
+
 def test_known_limits_do_not_count_where_the_user_accepts_them() -> None:
     plan = replace(PLAN, accept=("known-limits",))
     found = verdicts(mutual_exclusion=broken("client"), resource=broken())

@@ -12,6 +12,7 @@ from harness.checkers.resource import ResourceChecker
 from harness.errors import UsageError
 from harness.history import History
 from harness.plan import Mechanism, decode
+from harness.run.decision import Decision
 from harness.run.expectation import judge
 from harness.run.mechanism import mismatch
 from tests.checkers.story import Story
@@ -137,7 +138,7 @@ def test_a_run_with_another_mechanism_is_not_as_expected() -> None:
         mechanism = {"cause": cause, "order": ["first acquire", "second acquire"]}
         expect = decode(plan_with(mechanism)).expect
         assert expect is not None
-        states.append(judge(expect, verdicts, history).state)
+        states.append(judge(expect, verdicts, history, Decision({})).state)
     assert states == ["as-expected", "other-cause"]
 
 

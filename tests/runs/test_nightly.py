@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness import documents
@@ -22,6 +24,7 @@ from harness.faults.pause import ClientPause
 from harness.history import History
 from harness.lock_impls.redis_token import RedisTokenLock
 from harness.plan import Expect, Plan
+from harness.run.decision import Decision
 from harness.run.expectation import judge, status_of
 from harness.scenarios import catalogue
 from harness.studies.nightly import nightly
@@ -202,7 +205,7 @@ CURE = Expect(safe=True, invalid=("mutual-exclusion",), ignored=("liveness",))
 def state(expect: Expect, **said: bool | None) -> str:
     names = ("mutual-exclusion", "resource", "fencing", "liveness", "faults")
     given = {name.replace("_", "-"): value for name, value in said.items()}
-    return judge(expect, {name: Verdict(given.get(name, True), "") for name in names}, History()).state
+    return judge(expect, {name: Verdict(given.get(name, True), "") for name in names}, History(), Decision({})).state
 
 
 def test_a_failure_must_be_found_by_the_named_checker() -> None:
@@ -238,14 +241,22 @@ def test_a_safe_plan_is_judged_by_every_checker() -> None:
     assert state(CURE, mutual_exclusion=False, resource=None) == "unknown"
 
 
+def test_a_plan_that_accepts_known_limits_misses_its_failure_if_there_is_nothing_else(tmp_path: Path) -> None:
+    scenario = catalogue.find("ttl-pause-write")
+    accepting = replace(scenario, plan=msgspec.structs.replace(scenario.plan, accept=("known-limits",)))
+    nights = [nightly("smoke", "sim", store=tmp_path, scenarios=[one], workers=1) for one in (scenario, accepting)]
+    assert [outcome.state for night in nights for outcome in night.outcomes] == ["as-expected", "missed"]
+
+
 def test_a_lock_that_stays_with_one_client_may_be_as_expected() -> None:
     names = ("mutual-exclusion", "faults", "handover")
     found = {name: Verdict(None if name == "handover" else True, "") for name in names}
-    assert judge(Expect(safe=True), found, History()).state == "as-expected"
-    assert judge(Expect(safe=False, invalid=("handover",)), found, History()).state == "unknown"
-    assert judge(Expect(safe=False, invalid=("faults",), valid=("handover",)), found, History()).state == "unknown"
+    assert judge(Expect(safe=True), found, History(), Decision({})).state == "as-expected"
+    assert judge(Expect(safe=False, invalid=("handover",)), found, History(), Decision({})).state == "unknown"
+    needed = Expect(safe=False, invalid=("faults",), valid=("handover",))
+    assert judge(needed, found, History(), Decision({})).state == "unknown"
     broken = found | {"handover": Verdict(False, "c1 was left out")}
-    assert judge(Expect(safe=True), broken, History()).state == "violated"
+    assert judge(Expect(safe=True), broken, History(), Decision({})).state == "violated"
 
 
 def test_the_worst_state_decides_the_status() -> None:

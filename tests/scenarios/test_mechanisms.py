@@ -39,7 +39,7 @@ def simulated(name: str) -> tuple[Result, Expect]:
 
 
 def state(result: Result, expect: Expect) -> str:
-    return judge(expect, result.verdicts, result.history).state
+    return judge(expect, result.verdicts, result.history, result.decision).state
 
 
 def mutated(expect: Expect) -> dict[str, Expect]:

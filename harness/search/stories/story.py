@@ -100,7 +100,9 @@ class _StoryTeller:
     def _violation(self, trial: Trial) -> Violation:
         if not still(trial, self.checker):
             raise ValueError(f"{self.checker} found no violation: there is no story to tell")
-        return trial.verdicts[self.checker].evidence[0]
+        violation = trial.decision.properties[self.checker].violation
+        assert violation is not None, self.checker
+        return violation
 
     def _try(self, plan: Plan) -> Trial:
         known = msgspec.json.encode(plan)

@@ -16,7 +16,7 @@ from harness.documents.exploration import ExploredFailure, Pair, PairVisit
 from harness.errors import HarnessError
 from harness.files import write_file
 from harness.plan import Expect, dump
-from harness.run.expectation import first_violation, judge
+from harness.run.expectation import judge
 from harness.run.observed_mechanism import observed_mechanism
 from harness.run.runs import run
 from harness.run.store import safe_name, store_errors
@@ -81,10 +81,10 @@ def _vocabulary(lock: str, kind: str) -> Vocabulary:
 def _explored(found: FoundFailure, pair: Pair, found_at: datetime) -> ExploredFailure:
     checker = found.failure.kind.checker
     result = run(found.plan, store=None)
-    first = first_violation((checker,), result.verdicts)
-    if first is None:
+    violation = result.decision.properties[checker].violation
+    if violation is None:
         raise HarnessError(f"{checker} found no violation when the schedule was run again")
-    mechanism = observed_mechanism(first, result.history, tuple(spec.fault for spec in found.plan.faults))
+    mechanism = observed_mechanism(violation, result.history, tuple(spec.fault for spec in found.plan.faults))
     cause = f"{pair.lock} {checker} {mechanism.cause} {' '.join(mechanism.order)}"
     name = f"{safe_name(pair.lock)}-{checker}-{hashlib.sha256(cause.encode()).hexdigest()[:6]}"
     return ExploredFailure(
@@ -116,7 +116,7 @@ def repeat(failure: ExploredFailure) -> ExploredFailure:
         result = run(failure.plan, store=None)
     except Exception as error:  # noqa: BLE001 - one broken run must not end the night
         return with_(failure, state="error", why=_text(error))
-    judgement = judge(failure.plan.expect, result.verdicts, result.history)
+    judgement = judge(failure.plan.expect, result.verdicts, result.history, result.decision)
     still = judgement.state == "as-expected"
     return with_(failure, state="known" if still else "gone", why=f"{judgement.state}: {judgement.why}")
 
