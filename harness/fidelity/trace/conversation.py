@@ -1,0 +1,97 @@
+"""Recorded traffic as requests and replies: what a search has to explain. All times are monotonic ns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from harness.clusters.wire import WireEvent, WireRecording
+
+
+class Reply(NamedTuple):
+    """A message of the server, which it sent at ``time_ns`` or before."""
+
+    time_ns: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that arrived at ``time_ns`` or later. ``words`` are its parts as the service understands them.
+
+    ``replied_ns`` is the time of its first reply, None if there is none: it may have been executed or not.
+    """
+
+    time_ns: int
+    words: tuple[bytes, ...]
+    data: bytes
+    replied_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One connection: its requests, and all replies and other messages of the server, in their order."""
+
+    number: int
+    peer: str
+    opened_ns: int
+    requests: list[Request] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    closed_ns: int | None = None
+    """Time from which on the client's end was closed, None if it was not."""
+    ended_ns: int | None = None
+    """Time at which the server had closed its end, None if it did not."""
+
+
+@dataclass(slots=True)
+class Life:
+    """What a server did from one start to the next. ``how`` says with which data it started."""
+
+    how: str
+    began_ns: int
+    conversations: list[Conversation] = field(default_factory=list)
+
+
+class Parser(Protocol):
+    """Splits the data of one connection; one object for each connection."""
+
+    def requests(self, time_ns: int, data: bytes) -> Sequence[Request]:
+        """Return the requests that are complete with this data."""
+
+    def replies(self, time_ns: int, data: bytes) -> Sequence[Reply]:
+        """Return the messages of the server that are complete with this data."""
+
+
+class Unreadable(Exception):
+    """Data that does not belong to the service's protocol."""
+
+
+def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
+    """Return the lives of a server, each with the connections that were opened in it, in their order.
+
+    Raises :class:`Unreadable`.
+    """
+    found: list[Life] = []
+    known: dict[int, tuple[Conversation, Parser]] = {}
+    for event in recording.events:
+        if event.what == "start":
+            found.append(Life(event.how, event.time))
+        elif event.what == "open" and found:
+            talk = Conversation(event.connection, event.peer, event.time)
+            found[-1].conversations.append(talk)
+            known[event.connection] = talk, new_parser()
+        elif event.connection in known:
+            _add(*known[event.connection], event)
+    return found
+
+
+def _add(talk: Conversation, parser: Parser, event: WireEvent) -> None:
+    if event.what == "in":
+        talk.requests += parser.requests(event.time, event.data)
+    elif event.what == "out":
+        talk.replies += parser.replies(event.time, event.data)
+    elif event.by == "client":
+        talk.closed_ns = event.time
+    elif event.by == "server":
+        talk.ended_ns = event.time

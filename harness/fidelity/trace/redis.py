@@ -1,0 +1,203 @@
+"""The simulated Redis as the specification of a recorded one.
+
+The moment of a command is known as an interval only, and with it the expiry of a key that the command sets. The
+simulated server executes it at the latest reading of the clock, and a later command may see the clock by as much
+earlier or later as the key's expiry is uncertain. So a reply is possible if it is for some moments within the
+intervals; whether several replies need different moments of one command is not checked.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Final
+
+from harness.fidelity.redis.replies import UNORDERED, replies
+from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.sim.servers.redis.expiry import end_timed_out_waits
+from harness.sim.servers.redis.keys import snapshot_of
+from harness.sim.servers.redis.server import RedisServer
+from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
+
+from .clock import ServerClock
+from .conversation import Conversation, Reply, Request
+from .redis_protocol import SUBSCRIPTIONS, split_replies
+from .search import Moment
+
+UNSPECIFIED: Final = frozenset(
+    b"hello info client command config dbsize randomkey scan role memory lastsave slowlog latency debug object".split()
+)
+"""Commands about the process, or about keys that have expired and are not deleted yet. Only errors are compared."""
+TRANSACTIONS: Final = frozenset({b"multi", b"watch"})
+_NUMBER: Final = re.compile(rb":(-?\d+)\r\n")
+_DATE: Final = re.compile(rb"\*2\r\n\$\d+\r\n(\d+)\r\n\$\d+\r\n(\d+)\r\n")
+MOST_KEYS: Final = 20
+"""Number of keys with an expiry up to which each is considered for a command that does not name it."""
+Key = tuple[int, bytes]
+"""Number of a database, and a key in it."""
+
+
+class RedisSpecification:
+    """A :class:`~harness.fidelity.trace.search.Specification`. ``persistence`` is that of the recorded server."""
+
+    def __init__(self, clock: ServerClock, persistence: str = "always") -> None:
+        self._clock = clock
+        self.server = RedisServer(persistence="no" if persistence == "no" else "always")
+        self._host: SteppedHost | None = None
+        self._talks: dict[int, SteppedConnection] = {}
+        self._inexact: dict[Key, tuple[int, int, int]] = {}
+        """Expiry of a key, and by how many ms it may be earlier or later."""
+
+    # Driving the server.
+
+    def start(self, how: str) -> None:
+        self._talks.clear()
+        if self._host is None:
+            self._host = SteppedHost(self.server, 0)
+        else:
+            self._host.restart(with_data=how == "kept")
+
+    def execute(self, talk: Conversation, request: Request, wall_ns: int, moment: Moment) -> None:
+        host = self._running()
+        before = self._expiries()
+        host.wall = wall_ns
+        if talk.number not in self._talks:
+            self._talks[talk.number] = SteppedConnection(host, talk.peer)
+        self._talks[talk.number].ask(request.data)
+        host.run_timers(0)
+        first, last = self._readings(moment)
+        now = wall_ns // NS_PER_MS
+        for key, when in self._expiries().items():
+            if before.get(key) != when:
+                self._inexact[key] = when, max(0, now - first), max(0, last - now)
+
+    def due(self, before_ns: int) -> bool:
+        _, now = self._clock.interval(before_ns, before_ns)
+        waits = (client.blocked for client in self.server.blocked)
+        return any(one and one.deadline_ms is not None and one.deadline_ms < now // NS_PER_MS for one in waits)
+
+    def let_time_pass(self, until_ns: int) -> None:
+        _, self._running().wall = self._clock.interval(until_ns, until_ns)
+        end_timed_out_waits(self.server)
+        self.server.flush_unsent()
+
+    def close(self, talk: Conversation) -> None:
+        connection = self._talks.pop(talk.number, None)
+        if connection is not None:
+            connection.hang_up()
+
+    def sent(self) -> list[tuple[int, bytes]]:
+        found = [(number, one.take()) for number, one in self._talks.items() if one.sent]
+        return [(number, reply) for number, data in found for reply in split_replies(data)[0]]
+
+    def waits(self, talk: Conversation) -> bool:
+        connection = self._talks.get(talk.number)
+        return connection is not None and connection.session.blocked is not None
+
+    def prompt(self, request: Request) -> bool:
+        command = self.server.commands.get(request.words[0].lower())
+        return command is not None and bool(command.flags & MAY_BLOCK)
+
+    def matters_when_closed(self, talk: Conversation) -> bool:
+        names = {request.words[0].lower() for request in talk.requests}
+        return not names.isdisjoint(SUBSCRIPTIONS | TRANSACTIONS) or any(map(self.prompt, talk.requests))
+
+    def _running(self) -> SteppedHost:
+        assert self._host is not None, "the server has not been started"
+        return self._host
+
+    # Clock.
+
+    def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
+        first, last = self._clock.interval(*moment)
+        base = first if self.prompt(request) else last
+        found = dict.fromkeys([*self._told(request, reply, moment), base // NS_PER_MS, *self._edges(request, moment)])
+        if reply is not None and request.words[0].lower() == b"time" and (told := _DATE.fullmatch(reply.data)):
+            exact = int(told[1]) * 1_000_000_000 + int(told[2]) * 1_000
+            return [exact] if first - NS_PER_MS <= exact <= last + NS_PER_MS else [base]
+        return [ms * NS_PER_MS for ms in found]
+
+    def _told(self, request: Request, reply: Reply | None, moment: Moment) -> Iterator[int]:
+        """Yield the readings (ms) that a reply with the remaining time of a key tells."""
+        numbers = () if reply is None else [int(one) for one in _NUMBER.findall(reply.data)]
+        for when, earliest, latest in self._ranges(request, moment) if numbers else ():
+            for number in numbers:
+                if number > 1 and earliest <= when - number <= latest:
+                    yield when - number
+
+    def _edges(self, request: Request, moment: Moment) -> Iterator[int]:
+        """Yield readings (ms) at which a key is there, or has expired, if either is possible."""
+        for when, earliest, latest in self._ranges(request, moment):
+            if earliest <= when < latest:
+                yield when
+                yield when + 1
+
+    def _ranges(self, request: Request, moment: Moment) -> Iterator[tuple[int, int, int]]:
+        """Yield the expiry of each key that the command may use, and the readings at which the command may see it."""
+        first, last = self._readings(moment)
+        expiries = self._expiries()
+        for key, when in expiries.items():
+            if len(expiries) <= MOST_KEYS or key[1] in request.words:
+                then, early, late = self._inexact.get(key, (when, 0, 0))
+                early, late = (early, late) if then == when else (0, 0)
+                yield when, first - late, last + early
+
+    def _readings(self, moment: Moment) -> tuple[int, int]:
+        first, last = self._clock.interval(*moment)
+        return first // NS_PER_MS, last // NS_PER_MS
+
+    def _expiries(self) -> dict[Key, int]:
+        return {(db.index, key): when for db in self.server.databases for key, when in db.expires.items()}
+
+    # Comparing.
+
+    def same(self, request: Request, real: bytes, simulated: bytes) -> bool:
+        name = request.words[0].lower()
+        if name in UNSPECIFIED:
+            return real.startswith(b"-") == simulated.startswith(b"-")
+        if name == b"exec" or not UNORDERED.isdisjoint({word.decode(errors="replace").lower() for word in request.words}):
+            return replies(real, unordered=True) == replies(simulated, unordered=True)
+        return replies(real) == replies(simulated)
+
+    def shown(self, data: bytes) -> str:
+        text = ", ".join(replies(data)[0])
+        return text if len(text) <= 600 else f"{text[:600]}..."
+
+    def digest(self) -> Hashable:
+        content = [
+            (db.index, snapshot_of(key, value, db.expires.get(key)))
+            for db in self.server.databases
+            for key, value in db.data.items()
+        ]
+        blocked = tuple(self._number(client) for client in self.server.blocked)
+        broken = tuple(sorted(n for n, one in self._talks.items() if one.session and one.session.watch_broken))
+        return frozenset(content), blocked, broken
+
+    def _number(self, client: ClientState) -> int:
+        return next((number for number, one in self._talks.items() if one.session is client), 0)
+
+    # Copies.
+
+    def checkpoint(self) -> Any:
+        """Waiting clients have functions of their own, which cannot be copied."""
+        if self.server.blocked or any(one.session and one.session.queued is not None for one in self._talks.values()):
+            return None
+        server = self.server
+        scripts, lua = server.scripts, server.lua
+        server.scripts, server.lua = {}, None  # functions of a Lua interpreter cannot be copied
+        try:
+            state = self._copy((server, self._host, self._talks, self._inexact))
+        finally:
+            server.scripts, server.lua = scripts, lua
+        return state, [script.code for script in scripts.values()]
+
+    def restore(self, state: Any) -> None:
+        copied, scripts = state
+        self.server, self._host, self._talks, self._inexact = self._copy(copied)
+        for code in scripts:
+            self.server.execute(ClientState(self.server, None, 0), [b"script", b"load", code])
+
+    def _copy(self, state: Any) -> Any:
+        commands = self.server.commands
+        return copy.deepcopy(state, {id(commands): commands})
