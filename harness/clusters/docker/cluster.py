@@ -215,9 +215,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._begin_wire()
         self._start_servers()
         peers = {name: self._address(name) for name in wanted.roles} | {RESOURCE: self.resource()}
-        self._clocks = HostClocks(
-            self._helper, self._boxes, self._program_clock, self.servers.set_clock, self._wire
-        )
+        self._clocks = HostClocks(self._helper, self._boxes, self._program_clock, self.servers.set_clock, self._wire)
         self._closing.callback(self._clocks.forget)
         self._link_faults = LinkFaults(
             self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.fidelity.redis.replies import UNORDERED, replies
@@ -21,7 +21,7 @@ from harness.sim.servers.redis.server import RedisServer
 from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
 
 from .clock import ServerClock
-from .conversation import Conversation, Reply, Request
+from .conversation import Conversation, Life, Reply, Request
 from .redis_protocol import SUBSCRIPTIONS, split_replies
 from .search import Moment
 
@@ -29,6 +29,7 @@ UNSPECIFIED: Final = frozenset(
     b"hello info client command config dbsize randomkey scan role memory lastsave slowlog latency debug object".split()
 )
 """Commands about the process, or about keys that have expired and are not deleted yet. Only errors are compared."""
+REPLICATION: Final = frozenset({b"psync", b"replconf", b"replicaof", b"slaveof"})
 TRANSACTIONS: Final = frozenset({b"multi", b"watch"})
 _NUMBER: Final = re.compile(rb":(-?\d+)\r\n")
 _DATE: Final = re.compile(rb"\*2\r\n\$\d+\r\n(\d+)\r\n\$\d+\r\n(\d+)\r\n")
@@ -156,7 +157,9 @@ class RedisSpecification:
         name = request.words[0].lower()
         if name in UNSPECIFIED:
             return real.startswith(b"-") == simulated.startswith(b"-")
-        if name == b"exec" or not UNORDERED.isdisjoint({word.decode(errors="replace").lower() for word in request.words}):
+        if name == b"exec" or not UNORDERED.isdisjoint(
+            {word.decode(errors="replace").lower() for word in request.words}
+        ):
             return replies(real, unordered=True) == replies(simulated, unordered=True)
         return replies(real) == replies(simulated)
 
@@ -201,3 +204,16 @@ class RedisSpecification:
     def _copy(self, state: Any) -> Any:
         commands = self.server.commands
         return copy.deepcopy(state, {id(commands): commands})
+
+
+def not_checked(found: Sequence[Life], options: Mapping[str, Any]) -> str:
+    """Return why what a server did cannot be checked, "" if it can."""
+    if options.get("maxmemory"):
+        return "a server with maxmemory evicts keys at random"
+    for words in (request.words for life in found for talk in life.conversations for request in talk.requests):
+        name = words[0].lower()
+        if name in REPLICATION:
+            return "the server replicates, and the traffic of one server does not say what it got from another"
+        if [word.lower() for word in words[:3]] == [b"config", b"set", b"maxmemory"]:
+            return "a server with maxmemory evicts keys at random"
+    return ""

@@ -227,9 +227,11 @@ class Execution:
                 # A reply that took long was delayed on its way in, or the server had been paused.
                 late = request.replied_ns - request.time_ns > 20_000_000 and not self.spec.prompt(request)
                 found.append(((request.replied_ns if late else request.time_ns, talk.number), step))
-        if (request is None or request.replied_ns is None) and talk.closed_ns is not None:
-            if talk.closed_ns <= deadline and self.spec.matters_when_closed(talk):
-                found.append(((talk.closed_ns, talk.number), Step("close", talk.number)))
+        closed = talk.closed_ns
+        if closed is None or closed > deadline or (request is not None and request.replied_ns is not None):
+            return
+        if self.spec.matters_when_closed(talk):
+            found.append(((closed, talk.number), Step("close", talk.number)))
 
     def apply(self, step: Step) -> None:
         """Take a step; raises :class:`_Differs`."""

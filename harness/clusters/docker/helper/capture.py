@@ -71,7 +71,7 @@ class Capture:
         """:raises NamespaceError: the namespace cannot be entered. :raises OSError: the kernel refuses the socket."""
         self._port = port
         self._records = bytearray()
-        self._lost = 0
+        self._lost = 1  # until the thread has seen the end
         self._cut_ns = 0
         self._difference = clock_difference()
         self._stopping = threading.Event()
@@ -104,13 +104,12 @@ class Capture:
             except TimeoutError:
                 if self._stopping.is_set():
                     break
-                packet = b""
-            if packet and not self._cut_ns:
+                continue
+            if not self._cut_ns:
                 seconds, ns = _TIME.unpack(ancillary[0][2][: _TIME.size])
-                moment = seconds * 1_000_000_000 + ns - difference
+                moment = seconds * 1_000_000_000 + ns - self._difference
                 self._keep(moment, packet, outgoing=address[2] == socket.PACKET_OUTGOING)
-            if time.monotonic() > due:
-                self._lost += struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
+        self._lost = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
 
     def _keep(self, moment: int, packet: bytes, *, outgoing: bool) -> None:
         first, length, _, source, target = _IP.unpack_from(packet)
