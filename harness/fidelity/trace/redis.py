@@ -33,6 +33,10 @@ REPLICATION: Final = frozenset({b"psync", b"replconf", b"replicaof", b"slaveof"}
 TRANSACTIONS: Final = frozenset({b"multi", b"watch"})
 _NUMBER: Final = re.compile(rb":(-?\d+)\r\n")
 _DATE: Final = re.compile(rb"\*2\r\n\$\d+\r\n(\d+)\r\n\$\d+\r\n(\d+)\r\n")
+_ID: Final = re.compile(rb"\$2\r\nid\r\n:(\d+)")
+"""Id of the client, in the reply to HELLO."""
+FIRST_ID: Final = 3
+"""Id of the first client of a Redis 7.0."""
 MOST_KEYS: Final = 20
 """Number of keys with an expiry up to which each is considered for a command that does not name it."""
 Key = tuple[int, bytes]
@@ -47,23 +51,26 @@ class RedisSpecification:
         self.server = RedisServer(persistence="no" if persistence == "no" else "always")
         self._host: SteppedHost | None = None
         self._talks: dict[int, SteppedConnection] = {}
+        self._ids: dict[int, int] = {}
         self._inexact: dict[Key, tuple[int, int, int]] = {}
         """Expiry of a key, and by how many ms it may be earlier or later."""
 
     # Driving the server.
 
-    def start(self, how: str) -> None:
+    def start(self, life: Life) -> None:
         self._talks.clear()
+        self._ids = client_ids(life)
         if self._host is None:
             self._host = SteppedHost(self.server, 0)
         else:
-            self._host.restart(with_data=how == "kept")
+            self._host.restart(with_data=life.how == "kept")
 
     def execute(self, talk: Conversation, request: Request, wall_ns: int, moment: Moment) -> None:
         host = self._running()
         before = self._expiries()
         host.wall = wall_ns
         if talk.number not in self._talks:
+            self.server.next_client = self._ids[talk.number]
             self._talks[talk.number] = SteppedConnection(host, talk.peer)
         self._talks[talk.number].ask(request.data)
         host.run_timers(0)
@@ -190,20 +197,28 @@ class RedisSpecification:
         scripts, lua = server.scripts, server.lua
         server.scripts, server.lua = {}, None  # functions of a Lua interpreter cannot be copied
         try:
-            state = self._copy((server, self._host, self._talks, self._inexact))
+            state = self._copy((server, self._host, self._talks, self._ids, self._inexact))
         finally:
             server.scripts, server.lua = scripts, lua
         return state, [script.code for script in scripts.values()]
 
     def restore(self, state: Any) -> None:
         copied, scripts = state
-        self.server, self._host, self._talks, self._inexact = self._copy(copied)
+        self.server, self._host, self._talks, self._ids, self._inexact = self._copy(copied)
         for code in scripts:
             self.server.execute(ClientState(self.server, None, 0), [b"script", b"load", code])
 
     def _copy(self, state: Any) -> Any:
         commands = self.server.commands
         return copy.deepcopy(state, {id(commands): commands})
+
+
+def client_ids(life: Life) -> dict[int, int]:
+    """Return the id that the real server gave to each connection: numbers in the order in which it accepted them."""
+    accepted = [talk for talk in life.conversations if talk.requests or talk.closed_ns is not None]
+    told = ((index, _ID.search(talk.replies[0].data)) for index, talk in enumerate(accepted) if talk.replies)
+    first = next((int(found[1]) - index for index, found in told if found), FIRST_ID)
+    return {talk.number: first + index for index, talk in enumerate(accepted)}
 
 
 def not_checked(found: Sequence[Life], options: Mapping[str, Any]) -> str:

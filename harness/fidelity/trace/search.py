@@ -33,8 +33,8 @@ class Moment(NamedTuple):
 class Specification(Protocol):
     """A simulated server as a search drives it."""
 
-    def start(self, how: str) -> None:
-        """Start the server (``new``), or kill it and start it again (``kept``, ``wiped``)."""
+    def start(self, life: Life) -> None:
+        """Start the server, after it was killed if it ran before."""
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
         """Return the readings of the wall clock with which the request may be executed, the likeliest first, ns."""
@@ -258,7 +258,7 @@ class Execution:
         self.talks = {talk.number: talk for talk in life.conversations}
         self.places = {number: _Place() for number in self.talks}
         self.open = [talk.number for talk in life.conversations if talk.requests or talk.replies]
-        self.spec.start(life.how)
+        self.spec.start(life)
 
     def moment(self, talk: Conversation) -> tuple[Request, Reply | None, Moment]:
         """Return the next request of a connection, its reply, and when it was executed."""
