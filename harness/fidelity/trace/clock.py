@@ -23,6 +23,24 @@ class _Setting(NamedTuple):
         return self.offset_ns + round(self.rate * (time_ns - self.since_ns))
 
 
+class Pauses:
+    """Pauses of a server."""
+
+    def __init__(self, recording: WireRecording) -> None:
+        self._pauses: list[tuple[int, int]] = []
+        paused: int | None = None
+        for event in recording.events:
+            if event.what == "pause":
+                paused = event.until
+            elif event.what in ("resume", "kill", "start") and paused is not None:
+                self._pauses.append((paused, event.time))
+                paused = None
+
+    def awake(self, time_ns: int) -> int:
+        """Return the earliest time from ``time_ns`` on at which the server can run."""
+        return next((last for first, last in self._pauses if first <= time_ns < last), time_ns)
+
+
 class ServerClock:
     """Wall clock of a server. A process starts with true time; faults set it afterwards."""
 

@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 from harness.clusters.wire import WireEvent, WireRecording
 
+from .clock import Pauses
+
 
 class Reply(NamedTuple):
     """A message of the server, which it sent at ``time_ns`` or before."""
@@ -18,15 +20,16 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class Request:
-    """A request that arrived at ``time_ns`` or later. ``words`` are its parts as the service understands them.
+    """A request that arrived at ``arrived_ns`` or later, and was executed at ``time_ns`` or later, if at all.
 
-    ``replied_ns`` is the time of its first reply, None if there is none: it may have been executed or not.
+    ``words`` are its parts as the service understands them. ``replied_ns`` is the time of its first reply, None if there is none: it may have been executed or not.
     """
 
-    time_ns: int
+    arrived_ns: int
     words: tuple[bytes, ...]
     data: bytes
     replied_ns: int | None = None
+    time_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
 
     Raises :class:`Unreadable`.
     """
+    pauses = Pauses(recording)
     found: list[Life] = []
     known: dict[int, tuple[Conversation, Parser]] = {}
     for event in recording.events:
@@ -82,16 +86,19 @@ def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
             found[-1].conversations.append(talk)
             known[event.connection] = talk, new_parser()
         elif event.connection in known:
-            _add(*known[event.connection], event)
+            _add(*known[event.connection], event, pauses)
     return found
 
 
-def _add(talk: Conversation, parser: Parser, event: WireEvent) -> None:
+def _add(talk: Conversation, parser: Parser, event: WireEvent, pauses: Pauses) -> None:
     if event.what == "in":
-        talk.requests += parser.requests(event.time, event.data)
+        requests = parser.requests(event.time, event.data)
+        for request in requests:
+            request.time_ns = pauses.awake(request.arrived_ns)
+        talk.requests += requests
     elif event.what == "out":
         talk.replies += parser.replies(event.time, event.data)
     elif event.by == "client":
-        talk.closed_ns = event.time
+        talk.closed_ns = pauses.awake(event.time)
     elif event.by == "server":
         talk.ended_ns = event.time

@@ -8,7 +8,7 @@ intervals; whether several replies need different moments of one command is not 
 
 from __future__ import annotations
 
-import copy
+import pickle
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -175,14 +175,22 @@ class RedisSpecification:
         return text if len(text) <= 600 else f"{text[:600]}..."
 
     def digest(self) -> Hashable:
+        server = self.server
         content = [
             (db.index, snapshot_of(key, value, db.expires.get(key)))
-            for db in self.server.databases
+            for db in server.databases
             for key, value in db.data.items()
         ]
-        blocked = tuple(self._number(client) for client in self.server.blocked)
-        broken = tuple(sorted(n for n, one in self._talks.items() if one.session and one.session.watch_broken))
-        return frozenset(content), blocked, broken
+        watched = [(db.index, key, len(them)) for db in server.databases for key, them in db.watchers.items()]
+        broken = sorted(n for n, one in self._talks.items() if one.session and one.session.watch_broken)
+        return (
+            frozenset(content),
+            tuple(map(self._number, server.blocked)),
+            (*watched, *broken),
+            tuple((name, len(them)) for table in (server.channels, server.patterns) for name, them in table.items()),
+            len(server.scripts),
+            sum(one.closed for one in self._talks.values()),
+        )
 
     def _number(self, client: ClientState) -> int:
         return next((number for number, one in self._talks.items() if one.session is client), 0)
@@ -194,23 +202,21 @@ class RedisSpecification:
         if self.server.blocked or any(one.session and one.session.queued is not None for one in self._talks.values()):
             return None
         server = self.server
-        scripts, lua = server.scripts, server.lua
-        server.scripts, server.lua = {}, None  # functions of a Lua interpreter cannot be copied
+        scripts, lua, commands = server.scripts, server.lua, server.commands
+        server.scripts, server.lua, server.commands = {}, None, {}  # functions of an interpreter cannot be copied
         try:
-            state = self._copy((server, self._host, self._talks, self._ids, self._inexact))
+            state = pickle.dumps((server, self._host, self._talks, self._ids, self._inexact))
         finally:
-            server.scripts, server.lua = scripts, lua
+            server.scripts, server.lua, server.commands = scripts, lua, commands
         return state, [script.code for script in scripts.values()]
 
     def restore(self, state: Any) -> None:
-        copied, scripts = state
-        self.server, self._host, self._talks, self._ids, self._inexact = self._copy(copied)
+        pickled, scripts = state
+        commands = self.server.commands
+        self.server, self._host, self._talks, self._ids, self._inexact = pickle.loads(pickled)
+        self.server.commands = commands
         for code in scripts:
             self.server.execute(ClientState(self.server, None, 0), [b"script", b"load", code])
-
-    def _copy(self, state: Any) -> Any:
-        commands = self.server.commands
-        return copy.deepcopy(state, {id(commands): commands})
 
 
 def client_ids(life: Life) -> dict[int, int]:

@@ -15,8 +15,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from .conversation import Conversation, Life, Reply, Request
 
-CHECKPOINT: Final = 100
+CHECKPOINT: Final = 25
 """Steps between two copies of the state, from which an earlier state is computed."""
+LATE_NS: Final = 150_000_000
+"""A reply that took longer was rather delayed on its way, by a fault of the network, than by a busy machine."""
 MOST_STEPS: Final = 400_000
 MOST_SECONDS: Final = 60.0
 """Bounds of a search."""
@@ -62,7 +64,8 @@ class Specification(Protocol):
         """Return a request or a reply as text."""
 
     def digest(self) -> Hashable:
-        """Return a value that differs for states in which the server may answer differently."""
+        """Return a value that differs for states in which the server may answer differently to any other connection
+        than the one that sent the last request."""
 
     def checkpoint(self) -> Any:
         """Return a copy of the state for :meth:`restore`, None if there can be none at the moment."""
@@ -166,9 +169,9 @@ class Execution:
 
     # Steps.
 
-    def key(self) -> Hashable:
-        """Return a value that is the same for executions with the same future."""
-        return self.life, self._hash, self.spec.digest()
+    def key(self) -> tuple[Hashable, Hashable]:
+        """Return values that are the same for executions with the same future: what is done, and the state."""
+        return (self.life, self._hash), self.spec.digest()
 
     @property
     def done(self) -> bool:
@@ -224,14 +227,13 @@ class Execution:
                 if talk.ended_ns is None or talk.ended_ns > self._now_ns:
                     unanswered.append(step)
             else:
-                # A reply that took long was delayed on its way in, or the server had been paused.
-                late = request.replied_ns - request.time_ns > 20_000_000 and not self.spec.prompt(request)
-                found.append(((request.replied_ns if late else request.time_ns, talk.number), step))
+                late = request.replied_ns - request.time_ns > LATE_NS and not self.spec.prompt(request)
+                found.append(((request.replied_ns if late else request.time_ns, request.arrived_ns), step))
         closed = talk.closed_ns
         if closed is None or closed > deadline or (request is not None and request.replied_ns is not None):
             return
         if self.spec.matters_when_closed(talk):
-            found.append(((closed, talk.number), Step("close", talk.number)))
+            found.append(((closed, closed), Step("close", talk.number)))
 
     def apply(self, step: Step) -> None:
         """Take a step; raises :class:`_Differs`."""
@@ -337,11 +339,12 @@ class Execution:
 class _Node:
     """The steps that are left to try after a prefix of an execution, and a copy of its state or None."""
 
-    __slots__ = ("saved", "steps")
+    __slots__ = ("digest", "saved", "steps")
 
-    def __init__(self, steps: list[Step], saved: Any) -> None:
+    def __init__(self, steps: list[Step], saved: Any, digest: Hashable) -> None:
         self.steps = steps
         self.saved = saved
+        self.digest = digest
 
 
 def explain(
@@ -363,7 +366,7 @@ class _Search:
     def __init__(self, execution: Execution) -> None:
         self._now = execution
         self._path: list[Step] = []
-        self._nodes = [_Node(execution.steps(), execution.checkpoint())]
+        self._nodes = [_Node(execution.steps(), execution.checkpoint(), None)]
         self._seen: set[Hashable] = set()
         self._stale = False
         self._saved = 0
@@ -403,6 +406,8 @@ class _Search:
             self._stale = True
             return
         self._seen.add(key)
+        if key[1] == node.digest and step.what == "request":
+            node.steps.clear()
         self._path.append(step)
         saved = self._now.checkpoint() if len(self._path) - self._saved >= CHECKPOINT else None
         if saved is not None:
@@ -410,7 +415,7 @@ class _Search:
         steps = self._now.steps()
         if not steps and not self._now.done:
             self._now.note_end()
-        self._nodes.append(_Node(steps, saved))
+        self._nodes.append(_Node(steps, saved, key[1]))
 
     def _dated(self, step: Step) -> list[Step]:
         request, reply, moment = self._now.moment(self._now.talks[step.talk])
