@@ -22,7 +22,8 @@ class Reply(NamedTuple):
 class Request:
     """A request that arrived at ``arrived_ns`` or later, and was executed at ``time_ns`` or later, if at all.
 
-    ``words`` are its parts as the service understands them. ``replied_ns`` is the time of its first reply, None if there is none: it may have been executed or not.
+    ``words`` are its parts as the service understands them. ``replied_ns`` is the time of its first reply, None if
+    there is none: it may have been executed or not.
     """
 
     arrived_ns: int
