@@ -225,7 +225,6 @@ def test_message_that_nobody_published_is_impossible() -> None:
         (Traffic("etcd").redis(1, 1, 2, "PING", "+PONG"), {}, "no specification for etcd"),
         (Traffic().redis(1, 1, 2, "PSYNC ? -1", "+FULLRESYNC x 0"), {}, "replicates"),
         (Traffic().redis(1, 1, 2, "PING", "+PONG"), {"maxmemory": 3_000_000}, "evicts"),
-        (Traffic().redis(1, 1, 2, "CONFIG SET maxmemory 1mb", OK), {}, "evicts"),
         (Traffic().bytes(1, 1, 2, b"*1\r\n!\r\n", b"+OK\r\n"), {}, "not readable"),
         (Traffic().redis(1, 1, None, "PING"), {}, "nothing was recorded"),
     ],
@@ -246,6 +245,16 @@ def test_search_that_reaches_its_bound_is_unknown() -> None:
     found = check_recording(recording, {}, most_seconds=0.0)
     assert found.state == "unknown"
     assert "given up" in found.why
+
+
+def test_traffic_is_checked_until_the_server_may_evict() -> None:
+    def found(first: str) -> ServerTrace:
+        traffic = Traffic().redis(1, 1, 2, "GET k", first).redis(1, 3, 4, "CONFIG SET maxmemory 1mb", OK)
+        return check(traffic.redis(1, 5, 6, "GET k", "$1\r\nv"))
+
+    assert (found(NULL).state, found("$1\r\nw").state) == ("possible", "impossible")
+    assert "later a server with maxmemory evicts" in found(NULL).why
+    assert found(NULL).requests == 1
 
 
 def test_recording_that_was_cut_off_is_checked_as_far_as_it_goes() -> None:

@@ -6,34 +6,36 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from harness.clusters.kinds import KINDS
 from harness.clusters.wire import WireRecording
 from harness.documents.trace import ServerTrace, TraceDifference
 
+from . import memcached, redis
 from .clock import ServerClock
-from .conversation import Life, Parser, Unreadable, lives
-from .redis import RedisSpecification, not_checked
+from .conversation import Life, Limit, Parser, Unreadable, lives
+from .memcached_protocol import MemcachedParser
 from .redis_protocol import RedisParser
 from .search import MOST_SECONDS, SearchResult, Specification, explain
 
 
 class Service(NamedTuple):
-    """How the traffic of a family of servers is checked.
-
-    ``not_checked`` returns why what a server did cannot be checked, or "".
-    """
+    """How the traffic of a family of servers is checked. ``limit`` says how much of it can be, with the plan's server
+    options."""
 
     parser: type[Parser]
     specification: Callable[[ServerClock, Mapping[str, Any]], Specification]
-    not_checked: Callable[[list[Life], Mapping[str, Any]], str]
+    limit: Callable[[list[Life], Mapping[str, Any]], Limit | None]
 
 
 SERVICES: Final = {
     "redis": Service(
         RedisParser,
-        lambda clock, options: RedisSpecification(clock, str(options.get("persistence", "always"))),
-        not_checked,
+        lambda clock, options: redis.RedisSpecification(clock, str(options.get("persistence", "always"))),
+        redis.limit,
     ),
+    "memcached": Service(MemcachedParser, lambda clock, _: memcached.MemcachedSpecification(clock), memcached.limit),
 }
 """By the service of a kind of cluster."""
 
@@ -56,26 +58,37 @@ def check_recording(
         return _unknown(recording, f"not readable: {error}")
     if not any(talk.replies for life in found for talk in life.conversations):
         return _unknown(recording, "nothing was recorded")
-    if why := service.not_checked(found, options):
-        return _unknown(recording, f"not checked: {why}")
+    end = service.limit(found, options)
+    if end is not None and not end.from_ns:
+        return _unknown(recording, f"not checked: {end.why}")
+    if end is not None:
+        recording = _until(recording, end.from_ns)
+        found = lives(recording, service.parser)
     began = time.monotonic()
     result = explain(found, service.specification(ServerClock(recording), options), most_seconds=most_seconds)
-    return _trace(recording, found, result, time.monotonic() - began)
+    why = "" if end is None else f"only its beginning is checked: later {end.why}"
+    if recording.cut_ns:
+        why = "only its beginning is checked: the recording was cut off because of its size"
+    return _trace(recording, found, result, why, time.monotonic() - began)
+
+
+def _until(recording: WireRecording, time_ns: int) -> WireRecording:
+    """Return the part of a recording before a time."""
+    return replace(recording, events=tuple(event for event in recording.events if event.time < time_ns))
 
 
 def _unknown(recording: WireRecording, why: str) -> ServerTrace:
     return ServerTrace(host=recording.host, state="unknown", why=why)
 
 
-def _trace(recording: WireRecording, found: list[Life], result: SearchResult, seconds: float) -> ServerTrace:
-    cut = "the recording was cut off because of its size, and only its beginning is checked" if recording.cut_ns else ""
+def _trace(recording: WireRecording, found: list[Life], result: SearchResult, why: str, seconds: float) -> ServerTrace:
     if result.explained is None:
-        cut = f"the search was given up after {result.steps} steps"
+        why = f"the search was given up after {result.steps} steps"
     first = result.unexplained
     return ServerTrace(
         host=recording.host,
         state="unknown" if result.explained is None else "possible" if result.explained else "impossible",
-        why=cut,
+        why=why,
         requests=result.requests,
         steps=result.steps,
         seconds=round(seconds, 3),

@@ -50,10 +50,12 @@ class Conversation:
 
 @dataclass(slots=True)
 class Life:
-    """What a server did from one start to the next. ``how`` says with which data it started."""
+    """What a server did from one start to the next. ``how`` says with which data it started, and it was told to start
+    between ``began_ns`` and ``until_ns``."""
 
     how: str
     began_ns: int
+    until_ns: int
     conversations: list[Conversation] = field(default_factory=list)
 
 
@@ -65,6 +67,13 @@ class Parser(Protocol):
 
     def replies(self, time_ns: int, data: bytes) -> Sequence[Reply]:
         """Return the messages of the server that are complete with this data."""
+
+
+class Limit(NamedTuple):
+    """Why the traffic from a time on cannot be checked; ``from_ns`` is 0 if none of it can."""
+
+    why: str
+    from_ns: int = 0
 
 
 class Unreadable(Exception):
@@ -81,7 +90,7 @@ def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
     known: dict[int, tuple[Conversation, Parser]] = {}
     for event in recording.events:
         if event.what == "start":
-            found.append(Life(event.how, event.time))
+            found.append(Life(event.how, event.time, event.until))
         elif event.what == "open" and found:
             talk = Conversation(event.connection, event.peer, event.time)
             found[-1].conversations.append(talk)

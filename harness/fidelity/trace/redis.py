@@ -21,7 +21,7 @@ from harness.sim.servers.redis.server import RedisServer
 from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Reply, Request
+from .conversation import Conversation, Life, Limit, Reply, Request
 from .redis_protocol import SUBSCRIPTIONS, split_replies
 from .search import Moment
 
@@ -37,6 +37,7 @@ _ID: Final = re.compile(rb"\$2\r\nid\r\n:(\d+)")
 """Id of the client, in the reply to HELLO."""
 FIRST_ID: Final = 3
 """Id of the first client of a Redis 7.0."""
+EVICTS: Final = "a server with maxmemory evicts keys at random"
 MOST_KEYS: Final = 20
 """Number of keys with an expiry up to which each is considered for a command that does not name it."""
 Key = tuple[int, bytes]
@@ -57,7 +58,10 @@ class RedisSpecification:
 
     # Driving the server.
 
-    def start(self, life: Life) -> None:
+    def starts(self, life: Life) -> Sequence[int]:  # noqa: ARG002
+        return (0,)
+
+    def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
         self._talks.clear()
         self._ids = client_ids(life)
         if self._host is None:
@@ -65,17 +69,17 @@ class RedisSpecification:
         else:
             self._host.restart(with_data=life.how == "kept")
 
-    def execute(self, talk: Conversation, request: Request, wall_ns: int, moment: Moment) -> None:
+    def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None:
         host = self._running()
         before = self._expiries()
-        host.wall = wall_ns
+        host.wall = chosen
         if talk.number not in self._talks:
             self.server.next_client = self._ids[talk.number]
             self._talks[talk.number] = SteppedConnection(host, talk.peer)
         self._talks[talk.number].ask(request.data)
         host.run_timers(0)
         first, last = self._readings(moment)
-        now = wall_ns // NS_PER_MS
+        now = chosen // NS_PER_MS
         for key, when in self._expiries().items():
             if before.get(key) != when:
                 self._inexact[key] = when, max(0, now - first), max(0, last - now)
@@ -227,14 +231,17 @@ def client_ids(life: Life) -> dict[int, int]:
     return {talk.number: first + index for index, talk in enumerate(accepted)}
 
 
-def not_checked(found: Sequence[Life], options: Mapping[str, Any]) -> str:
-    """Return why what a server did cannot be checked, "" if it can."""
+def limit(found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:
+    """Return why the traffic of a server cannot be checked, and from when on; None if all can."""
     if options.get("maxmemory"):
-        return "a server with maxmemory evicts keys at random"
-    for words in (request.words for life in found for talk in life.conversations for request in talk.requests):
-        name = words[0].lower()
-        if name in REPLICATION:
-            return "the server replicates, and the traffic of one server does not say what it got from another"
-        if [word.lower() for word in words[:3]] == [b"config", b"set", b"maxmemory"]:
-            return "a server with maxmemory evicts keys at random"
-    return ""
+        return Limit(EVICTS)
+    for request in sorted(
+        (request for life in found for talk in life.conversations for request in talk.requests),
+        key=lambda request: request.arrived_ns,
+    ):
+        words = [word.lower() for word in request.words[:3]]
+        if words[0] in REPLICATION:
+            return Limit("the server replicates, and its traffic does not say what it got from another server")
+        if words == [b"config", b"set", b"maxmemory"]:
+            return Limit(EVICTS, request.arrived_ns)
+    return None

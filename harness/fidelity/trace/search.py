@@ -35,13 +35,17 @@ class Moment(NamedTuple):
 class Specification(Protocol):
     """A simulated server as a search drives it."""
 
-    def start(self, life: Life) -> None:
+    def starts(self, life: Life) -> Sequence[int]:
+        """Return what the recording leaves open about a start, the likeliest first, one for each possibility."""
+
+    def start(self, life: Life, chosen: int) -> None:
         """Start the server, after it was killed if it ran before."""
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
-        """Return the readings of the wall clock with which the request may be executed, the likeliest first, ns."""
+        """Return the readings of the server's clock with which the request may be executed, the likeliest first. None
+        is 0."""
 
-    def execute(self, talk: Conversation, request: Request, wall_ns: int, moment: Moment) -> None: ...
+    def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None: ...
 
     def due(self, before_ns: int) -> bool:
         """Return whether time alone may make the server send something before this time."""
@@ -80,11 +84,12 @@ class Specification(Protocol):
 
 
 class Step(NamedTuple):
-    """A step of an execution: ``request``, ``close``, ``time`` or ``start``."""
+    """A step of an execution: ``request``, ``close``, ``time`` or ``start``. ``chosen`` is one of the specification's
+    choices, or the time until which time passes."""
 
     what: str
     talk: int = 0
-    wall_ns: int = 0
+    chosen: int = 0
 
 
 @dataclass(slots=True)
@@ -196,7 +201,9 @@ class Execution:
         """Return the steps that are possible now, the likeliest first."""
         deadline, number = self._earliest()
         if deadline == FOREVER:
-            return [Step("start")] if self.life < len(self.lives) - 1 else []
+            if self.life == len(self.lives) - 1:
+                return []
+            return [Step("start", chosen=chosen) for chosen in self.spec.starts(self.lives[self.life + 1])]
         found: list[tuple[tuple[int, int], Step]] = []
         unanswered: list[Step] = []
         for one in self.open:
@@ -208,7 +215,7 @@ class Execution:
                 self._add_steps(talk, place, deadline, found, unanswered)
         ordered = [step for _, step in sorted(found)]
         if self.spec.due(deadline):
-            passing = Step("time", wall_ns=deadline)
+            passing = Step("time", chosen=deadline)
             ordered.insert(0 if self.spec.waits(self.talks[number]) else len(ordered), passing)
         return ordered + unanswered
 
@@ -238,9 +245,9 @@ class Execution:
     def apply(self, step: Step) -> None:
         """Take a step; raises :class:`_Differs`."""
         if step.what == "start":
-            self._start()
+            self._start(step.chosen)
         elif step.what == "time":
-            self.spec.let_time_pass(step.wall_ns)
+            self.spec.let_time_pass(step.chosen)
             self._match()
         else:
             talk, place = self.talks[step.talk], self.places[step.talk]
@@ -250,17 +257,17 @@ class Execution:
                 self.spec.close(talk)
                 self._match()
             else:
-                self._execute(talk, place, step.wall_ns)
+                self._execute(talk, place, step.chosen)
             self._hash ^= hash((step.talk, place.executed, place.closed))
         self._drop_finished()
 
-    def _start(self) -> None:
+    def _start(self, chosen: int) -> None:
         self.life += 1
         life = self.lives[self.life]
         self.talks = {talk.number: talk for talk in life.conversations}
         self.places = {number: _Place() for number in self.talks}
         self.open = [talk.number for talk in life.conversations if talk.requests or talk.replies]
-        self.spec.start(life)
+        self.spec.start(life, chosen)
 
     def moment(self, talk: Conversation) -> tuple[Request, Reply | None, Moment]:
         """Return the next request of a connection, its reply, and when it was executed."""
@@ -271,12 +278,12 @@ class Execution:
         reply = talk.replies[place.explained] if place.explained < len(talk.replies) else None
         return request, reply, Moment(request.time_ns, max(last, request.time_ns))
 
-    def _execute(self, talk: Conversation, place: _Place, wall_ns: int) -> None:
+    def _execute(self, talk: Conversation, place: _Place, chosen: int) -> None:
         request, _, moment = self.moment(talk)
         before = place.explained
         place.executed += 1
         self._now_ns = max(self._now_ns, request.time_ns)
-        self.spec.execute(talk, request, wall_ns, moment)
+        self.spec.execute(talk, request, chosen, moment)
         self._match()
         if place.explained == before and request.replied_ns is not None and not self.spec.waits(talk):
             self._note(talk.number, "no reply")
@@ -392,7 +399,7 @@ class _Search:
         if self._stale:
             self._go_back()
         step = node.steps.pop(0)
-        if step.what == "request" and not step.wall_ns:
+        if step.what == "request" and not step.chosen:
             step, *others = self._dated(step)
             node.steps[:0] = others
         self.taken += 1
@@ -419,7 +426,7 @@ class _Search:
 
     def _dated(self, step: Step) -> list[Step]:
         request, reply, moment = self._now.moment(self._now.talks[step.talk])
-        return [step._replace(wall_ns=wall) for wall in self._now.spec.choices(request, reply, moment)]
+        return [step._replace(chosen=chosen) for chosen in self._now.spec.choices(request, reply, moment)]
 
     def _go_back(self) -> None:
         """Compute the state after the steps of the path."""
