@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.clusters.wire import WireRecording
@@ -223,7 +224,6 @@ def test_message_that_nobody_published_is_impossible() -> None:
     ("traffic", "options", "why"),
     [
         (Traffic("etcd").redis(1, 1, 2, "PING", "+PONG"), {}, "no specification for etcd"),
-        (Traffic().redis(1, 1, 2, "PSYNC ? -1", "+FULLRESYNC x 0"), {}, "replicates"),
         (Traffic().redis(1, 1, 2, "PING", "+PONG"), {"maxmemory": 3_000_000}, "evicts"),
         (Traffic().bytes(1, 1, 2, b"*1\r\n!\r\n", b"+OK\r\n"), {}, "not readable"),
         (Traffic().redis(1, 1, None, "PING"), {}, "nothing was recorded"),
@@ -255,6 +255,18 @@ def test_traffic_is_checked_until_the_server_may_evict() -> None:
     assert (found(NULL).state, found("$1\r\nw").state) == ("possible", "impossible")
     assert "later a server with maxmemory evicts" in found(NULL).why
     assert found(NULL).requests == 1
+
+
+def test_primary_is_checked_without_its_replicas_until_it_becomes_one() -> None:
+    def found(value: str, host: str = "n1") -> ServerTrace:
+        traffic = Traffic("redis-sentinel").redis(1, 1, 2, "SET k v", OK).redis(1, 3, 4, "WAIT 2 100", ":2")
+        traffic.redis(2, 1, 2, "PSYNC ? -1", "+FULLRESYNC x 0").redis(1, 5, 6, "GET k", value)
+        traffic.redis(3, 7, 8, "SLAVEOF n2 6379", OK).redis(1, 9, 10, "GET k", NULL)
+        return check(msgspec.structs.replace(traffic.recording(), host=host))
+
+    assert (found("$1\r\nv").state, found(NULL).state) == ("possible", "impossible")
+    assert "later the server becomes a replica" in found("$1\r\nv").why
+    assert (found(NULL, "n2").state, "a replica executes" in found(NULL, "n2").why) == ("unknown", True)
 
 
 def test_recording_that_was_cut_off_is_checked_as_far_as_it_goes() -> None:

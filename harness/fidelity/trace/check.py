@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from harness.clusters.kinds import KINDS
 from harness.clusters.wire import WireRecording
 from harness.documents.trace import ServerTrace, TraceDifference
 
 from . import memcached, redis
 from .clock import ServerClock
-from .conversation import Life, Limit, Parser, Unreadable, lives
+from .conversation import Life, Limit, Parser, Unreadable, cut, lives
 from .memcached_protocol import MemcachedParser
 from .redis_protocol import RedisParser
 from .search import MOST_SECONDS, SearchResult, Specification, explain
@@ -26,7 +24,7 @@ class Service(NamedTuple):
 
     parser: type[Parser]
     specification: Callable[[ServerClock, Mapping[str, Any]], Specification]
-    limit: Callable[[list[Life], Mapping[str, Any]], Limit | None]
+    limit: Callable[[WireRecording, list[Life], Mapping[str, Any]], Limit | None]
 
 
 SERVICES: Final = {
@@ -58,23 +56,17 @@ def check_recording(
         return _unknown(recording, f"not readable: {error}")
     if not any(talk.replies for life in found for talk in life.conversations):
         return _unknown(recording, "nothing was recorded")
-    end = service.limit(found, options)
+    end = service.limit(recording, found, options)
     if end is not None and not end.from_ns:
         return _unknown(recording, f"not checked: {end.why}")
     if end is not None:
-        recording = _until(recording, end.from_ns)
-        found = lives(recording, service.parser)
+        cut(found, end.from_ns)
     began = time.monotonic()
     result = explain(found, service.specification(ServerClock(recording), options), most_seconds=most_seconds)
     why = "" if end is None else f"only its beginning is checked: later {end.why}"
     if recording.cut_ns:
         why = "only its beginning is checked: the recording was cut off because of its size"
     return _trace(recording, found, result, why, time.monotonic() - began)
-
-
-def _until(recording: WireRecording, time_ns: int) -> WireRecording:
-    """Return the part of a recording before a time."""
-    return replace(recording, events=tuple(event for event in recording.events if event.time < time_ns))
 
 
 def _unknown(recording: WireRecording, why: str) -> ServerTrace:

@@ -100,6 +100,25 @@ def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
     return found
 
 
+def in_order(found: Sequence[Life]) -> list[Request]:
+    """Return all requests in the order of their arrival."""
+    requests = [request for life in found for talk in life.conversations for request in talk.requests]
+    return sorted(requests, key=lambda request: request.arrived_ns)
+
+
+def cut(found: list[Life], time_ns: int) -> None:
+    """Remove everything from this time on."""
+    found[:] = [life for life in found if life.began_ns < time_ns]
+    for life in found:
+        life.conversations = [talk for talk in life.conversations if talk.opened_ns < time_ns]
+        for talk in life.conversations:
+            talk.requests = [request for request in talk.requests if request.arrived_ns < time_ns]
+            talk.replies = [reply for reply in talk.replies if reply.time_ns < time_ns]
+            for request in talk.requests:
+                if request.replied_ns is not None and request.replied_ns >= time_ns:
+                    request.replied_ns = None
+
+
 def _add(talk: Conversation, parser: Parser, event: WireEvent, pauses: Pauses) -> None:
     if event.what == "in":
         requests = parser.requests(event.time, event.data)

@@ -11,13 +11,14 @@ import pickle
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
+from harness.clusters.wire import WireRecording
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
 from harness.sim.servers.memcached.commands import STORING
 from harness.sim.servers.memcached.server import MemcachedServer
 from harness.sim.servers.memcached.store import NS_PER_S
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Limit, Reply, Request
+from .conversation import Conversation, Life, Limit, Reply, Request, in_order
 from .memcached_protocol import reply_size
 from .search import Moment
 
@@ -135,14 +136,11 @@ class MemcachedSpecification:
         self._server, self._host, self._talks, self._last, self._began_ns, self._second = pickle.loads(state)
 
 
-def limit(found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:
+def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:
     """Return from when on the traffic of a server cannot be checked; None if all can."""
-    del options
+    del recording, options
     keys: set[bytes] = set()
-    for request in sorted(
-        (request for life in found for talk in life.conversations for request in talk.requests),
-        key=lambda request: request.arrived_ns,
-    ):
+    for request in in_order(found):
         if request.words[0] in STORING and len(request.words) > 1:
             keys.add(request.words[1])
             if len(keys) > MOST_KEYS:

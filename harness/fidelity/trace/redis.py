@@ -13,24 +13,34 @@ import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from harness.clusters.kinds.redis import SENTINEL
+from harness.clusters.wire import WireRecording
 from harness.fidelity.redis.replies import UNORDERED, replies
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
 from harness.sim.servers.redis.expiry import end_timed_out_waits
 from harness.sim.servers.redis.keys import snapshot_of
+from harness.sim.servers.redis.protocol import encode_command
 from harness.sim.servers.redis.server import RedisServer
 from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Limit, Reply, Request
+from .conversation import Conversation, Life, Limit, Reply, Request, in_order
 from .redis_protocol import SUBSCRIPTIONS, split_replies
 from .search import Moment
 
 UNSPECIFIED: Final = frozenset(
-    b"hello info client command config dbsize randomkey scan role memory lastsave slowlog latency debug object".split()
+    b"hello info client command config dbsize randomkey scan role memory lastsave slowlog latency debug object "
+    b"wait".split()
 )
-"""Commands about the process, or about keys that have expired and are not deleted yet. Only errors are compared."""
-REPLICATION: Final = frozenset({b"psync", b"replconf", b"replicaof", b"slaveof"})
+"""Commands about the process, its replicas, or keys that have expired and are not deleted yet: only errors are
+compared."""
+REPLICA: Final = frozenset({b"psync", b"replconf"})
+DEMOTION: Final = frozenset({b"replicaof", b"slaveof"})
+FIRST_PRIMARY: Final = "n1"
+"""Host that is the primary until a failover."""
 TRANSACTIONS: Final = frozenset({b"multi", b"watch"})
+_ECHO: Final = encode_command([b"echo", b"wait"])
+"""Command that stands for WAIT, since the simulated server has no replicas."""
 _NUMBER: Final = re.compile(rb":(-?\d+)\r\n")
 _DATE: Final = re.compile(rb"\*2\r\n\$\d+\r\n(\d+)\r\n\$\d+\r\n(\d+)\r\n")
 _ID: Final = re.compile(rb"\$2\r\nid\r\n:(\d+)")
@@ -76,7 +86,8 @@ class RedisSpecification:
         if talk.number not in self._talks:
             self.server.next_client = self._ids[talk.number]
             self._talks[talk.number] = SteppedConnection(host, talk.peer)
-        self._talks[talk.number].ask(request.data)
+        waits_for_replicas = request.words[0].lower() == b"wait"
+        self._talks[talk.number].ask(_ECHO if waits_for_replicas else request.data)
         host.run_timers(0)
         first, last = self._readings(moment)
         now = chosen // NS_PER_MS
@@ -225,23 +236,28 @@ class RedisSpecification:
 
 def client_ids(life: Life) -> dict[int, int]:
     """Return the id that the real server gave to each connection: numbers in the order in which it accepted them."""
-    accepted = [talk for talk in life.conversations if talk.requests or talk.closed_ns is not None]
+    accepted = [one for one in life.conversations if one.requests or one.closed_ns is not None or one.ended_ns is None]
     told = ((index, _ID.search(talk.replies[0].data)) for index, talk in enumerate(accepted) if talk.replies)
     first = next((int(found[1]) - index for index, found in told if found), FIRST_ID)
     return {talk.number: first + index for index, talk in enumerate(accepted)}
 
 
-def limit(found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:
-    """Return why the traffic of a server cannot be checked, and from when on; None if all can."""
+def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:
+    """Return why the traffic of a server cannot be checked, and from when on; None if all can.
+
+    The connections of replicas are emptied: a primary answers clients as if it had none, but for the count of WAIT.
+    """
     if options.get("maxmemory"):
         return Limit(EVICTS)
-    for request in sorted(
-        (request for life in found for talk in life.conversations for request in talk.requests),
-        key=lambda request: request.arrived_ns,
-    ):
+    if recording.kind == SENTINEL.name and recording.host != FIRST_PRIMARY:
+        return Limit("a replica executes what its primary sends, which is not recorded")
+    for talk in (talk for life in found for talk in life.conversations):
+        if any(request.words[0].lower() in REPLICA for request in talk.requests):
+            talk.requests, talk.replies = [], []
+    for request in in_order(found):
         words = [word.lower() for word in request.words[:3]]
-        if words[0] in REPLICATION:
-            return Limit("the server replicates, and its traffic does not say what it got from another server")
+        if words[0] in DEMOTION:
+            return Limit("the server becomes a replica", request.arrived_ns)
         if words == [b"config", b"set", b"maxmemory"]:
             return Limit(EVICTS, request.arrived_ns)
     return None
