@@ -15,7 +15,8 @@ from .clock import ServerClock
 from .conversation import Life, Limit, Parser, Unreadable, cut, lives
 from .memcached_protocol import MemcachedParser
 from .redis_protocol import RedisParser
-from .search import MOST_SECONDS, SearchResult, Specification, explain
+from .search import MOST_SECONDS, SearchResult, explain
+from .specification import Specification
 
 
 class Service(NamedTuple):

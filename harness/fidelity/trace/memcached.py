@@ -20,7 +20,7 @@ from harness.sim.servers.memcached.store import NS_PER_S
 from .clock import ServerClock
 from .conversation import Conversation, Life, Limit, Reply, Request, in_order
 from .memcached_protocol import reply_size
-from .search import Moment
+from .specification import Moment
 
 LATE_NS: Final = 60_000_000
 """Time by which a tick may be late, ns."""
@@ -33,7 +33,7 @@ UNSPECIFIED: Final = frozenset({b"stats", b"version", b"me", b"mn"})
 
 
 class MemcachedSpecification:
-    """A :class:`~harness.fidelity.trace.search.Specification`."""
+    """A :class:`~harness.fidelity.trace.specification.Specification`."""
 
     def __init__(self, clock: ServerClock) -> None:
         self._clock = clock

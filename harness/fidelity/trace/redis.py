@@ -26,7 +26,7 @@ from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
 from .clock import ServerClock
 from .conversation import Conversation, Life, Limit, Reply, Request, in_order
 from .redis_protocol import SUBSCRIPTIONS, split_replies
-from .search import Moment
+from .specification import Moment
 
 UNSPECIFIED: Final = frozenset(
     b"hello info client command config dbsize randomkey scan role memory lastsave slowlog latency debug object "
@@ -55,7 +55,7 @@ Key = tuple[int, bytes]
 
 
 class RedisSpecification:
-    """A :class:`~harness.fidelity.trace.search.Specification`. ``persistence`` is that of the recorded server."""
+    """A :class:`~harness.fidelity.trace.specification.Specification`, with the ``persistence`` of the real server."""
 
     def __init__(self, clock: ServerClock, persistence: str = "always") -> None:
         self._clock = clock
