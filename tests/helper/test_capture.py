@@ -31,6 +31,7 @@ def hosts() -> Iterator[list[tuple[Namespace, str]]]:
 
 def listen(address: str, port: int) -> socket.socket:
     server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind((address, port))
     server.listen()
     return server
