@@ -89,6 +89,21 @@ def test_file_that_is_no_recording_is_an_error(tmp_path: Path, capsys: Capsys) -
     assert "n1.jsonl.gz" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("arguments", [["--cluster", "sim"], ["--cluster", "docker", "--runs", "2"]])
+def test_recording_is_refused_where_it_is_not_possible(
+    capsys: Capsys, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.cli.run_shared.complete_for", lambda plan, cluster: (replace(plan, cluster), ""))
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "redis-token", "--record-wire", *arguments])
+    assert ended.value.code == 2
+    assert "--record-wire" in capsys.readouterr().err
+
+
+def replace(plan: Plan, cluster: str) -> Plan:
+    return msgspec.structs.replace(plan, cluster=cluster)
+
+
 def test_run_is_as_its_worst_server_and_unknown_only_if_no_server_was_checked() -> None:
     def server(state: str) -> ServerTrace:
         return msgspec.convert({"host": "n1", "state": state}, ServerTrace)

@@ -68,6 +68,8 @@ class Execution:
         self._now_ns = 0
         """Time at or after which the last step was taken."""
         self._hash = 0
+        self.told_others = False
+        """Whether the last step made the server send something on another connection."""
 
     # Copies.
 
@@ -157,6 +159,7 @@ class Execution:
 
     def apply(self, step: Step) -> None:
         """Take a step; raises :class:`Differs`."""
+        self.told_others = False
         if step.what == "start":
             self._start(step.chosen)
         elif step.what == "time":
@@ -197,13 +200,13 @@ class Execution:
         place.executed += 1
         self._now_ns = max(self._now_ns, request.time_ns)
         self.spec.execute(talk, request, chosen, moment)
-        self._match()
+        self._match(talk.number)
         if place.explained == before and request.replied_ns is not None and not self.spec.waits(talk):
             self._note(talk.number, "no reply")
             raise Differs
 
-    def _match(self) -> None:
-        """Compare what the server sent with what was recorded."""
+    def _match(self, own: int = 0) -> None:
+        """Compare what the server sent with what was recorded, after a step of the connection ``own``."""
         for number, data in self.spec.sent():
             talk, place = self.talks[number], self.places[number]
             if place.explained >= len(talk.replies):
@@ -215,6 +218,7 @@ class Execution:
                 raise Differs
             place.explained += 1
             self.explained += 1
+            self.told_others |= number != own
 
     def note_end(self) -> None:
         """Note that no step is possible although a message is not explained."""

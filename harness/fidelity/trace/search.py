@@ -116,7 +116,7 @@ class _Search:
             self._stale = True
             return
         self._seen.add(key)
-        if key[1] == node.digest and step.what == "request":
+        if key[1] == node.digest and step.what == "request" and not self._now.told_others:
             node.steps.clear()
         self._path.append(step)
         saved = self._now.checkpoint() if len(self._path) - self._saved >= CHECKPOINT else None
