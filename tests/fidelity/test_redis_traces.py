@@ -170,6 +170,13 @@ def test_server_without_persistence_restarts_empty() -> None:
     assert check(traffic.redis(2, 10, 11, "GET k", NULL), persistence="no").state == "possible"
 
 
+def test_server_that_syncs_once_a_second_is_checked_until_its_restart() -> None:
+    traffic = Traffic().redis(1, 1, 2, "SET k v", OK).add("kill", 3, 4).add("start", 5, 6, how="kept")
+    found = check(traffic.redis(2, 10, 11, "GET k", NULL), persistence="everysec")
+    assert (found.state, found.requests) == ("possible", 1)
+    assert "may have lost" in found.why
+
+
 def test_unanswered_request_is_not_executed_after_a_restart() -> None:
     traffic = Traffic().redis(1, 1, None, "SET k v").add("kill", 3, 4).add("start", 5, 6, how="kept")
     traffic.redis(2, 10, 11, "GET k", NULL).redis(2, 20, 21, "GET k", "$1\r\nv")

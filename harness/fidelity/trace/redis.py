@@ -254,10 +254,16 @@ def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str,
     for talk in (talk for life in found for talk in life.conversations):
         if any(request.words[0].lower() in REPLICA for request in talk.requests):
             talk.requests, talk.replies = [], []
+    limits = list(_limits(found))
+    if options.get("persistence") == "everysec" and len(found) > 1:
+        limits.append(Limit("the server may have lost the writes of its last second", found[1].began_ns))
+    return min(limits, key=lambda one: one.from_ns, default=None)
+
+
+def _limits(found: Sequence[Life]) -> Iterator[Limit]:
     for request in in_order(found):
         words = [word.lower() for word in request.words[:3]]
         if words[0] in DEMOTION:
-            return Limit("the server becomes a replica", request.arrived_ns)
+            yield Limit("the server becomes a replica", request.arrived_ns)
         if words == [b"config", b"set", b"maxmemory"]:
-            return Limit(EVICTS, request.arrived_ns)
-    return None
+            yield Limit(EVICTS, request.arrived_ns)
