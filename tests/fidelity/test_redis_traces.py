@@ -177,6 +177,12 @@ def test_server_that_syncs_once_a_second_is_checked_until_its_restart() -> None:
     assert "may have lost" in found.why
 
 
+@pytest.mark.parametrize("then", [NULL, "$1\r\nv"])
+def test_last_request_before_a_kill_may_have_been_executed_or_not(then: str) -> None:
+    traffic = Traffic().redis(1, 1, None, "SET k v").add("kill", 3, 4).add("start", 5, 6, how="kept")
+    assert check(traffic.redis(2, 10, 11, "GET k", then)).state == "possible"
+
+
 def test_unanswered_request_is_not_executed_after_a_restart() -> None:
     traffic = Traffic().redis(1, 1, None, "SET k v").add("kill", 3, 4).add("start", 5, 6, how="kept")
     traffic.redis(2, 10, 11, "GET k", NULL).redis(2, 20, 21, "GET k", "$1\r\nv")

@@ -65,6 +65,8 @@ class Execution:
         self.talks: dict[int, Conversation] = {}
         self.places: dict[int, _Place] = {}
         self.open: list[int] = []
+        self._matters: dict[int, bool] = {}
+        """Whether the end of a connection may have an effect."""
         self._now_ns = 0
         """Time at or after which the last step was taken."""
         self._hash = 0
@@ -115,10 +117,13 @@ class Execution:
     def steps(self) -> list[Step]:
         """Return the steps that are possible now, the likeliest first."""
         deadline, number = self._earliest()
+        starts: list[Step] = []
         if deadline == FOREVER:
             if self.life == len(self.lives) - 1:
                 return []
-            return [Step("start", chosen=chosen) for chosen in self.spec.starts(self.lives[self.life + 1])]
+            following = self.lives[self.life + 1]
+            starts = [Step("start", chosen=chosen) for chosen in self.spec.starts(following)]
+            deadline = following.began_ns
         found: list[tuple[tuple[int, int], Step]] = []
         unanswered: list[Step] = []
         for one in self.open:
@@ -129,6 +134,8 @@ class Execution:
             if not place.closed and not self.spec.waits(talk):
                 self._add_steps(talk, place, deadline, found, unanswered)
         ordered = [step for _, step in sorted(found)]
+        if starts:
+            return starts + unanswered
         if self.spec.due(deadline):
             passing = Step("time", chosen=deadline)
             ordered.insert(0 if self.spec.waits(self.talks[number]) else len(ordered), passing)
@@ -154,7 +161,7 @@ class Execution:
         closed = talk.closed_ns
         if closed is None or closed > deadline or (request is not None and request.replied_ns is not None):
             return
-        if self.spec.matters_when_closed(talk):
+        if self._matters_when_closed(talk):
             found.append(((closed, closed), Step("close", talk.number)))
 
     def apply(self, step: Step) -> None:
@@ -190,6 +197,8 @@ class Execution:
         place = self.places[talk.number]
         request = talk.requests[place.executed]
         deadline = self._deadline()
+        if deadline == FOREVER:
+            deadline = self.lives[self.life + 1].began_ns
         last = deadline if request.replied_ns is None else request.replied_ns
         reply = talk.replies[place.explained] if place.explained < len(talk.replies) else None
         return request, reply, Moment(request.time_ns, max(last, request.time_ns))
@@ -246,6 +255,11 @@ class Execution:
             self.spec.close(self.talks[number])
             self.spec.sent()
 
+    def _matters_when_closed(self, talk: Conversation) -> bool:
+        if talk.number not in self._matters:
+            self._matters[talk.number] = self.spec.matters_when_closed(talk)
+        return self._matters[talk.number]
+
     def _finished(self, number: int) -> bool:
         talk, place = self.talks[number], self.places[number]
         if place.explained < len(talk.replies):
@@ -255,6 +269,6 @@ class Execution:
         return (
             place.executed == len(talk.requests)
             and talk.closed_ns is not None
-            and not self.spec.matters_when_closed(talk)
+            and not self._matters_when_closed(talk)
             and not self.spec.waits(talk)
         )
