@@ -274,6 +274,7 @@ def test_primary_is_checked_without_its_replicas_until_it_becomes_one() -> None:
     def found(value: str, host: str = "n1") -> ServerTrace:
         traffic = Traffic("redis-sentinel").redis(1, 1, 2, "SET k v", OK).redis(1, 3, 4, "WAIT 2 100", ":2")
         traffic.redis(2, 1, 2, "PSYNC ? -1", "+FULLRESYNC x 0").redis(1, 5, 6, "GET k", value)
+        traffic.redis(4, 1, 2, "SUBSCRIBE __sentinel__:hello", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi")
         traffic.redis(3, 7, 8, "SLAVEOF n2 6379", OK).redis(1, 9, 10, "GET k", NULL)
         return check(msgspec.structs.replace(traffic.recording(), host=host))
 

@@ -76,7 +76,7 @@ def _unknown(recording: WireRecording, why: str) -> ServerTrace:
 
 def _trace(recording: WireRecording, found: list[Life], result: SearchResult, why: str, seconds: float) -> ServerTrace:
     if result.explained is None:
-        why = f"the search was given up after {result.steps} steps"
+        why = "the search was given up at its bound"
     first = result.unexplained
     return ServerTrace(
         host=recording.host,

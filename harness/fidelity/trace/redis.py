@@ -35,6 +35,8 @@ UNSPECIFIED: Final = frozenset(
 """Commands about the process, its replicas, or keys that have expired and are not deleted yet: only errors are
 compared."""
 REPLICA: Final = frozenset({b"psync", b"replconf"})
+HELLO: Final = b"__sentinel__:hello"
+"""Channel on which sentinels tell each other of themselves."""
 DEMOTION: Final = frozenset({b"replicaof", b"slaveof"})
 FIRST_PRIMARY: Final = "n1"
 """Host that is the primary until a failover."""
@@ -245,16 +247,17 @@ def client_ids(life: Life) -> dict[int, int]:
 def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:
     """Return why the traffic of a server cannot be checked, and from when on; None if all can.
 
-    The connections of replicas are emptied: a primary answers clients as if it had none, but for the count of WAIT.
+    The connections of replicas and sentinels are emptied: a primary answers clients as if it had none, but for the
+    count of WAIT.
     """
     if options.get("maxmemory"):
         return Limit(EVICTS)
     if recording.kind == SENTINEL.name and recording.host != FIRST_PRIMARY:
         return Limit("a replica executes what its primary sends, which is not recorded")
-    for talk in (talk for life in found for talk in life.conversations):
-        if any(request.words[0].lower() in REPLICA for request in talk.requests):
-            talk.requests, talk.replies = [], []
     limits = list(_limits(found))
+    for talk in (talk for life in found for talk in life.conversations):
+        if any(request.words[0].lower() in REPLICA or HELLO in request.words for request in talk.requests):
+            talk.requests, talk.replies = [], []
     if options.get("persistence") == "everysec" and len(found) > 1:
         limits.append(Limit("the server may have lost the writes of its last second", found[1].began_ns))
     return min(limits, key=lambda one: one.from_ns, default=None)
