@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from harness.documents import NightlyDocument, plain
 from harness.documents.nightly import ScenarioOutcome
+from harness.documents.trace import TraceCounts, trace_counts
 from harness.wording import PROPERTY_STATES, as_sentence
 
 from . import ablated, explored
@@ -69,6 +71,16 @@ class OutcomeView:
 
 
 @dataclass(frozen=True, slots=True)
+class ImpossibleReply:
+    """A reply of a real server that the simulated one cannot give."""
+
+    scenario: str
+    host: str
+    sentence: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class NightView:
     """A whole nightly run; ``clusters`` are the requested ones and all others that an outcome names."""
 
@@ -84,6 +96,9 @@ class NightView:
     outcomes: tuple[OutcomeView, ...]
     ablations: tuple[AblationRow, ...]
     exploration: ExplorationView | None
+    traces: TraceCounts
+    impossible: tuple[ImpossibleReply, ...]
+    """The replies of real servers that no execution of the simulated ones gives."""
 
     @property
     def survivors(self) -> int:
@@ -108,7 +123,16 @@ def read(document: NightlyDocument) -> NightView:
         outcomes=outcomes,
         ablations=ablated.rows(document.ablations),
         exploration=None if document.exploration is None else explored.read(document.exploration),
+        traces=trace_counts(outcome.traces for outcome in document.outcomes),
+        impossible=tuple(reply for outcome in document.outcomes for reply in _impossible(outcome)),
     )
+
+
+def _impossible(outcome: ScenarioOutcome) -> Iterator[ImpossibleReply]:
+    for server in outcome.traces:
+        if server.state == "impossible" and server.difference is not None:
+            sentence = as_sentence(server.difference.sentence)
+            yield ImpossibleReply(outcome.scenario, server.host, sentence, outcome.folder or "")
 
 
 def _outcome(outcome: ScenarioOutcome) -> OutcomeView:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from harness.documents import NightlyDocument
 from harness.files import write_file
-from harness.wording import counted
+from harness.wording import as_sentence, counted
 
 from . import night, page, words
 from .night import RED, UNSURE, NightView, OutcomeView
@@ -72,7 +72,7 @@ def render(view: NightView, folder: Path) -> str:
     ran = [outcome for outcome in view.outcomes if outcome.state != "not-run"]
     return page.render(
         "nightly.html",
-        {"span": _span, "when": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"},
+        {"span": _span, "sentence": as_sentence, "when": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"},
         night=view,
         headline=_headline(len(wrong), len(ran), view),
         judgement=_judgement(view, wrong, ran),
@@ -90,7 +90,12 @@ def render(view: NightView, folder: Path) -> str:
 
 
 def _judgement(view: NightView, wrong: list[OutcomeView], ran: list[OutcomeView]) -> str:
-    if view.in_state(*RED) or view.survivors or (view.exploration is not None and view.exploration.new):
+    if (
+        view.in_state(*RED)
+        or view.survivors
+        or view.traces.impossible
+        or (view.exploration is not None and view.exploration.new)
+    ):
         return "invalid"
     return "unknown" if wrong or view.interrupted or not ran else "valid"
 
@@ -189,7 +194,9 @@ def _headline(wrong: int, ran: int, view: NightView) -> str:
     scenarios = f"{wrong} of {ran} not as expected" if wrong else f"All {ran} as expected"
     survivors = f", {counted(view.survivors, 'change')} without effect"
     new = 0 if view.exploration is None else view.exploration.new
-    return scenarios + survivors * bool(view.survivors) + f", {counted(new, 'new failure')}" * bool(new)
+    impossible = f", traffic of {counted(view.traces.impossible, 'run')} impossible" * bool(view.traces.impossible)
+    found = f", {counted(new, 'new failure')}" * bool(new)
+    return scenarios + survivors * bool(view.survivors) + found + impossible
 
 
 def _story(view: NightView) -> str:

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from msgspec.structs import replace
@@ -15,10 +15,12 @@ from rich.console import Console
 
 from harness.documents import FidelityDocument
 from harness.documents.fidelity import FidelityFigure, FidelityServer
+from harness.documents.trace import ServerTrace, TraceDocument
 from harness.errors import UsageError
 from harness.run.store import new_fidelity, writable, write_results
 from harness.studies.fidelity import FidelityRequest, compare_servers
 from harness.studies.results_db import RESULTS_DB, add_fidelity, fidelity
+from harness.studies.traces import check_run
 from harness.wording import counted
 
 from .options import positive, printed, progress_bar, single_command
@@ -35,14 +37,20 @@ def fidelity_command(
     seeds: Annotated[int, typer.Option(help="Sequences for each server; 0: as many as the budget allows.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the first sequence.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Check the recorded traffic of this run's servers instead.")
+    ] = None,
     history: Annotated[bool, typer.Option("--history", help="Compare nothing, and show the stored figures.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
 ) -> None:
     """Send the same commands and faults to a simulated and a real server, and show where their answers differ.
 
     The figure counts commands, faults and clock moves. Exit status 1 if a divergence is not documented in
-    docs/fidelity.md, 4 if this machine lacks a real server, else 0.
+    docs/fidelity.md, 4 if this machine lacks a real server, else 0. With --run: 1 if a recorded reply is impossible,
+    3 if no server's traffic could be checked, else 0.
     """
+    if run is not None:
+        _check_run(run, json=json)
     request = FidelityRequest(tuple(server or ()), positive("budget", budget), seed, seeds)
     if history:
         _show_history(out, request.servers, json=json)
@@ -52,6 +60,33 @@ def fidelity_command(
     document, folder = _compared(request, out, quiet=json)
     printed(lambda: print_document(document) if json else _print(document, folder))
     raise typer.Exit(document.status)
+
+
+def _check_run(run: Path, *, json: bool) -> NoReturn:
+    found = check_run(run)
+    printed(lambda: print_document(found) if json else _print_traces(found))
+    raise typer.Exit(found.status)
+
+
+def _print_traces(found: TraceDocument) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for server in found.servers:
+        for line in trace_lines(server):
+            console.print(line)
+
+
+def trace_lines(server: ServerTrace) -> list[str]:
+    """Return what the traffic of a server shows, in one line; in several if a reply is impossible."""
+    why = f" ({server.why})" if server.why else ""
+    figures = f", {counted(server.requests, 'request')}" if server.requests else ""
+    lines = [f"{server.host}: {server.state}{figures}{why}"]
+    if (first := server.difference) is not None:
+        lines += [
+            f"  after {first.at_s:.3f} s, {first.client} (connection {first.connection}): {first.request}",
+            f"  real:      {first.real}",
+            f"  simulated: {' or '.join(first.possible) or 'not executed yet'}",
+        ]
+    return lines
 
 
 def _compared(request: FidelityRequest, out: Path, *, quiet: bool) -> tuple[FidelityDocument, Path]:

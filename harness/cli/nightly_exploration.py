@@ -1,4 +1,4 @@
-"""Output of ``harness nightly`` about what its scenarios need, and about what it explored."""
+"""Output of ``harness nightly`` about what its scenarios need, what it explored, and its servers' traffic."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from rich.markup import escape
 
 from harness.documents import AblationOutcome, NightlyDocument
 from harness.documents.exploration import Exploration, ExploredFailure
+from harness.documents.nightly import ScenarioOutcome
+from harness.documents.trace import trace_counts
 from harness.wording import counted
 
 from .scenario_ablate import summary
 
 
 def lines(night: NightlyDocument) -> Iterator[str]:
-    """Yield lines with Rich's markup about ablations, fresh seeds and exploration, as far as the night had them."""
+    """Yield lines with Rich's markup about traffic, ablations, fresh seeds and exploration, as far as the night had
+    them."""
+    if (traces := trace_counts(outcome.traces for outcome in night.outcomes)).recorded:
+        for outcome in night.outcomes:
+            yield from _impossible(outcome)
+        yield escape(traces.line)
     if night.ablations:
         yield from (_survivor(one) for one in night.ablations if one.unexplained or one.state == "error")
         yield f"ablation: {summary(night.ablations)}"
@@ -22,6 +29,14 @@ def lines(night: NightlyDocument) -> Iterator[str]:
         yield f"fresh seeds from {night.seed}: --seed {night.seed} repeats them"
     if night.exploration is not None:
         yield from _explored(night.exploration)
+
+
+def _impossible(outcome: ScenarioOutcome) -> Iterator[str]:
+    """Yield lines about each server of a run whose replies are impossible."""
+    for server in outcome.traces:
+        if server.difference is not None and server.state == "impossible":
+            sentence = escape(server.difference.sentence)
+            yield f"[red]impossible reply[/] {outcome.scenario}, {server.host}: {sentence} ({outcome.folder})"
 
 
 def _survivor(outcome: AblationOutcome) -> str:

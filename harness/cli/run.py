@@ -89,6 +89,9 @@ def run_command(
     time_limit: TimeLimit = str(DEFAULTS.time_limit),  # type: ignore[assignment]
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     runs: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
+    record_wire: Annotated[
+        bool, typer.Option("--record-wire", help="On docker: also store what the servers receive and send.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
     json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
@@ -115,15 +118,19 @@ def run_command(
     plan, reason = complete_for(plan, cluster)
     if runs < 1:
         raise UsageError(f"runs must be at least 1, got {runs}")
+    if record_wire and plan.cluster != "docker":
+        raise UsageError("--record-wire needs real servers: --cluster docker")
+    if record_wire and (runs > 1 or versions):
+        raise UsageError("--record-wire is for one run: without --runs and --versions")
     if versions:
         from harness.studies.compare_releases import named_plan
 
         named = named_plan(nemesis, plan, runs)
         raise typer.Exit(compare_and_print([named], versions, out, json=json, quiet=quiet))
-    raise typer.Exit(_run_and_print(plan, runs, out, reason, json=json, quiet=quiet))
+    raise typer.Exit(_run_and_print(plan, runs, out, reason, json=json, quiet=quiet, record_wire=record_wire))
 
 
-def _run_and_print(plan: Plan, runs: int, out: Path, reason: str, *, json: bool, quiet: bool) -> int:
+def _run_and_print(plan: Plan, runs: int, out: Path, reason: str, *, json: bool, quiet: bool, record_wire: bool) -> int:
     """Run a completed plan once or with several seeds, and return the exit status."""
     from .run_shared import run_and_print, run_seeds_and_print, runs_document, seed_run
     from .terminal import print_document
@@ -131,7 +138,9 @@ def _run_and_print(plan: Plan, runs: int, out: Path, reason: str, *, json: bool,
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
         return run_seeds_and_print(plan, runs, out, command, reason, json=json, quiet=quiet)
-    result = run_and_print(plan, out, command, reason, json=False, quiet=quiet or json, silent=json)
+    result = run_and_print(
+        plan, out, command, reason, json=False, quiet=quiet or json, silent=json, record_wire=record_wire
+    )
     if json:
         printed(lambda: print_document(runs_document([seed_run(result)], runs, result.exit_status)))
     return result.exit_status

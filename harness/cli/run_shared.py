@@ -49,7 +49,15 @@ def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
 
 
 def run_and_print(
-    plan: Plan, out: Path, command: str, reason: str, *, json: bool, quiet: bool, silent: bool = False
+    plan: Plan,
+    out: Path,
+    command: str,
+    reason: str,
+    *,
+    json: bool,
+    quiet: bool,
+    silent: bool = False,
+    record_wire: bool = False,
 ) -> Result:
     """Run a completed plan, store it with its report, and print its verdict.
 
@@ -60,7 +68,7 @@ def run_and_print(
     console.print(f"cluster: {plan.cluster}, {plan.kind}, {counted(plan.nodes, 'node')}{because}", soft_wrap=True)
     # Output of a lock must not get into the result document on stdout.
     with contextlib.redirect_stdout(sys.stderr), progress_bar(console, plan.lock) as progress:
-        result = run(plan, store=out, command=command, reason=reason, progress=progress)
+        result = run(plan, store=out, command=command, reason=reason, progress=progress, record_wire=record_wire)
         progress(1.0, "writing: the report")
         from harness.reports import run_report  # loads the plotting library, which no run should wait for
 

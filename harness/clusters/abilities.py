@@ -197,6 +197,17 @@ class LockKeys(Protocol):
 
 
 @runtime_checkable
+class WireRecordings(Protocol):
+    """Record what servers receive and send."""
+
+    def record_wire(self) -> None:
+        """Record the next run."""
+
+    def wire(self) -> dict[str, bytes]:
+        """Return the recordings of a run that has ended, by server; see :func:`harness.clusters.wire.unpack`."""
+
+
+@runtime_checkable
 class ServerDisks(Protocol):
     """Stall and probe the disks of servers, and cut their power."""
 
@@ -295,6 +306,7 @@ NETWORK: Final[Ability[Network]] = Ability("cut", Network)
 TRAFFIC: Final[Ability[Traffic]] = Ability("traffic", Traffic)
 TAPS: Final[Ability[CommandTaps]] = Ability("tap", CommandTaps)
 LOCK_KEYS: Final[Ability[LockKeys]] = Ability("keys", LockKeys)
+WIRE: Final[Ability[WireRecordings]] = Ability("wire", WireRecordings)
 DISKS: Final[Ability[ServerDisks]] = Ability("disk", ServerDisks)
 MEMORY: Final[Ability[ServerMemory]] = Ability("evict", ServerMemory)
 PEERS: Final[Ability[Peers]] = Ability("peers", Peers)

@@ -18,6 +18,7 @@ from .reading import DocumentError, convert, decode, indented, plain, present
 from .run import RunDocument, load_run
 from .runs import RunsDocument, SeedRun
 from .sweep import SweepDocument, load_sweep
+from .trace import TraceDocument
 from .trends import TrendsDocument, load_trends
 from .versions import VersionsDocument, load_versions
 
@@ -36,6 +37,7 @@ __all__ = [
     "RunsDocument",
     "SeedRun",
     "SweepDocument",
+    "TraceDocument",
     "TrendsDocument",
     "VersionsDocument",
     "convert",

@@ -13,6 +13,7 @@ from .exploration import Exploration
 from .lock import LockOrigin
 from .reading import load
 from .run import PropertyState, ScenarioState
+from .trace import ServerTrace
 
 SCHEMA: Final = 1
 
@@ -77,6 +78,8 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Acquires that were granted."""
     folder: str | None
     """Folder of the run; null if it is not stored."""
+    traces: tuple[ServerTrace, ...] = ()
+    """Whether the simulated servers may have given the replies of the real ones: of a run on containers."""
 
 
 class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from . import (
     RunDocument,
     RunsDocument,
     SweepDocument,
+    TraceDocument,
     TrendsDocument,
     VersionsDocument,
 )
@@ -47,6 +48,7 @@ DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "exhaustive": ExhaustiveDocument,
     "check": CheckDocument,
     "fidelity": FidelityDocument,
+    "trace": TraceDocument,
 }
 """The documents by the names of their files, or of the command that prints them."""
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from harness.clusters.abilities import LOCK_KEYS
+from harness.clusters.abilities import LOCK_KEYS, WIRE
 from harness.clusters.base import Cluster
 from harness.clusters.kinds import KINDS
 from harness.documents.lock import LockFacts
@@ -23,7 +23,7 @@ from harness.plan import Plan, dump
 
 from .progress import ProgressReporter
 from .runner import Runner
-from .store import HISTORY, PLAN, new_run, write_logs
+from .store import HISTORY, PLAN, new_run, write_logs, write_wire
 from .supervised import Destination, SupervisedRun
 
 FORCED_EXIT_INTERRUPTS: Final = 3
@@ -32,13 +32,15 @@ FORCED_EXIT_INTERRUPTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """What a run begins with. ``plan`` is completed. ``folder`` is made under ``store``, if there is one."""
+    """What a run begins with. ``plan`` is completed. ``folder`` is made under ``store``, if there is one. With
+    ``record_wire`` it gets what the servers receive and send, where the cluster can record that."""
 
     plan: Plan
     lock: LockFacts
     store: Path | None
     started: datetime
     progress: ProgressReporter | None
+    record_wire: bool = False
 
     def make_folder(self) -> Path | None:
         """Make the folder of the run with its plan, if it is stored."""
@@ -96,6 +98,9 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
     versions = client_versions(start.plan, KINDS.find(start.plan.kind).packages)
     cluster = open_cluster(start.plan, start.report)
     folder = start.make_folder()
+    recorder = WIRE.find(cluster) if start.record_wire and folder is not None else None
+    if recorder is not None:
+        recorder.record_wire()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     runner = Runner(start.plan, start.lock, cluster, writer=writer, progress=start.progress)
     runner.recorder.on_failure = cluster.interrupt
@@ -110,6 +115,8 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
                 with contextlib.suppress(HarnessError):
                     write_logs(folder, cluster.logs(runner.recorder.history.origin))
             raise
+    if recorder is not None and folder is not None:
+        write_wire(folder, recorder.wire())
     recorded = runner.recorder.history
     logs = {} if folder is None else cluster.logs(recorded.origin)
     return Recording(_stored(recorded, folder, logs), folder, dict(cluster.about()), versions)

@@ -30,20 +30,22 @@ def run(
     reason: str = "",
     progress: Progress | None = None,
     open_cluster: Callable[[Plan, Callable[[str], None]], Cluster] = open_containers,
+    record_wire: bool = False,
 ) -> Result:
     """Run a plan, check its history, and store both under ``store``; without a store nothing is stored.
 
     ``command`` and ``reason`` (why this cluster was chosen) are noted in the results. A simulated run happens in a
     process of its own, with the Python and the libraries that the plan requires. A run on containers opens its cluster
-    with ``open_cluster``, which may be the method of a :class:`harness.run.cluster_pool.ClusterPool`. Raises UsageError
-    before anything starts if the plan cannot be run.
+    with ``open_cluster``, which may be the method of a :class:`harness.run.cluster_pool.ClusterPool`; with
+    ``record_wire`` it also stores what the servers receive and send. Raises UsageError before anything starts if the
+    plan cannot be run.
     """
     reporter = None if progress is None else ProgressReporter(progress)
     interpreter = interpreter_of(plan.check(), None if reporter is None else reporter.cluster)
     lock = find_facts(plan.lock, interpreter)
     plan = complete(plan, lock)
     started = datetime.now(UTC)
-    start = RunStart(plan, lock, store, started, reporter)
+    start = RunStart(plan, lock, store, started, reporter, record_wire)
     start.report(f"{plan.kind} on {plan.cluster}")
     if store is not None:
         writable(store)

@@ -32,6 +32,8 @@ PLAN: Final = "plan.toml"
 REPORT: Final = "report.html"
 LATEST: Final = "latest"
 LOGS: Final = "logs"
+WIRE: Final = "wire"
+"""Folder of a run with the recorded traffic of its servers."""
 SWEEPS: Final = "sweeps"
 COMPARISONS: Final = "comparisons"
 HUNTS: Final = "hunts"
@@ -152,6 +154,14 @@ def write_logs(folder: Path, logs: dict[str, str]) -> None:
         (folder / LOGS).mkdir(exist_ok=True)
     for host, text in logs.items():
         write_file(folder / LOGS / f"{host}.log", text)
+
+
+def write_wire(folder: Path, recordings: dict[str, bytes]) -> None:
+    """Write the recorded traffic of each server into the folder ``wire``, if there is any."""
+    for host, packed in recordings.items():
+        with store_errors(folder):
+            (folder / WIRE).mkdir(exist_ok=True)
+        write_file(folder / WIRE / f"{host}.jsonl.gz", packed)
 
 
 def find_run(given: Path) -> Path:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from harness.documents import AblationDocument, NightlyDocument
 from harness.documents.exploration import Exploration, Pair, PairVisit
 from harness.documents.nightly import SCHEMA, ScenarioOutcome
-from harness.documents.run import ScenarioState
+from harness.documents.trace import state_of
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.run.expectation import status_of
 from harness.run.judging import versions
@@ -82,7 +82,7 @@ def nightly(
         clusters=CLUSTERS[cluster],
         seconds=round(time.monotonic() - began, 1),
         versions=dict(versions()),
-        status=_status([outcome.state for outcome in outcomes], ablated, found, interrupted=interrupted),
+        status=_status(outcomes, ablated, found, interrupted=interrupted),
         interrupted=interrupted,
         planned=sum(not case.refused for case in todo),
         outcomes=tuple(outcomes),
@@ -159,19 +159,22 @@ def _explored(
 
 
 def _status(
-    states: Sequence[ScenarioState],
+    outcomes: Sequence[ScenarioOutcome],
     ablated: AblationDocument | None,
     found: Exploration | None,
     *,
     interrupted: bool,
 ) -> int:
-    """Return the exit status: 1 if a scenario is not as expected, a failure survives its ablation or exploration found
-    a new failure; else 3 if something is unknown, the run was interrupted, or no case could be run; else 0."""
+    """Return the exit status: 1 if a scenario is not as expected, a failure survives its ablation, exploration found a
+    new failure or a recorded reply is impossible; else 3 if something is unknown, the run was interrupted, or no case
+    could be run; else 0."""
+    states = [outcome.state for outcome in outcomes]
     nothing = interrupted or all(state == "not-run" for state in states)
     parts = (
         status_of(states),
         VALID if ablated is None else ablated.status,
         VIOLATION if found is not None and found.new else VALID,
+        VIOLATION if any(state_of(outcome.traces) == "impossible" for outcome in outcomes) else VALID,
         UNKNOWN if nothing else VALID,
     )
     return VIOLATION if VIOLATION in parts else max(parts)

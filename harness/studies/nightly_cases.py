@@ -21,6 +21,7 @@ from harness.clusters.abilities import DISKS
 from harness.documents import present
 from harness.documents.lock import LockOrigin
 from harness.documents.nightly import ExpectedVerdicts, ScenarioOutcome
+from harness.documents.trace import ServerTrace
 from harness.errors import HarnessError, MissingLibrary, UsageError
 from harness.faults.catalogue import needs
 from harness.plan import Plan
@@ -34,6 +35,8 @@ from harness.run.runs import run
 from harness.run.with_report import with_report
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
+
+from .traces import check_run
 
 SUITES: Final = ("smoke", "full", "mutants")
 CLUSTERS: Final = {"sim": ("sim",), "docker": ("docker",), "both": ("sim", "docker")}
@@ -132,14 +135,16 @@ def _error(plan: Plan, backend: str) -> UsageError | None:
 
 
 def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutcome:
-    """Run a case. An unexpected outcome is stored with its report; on containers every outcome is."""
+    """Run a case. An unexpected outcome is stored with its report; on containers every outcome is, and the traffic of
+    the servers is recorded and checked."""
     plan = case.plan
     if case.refused:
         return _outcome(case, ExpectationResult("not-run", case.refused), None, 0.0)
     began = time.monotonic()
     options = {} if open_cluster is None else {"open_cluster": open_cluster}
+    real = plan.cluster == "docker"
     try:
-        result = run(plan, store=store if plan.cluster == "docker" else None, command=_command(case), **options)
+        result = run(plan, store=store if real else None, command=_command(case), record_wire=real, **options)
     except HarnessError as error:
         return _outcome(case, ExpectationResult("error", str(error)), None, time.monotonic() - began)
     except Exception as error:  # noqa: BLE001 - one broken run must not end the suite
@@ -196,7 +201,16 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
         real_seconds=round(seconds, 3),
         acquires=0 if result is None else result.results.stats.acquires_ok,
         folder=None if result is None or result.folder is None else str(result.folder),
+        traces=() if result is None or plan.cluster == "sim" else _traces(result),
     )
+
+
+def _traces(result: Result) -> tuple[ServerTrace, ...]:
+    assert result.folder is not None, "a run on containers is stored"
+    try:
+        return check_run(result.folder).servers
+    except Exception as error:  # noqa: BLE001 - the verdict of the run counts, though its servers could not be checked
+        return (ServerTrace(host="", state="unknown", why=f"{type(error).__name__}: {error}"),)
 
 
 def _origin(plan: Plan, result: Result | None) -> LockOrigin | None:

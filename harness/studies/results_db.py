@@ -67,6 +67,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
           steps INTEGER NOT NULL, differing INTEGER NOT NULL, undocumented INTEGER NOT NULL,
           documented INTEGER NOT NULL)""",
     ),
+    ("ALTER TABLE outcomes ADD COLUMN traces TEXT NOT NULL DEFAULT '[]'",),
 )
 """Statements that bring a file from version i to version i + 1. Released statements are never changed."""
 
@@ -89,7 +90,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     """Median of the bounds of the explored pairs."""
 
 
-_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin"})
+_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin", "traces"})
 _OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
 _VISIT: Final = tuple(PairVisit.__struct_fields__)
 _FIGURE: Final = tuple(FidelityFigure.__struct_fields__)

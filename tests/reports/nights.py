@@ -33,6 +33,16 @@ ORIGIN = {
 }  # fmt: skip
 
 
+IMPOSSIBLE_REPLY = {
+    "host": "n1", "state": "impossible", "why": "", "requests": 700, "steps": 900, "seconds": 0.2,
+    "difference": {
+        "at_s": 1.25, "connection": 3, "client": "10.0.0.2:4000", "request": "['GET', 'k0']", "real": "nil",
+        "possible": ["'<b>'"],
+    },
+}  # fmt: skip
+"""Trace of a server whose replies the simulated one cannot give."""
+
+
 def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
     """Return the expected outcome of a scenario: a failure found in 2.5 s, or a safe cure."""
     row = scenario.partition(".")[0]
@@ -48,6 +58,7 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
         "states": {"mutual-exclusion": "kept" if safe else "broken"}, "reason": "Two held it.",
         "found_s": None if safe else 2.5,
         "time_limit": 20.0, "real_seconds": 0.4, "acquires": 57, "folder": None,
+        "traces": [],
     } | changed  # fmt: skip
 
 

@@ -243,3 +243,29 @@ def test_series_that_differ_in_length_from_the_nightly_runs_are_refused(tmp_path
     with pytest.raises(DocumentError, match=r"series\[0\].rate: expected 1 values, one a nightly run, got 2"):
         trends_report.write(convert(document, TrendsDocument, "trends"), tmp_path / "trends.html")
     assert not (tmp_path / "trends.html").exists()
+
+
+def test_an_impossible_reply_turns_the_night_red_and_is_shown(tmp_path: Path) -> None:
+    checked = {**nights.IMPOSSIBLE_REPLY, "state": "possible", "difference": None}
+    etcd = {**checked, "state": "unknown", "why": "not checked: there is no specification for etcd"}
+    outcomes = [
+        nights.outcome("a", traces=[nights.IMPOSSIBLE_REPLY]),
+        nights.outcome("b", traces=[checked]),
+        nights.outcome("c", traces=[etcd]),
+    ]
+    page = page_of(tmp_path, nights.night(21, outcomes))
+    assert page.words[0] == "All 3 as expected, traffic of 1 run impossible"
+    assert "verdict invalid" in page.values("class")
+    text = " ".join(page.words)
+    assert "Traffic of 2 runs checked (1,400 requests), 1 impossible; 1 not checked: there is no specification" in text
+    assert "After 1.250 s 10.0.0.2:4000 got nil to ['GET', 'k0']; possible: '<b>'." in text
+
+
+def test_traffic_that_is_possible_leaves_the_verdict_and_a_night_without_recordings_says_nothing(
+    tmp_path: Path,
+) -> None:
+    checked = {**nights.IMPOSSIBLE_REPLY, "state": "possible", "difference": None}
+    recorded = page_of(tmp_path, nights.night(21, [nights.outcome("b", traces=[checked])]))
+    assert recorded.words[0] == "All 1 as expected"
+    assert "Traffic of the real servers" in recorded.words
+    assert "Traffic of the real servers" not in page_of(tmp_path, nights.night(21, nights.plain())).words

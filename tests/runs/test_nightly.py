@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from harness.run.decision import Decision
 from harness.run.expectation import judge, status_of
 from harness.scenarios import catalogue
 from harness.studies.nightly import nightly
-from harness.studies.nightly_cases import cases
+from harness.studies.nightly_cases import Case, cases
+from tests.reports import nights
 
 NAMES = ("del-foreign", "del-foreign.safe", "ttl-pause-write", "ttl-pause-write.safe")
 
@@ -257,6 +259,18 @@ def test_a_lock_that_stays_with_one_client_may_be_as_expected() -> None:
     assert judge(needed, found, History(), Decision({})).state == "unknown"
     broken = found | {"handover": Verdict(False, "c1 was left out")}
     assert judge(Expect(safe=True), broken, History(), Decision({})).state == "violated"
+
+
+@pytest.mark.parametrize(("state", "status"), [("impossible", 1), ("possible", 0), ("unknown", 0)])
+def test_an_impossible_reply_of_a_real_server_turns_the_night_red(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, status: int
+) -> None:
+    def run_cases(todo: Sequence[Case], *_: object) -> Iterator[tuple[Case, ScenarioOutcome]]:
+        traces = [nights.IMPOSSIBLE_REPLY | {"state": state}]
+        yield todo[0], nights.read(nights.night(21, [nights.outcome(NAMES[0], traces=traces)])).outcomes[0]
+
+    monkeypatch.setattr("harness.studies.nightly.run_cases", run_cases)
+    assert night(tmp_path, NAMES[0])["status"] == status
 
 
 def test_the_worst_state_decides_the_status() -> None:

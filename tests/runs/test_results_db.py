@@ -17,12 +17,12 @@ from harness.documents.nightly import ScenarioOutcome
 from harness.errors import UsageError
 from harness.studies import results_db
 from harness.studies.results_db import nights, outcomes
-from tests.reports.nights import add, mixed, night, outcome, plain
+from tests.reports.nights import IMPOSSIBLE_REPLY, add, mixed, night, outcome, plain
 
 ADDS = """
 import sys
 from pathlib import Path
-from tests.reports.nights import add, night, plain
+from tests.reports.nights import IMPOSSIBLE_REPLY, add, night, plain
 
 print("ready", flush=True)
 sys.stdin.readline()
@@ -38,6 +38,7 @@ def db(tmp_path: Path) -> Path:
 
 def test_a_stored_nightly_run_is_read_back_unchanged(db: Path) -> None:
     document = night(21, [outcome(f"row-{state}", state=state) for state in ("as-expected", "not-run", "error")])
+    document["outcomes"][0]["traces"] = [IMPOSSIBLE_REPLY]
     stored = add(db, document)
     (told,) = nights(db)
     assert (told.id, told.started_at, told.suite, told.seconds) == (stored, "2026-11-21T02:00:00Z", "smoke", 93.1)
@@ -166,7 +167,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut off": (_cut, "not a database of results, or a damaged one"),
     "not JSON": (_odd, "not a database of results, or a damaged one"),
     "foreign": (_foreign, "an SQLite file of something else"),
-    "newer": (_newer, r"written by a newer harness \(version 6 of the file, this one knows 5\)"),
+    "newer": (_newer, r"written by a newer harness \(version 7 of the file, this one knows 6\)"),
     "a folder": (lambda path: path.mkdir(), "cannot use this database of results"),
 }
 

@@ -14,6 +14,8 @@ from harness.clusters.docker.containers.channel import Refused
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
 
+from .wire import WireRecorder
+
 
 @dataclass(slots=True)
 class _Clock:
@@ -31,7 +33,7 @@ class HostClocks:
     """Clock settings of all hosts.
 
     ``ask`` reads the clock from a host's own program: ns ahead of true time, ``None`` if it does not answer. ``own``
-    sets a clock by a method special to the program, and returns False if there is none.
+    sets a clock by a method special to the program, and returns False if there is none. ``wire`` notes each setting.
     """
 
     def __init__(
@@ -40,11 +42,13 @@ class HostClocks:
         boxes: Mapping[str, Box],
         ask: Callable[[str], int | None],
         own: Callable[[str, int, float, int], bool],
+        wire: WireRecorder,
     ) -> None:
         self._helper = helper
         self._boxes = boxes
         self._ask = ask
         self._own = own
+        self._wire = wire
         self._clocks: dict[str, _Clock] = {}
         # Otherwise a restart could reapply a setting that a fault has just replaced.
         self._setting = threading.RLock()
@@ -62,8 +66,12 @@ class HostClocks:
         """Reapply the setting to a process that was started since, and so has true time."""
         with self._setting:
             clock = self._clocks.get(host)
-            if clock is not None and not self._own(host, clock.offset_ns, clock.rate, clock.since_ns):
-                self._helper.move_clock(self._boxes[host], clock.offset_ns, clock.rate, clock.since_ns)
+            if clock is None:
+                return
+            setting = clock.offset_ns, clock.rate, clock.since_ns
+            with self._wire.noting(host, "clock", offset_ns=setting[0], rate=setting[1], since_ns=setting[2]):
+                if not self._own(host, *setting):
+                    self._helper.move_clock(self._boxes[host], *setting)
 
     def forget(self) -> None:
         """Drop all settings: processes that start from now on belong to another run."""

@@ -35,6 +35,7 @@ from .kinds import servers_class
 from .network import LinkFaults, LinkMethods
 from .processes import PREPARED, ProcessMethods
 from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
+from .wire import WireRecorder
 
 Report = Callable[[str], None]
 
@@ -111,6 +112,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._closing = contextlib.ExitStack()
         self._error: Exception | None = None
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
+        self._wire = WireRecorder()
+        self._record_wire = False
 
     @classmethod
     def part_types(cls, kind: str) -> tuple[type, ...]:
@@ -208,9 +211,11 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._disks = self.servers.DISKS(self._helper, boxes, self.kill)
         self._start_resource()
         self._start_clients()
+        if self._record_wire:
+            self._begin_wire()
         self._start_servers()
         peers = {name: self._address(name) for name in wanted.roles} | {RESOURCE: self.resource()}
-        self._clocks = HostClocks(self._helper, self._boxes, self._program_clock, self.servers.set_clock)
+        self._clocks = HostClocks(self._helper, self._boxes, self._program_clock, self.servers.set_clock, self._wire)
         self._closing.callback(self._clocks.forget)
         self._link_faults = LinkFaults(
             self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed
@@ -235,6 +240,12 @@ class DockerCluster(LinkMethods, ProcessMethods):
             return None
         kind, addresses = self.endpoints().kind, self.endpoints().addresses
         return client.conversation.request("prepare", lock={**self._clients.lock, "kind": kind, "addresses": addresses})
+
+    def _begin_wire(self) -> None:
+        names = self.servers.data_hosts
+        ports = {name: self.servers.port(name) for name in names}
+        self._wire.begin(self._helper, {name: self._boxes[name] for name in names}, ports)
+        self._closing.callback(self._wire.end, self.kind)
 
     def _leave(self, site: Site) -> None:
         sound = self._sound and self._error is None and not self._client_failures()
@@ -273,7 +284,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
                 if self._by_hand:
                     server.run_detached()
                 else:
-                    server.start("new", self._helper.spare)
+                    with self._wire.noting(server.name, "start", how="new"):
+                        server.start("new", self._helper.spare)
             self.servers.await_stage(stage)
         self._about["server"] = self.servers.version()
         self._watch_keys()
@@ -341,6 +353,12 @@ class DockerCluster(LinkMethods, ProcessMethods):
         """Prefix each log line with the seconds since ``origin_ns``; the server's own time is in the line already."""
         for at, line in list(server.lines):
             yield f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n"
+
+    def record_wire(self) -> None:
+        self._record_wire = True
+
+    def wire(self) -> dict[str, bytes]:
+        return dict(self._wire.packed)
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
         return self._client(client).launch(job, record)

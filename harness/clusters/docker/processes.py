@@ -17,9 +17,10 @@ from harness.clusters.docker.containers.helper_client import Helper
 
 from .clocks import HostClocks
 from .disks import Disks
-from .hosts import ANSWER, REVIVAL, ClientHost, ServerHost
+from .hosts import ANSWER, REVIVAL, ClientHost, How, ServerHost
 from .kinds import RealServers
 from .network import LinkFaults
+from .wire import WireRecorder
 
 PREPARED: Final = 40.0
 """Seconds within which a client's lock must be ready."""
@@ -35,6 +36,7 @@ class ProcessMethods(ABC):
     _link_faults: LinkFaults
     _disks: Disks | None
     _clocks: HostClocks
+    _wire: WireRecorder
 
     def __init__(self) -> None:
         # A fault on an event strikes in one thread while another fault is healed in the next.
@@ -57,12 +59,14 @@ class ProcessMethods(ABC):
         """Pause the container once no program is being started in it. Otherwise the engine would block on the start and
         on all later requests for the container, also the one to resume it."""
         self._hosts[host].await_start()
-        self._boxes[host].pause()
+        with self._wire.noting(host, "pause"):
+            self._boxes[host].pause()
 
     def resume(self, host: str) -> None:
         with self._damaging:
             if self._pauses[host] == 1:
-                self._boxes[host].unpause()
+                with self._wire.noting(host, "resume"):
+                    self._boxes[host].unpause()
             self._pauses[host] = max(0, self._pauses[host] - 1)
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
@@ -73,7 +77,8 @@ class ProcessMethods(ABC):
             if isinstance(target, ClientHost):
                 target.expect_kill()
             thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
-            self._helper.kill(self._boxes[host], thaw)
+            with self._wire.noting(host, "kill"):
+                self._helper.kill(self._boxes[host], thaw)
             if isinstance(target, ServerHost):
                 self._link_faults.refuse(host, self.servers.port(host))
 
@@ -98,7 +103,9 @@ class ProcessMethods(ABC):
         if isinstance(target, ServerHost):
             if self._disks is not None:
                 self._disks.restore_power(host)
-            target.start("wiped" if wiped else "kept", self._helper.spare)
+            how: How = "wiped" if wiped else "kept"
+            with self._wire.noting(host, "start", how=how):
+                target.start(how, self._helper.spare)
             self._link_faults.refuse(host, None)
             if self._clocks.was_set(host):
                 threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()

@@ -14,14 +14,15 @@ def replies(data: bytes, *, unordered: bool = False) -> tuple[list[str], bytes]:
     found, at = [], 0
     while at < len(data):
         try:
-            text, at = _reply(data, at, unordered)
+            text, at = reply_at(data, at, unordered)
         except (ValueError, IndexError):  # incomplete
             break
         found.append(text)
     return found, data[at:]
 
 
-def _reply(data: bytes, at: int, unordered: bool) -> tuple[str, int]:
+def reply_at(data: bytes, at: int, unordered: bool) -> tuple[str, int]:
+    """Return a reply as text, and the position after it. Raises ValueError or IndexError if it is incomplete."""
     end = data.index(b"\r\n", at)
     mark, line, at = data[at : at + 1], data[at + 1 : end], end + 2
     if mark in (b"+", b"-", b":", b",", b"#", b"("):
@@ -48,9 +49,9 @@ def _aggregate(data: bytes, mark: bytes, size: int, at: int, unordered: bool) ->
         return "nil array", at
     items = []
     for _ in range(size):
-        item, at = _reply(data, at, unordered)
+        item, at = reply_at(data, at, unordered)
         if mark in b"%|":
-            value, at = _reply(data, at, unordered)
+            value, at = reply_at(data, at, unordered)
             item = f"{item}: {value}"
         items.append(item)
     if unordered or mark in b"~%":

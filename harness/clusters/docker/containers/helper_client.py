@@ -5,6 +5,7 @@ The helper sees all processes of the machine (``--pid=host``) and has five capab
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ OPTIONS: Final[dict[str, Any]] = {
 }
 PATIENCE: Final = 30.0
 """Time limit for an answer, seconds; answers usually take milliseconds."""
+PART: Final = 1 << 18
+"""Bytes of a recording in one answer."""
 PROXY_USER: Final = 65533
 """User id of a client's proxy, which distinguishes its connections from the client's own."""
 DISKS: Final[dict[str, Any]] = {
@@ -112,6 +115,21 @@ class Helper:
     def write(self, path: str, texts: dict[Box, str]) -> None:
         """Write a text for each box to the file at ``path`` in that box."""
         self._ask("write", path=path, texts={str(box.pid): text for box, text in texts.items()})
+
+    def capture(self, box: Box, port: int) -> None:
+        """Record the packets of a port of a box from now on; see
+        :class:`harness.clusters.docker.helper.capture.Capture`."""
+        self._ask("capture", pid=box.pid, port=port)
+
+    def captured(self, box: Box) -> tuple[bytes, dict[str, int]]:
+        """End the recording, and return it with what :meth:`~harness.clusters.docker.helper.capture.Capture.stop`
+        returns."""
+        found: dict[str, int] = self._ask("end_capture", pid=box.pid)
+        parts: list[str] = [
+            self._ask("captured", pid=box.pid, start=start, size=PART) for start in range(0, found["bytes"], PART)
+        ]
+        self._ask("forget_capture", pid=box.pid)
+        return b"".join(map(base64.b64decode, parts)), found
 
     def close(self) -> None:
         self._conversation.close()

@@ -7,6 +7,7 @@ that needs an order waits for each answer. Keys of JSON objects are text, proces
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import math
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from . import disks, files, network, processes
+from .capture import Capture
 from .namespaces import NamespaceError
 from .nfqueue import PacketShape, QueueError
 
@@ -177,6 +179,7 @@ class Operations:
     def __init__(self) -> None:
         self._networks = network.Networks()
         self._disks = disks.ContainerDisks()
+        self._captures: dict[int, Capture] = {}
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
             "filter": self._filter,
             "ping": self._ping,
@@ -197,6 +200,10 @@ class Operations:
             "attempt": lambda given: self._disks.attempt(given.pid(), given.seconds("timeout")),
             "cut_power": lambda given: self._disks.cut_power(given.pid()),
             "restore_power": lambda given: self._disks.restore_power(given.pid()),
+            "capture": self._capture,
+            "end_capture": lambda given: self._capture_of(given).stop(),
+            "captured": self._captured,
+            "forget_capture": lambda given: self._captures.pop(given.pid()) and None,
         }
 
     def close(self) -> list[str]:
@@ -266,6 +273,20 @@ class Operations:
         if failed:
             raise OperationError("; ".join(failed))
         return moved
+
+    def _capture(self, given: Arguments) -> None:
+        pid, port = given.pid(), given.whole("port")
+        self._captures[pid] = Capture(self._networks.of(pid).namespace, port)
+
+    def _capture_of(self, given: Arguments) -> Capture:
+        found = self._captures.get(given.pid())
+        if found is None:
+            raise RequestError(f"pid: got {given.pid()}, expected the process of a capture")
+        return found
+
+    def _captured(self, given: Arguments) -> str:
+        """Return a part of a recording, in base64."""
+        return base64.b64encode(self._capture_of(given).part(given.whole("start"), given.whole("size"))).decode()
 
     def _write(self, given: Arguments) -> None:
         """Replace the contents of the file with one path in each of several containers."""

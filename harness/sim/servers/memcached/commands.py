@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from .store import EXPIRED_SECOND, MAX_ITEM_SIZE, MB, ItemStore, size_of
 
@@ -94,6 +94,10 @@ class CommandHandler:
             b"verbosity": self._verbosity,
             b"shutdown": lambda _: b"ERROR: shutdown not enabled\r\n",
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy only the state: the functions of the table belong to one object."""
+        return CommandHandler, (self.store,), {"gets": self.gets, "sets": self.sets}
 
     def execute(self, words: Words) -> bytes | DataBlock:
         """Execute a command line, given as words, and return the answer; or the data block that it needs first."""

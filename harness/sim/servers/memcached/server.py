@@ -75,6 +75,12 @@ class MemcachedServer:
     def stop(self) -> None:
         self._commands = None
 
+    @property
+    def store(self) -> ItemStore:
+        """The items of the running process."""
+        assert self._commands is not None, "it does not run"
+        return self._commands.store
+
     def size(self) -> int:
         """Return the number of keys, including expired ones that have not been removed yet."""
         return 0 if self._commands is None else len(self._commands.store.items)

@@ -175,6 +175,11 @@ class ItemStore:
         if self._oldest_live <= self.now:
             self._oldest_cas = self.next_cas()
 
+    @property
+    def last_flush(self) -> tuple[int, int]:
+        """Second of the last flush, and the first cas number of later items; zeros if there was none."""
+        return self._oldest_live, self._oldest_cas
+
     # Memory
 
     def _slab_for(self, size: int) -> int:

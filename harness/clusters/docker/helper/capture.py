@@ -1,0 +1,147 @@
+"""Recording of the TCP packets of a server's port, by means of a packet(7) socket in the server's network namespace.
+
+Each packet that carries data, or opens or closes a connection, is kept with the kernel's time of it. A packet is seen
+before the filters of its way in, and after those of its way out. So a request is seen no later than the server gets it,
+and a reply no earlier than the server sends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import socket
+import struct
+import threading
+import time
+from typing import Final
+
+from .namespaces import Namespace
+
+RECORD: Final = struct.Struct(">QB4sHIBI")
+"""Time (CLOCK_MONOTONIC, ns), 1 for a packet from the server, the client's address, port and sequence number, the TCP
+flags, the length of the data, which follows."""
+FIN, SYN, RST = 1, 2, 4
+"""TCP flags, RFC 9293."""
+MOST_BYTES: Final = 64 << 20
+"""Size at which a recording is cut off."""
+BUFFER: Final = 64 << 20
+"""Bytes of packets that may wait in the kernel."""
+IDLE_S: Final = 0.1
+"""Time after which a thread without packets looks whether to stop, s."""
+CLOCK_STEP_NS: Final = 50_000_000
+"""Change of the machine's wall clock against the monotonic one that makes the packets' times useless."""
+ETH_P_ALL: Final = 3
+SO_ATTACH_FILTER, SO_RCVBUFFORCE, SO_TIMESTAMPNS = 26, 33, 35
+SOL_PACKET, PACKET_STATISTICS = 263, 6
+"""Linux's numbers, which Python's socket module lacks."""
+_IP: Final = struct.Struct(">BxHxxxxxBxx4s4s")
+_TCP: Final = struct.Struct(">HHIIBB")
+_TIME: Final = struct.Struct("qq")
+
+
+def _filter(port: int) -> bytes:
+    """Return a classic BPF program that accepts TCP packets over IPv4 to and from a port."""
+    code = [
+        (0x30, 0, 0, 9),  # protocol of the IP header
+        (0x15, 0, 6, socket.IPPROTO_TCP),
+        (0xB1, 0, 0, 0),  # x = length of the IP header
+        (0x48, 0, 0, 0),  # source port
+        (0x15, 2, 0, port),
+        (0x48, 0, 0, 2),  # destination port
+        (0x15, 0, 1, port),
+        (0x06, 0, 0, 0x40000),  # accept
+        (0x06, 0, 0, 0),
+    ]
+    return b"".join(struct.pack("HBBI", *line) for line in code)
+
+
+def clock_difference() -> int:
+    """Return how far the wall clock is ahead of the monotonic one, ns: the most exact of three readings."""
+    best = (1 << 63, 0)
+    for _ in range(3):
+        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        best = min(best, (after - before, wall - (before + after) // 2))
+    return best[1]
+
+
+class Capture:
+    """Records a server's packets in a thread of its own until :meth:`stop`."""
+
+    def __init__(self, namespace: Namespace, port: int) -> None:
+        """:raises NamespaceError: the namespace cannot be entered. :raises OSError: the kernel refuses the socket."""
+        self._port = port
+        self._records = bytearray()
+        self._lost = 1  # until the thread has seen the end
+        self._cut_ns = 0
+        self._difference = clock_difference()
+        self._stopping = threading.Event()
+        self._socket = namespace.call(lambda: _open(port))
+        self._thread = threading.Thread(target=self._run, name=f"capture-{namespace.pid}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> dict[str, int]:
+        """Stop, and return the number of recorded bytes, of lost packets, the time at which the recording was cut off
+        because of its size (0: it was not), and the wall clock at time 0. The kernel dates packets by the wall clock:
+        all are lost if somebody set that."""
+        if not self._stopping.is_set():
+            time.sleep(IDLE_S)  # packets of this moment
+            self._stopping.set()
+            self._thread.join()
+            self._socket.close()
+            self._lost += abs(clock_difference() - self._difference) > CLOCK_STEP_NS
+        return {
+            "bytes": len(self._records), "lost": self._lost, "cut_ns": self._cut_ns, "wall_ns": self._difference
+        }  # fmt: skip
+
+    def part(self, start: int, size: int) -> bytes:
+        """Return ``size`` recorded bytes from ``start`` on."""
+        return bytes(self._records[start : start + size])
+
+    def _run(self) -> None:
+        while True:
+            try:
+                packet, ancillary, _, address = self._socket.recvmsg(1 << 18, 64)
+            except TimeoutError:
+                if self._stopping.is_set():
+                    break
+                continue
+            if not self._cut_ns:
+                seconds, ns = _TIME.unpack(ancillary[0][2][: _TIME.size])
+                moment = seconds * 1_000_000_000 + ns - self._difference
+                self._keep(moment, packet, outgoing=address[2] == socket.PACKET_OUTGOING)
+        self._lost = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
+
+    def _keep(self, moment: int, packet: bytes, *, outgoing: bool) -> None:
+        first, length, _, source, target = _IP.unpack_from(packet)
+        start = (first & 15) * 4
+        from_port, to_port, sequence, _, offset, flags = _TCP.unpack_from(packet, start)
+        data = packet[start + (offset >> 4) * 4 : length]
+        if not data and not flags & (FIN | SYN | RST):
+            return
+        if outgoing and from_port == self._port:
+            client, port = target, to_port
+        elif not outgoing and to_port == self._port:
+            client, port = source, from_port
+        else:
+            return  # of a connection that this host opened to another server
+        if len(self._records) + len(data) > MOST_BYTES:
+            self._cut_ns = moment
+            return
+        self._records += RECORD.pack(moment, outgoing, client, port, sequence, flags & 7, len(data)) + data
+
+
+def _open(port: int) -> socket.socket:
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+    program = _filter(port)
+    buffer = ctypes.create_string_buffer(program)
+    opened.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    )
+    opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
+    opened.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:  # what came before the filter was there
+            opened.recv(1)
+    opened.settimeout(IDLE_S)
+    return opened

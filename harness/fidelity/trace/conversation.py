@@ -1,0 +1,133 @@
+"""Recorded traffic as requests and replies: what a search has to explain. All times are monotonic ns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from harness.clusters.wire import WireEvent, WireRecording
+
+from .clock import Pauses
+
+
+class Reply(NamedTuple):
+    """A message of the server, which it sent at ``time_ns`` or before."""
+
+    time_ns: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that arrived at ``arrived_ns`` or later, and was executed at ``time_ns`` or later, if at all.
+
+    ``words`` are its parts as the service understands them. ``replied_ns`` is the time of its first reply, None if
+    there is none: it may have been executed or not.
+    """
+
+    arrived_ns: int
+    words: tuple[bytes, ...]
+    data: bytes
+    replied_ns: int | None = None
+    time_ns: int = 0
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One connection: its requests, and all replies and other messages of the server, in their order."""
+
+    number: int
+    peer: str
+    opened_ns: int
+    requests: list[Request] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    closed_ns: int | None = None
+    """Time from which on the client's end was closed, None if it was not."""
+    ended_ns: int | None = None
+    """Time at which the server had closed its end, None if it did not."""
+
+
+@dataclass(slots=True)
+class Life:
+    """What a server did from one start to the next. ``how`` says with which data it started, and it was told to start
+    between ``began_ns`` and ``until_ns``."""
+
+    how: str
+    began_ns: int
+    until_ns: int
+    conversations: list[Conversation] = field(default_factory=list)
+
+
+class Parser(Protocol):
+    """Splits the data of one connection; one object for each connection."""
+
+    def requests(self, time_ns: int, data: bytes) -> Sequence[Request]:
+        """Return the requests that are complete with this data."""
+
+    def replies(self, time_ns: int, data: bytes) -> Sequence[Reply]:
+        """Return the messages of the server that are complete with this data."""
+
+
+class Limit(NamedTuple):
+    """Why the traffic from a time on cannot be checked; ``from_ns`` is 0 if none of it can."""
+
+    why: str
+    from_ns: int = 0
+
+
+class Unreadable(Exception):
+    """Data that does not belong to the service's protocol."""
+
+
+def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
+    """Return the lives of a server, each with the connections that were opened in it, in their order.
+
+    Raises :class:`Unreadable`.
+    """
+    pauses = Pauses(recording)
+    found: list[Life] = []
+    known: dict[int, tuple[Conversation, Parser]] = {}
+    for event in recording.events:
+        if event.what == "start":
+            found.append(Life(event.how, event.time, event.until))
+        elif event.what == "open" and found:
+            talk = Conversation(event.connection, event.peer, event.time)
+            found[-1].conversations.append(talk)
+            known[event.connection] = talk, new_parser()
+        elif event.connection in known:
+            _add(*known[event.connection], event, pauses)
+    return found
+
+
+def in_order(found: Sequence[Life]) -> list[Request]:
+    """Return all requests in the order of their arrival."""
+    requests = [request for life in found for talk in life.conversations for request in talk.requests]
+    return sorted(requests, key=lambda request: request.arrived_ns)
+
+
+def cut(found: list[Life], time_ns: int) -> None:
+    """Remove everything from this time on."""
+    found[:] = [life for life in found if life.began_ns < time_ns]
+    for life in found:
+        life.conversations = [talk for talk in life.conversations if talk.opened_ns < time_ns]
+        for talk in life.conversations:
+            talk.requests = [request for request in talk.requests if request.arrived_ns < time_ns]
+            talk.replies = [reply for reply in talk.replies if reply.time_ns < time_ns]
+            for request in talk.requests:
+                if request.replied_ns is not None and request.replied_ns >= time_ns:
+                    request.replied_ns = None
+
+
+def _add(talk: Conversation, parser: Parser, event: WireEvent, pauses: Pauses) -> None:
+    if event.what == "in":
+        requests = parser.requests(event.time, event.data)
+        for request in requests:
+            request.time_ns = pauses.awake(request.arrived_ns)
+        talk.requests += requests
+    elif event.what == "out":
+        talk.replies += parser.replies(event.time, event.data)
+    elif event.by == "client":
+        talk.closed_ns = pauses.awake(event.time)
+    elif event.by == "server":
+        talk.ended_ns = event.time

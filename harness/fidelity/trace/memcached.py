@@ -1,0 +1,148 @@
+"""The simulated memcached as the specification of a recorded one.
+
+A memcached counts seconds by a timer, which ticks once a second from its start on. When the server started is known as
+an interval only, so the moment of the ticks is a choice of the search at each start; a tick comes up to
+:data:`LATE_NS` late.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from harness.clusters.wire import WireRecording
+from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.sim.servers.memcached.commands import STORING
+from harness.sim.servers.memcached.server import MemcachedServer
+from harness.sim.servers.memcached.store import NS_PER_S
+
+from .clock import ServerClock
+from .conversation import Conversation, Life, Limit, Reply, Request, in_order
+from .memcached_protocol import reply_size
+from .specification import Moment
+
+LATE_NS: Final = 60_000_000
+"""Time by which a tick may be late, ns."""
+STARTS_WITHIN_NS: Final = 600_000_000
+"""Time within which a started process has begun to count, ns."""
+MOST_KEYS: Final = 500
+"""Number of keys for which the smallest memory of a server suffices."""
+UNSPECIFIED: Final = frozenset({b"stats", b"version", b"me", b"mn"})
+"""Commands whose replies are not compared: about the process, and those that the simulated server lacks."""
+
+
+class MemcachedSpecification:
+    """A :class:`~harness.fidelity.trace.specification.Specification`."""
+
+    def __init__(self, clock: ServerClock) -> None:
+        self._clock = clock
+        self._server = MemcachedServer()
+        self._host: SteppedHost | None = None
+        self._talks: dict[int, SteppedConnection] = {}
+        self._last: dict[int, bytes] = {}
+        """Name of the last command of each connection."""
+        self._began_ns = 0
+        """Time at which the process began to count."""
+        self._second = 0
+
+    # Driving the server.
+
+    def starts(self, life: Life) -> Sequence[int]:
+        """Return the possible times at which the process began to count."""
+        return range(life.began_ns, life.until_ns + STARTS_WITHIN_NS, LATE_NS // 2)
+
+    def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
+        self._talks.clear()
+        self._began_ns, self._second = chosen, 0
+        first, _ = self._clock.interval(chosen, chosen)
+        if self._host is None:
+            self._host = SteppedHost(self._server, first)
+        else:
+            self._host.wall = first
+            self._host.restart(with_data=False)
+
+    def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
+        """Return the seconds that the process may have counted, each with 1 added."""
+        del request, reply
+        last = max(self._second, (moment.last_ns - self._began_ns) // NS_PER_S)
+        first = max(self._second, (moment.first_ns - self._began_ns - LATE_NS) // NS_PER_S)
+        return [1 + second for second in range(last, first - 1, -1)]
+
+    def execute(self, talk: Conversation, request: Request, choice: int, moment: Moment) -> None:
+        del moment
+        host = self._running()
+        host.run_timers((choice - 1 - self._second) * NS_PER_S)
+        self._second = choice - 1
+        if talk.number not in self._talks:
+            self._talks[talk.number] = SteppedConnection(host, talk.peer)
+        self._last[talk.number] = request.words[0]
+        self._talks[talk.number].ask(request.data)
+
+    def due(self, before_ns: int) -> bool:  # noqa: ARG002
+        return False
+
+    def let_time_pass(self, until_ns: int) -> None:
+        """Nothing waits for time on a memcached."""
+
+    def close(self, talk: Conversation) -> None:
+        connection = self._talks.pop(talk.number, None)
+        if connection is not None:
+            connection.hang_up()
+
+    def sent(self) -> list[tuple[int, bytes]]:
+        found = []
+        for number, connection in self._talks.items():
+            data = connection.take() if connection.sent else b""
+            while (size := reply_size(self._last[number], data)) is not None:
+                found.append((number, data[:size]))
+                data = data[size:]
+        return found
+
+    def waits(self, talk: Conversation) -> bool:  # noqa: ARG002
+        return False
+
+    def prompt(self, request: Request) -> bool:  # noqa: ARG002
+        return False
+
+    def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
+        return False
+
+    def _running(self) -> SteppedHost:
+        assert self._host is not None, "the server has not been started"
+        return self._host
+
+    # Comparing.
+
+    def same(self, request: Request, real: bytes, simulated: bytes) -> bool:
+        del real, simulated
+        return request.words[0] in UNSPECIFIED
+
+    def shown(self, data: bytes) -> str:
+        return repr(data[:600])[1:]
+
+    def digest(self) -> Hashable:
+        store = self._server.store
+        items = [(key, item.value, item.exptime, item.cas) for key, item in store.items.items()]
+        return frozenset(items), store.last_flush, self._second, self._began_ns
+
+    # Copies.
+
+    def checkpoint(self) -> Any:
+        state = self._server, self._host, self._talks, self._last, self._began_ns, self._second
+        return pickle.dumps(state)
+
+    def restore(self, state: Any) -> None:
+        self._server, self._host, self._talks, self._last, self._began_ns, self._second = pickle.loads(state)
+
+
+def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:
+    """Return from when on the traffic of a server cannot be checked; None if all can."""
+    del recording, options
+    keys: set[bytes] = set()
+    for request in in_order(found):
+        if request.words[0] in STORING and len(request.words) > 1:
+            keys.add(request.words[1])
+            if len(keys) > MOST_KEYS:
+                return Limit("the server may have evicted items", request.arrived_ns)
+    return None

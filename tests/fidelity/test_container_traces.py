@@ -1,0 +1,41 @@
+"""Traffic of servers in containers under faults: recorded in a run, stored with it, and possible on the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.clusters.wire import unpack
+from harness.plan import FaultSpec, Plan
+from harness.run.runs import run
+from harness.studies.traces import check_run
+
+pytestmark = pytest.mark.docker
+
+FAULTS: dict[str, tuple[FaultSpec, str]] = {
+    "client-pause": (FaultSpec("client-pause", on="acquire", nth=2, for_=3.0), ""),
+    "clock-jump": (FaultSpec("clock-jump", on="acquire", nth=2, params={"by": 1.5}), "clock"),
+    "kill": (FaultSpec("kill", at=1.5, for_=1.0, params={"target": "all"}), "kill"),
+    "server-pause": (FaultSpec("server-pause", at=1.5, for_=1.0, params={"target": "all"}), "pause"),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_traffic_under_a_fault_is_recorded_and_possible(tmp_path: Path, fault: str) -> None:
+    spec, noted = FAULTS[fault]
+    plan = Plan(lock="redis-token", cluster="docker", clients=3, time_limit=6.0, faults=(spec,))
+    result = run(plan, store=tmp_path, record_wire=True)
+    assert result.folder is not None
+    found = check_run(result.folder)
+    (server,) = found.servers
+    assert (server.state, server.why, found.status) == ("possible", "", 0)
+    assert server.requests > 100
+    path = result.folder / "wire" / "n1.jsonl.gz"
+    assert noted in {"", *(event.what for event in unpack(path.read_bytes(), path.name).events)}
+
+
+def test_run_records_nothing_unless_it_is_asked_to(tmp_path: Path) -> None:
+    result = run(Plan(lock="redis-token", cluster="docker", clients=2, time_limit=2.0), store=tmp_path)
+    assert result.folder is not None
+    assert not (result.folder / "wire").exists()

@@ -1,0 +1,51 @@
+"""Recorded traffic for tests: written by hand, and from files of real runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from harness.clusters.wire import SCHEMA, WireEvent, WireRecording, unpack
+from harness.sim.servers.redis.protocol import encode_command
+
+TRACES: Final = Path(__file__).parent / "traces"
+WALL_NS: Final = 1_767_225_600_000_000_000
+"""Wall clock of the recordings that tests write, at time 0: 2026-01-01T00:00:00Z."""
+MS: Final = 1_000_000
+
+
+def recorded(name: str) -> WireRecording:
+    """Return a recording of a real run."""
+    path = TRACES / f"{name}.jsonl.gz"
+    return unpack(path.read_bytes(), path.name)
+
+
+class Traffic:
+    """Builds a recording of a server that starts at 0 ms. All times are ms."""
+
+    def __init__(self, kind: str = "redis-single") -> None:
+        self._kind = kind
+        self._events = [WireEvent(time=0, what="start", how="new")]
+        self._open: set[int] = set()
+
+    def redis(self, connection: int, arrived: float, replied: float | None, words: str, reply: str = "") -> Traffic:
+        """Add a command and its reply, without a reply if ``replied`` is None."""
+        command = encode_command([word.encode() for word in words.split()])
+        return self.bytes(connection, arrived, replied, command, reply.encode() + b"\r\n")
+
+    def bytes(self, connection: int, arrived: float, replied: float | None, request: bytes, reply: bytes) -> Traffic:
+        if connection not in self._open:
+            self._open.add(connection)
+            self.add("open", arrived, connection=connection, peer=f"10.0.0.{connection}:1")
+        self.add("in", arrived, connection=connection, data=request)
+        return self if replied is None else self.add("out", replied, connection=connection, data=reply)
+
+    def add(self, what: Any, at: float, until: float = 0, **fields: Any) -> Traffic:
+        """Add another event."""
+        event = WireEvent(time=round(at * MS), what=what, until=round((until or at) * MS), **fields)
+        self._events.append(event)
+        return self
+
+    def recording(self, **fields: Any) -> WireRecording:
+        events = tuple(sorted(self._events, key=lambda event: event.time))
+        return WireRecording(schema=SCHEMA, host="n1", kind=self._kind, wall_ns=WALL_NS, events=events, **fields)

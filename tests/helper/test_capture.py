@@ -1,0 +1,88 @@
+"""The helper's capture of a server's packets, on namespaces of our own."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from harness.clusters.docker.helper.capture import Capture
+from harness.clusters.docker.helper.namespaces import Namespace
+from harness.clusters.docker.wire import connections
+
+from .hosts import network
+
+pytestmark = pytest.mark.docker
+
+PORT = 6_379
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[list[tuple[Namespace, str]]]:
+    with network(7, 2) as made, ExitStack() as stack:
+        opened = [(Namespace(pid), address) for pid, address in made]
+        for host, _ in opened:
+            stack.callback(host.close)
+        yield opened
+
+
+def listen(address: str, port: int) -> socket.socket:
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((address, port))
+    server.listen()
+    return server
+
+
+def exchange(hosts: list[tuple[Namespace, str]], port: int, request: bytes, reply: bytes) -> None:
+    """Send a request from the second host to the first one, and a reply back."""
+    (server_host, address), (client_host, _) = hosts
+    with server_host.call(lambda: listen(address, port)) as server, client_host.call(socket.socket) as client:
+        client.connect((address, port))
+        accepted, _ = server.accept()
+        with accepted:
+            client.sendall(request)
+            assert accepted.recv(len(request), socket.MSG_WAITALL) == request
+            accepted.sendall(reply)
+            assert client.recv(len(reply), socket.MSG_WAITALL) == reply
+
+
+def test_data_of_both_directions_is_captured_with_its_times(hosts: list[tuple[Namespace, str]]) -> None:
+    began = time.monotonic_ns()
+    capture = Capture(hosts[0][0], PORT)
+    exchange(hosts, PORT, b"ask", b"a" * 200_000)
+    facts = capture.stop()
+    ended = time.monotonic_ns()
+    assert (facts["lost"], facts["cut_ns"]) == (0, 0)
+    events = list(connections(capture.part(0, facts["bytes"])))
+    assert [event.what for event in events][:2] == ["open", "in"]
+    assert events[0].peer.startswith(f"{hosts[1][1]}:")
+    assert b"".join(event.data for event in events if event.what == "in") == b"ask"
+    assert b"".join(event.data for event in events if event.what == "out") == b"a" * 200_000
+    times = [event.time for event in events]
+    assert began - 1_000_000 < min(times) <= max(times) < ended + 1_000_000
+    assert {event.by for event in events if event.what == "end"} == {"client", "server"}
+
+
+def test_other_ports_are_not_captured(hosts: list[tuple[Namespace, str]]) -> None:
+    capture = Capture(hosts[0][0], PORT)
+    exchange(hosts, PORT + 1, b"ask", b"answer")
+    assert capture.stop()["bytes"] == 0
+
+
+def test_connection_of_the_server_to_another_one_is_not_captured(hosts: list[tuple[Namespace, str]]) -> None:
+    capture = Capture(hosts[1][0], PORT)
+    exchange(hosts, PORT, b"ask", b"answer")
+    assert capture.stop()["bytes"] == 0
+
+
+def test_capture_ends_at_its_size(hosts: list[tuple[Namespace, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.clusters.docker.helper.capture.MOST_BYTES", 100_000)
+    capture = Capture(hosts[0][0], PORT)
+    exchange(hosts, PORT, b"ask", b"a" * 300_000)
+    facts = capture.stop()
+    assert facts["bytes"] <= 110_000
+    assert facts["cut_ns"] > 0
