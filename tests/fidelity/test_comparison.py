@@ -36,6 +36,14 @@ def test_equal_documented_divergences_are_stored_once_and_counted_each_time() ->
     assert found.steps < 250
 
 
+def test_known_difference_is_shrunk_once() -> None:
+    pair = FakePair(forgets_after_two_large_numbers, lambda _step: "Losses")
+    compare("fake", pair, range(1))
+    first = pair.executed
+    compare("fake", pair, range(5))
+    assert pair.executed == 2 * first + 4
+
+
 def test_difference_that_does_not_repeat_is_no_divergence() -> None:
     first: Iterator[int] = count()
     pair = FakePair(lambda done: "late" if len(done) == 10 and next(first) == 0 else "ok", undocumented)

@@ -15,14 +15,15 @@ import pytest
 from harness.fidelity.comparison import Step
 from harness.fidelity.etcd import EtcdComparison
 from harness.fidelity.etcd.pair import SIMULATED
-from harness.fidelity.etcd.player import Player
-from harness.fidelity.etcd.steps import LENGTH, StepGenerator
+from harness.fidelity.etcd.player import Player, rounded_ttl
+from harness.fidelity.etcd.requests import LATEST
+from harness.fidelity.etcd.steps import LENGTH, StepGenerator, from_text
 from harness.fidelity.etcd.v2 import random_request
 from harness.fidelity.members import simulate
 from harness.sim.servers.etcd import apply, v2_store
 from harness.sim.servers.etcd.store import EtcdStore
 from harness.sim.servers.etcd.watch import WatchService
-from tests.fidelity.real import assert_agreement, started
+from tests.fidelity.real import assert_agreement, same, started
 
 
 def answers(steps: Sequence[Step], members: int = 1) -> list[str]:
@@ -41,9 +42,59 @@ def test_real_server_gives_the_same_answers() -> None:
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_real_server_gives_the_same_answers_for_many_seeds() -> None:
-    with started(EtcdComparison()) as pair:
+@pytest.mark.parametrize("members", [1, 3])
+def test_real_servers_give_the_same_answers_for_many_seeds(members: int) -> None:
+    with started(EtcdComparison(members)) as pair:
         assert_agreement(pair, range(100, 110), LENGTH * 10)
+
+
+REFUSED_BY_ONE_MEMBER: list[Step] = [
+    ("call", "Txn", 'success { request_put { key: "a" } } '
+     f'success {{ request_range {{ key: "b" revision: {LATEST} }} }}'),
+    ("restart", "with data"),
+    ("call", "Range", 'key: "a"'),
+]  # fmt: skip
+"""The member that refuses the transaction is the one that restarts; the last request goes to another member."""
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_real_members_apply_a_transaction_that_one_member_refuses() -> None:
+    with started(EtcdComparison(3)) as pair:
+        refused, _, found = same(pair, *REFUSED_BY_ONE_MEMBER)
+    assert refused.startswith("OUT_OF_RANGE")
+    assert "count: 1" in found
+
+
+def test_other_members_apply_a_transaction_that_one_member_refuses() -> None:
+    """See https://github.com/etcd-io/etcd/issues/18667: the members differ from then on."""
+    refused, _, found = answers(REFUSED_BY_ONE_MEMBER, 3)
+    assert refused.startswith("OUT_OF_RANGE")
+    assert "count: 1" in found
+    assert "count" not in answers(REFUSED_BY_ONE_MEMBER)[2]
+
+
+def test_steps_for_several_members_have_no_transaction_that_one_member_refuses() -> None:
+    for members, refused in ((1, True), (3, False)):
+        steps = [step for seed in range(5) for step in StepGenerator(seed, members).steps()]
+        requests = [from_text("Txn", step[2]) for step in steps if step[:2] == ("call", "Txn")]
+        ops = [op for request in requests for op in [*request.success, *request.failure]]
+        assert any(op.request_range.revision for op in ops) == refused
+
+
+def test_leases_are_compared_in_order_until_a_restart() -> None:
+    steps: list[Step] = [
+        ("call", "LeaseGrant", "TTL: 5000 ID: 2"), ("call", "LeaseGrant", "TTL: 5000 ID: 1"),
+        ("call", "LeaseLeases", ""), ("restart", "with data"), ("call", "LeaseLeases", ""),
+    ]  # fmt: skip
+    before, _, after = answers(steps)[2:]
+    assert before.endswith("leases { ID: 2 } leases { ID: 1 }")
+    assert after == "leases { ID: 1 } leases { ID: 2 }"
+
+
+@pytest.mark.parametrize(("left_s", "compared_s"), [(-1, -1), (0, 0), (4915, 5000), (5000, 5000), (5001, 5000)])
+def test_remaining_time_tolerates_a_slow_machine_and_an_election(left_s: int, compared_s: int) -> None:
+    assert rounded_ttl(left_s) == compared_s
 
 
 def test_three_members_answer_like_one() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from harness.fidelity.comparison import AnswerPair, Step
 from harness.fidelity.mysql import MysqlComparison
-from harness.fidelity.mysql.pair import VICTIM, MysqlPair
+from harness.fidelity.mysql.pair import VICTIM, MysqlPair, is_other_victim
 from harness.fidelity.mysql.simulated import simulate
 from harness.fidelity.mysql.statements import FINAL, SETUP, VOCABULARY, steps
 from harness.sim.servers.mysql import locks
@@ -181,11 +182,38 @@ def test_steps_are_the_same_in_each_call_and_of_all_kinds() -> None:
     }  # fmt: skip
 
 
+_VICTIM_NOW: Final = "('error', 1213, ''); connection 1: ('ok', 1, 0)"
+_VICTIM_THEN: Final = "('ok', 2, 0); connection 1: ('error', 1213, '')"
+
+
+def test_other_victim_of_a_deadlock_is_a_known_difference() -> None:
+    assert is_other_victim(AnswerPair(_VICTIM_NOW, _VICTIM_THEN))
+    assert is_other_victim(AnswerPair(_VICTIM_THEN, _VICTIM_NOW))
+
+
+@pytest.mark.parametrize(
+    "simulated",
+    [
+        "('ok', 2, 0)",
+        "waits or has no answer",
+        "('error', 1213, '')",
+        _VICTIM_NOW.replace("('ok', 1, 0)", "('ok', 2, 0)"),
+        _VICTIM_THEN.replace("('ok', 2, 0)", "waits or has no answer"),
+        _VICTIM_THEN.replace("('ok', 2, 0)", "('error', 1213, '')"),
+        _VICTIM_THEN.replace("connection 1", "connection 2"),
+        _VICTIM_THEN + "; connection 2: ('ok', 1, 0)",
+    ],
+)
+def test_other_difference_after_a_deadlock_is_not_known(simulated: str) -> None:
+    assert not is_other_victim(AnswerPair(_VICTIM_NOW, simulated))
+    assert not is_other_victim(AnswerPair(simulated, _VICTIM_NOW))
+
+
 @pytest.mark.real
 def test_known_difference_is_documented(pair: MysqlPair) -> None:
-    victim, other = "('error', 1213, ''); connection 1: ('ok', 1, 0)", "('ok', 1, 0); connection 1: ('error', 1213, '')"
-    assert pair.known((), AnswerPair(victim, other)) == VICTIM
-    assert pair.known((), AnswerPair(victim, "('ok', 1, 0)")) == ""
+    answers = AnswerPair(_VICTIM_NOW, _VICTIM_THEN)
+    assert pair.known(("sql", 0, "DELETE FROM locks"), answers) == VICTIM
+    assert pair.known(("sql", 0, "SELECT GET_LOCK('k0', 1)"), answers) == ""
     assert f"\n### {VICTIM}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
 
 

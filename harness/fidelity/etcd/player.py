@@ -24,10 +24,23 @@ SHORT_S: Final = 1
 """Requested ttl of a lease that shall expire. etcd grants at least one and a half election time-outs."""
 LONG_S: Final = 100
 """Granularity of compared ttls, which tolerates the seconds that a slow machine takes."""
+MARGIN_S: Final = 10
+
+
+def rounded_ttl(left_s: int) -> int:
+    """Return the remaining seconds of a lease, rounded up to a multiple of ``LONG_S``; 0 and -1 (no lease) unchanged.
+
+    Granted times are multiples. ``MARGIN_S`` is subtracted first, since a new leader adds an election time-out.
+    """
+    return left_s if left_s <= 0 else -(-(left_s - MARGIN_S) // LONG_S) * LONG_S
 
 
 class Player:
-    """Executes steps on one member. Only a leader lists leases in order, so with several members they are sorted."""
+    """Executes steps on one member.
+
+    Listed leases are sorted if their order is not defined: only a leader lists them by the time of their expiry, and
+    after a restart it counts all times from the same moment, in the random order of a Go map.
+    """
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -36,6 +49,7 @@ class Player:
         self._v2: V2Client | None = None
         self._watches: WatchStream | None = None
         self._base = 0
+        self._leases_in_order = True
 
     def play(self, steps: Iterable[Step]) -> Generator[str, None, None]:
         """Empty the server, and yield the answers to each step. The last answer says why there are no more."""
@@ -60,6 +74,7 @@ class Player:
         self._base = self._client.kvstub.DeleteRange(every).header.revision
         self._client.compact(self._base)
         self._v2 = V2Client(self._address)
+        self._leases_in_order = len(self._members.addresses) == 1
         self._watch()
 
     # Connections.
@@ -172,6 +187,7 @@ class Player:
             self._members.start(member, with_data=False)
             self._begin()
             return events
+        self._leases_in_order = False
         self._home = (member + 1) % len(self._members.addresses)
         if self._home == member:
             self._members.start(member, with_data=True)
@@ -189,11 +205,11 @@ class Player:
         """Return a response as text, without what depends on the speed of the machine."""
         copy = shift_revisions(response, -self._base)
         if isinstance(copy, etcdrpc.LeaseTimeToLiveResponse):
-            copy.TTL = (copy.TTL + LONG_S // 10) // LONG_S * LONG_S if copy.TTL > 0 else copy.TTL
+            copy.TTL = rounded_ttl(copy.TTL)
             keys = sorted(copy.keys)
             del copy.keys[:]
             copy.keys.extend(keys)
-        if isinstance(copy, etcdrpc.LeaseLeasesResponse) and len(self._members.addresses) > 1:
+        if isinstance(copy, etcdrpc.LeaseLeasesResponse) and not self._leases_in_order:
             leases = sorted(lease.ID for lease in copy.leases)
             copy = etcdrpc.LeaseLeasesResponse(leases=[etcdrpc.LeaseStatus(ID=lease) for lease in leases])
         return " ".join(str(copy).split())

@@ -28,10 +28,11 @@ Operation = tuple[str, Any]
 
 
 class EtcdRequestGenerator:
-    """Generates operations."""
+    """Generates operations for a number of members."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, members: int = 1) -> None:
         self.rng = rng
+        self._members = members
         self._written = 0
         self._makers: list[Callable[[], Operation]] = [
             self._put, self._put, self._put, self._range, self._range, self._delete, self._txn, self._txn,
@@ -147,6 +148,10 @@ class EtcdRequestGenerator:
         if deletes:  # 3.4.23 panics when what an ignore_value needs is deleted in the same transaction, and stays down
             for put in puts:
                 put.ignore_value = put.ignore_lease = False
+        if self._members > 1:  # 3.4.23 applies what one member refuses on the others, and they differ from then on
+            for op in [*request.success, *request.failure]:
+                if op.HasField("request_range"):
+                    op.request_range.revision = 0
         return "Txn", request
 
     def _grant(self) -> Operation:

@@ -68,7 +68,7 @@ class StepGenerator:
     def __init__(self, seed: int, members: int = 1) -> None:
         self.rng = Random(seed)
         self._members = members
-        self._requests = EtcdRequestGenerator(self.rng)
+        self._requests = EtcdRequestGenerator(self.rng, members)
 
     def steps(self, length: int = LENGTH) -> list[Step]:
         return [*[self.step() for _ in range(length - 1)], ("events",)]

@@ -38,7 +38,9 @@ class Monitor:
 
     def __init__(self, address: tuple[str, int]) -> None:
         host, port = address
-        self._connection = pymysql.connect(host=host, port=port, user=MANAGER, password=MANAGER, autocommit=True)
+        self._connection = pymysql.connect(
+            host=host, port=port, user=MANAGER, password=MANAGER, autocommit=True, ssl_disabled=True
+        )
 
     def rows(self, statement: str) -> Any:
         with self._connection.cursor() as cursor:

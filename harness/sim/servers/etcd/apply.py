@@ -202,7 +202,9 @@ class Applier:
         path: list[bool] = []
         self._choose_branches(request, path)
         self._check(request, iter(path), self._check_put_op)
-        self._check(request, iter(path), self._check_range_op)
+        # etcd 3.4 checks the revisions of ranges only on the member that answers, and on all others applies a
+        # transaction that this one refuses: https://github.com/etcd-io/etcd/issues/18667.
+        self._check(request, iter(path), self._check_range_op, ranges=self._wants_response)
         response = self._do(request, iter(path))
         response.header.revision = self.store.read_revision
         return response
@@ -222,12 +224,13 @@ class Applier:
             found = [_ABSENT]
         return all(_compare(compare, kv) for kv in found)
 
-    def _check(self, txn: Any, path: Any, check: Callable[[str, Any], None]) -> None:
+    def _check(self, txn: Any, path: Any, check: Callable[[str, Any], None], *, ranges: bool = True) -> None:
+        """Check the operations to be executed. ``ranges`` is False to omit ranges outside of nested transactions."""
         for op in txn.success if next(path) else txn.failure:
             kind = op.WhichOneof("request")
             if kind == "request_txn":
                 self._check(op.request_txn, path, check)
-            else:
+            elif ranges or kind != "request_range":
                 check(kind, getattr(op, kind))
 
     def _check_put_op(self, kind: str, request: Any) -> None:

@@ -188,7 +188,8 @@ class Member:
 
     def _apply_entry(self, entry: RaftEntry) -> Any:
         if entry.method != "v2":
-            return self.applier.apply(entry.method, entry.data, wants_response=entry.origin == self.name)
+            awaited = entry.origin == self.name and entry.number in self._proposed
+            return self.applier.apply(entry.method, entry.data, wants_response=awaited)
         try:
             return self.v2.apply(entry.data, self.host.wall_ns())
         finally:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from harness.sim.service import Conn, ServiceHost
 
-from . import four_letters, jute
+from . import four_letters, jute, write_results
 from .jute import NAMES, Code, JuteReader, Malformed, OpCode
 from .tree import CHANGED, CHILDREN, CREATED, DELETED, SYSTEM, Tree, Txn, TxnResult
 from .watches import WatchManager
@@ -307,9 +307,9 @@ class ZooKeeperServer:
             case OpCode.PING | OpCode.CLOSE | OpCode.DELETE:
                 return Code.OK, b""
             case OpCode.CREATE | OpCode.CREATE2 | OpCode.SETDATA | OpCode.SETACL:
-                return Code.OK, _write_result(request.op, result)
+                return Code.OK, write_results.single(request.op, result)
             case OpCode.MULTI:
-                return Code.OK, _multi_result(result)
+                return Code.OK, write_results.multi(result)
             case OpCode.SYNC:
                 return Code.OK, jute.buffer(reader.buffer())
             case OpCode.EXISTS | OpCode.GETDATA | OpCode.GETACL | OpCode.GETCHILDREN | OpCode.GETCHILDREN2:
@@ -379,24 +379,3 @@ class ZooKeeperServer:
             else:
                 self._watches.watch_children(path, client)
         return Code.OK, b""
-
-
-def _write_result(op: int, result: TxnResult) -> bytes:
-    match op:
-        case OpCode.CREATE:
-            return jute.string(result.path)
-        case OpCode.CREATE2:
-            return jute.string(result.path) + jute.stat(result.stat)
-        case OpCode.SETDATA | OpCode.SETACL:
-            return jute.stat(result.stat)
-    return b""
-
-
-def _multi_result(result: TxnResult) -> bytes:
-    """Encode the result of a multi. A failed multi is a successful reply whose parts are errors."""
-    parts = []
-    for number, part in result.parts:
-        op = OpCode.CREATE if number == OpCode.CREATE2 else number  # the real server returns CREATE for both
-        body = jute.integer(part.code) if op == OpCode.ERROR else _write_result(op, part)
-        parts.append(jute.integer(op) + jute.boolean(False) + jute.integer(part.code) + body)
-    return b"".join(parts) + jute.integer(-1) + jute.boolean(True) + jute.integer(-1)
