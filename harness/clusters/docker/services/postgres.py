@@ -18,13 +18,16 @@ from harness.clusters.kinds import ACCOUNT
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 
 READINGS: Final = 5
-# A killed server leaves postmaster.pid, and another process may have its number now.
+# A killed server leaves postmaster.pid, and another process may have its number now. libfaketime names a semaphore after
+# the process, so a program that it is loaded into before the change of user would leave one that PostgreSQL cannot open.
 _START: Final = f"""exec 2>&1
 if ! [ -e /data/whole ]; then
   rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && >/data/whole || exit
 fi
 rm -f /data/db/postmaster.pid
-{FIND}{ANNOUNCE}exec setpriv --reuid=postgres --regid=postgres --clear-groups "$@"
+{FIND}{ANNOUNCE}library=$LD_PRELOAD
+export LD_PRELOAD=
+exec setpriv --reuid=postgres --regid=postgres --clear-groups env LD_PRELOAD="$library" "$@"
 """
 SETTINGS: Final = {
     "autovacuum": "off", "max_connections": "500", "shared_buffers": "16MB", "timezone": "UTC",

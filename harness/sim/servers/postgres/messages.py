@@ -161,10 +161,8 @@ class MessageHandler:
             self.send(protocol.EMPTY_QUERY)
         for statement in found:
             prepared = self._prepare(statement, ())
-            fields = prepared.fields
-            if fields is not None:
-                self.send(protocol.row_description(fields, [0] * len(fields)))
-            yield from self._execute(Portal(prepared, [], [0] * len(fields or ())), 0)
+            formats = [0] * len(prepared.fields or ())
+            yield from self._execute(Portal(prepared, [], formats), 0, describes=True)
 
     def _prepare(self, statement: str, declared: tuple[int, ...]) -> Prepared:
         session = self._session
@@ -172,13 +170,15 @@ class MessageHandler:
             raise PgError("25P02", "current transaction is aborted, commands ignored until end of transaction block")
         return statements.prepare(session, statement, declared)
 
-    def _execute(self, portal: Portal, limit: int) -> Work:
+    def _execute(self, portal: Portal, limit: int, *, describes: bool = False) -> Work:
         session, prepared = self._session, portal.prepared
         session.start_statement()
         outcome = yield from statements.run(session, prepared, portal.parameters)
         session.raise_if_interrupted()
         if not session.server.executed(session, prepared.word):
             return
+        if describes and prepared.fields is not None:
+            self.send(protocol.row_description(prepared.fields, portal.formats))
         self._answer(outcome, prepared.fields or [], portal.formats, limit)
 
     def _answer(self, outcome: Outcome, fields: Sequence[Field], formats: list[int], limit: int) -> None:

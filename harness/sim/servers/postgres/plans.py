@@ -16,16 +16,20 @@ from harness.sim.servers.waits import Wait
 
 from . import ordered_calls
 from .errors import LOCK_NOT_AVAILABLE, NO_TABLE, NOT_SERIALIZABLE, PgError, unsupported
-from .expressions import Compiler, Context, Expr, coerce
+from .expressions import Compiler, Context, Expr, coerce, type_of
 from .protocol import Field
 from .storage import Row, Table, Transaction
-from .values import TEXT, UNKNOWN
+from .values import BOOL, FLOAT8, INT2, INT4, INT8, INTERVAL, TEXT, TIMESTAMP, TIMESTAMPTZ, UNKNOWN, VARCHAR
 
 if TYPE_CHECKING:
     from .session import PgSession
 
 Policy = Literal["wait", "nowait", "skip"]
-_COLUMN_NAMES: Final = {exp.Cast: "cast", exp.Coalesce: "coalesce", exp.Boolean: "bool"}
+_COLUMN_NAMES: Final[dict[type, str]] = {exp.Boolean: "bool", exp.Interval: "interval"}
+_TYPE_NAMES: Final = {
+    BOOL: "bool", INT2: "int2", INT4: "int4", INT8: "int8", FLOAT8: "float8", TEXT: "text", VARCHAR: "varchar",
+    TIMESTAMP: "timestamp", TIMESTAMPTZ: "timestamptz", INTERVAL: "interval",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -88,7 +92,10 @@ def _name(node: Any) -> str:
         return str(node.name)
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
-    if isinstance(node, exp.Func) and type(node) not in _COLUMN_NAMES:
+    if isinstance(node, exp.Cast):
+        inner = _name(node.this)
+        return _TYPE_NAMES[type_of(node.args["to"])] if inner == "?column?" else inner
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Connector):
         return "now" if isinstance(node, exp.CurrentTimestamp) else str(node.sql_name()).lower()
     return _COLUMN_NAMES.get(type(node), "?column?")
 

@@ -269,6 +269,8 @@ class PgSession:
         """Set the isolation level of the present transaction. Raises PgError."""
         trx = self.transaction()
         text = settings.checked("transaction_isolation", level)
+        if trx.queried and text != self._settings["transaction_isolation"]:
+            raise PgError("25001", "SET TRANSACTION ISOLATION LEVEL must be called before any query")
         self._settings["transaction_isolation"] = text
         trx.repeatable = text == "repeatable read"
 

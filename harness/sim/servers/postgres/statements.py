@@ -86,7 +86,9 @@ def run(session: PgSession, prepared: Prepared, parameters: list[Any]) -> Genera
     if session.failed and prepared.word not in ENDS:
         raise PgError("25P02", "current transaction is aborted, commands ignored until end of transaction block")
     if prepared.plan is not None:
-        session.transaction()
+        trx = session.transaction()
+        trx.queried = True
+        session.server.transactions.snapshot(trx)
         return (yield from prepared.plan.run(session, parameters))
     if prepared.word in _DEFINITIONS:
         return _define(session, prepared)

@@ -24,6 +24,7 @@ class Transaction:
         self.client = client
         self.wall_ns = wall_ns
         self.repeatable = repeatable
+        self.queried = False
         self.snapshot: int | None = None
         self.committed_at = RUNNING
         self.ended = False

@@ -29,7 +29,7 @@ from .plans import (
     wait_for_end,
 )
 from .protocol import Field
-from .storage import Row, Table, Values
+from .storage import Row, Table, Transaction, Values
 
 if TYPE_CHECKING:
     from .session import PgSession
@@ -54,7 +54,7 @@ def _conflict(session: PgSession, table: Table, values: Values, keys: list[Key],
     """Return the key and the row that new values conflict with, after the end of transactions that may decide it."""
     trx = session.transaction()
     while True:
-        found = _first_conflict(table, values, keys, own)
+        found = _first_conflict(trx, table, values, keys, own)
         if found is None:
             return None
         writer = found[1].newest().writer
@@ -63,7 +63,9 @@ def _conflict(session: PgSession, table: Table, values: Values, keys: list[Key],
         yield from wait_for_end(session, writer)
 
 
-def _first_conflict(table: Table, values: Values, keys: list[Key], own: Row | None) -> tuple[str, Row] | None:
+def _first_conflict(
+    trx: Transaction, table: Table, values: Values, keys: list[Key], own: Row | None
+) -> tuple[str, Row] | None:
     for name, columns in keys:
         wanted = [values[at] for at in columns]
         if None in wanted:
@@ -74,7 +76,7 @@ def _first_conflict(table: Table, values: Values, keys: list[Key], own: Row | No
             for version in row.versions:
                 if version.values is not None and [version.values[at] for at in columns] == wanted:
                     return name, row
-                if version.writer.ended:  # older versions are of the past
+                if version.writer.ended or version.writer is trx:  # older versions are of the past
                     break
     return None
 
@@ -90,16 +92,20 @@ class Change:
     table: Table
     setters: list[Setter] | None
 
+    def changed(self, c: Context) -> Values:
+        """Return the new values of a row whose values are in ``c.row``. Raises PgError for those it cannot have."""
+        values = list(c.row)
+        for at, value in self.setters or ():
+            values[at] = value(c)
+        return _checked(self.table, tuple(values))
+
     def apply(self, session: PgSession, c: Context, row: Row) -> Generator[Wait, None, Values]:
         """Change a locked row whose values are in ``c.row``; return the values that RETURNING refers to."""
         trx, server = session.transaction(), session.server
         if self.setters is None:
             server.transactions.write(trx, self.table, row, None)
             return c.row
-        values = list(c.row)
-        for at, value in self.setters:
-            values[at] = value(c)
-        changed = _checked(self.table, tuple(values))
+        changed = self.changed(c)
         keys = [key for key in self.table.unique if any(changed[at] != c.row[at] for at in key[1])]
         if (found := (yield from _conflict(session, self.table, changed, keys, row))) is not None:
             raise _duplicate(found[0])
@@ -122,6 +128,8 @@ class UpdateOrDelete:
         rows, snapshot = self.search.candidates(session, c)
         count, returned = 0, []
         for row in rows:
+            c.row = row.seen(session.transaction(), snapshot) or ()
+            self.change.changed(c)  # PostgreSQL checks the new values before it waits for the row
             if not (yield from self.search.lock(session, c, row, snapshot, "wait")):
                 continue
             count += 1
