@@ -1,8 +1,8 @@
 """Runs steps on the simulated server, and on a real one with the same bytes.
 
 A real server takes unpredictable time. A statement waits if the server says so, not if its answer is late. After each
-statement that waits, more time passes than ``deadlock_timeout``, so that the session that closes a cycle is the one that
-finds it.
+statement that waits, more time passes than ``deadlock_timeout``, so that the session that closes a cycle is the one
+that finds it.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class RealPlayer:
         return answer
 
     def _waits(self, session: _RealSession) -> bool:
-        return self._monitor.run(_WAITS, pid=session.reader.pid) == [["Lock"]]
+        return bool(self._monitor.run(_WAITS, pid=session.reader.pid) == [["Lock"]])
 
     def _late(self, number: int, *, expected: bool) -> str | None:
         session = self._sessions[number]

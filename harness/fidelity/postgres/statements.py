@@ -85,15 +85,28 @@ _CHOICES: Final[tuple[tuple[Callable[[random.Random], str], int], ...]] = (
 )  # fmt: skip
 
 
+def _crossing(rng: random.Random) -> list[Step]:
+    """Return the steps of two sessions that take two locks in opposite orders, which is a deadlock if both succeed."""
+    one, other = rng.sample(range(SESSIONS), 2)
+    if rng.random() < 0.5:
+        first, second = "SELECT pg_advisory_lock(1)", "SELECT pg_advisory_lock(2)"
+    else:
+        first, second = "UPDATE t SET v = v + 1 WHERE k = 'a'", "SELECT v FROM t WHERE k = 'b' FOR UPDATE"
+    order = ((one, "BEGIN"), (other, "BEGIN"), (one, first), (other, second), (one, second), (other, first))
+    return [("sql", session, statement) for session, statement in order]
+
+
 def steps(seed: int) -> Sequence[Step]:
     """Return the steps of a seed: ("sql", session, statement) and ("close", session)."""
     rng = random.Random(seed)
     makers, weights = zip(*_CHOICES, strict=True)
     found: list[Step] = []
-    for _ in range(STEPS):
+    while len(found) < STEPS:
         session = rng.randrange(SESSIONS)
         if rng.random() < 0.02:
             found.append(("close", session))
+        elif rng.random() < 0.03:
+            found += _crossing(rng)
         else:
             found.append(("sql", session, rng.choices(makers, weights)[0](rng)))
     return found

@@ -1,4 +1,4 @@
-"""The client's side of PostgreSQL's protocol, as far as a comparison needs it: simple queries and their answers as text."""
+"""The client's side of PostgreSQL's protocol for a comparison: simple queries, and their answers as text."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class AnswerReader:
 
 
 def _error(body: bytes) -> str:
-    parts = dict((part[:1], part[1:].decode()) for part in body.split(b"\0") if part)
+    parts = {part[:1]: part[1:].decode() for part in body.split(b"\0") if part}
     return f"{parts[b'S']} {parts[b'C']} {parts[b'M']}"
 
 

@@ -18,8 +18,8 @@ from harness.clusters.kinds import ACCOUNT
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 
 READINGS: Final = 5
-# A killed server leaves postmaster.pid, and another process may have its number now. libfaketime names a semaphore after
-# the process, so a program that it is loaded into before the change of user would leave one that PostgreSQL cannot open.
+# A killed server leaves postmaster.pid, and another process may have its number now. libfaketime names a semaphore
+# after the process: loaded into a program before the change of user, it would leave one that PostgreSQL cannot open.
 _START: Final = f"""exec 2>&1
 if ! [ -e /data/whole ]; then
   rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && >/data/whole || exit

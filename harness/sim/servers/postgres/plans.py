@@ -141,10 +141,12 @@ def lock_row(
         session.server.locks.release(session.holder, turn, "X", "transaction")
     if not row.versions:
         return False
-    if trx.repeatable and row.newest().writer is not trx and row.newest().writer.committed_at > snapshot:
-        kind = "delete" if row.newest().values is None else "update"
+    later = [version for version in row.versions if version.writer.committed_at > snapshot]
+    if trx.repeatable and row.newest().writer is not trx and later:
+        kind = "delete" if later[-1].values is None else "update"
         raise PgError(NOT_SERIALIZABLE, f"could not serialize access due to concurrent {kind}")
-    row.locker = trx
+    if row.newest().values is not None:
+        row.locker = trx
     return not waited
 
 
