@@ -20,10 +20,10 @@ from tests.sim.world import TwoHostWorld
 class PostgresBench:
     """A simulated server on host ``db1``, and clients on hosts of their own."""
 
-    def __init__(self, **parameters: str) -> None:
+    def __init__(self) -> None:
         self.world = TwoHostWorld(0)
         self.host = SimHost(self.world.network, "db1")
-        self.host.install(PostgresServer(**parameters))
+        self.host.install(PostgresServer())
 
     def run(self, *mains: Callable[[], Any]) -> list[Any]:
         return self.world.run(*mains)

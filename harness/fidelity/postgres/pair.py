@@ -27,6 +27,7 @@ from .sides import DEADLOCK_MS, RealPlayer, simulate
 PACKAGE: Final = "postgresql"
 USER: Final = "postgres"
 """PostgreSQL refuses to run as root; root starts it as this user of Debian's package."""
+TOGETHER: Final = "Sessions that resume together"
 _PROGRAMS: Final = Path("/usr/lib/postgresql")
 
 
@@ -131,4 +132,4 @@ class PostgresPair:
                 yield AnswerPair(real.run(step, result).text(), result.text())
 
     def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002
-        return ""
+        return TOGETHER if max(text.count(" | session ") for text in answers) > 1 else ""

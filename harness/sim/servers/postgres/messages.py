@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from harness.sim.servers.waits import Wait
 
 from . import protocol, settings, sql, statements
 from .errors import PROTOCOL, PgError
+from .interface import SessionInterface
 from .plans import Outcome
 from .protocol import Field
 from .statements import Prepared
 from .values import decode, encode
-
-if TYPE_CHECKING:
-    from .session import PgSession
 
 Work = Generator[Wait, None, None]
 
@@ -36,7 +34,7 @@ class Portal(NamedTuple):
 class MessageHandler:
     """Handles a session's messages and collects the answers."""
 
-    def __init__(self, session: PgSession) -> None:
+    def __init__(self, session: SessionInterface) -> None:
         self.statements: dict[str, Prepared] = {}
         self._session = session
         self._portals: dict[str, Portal] = {}

@@ -6,15 +6,13 @@ Source: https://www.postgresql.org/docs/15/functions-admin.html, "Advisory Lock 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.sim.servers.waits import Wait
 
+from .interface import SessionInterface
 from .locks import Mode, Scope, Tag
 from .values import BOOL, FLOAT8, INT4, INT8, VOID
-
-if TYPE_CHECKING:
-    from .session import PgSession
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -60,7 +58,7 @@ def advisory_tag(keys: Sequence[int]) -> Tag:
     return ("advisory", *keys)
 
 
-def call(session: PgSession, name: str, arguments: list[Any]) -> Generator[Wait, None, Any]:
+def call(session: SessionInterface, name: str, arguments: list[Any]) -> Generator[Wait, None, Any]:
     """Execute one call and return its result."""
     if None in arguments:
         return None
@@ -83,7 +81,7 @@ def call(session: PgSession, name: str, arguments: list[Any]) -> Generator[Wait,
     return True
 
 
-def _call_advisory(session: PgSession, what: AdvisoryCall, tag: Tag) -> Generator[Wait, None, Any]:
+def _call_advisory(session: SessionInterface, what: AdvisoryCall, tag: Tag) -> Generator[Wait, None, Any]:
     locks = session.server.locks
     if what.action == "lock":
         yield from session.lock(tag, what.mode, what.scope)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from sqlglot import expressions as exp
 
@@ -17,12 +17,10 @@ from harness.sim.servers.waits import Wait
 from . import ordered_calls
 from .errors import LOCK_NOT_AVAILABLE, NO_TABLE, NOT_SERIALIZABLE, PgError, unsupported
 from .expressions import Compiler, Context, Expr, coerce, type_of
+from .interface import SessionInterface
 from .protocol import Field
 from .storage import Row, Table, Transaction
 from .values import BOOL, FLOAT8, INT2, INT4, INT8, INTERVAL, TEXT, TIMESTAMP, TIMESTAMPTZ, UNKNOWN, VARCHAR
-
-if TYPE_CHECKING:
-    from .session import PgSession
 
 Policy = Literal["wait", "nowait", "skip"]
 _COLUMN_NAMES: Final[dict[type, str]] = {exp.Boolean: "bool", exp.Interval: "interval"}
@@ -46,7 +44,7 @@ class Plan(Protocol):
     parameters: tuple[int, ...]
     fields: list[Field] | None
 
-    def run(self, session: PgSession, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
+    def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         """Execute the statement. Raises PgError."""
 
 
@@ -110,7 +108,9 @@ def find_table(tables: dict[str, Table], node: Any) -> Table:
     return found
 
 
-def run_calls(session: PgSession, c: Context, calls: list[tuple[str, list[Expr]]]) -> Generator[Wait, None, None]:
+def run_calls(
+    session: SessionInterface, c: Context, calls: list[tuple[str, list[Expr]]]
+) -> Generator[Wait, None, None]:
     """Execute the calls that lock or wait, in their order."""
     for name, arguments in calls:
         values = [argument.value(c) for argument in arguments]
@@ -118,7 +118,7 @@ def run_calls(session: PgSession, c: Context, calls: list[tuple[str, list[Expr]]
 
 
 def lock_row(
-    session: PgSession, table: Table, row: Row, snapshot: int, policy: Policy
+    session: SessionInterface, table: Table, row: Row, snapshot: int, policy: Policy
 ) -> Generator[Wait, None, bool | None]:
     """Lock a row for a change. Returns True if it took no wait, False after a wait, None if the row is skipped.
 
@@ -150,7 +150,7 @@ def lock_row(
     return not waited
 
 
-def wait_for_end(session: PgSession, other: Transaction) -> Generator[Wait, None, None]:
+def wait_for_end(session: SessionInterface, other: Transaction) -> Generator[Wait, None, None]:
     """Wait until another transaction has ended. Raises PgError."""
     yield from session.lock(other.tag, "S", "transaction")
     session.server.locks.release(session.holder, other.tag, "S", "transaction")
@@ -163,7 +163,7 @@ class Search:
     table: Table
     condition: Callable[[Context], Any]
 
-    def candidates(self, session: PgSession, c: Context) -> tuple[list[Row], int]:
+    def candidates(self, session: SessionInterface, c: Context) -> tuple[list[Row], int]:
         """Return (the rows that match in a new snapshot, the snapshot). ``c.row`` changes."""
         trx = session.transaction()
         snapshot = session.server.transactions.snapshot(trx)
@@ -179,7 +179,7 @@ class Search:
         return self.condition(c) is True
 
     def lock(
-        self, session: PgSession, c: Context, row: Row, snapshot: int, policy: Policy
+        self, session: SessionInterface, c: Context, row: Row, snapshot: int, policy: Policy
     ) -> Generator[Wait, None, bool]:
         """Lock a candidate and put its newest values into ``c.row``; False if it is skipped or no longer matches."""
         locked = yield from lock_row(session, self.table, row, snapshot, policy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlglot import expressions as exp
 
@@ -13,6 +13,7 @@ from harness.sim.servers.waits import Wait
 from . import sql
 from .errors import unsupported
 from .expressions import Compiler, Context, Expr
+from .interface import SessionInterface
 from .plans import (
     Outcome,
     Output,
@@ -29,9 +30,6 @@ from .protocol import Field
 from .storage import Row, Table
 from .values import INT8
 
-if TYPE_CHECKING:
-    from .session import PgSession
-
 _POLICIES: Final[dict[bool | None, Policy]] = {None: "wait", True: "nowait", False: "skip"}
 _AGGREGATES: Final = (exp.Count, exp.Max, exp.Min)
 _CLAUSES: Final = ("group", "having", "joins", "distinct", "with_", "offset", "windows")
@@ -46,7 +44,7 @@ class SelectValues:
     output: Output
     calls: list[tuple[str, list[Expr]]]
 
-    def run(self, session: PgSession, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
+    def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)
         yield from run_calls(session, c, self.calls)
         return Outcome("SELECT 1", [self.output.row(c)])
@@ -64,7 +62,7 @@ class SelectRows:
     limit: int | None
     policy: Policy | None
 
-    def run(self, session: PgSession, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
+    def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)
         rows, snapshot = self.search.candidates(session, c)
         trx = session.transaction()
@@ -101,7 +99,7 @@ class SelectAggregates:
     functions: list[tuple[type, Expr | None]]
     search: Search
 
-    def run(self, session: PgSession, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
+    def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         yield from ()
         c = Context(session, parameters)
         rows, snapshot = self.search.candidates(session, c)

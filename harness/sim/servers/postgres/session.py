@@ -7,10 +7,10 @@ ended. As on the real server, a session that waits notices only after the wait t
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Protocol
+from typing import Any
 
 from harness.sim.servers.waits import Wait, WaitOutcome
-from harness.sim.service import Conn, ServiceHost, Timer
+from harness.sim.service import Conn, Timer
 
 from . import protocol, settings
 from .errors import (
@@ -22,35 +22,10 @@ from .errors import (
     TERMINATED,
     PgError,
 )
-from .locks import LockHolder, LockManager, Mode, Scope, Tag
+from .interface import ServerInterface
+from .locks import LockHolder, Mode, Scope, Tag
 from .messages import MessageHandler
-from .plans import Plan
-from .storage import Table, Transaction, Transactions
-
-
-class ServerInterface(Protocol):
-    """See :class:`harness.sim.servers.postgres.server.PostgresServer`."""
-
-    host: ServiceHost
-    locks: LockManager
-    transactions: Transactions
-    tables: dict[str, Table]
-    settings: dict[str, str]
-    plans: dict[tuple[str, tuple[int, ...]], Plan]
-
-    def session(self, number: int) -> PgSession | None: ...
-
-    def is_open(self, session: PgSession) -> bool: ...
-
-    def remove_session(self, session: PgSession) -> None: ...
-
-    def schedule(self, session: PgSession) -> None: ...
-
-    def run_event(self, fn: Any, *args: Any) -> None: ...
-
-    def cancel(self, number: int, secret: int) -> None: ...
-
-    def executed(self, session: PgSession, word: str) -> bool: ...
+from .storage import Transaction
 
 
 class PgSession:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlglot import expressions as exp
 
@@ -13,14 +13,12 @@ from harness.sim.servers.waits import Wait
 
 from . import definitions, settings, sql
 from .errors import SYNTAX, PgError, unsupported
+from .interface import SessionInterface
 from .plans import Outcome, Plan
 from .protocol import Field
 from .select import compile_select
 from .values import TEXT
 from .write import compile_change, compile_insert
-
-if TYPE_CHECKING:
-    from .session import PgSession
 
 _LEVEL: Final = re.compile(r"ISOLATION\s+LEVEL\s+(\w+(?:\s+(?:READ|COMMITTED|UNCOMMITTED))?)", re.IGNORECASE)
 _SET: Final = re.compile(r"SET\s+(?:(SESSION|LOCAL)\s+)?([\w.]+)\s*(?:=|\bTO\b)\s*(.+)", re.IGNORECASE | re.DOTALL)
@@ -50,7 +48,7 @@ class Prepared:
         return None if self.plan is None else self.plan.fields
 
 
-def prepare(session: PgSession, text: str, declared: tuple[int, ...] = ()) -> Prepared:
+def prepare(session: SessionInterface, text: str, declared: tuple[int, ...] = ()) -> Prepared:
     """Compile a statement. Raises PgError."""
     word = sql.first_word(text)
     if word in ("", *_COMPILED):
@@ -60,7 +58,7 @@ def prepare(session: PgSession, text: str, declared: tuple[int, ...] = ()) -> Pr
     return Prepared(text, word, None)
 
 
-def _plan(session: PgSession, text: str, declared: tuple[int, ...]) -> Plan:
+def _plan(session: SessionInterface, text: str, declared: tuple[int, ...]) -> Plan:
     plans = session.server.plans
     found = plans.get((text, declared))
     if found is None:
@@ -70,7 +68,7 @@ def _plan(session: PgSession, text: str, declared: tuple[int, ...]) -> Plan:
     return found
 
 
-def _compile(session: PgSession, text: str, declared: tuple[int, ...]) -> Plan:
+def _compile(session: SessionInterface, text: str, declared: tuple[int, ...]) -> Plan:
     tree, tables = sql.parse(text), session.server.tables
     if isinstance(tree, exp.Select):
         return compile_select(tree, tables, declared)
@@ -81,7 +79,7 @@ def _compile(session: PgSession, text: str, declared: tuple[int, ...]) -> Plan:
     raise unsupported(text)
 
 
-def run(session: PgSession, prepared: Prepared, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
+def run(session: SessionInterface, prepared: Prepared, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
     """Execute a statement. Raises PgError."""
     if session.failed and prepared.word not in ENDS:
         raise PgError("25P02", "current transaction is aborted, commands ignored until end of transaction block")
@@ -95,7 +93,7 @@ def run(session: PgSession, prepared: Prepared, parameters: list[Any]) -> Genera
     return _STATEMENTS[prepared.word](session, prepared.text)
 
 
-def _define(session: PgSession, prepared: Prepared) -> Outcome:
+def _define(session: SessionInterface, prepared: Prepared) -> Outcome:
     if session.block:
         raise unsupported(f"{prepared.word} in a transaction block")
     tree = sql.parse(prepared.text)
@@ -109,7 +107,7 @@ def _define(session: PgSession, prepared: Prepared) -> Outcome:
 # Transactions.
 
 
-def _begin(session: PgSession, text: str) -> Outcome:
+def _begin(session: SessionInterface, text: str) -> Outcome:
     if session.block:
         session.warn("there is already a transaction in progress", "25001")
     session.begin()
@@ -117,13 +115,13 @@ def _begin(session: PgSession, text: str) -> Outcome:
     return Outcome("START TRANSACTION" if sql.first_word(text) == "START" else "BEGIN")
 
 
-def _set_level(session: PgSession, text: str) -> None:
+def _set_level(session: SessionInterface, text: str) -> None:
     found = _LEVEL.search(text)
     if found is not None:
         session.set_level(found[1])
 
 
-def _commit(session: PgSession, text: str) -> Outcome:  # noqa: ARG001
+def _commit(session: SessionInterface, text: str) -> Outcome:  # noqa: ARG001
     if not session.block:
         session.warn("there is no transaction in progress", "25P01")
     failed = session.failed
@@ -131,7 +129,7 @@ def _commit(session: PgSession, text: str) -> Outcome:  # noqa: ARG001
     return Outcome("ROLLBACK" if failed else "COMMIT")
 
 
-def _rollback(session: PgSession, text: str) -> Outcome:
+def _rollback(session: SessionInterface, text: str) -> Outcome:
     if re.search(r"\bTO\b", text, re.IGNORECASE):
         raise unsupported("SAVEPOINT")
     if not session.block:
@@ -150,7 +148,7 @@ def _argument(text: str) -> str:
     return found[1].strip()
 
 
-def _set(session: PgSession, text: str) -> Outcome:
+def _set(session: SessionInterface, text: str) -> Outcome:
     if _LEVEL.search(text):
         if "CHARACTERISTICS" in text.upper():
             level = _LEVEL.search(text)
@@ -170,25 +168,25 @@ def _set(session: PgSession, text: str) -> Outcome:
     return Outcome("SET")
 
 
-def _show(session: PgSession, text: str) -> Outcome:
+def _show(session: SessionInterface, text: str) -> Outcome:
     name = _argument(text).lower().replace(" ", "_").replace("transaction_isolation_level", "transaction_isolation")
     return Outcome("SHOW", [(session.setting(name),)])
 
 
-def _reset(session: PgSession, text: str) -> Outcome:
+def _reset(session: SessionInterface, text: str) -> Outcome:
     name = _argument(text).lower()
     session.reset_settings(None if name == "all" else settings.known(name))
     return Outcome("RESET")
 
 
-def _discard(session: PgSession, text: str) -> Outcome:  # noqa: ARG001
+def _discard(session: SessionInterface, text: str) -> Outcome:  # noqa: ARG001
     session.reset_settings(None)
     session.forget_statements()
     session.server.locks.release_scope(session.holder, "session", "advisory")
     return Outcome("DISCARD ALL")
 
 
-def _deallocate(session: PgSession, text: str) -> Outcome:
+def _deallocate(session: SessionInterface, text: str) -> Outcome:
     name = _argument(text).upper()
     if name != "ALL":
         raise unsupported(text)
@@ -196,7 +194,7 @@ def _deallocate(session: PgSession, text: str) -> Outcome:
     return Outcome("DEALLOCATE ALL")
 
 
-_STATEMENTS: Final[dict[str, Callable[[PgSession, str], Outcome]]] = {
+_STATEMENTS: Final[dict[str, Callable[[SessionInterface, str], Outcome]]] = {
     "BEGIN": _begin,
     "START": _begin,
     "COMMIT": _commit,

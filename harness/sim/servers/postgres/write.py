@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import expressions as exp
 
 from harness.sim.servers.waits import Wait
 
-from .errors import DUPLICATE, NO_COLUMN, NOT_NULL, PgError, unsupported
+from .errors import DUPLICATE, NO_COLUMN, NOT_NULL, NOT_SERIALIZABLE, PgError, unsupported
 from .expressions import Compiler, Context, Expr, coerce
+from .interface import SessionInterface
 from .plans import (
     Outcome,
     Output,
@@ -31,9 +32,6 @@ from .plans import (
 from .protocol import Field
 from .storage import Row, Table, Transaction, Values
 
-if TYPE_CHECKING:
-    from .session import PgSession
-
 Setter = tuple[int, Callable[[Context], Any]]
 Key = tuple[str, tuple[int, ...]]
 
@@ -48,7 +46,7 @@ def _checked(table: Table, values: Values) -> Values:
     return values
 
 
-def _conflict(session: PgSession, table: Table, values: Values, keys: list[Key], own: Row | None) -> Generator[
+def _conflict(session: SessionInterface, table: Table, values: Values, keys: list[Key], own: Row | None) -> Generator[
     Wait, None, tuple[str, Row] | None
 ]:  # fmt: skip
     """Return the key and the row that new values conflict with, after the end of transactions that may decide it."""
@@ -99,7 +97,7 @@ class Change:
             values[at] = value(c)
         return _checked(self.table, tuple(values))
 
-    def apply(self, session: PgSession, c: Context, row: Row) -> Generator[Wait, None, Values]:
+    def apply(self, session: SessionInterface, c: Context, row: Row) -> Generator[Wait, None, Values]:
         """Change a locked row whose values are in ``c.row``; return the values that RETURNING refers to."""
         trx, server = session.transaction(), session.server
         if self.setters is None:
@@ -123,7 +121,7 @@ class UpdateOrDelete:
     change: Change
     returning: Output | None
 
-    def run(self, session: PgSession, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
+    def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)
         rows, snapshot = self.search.candidates(session, c)
         count, returned = 0, []
@@ -160,7 +158,7 @@ class Insert:
     on_conflict: OnConflict | None
     returning: Output | None
 
-    def run(self, session: PgSession, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
+    def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)
         count, returned = 0, []
         for values in self.rows:
@@ -173,7 +171,7 @@ class Insert:
                 returned.append(self.returning.row(c))
         return Outcome(f"INSERT 0 {count}", None if self.returning is None else returned)
 
-    def _store(self, session: PgSession, c: Context, proposed: Values) -> Generator[Wait, None, Values | None]:
+    def _store(self, session: SessionInterface, c: Context, proposed: Values) -> Generator[Wait, None, Values | None]:
         table = self.table
         while True:
             found = yield from _conflict(session, table, proposed, table.unique, None)
@@ -185,6 +183,7 @@ class Insert:
             if clause is None or name not in {key for key, _ in clause.keys}:
                 raise _duplicate(name)
             if clause.update is None:
+                self._check_visible(session, row)
                 return None
             snapshot = session.server.transactions.snapshot(session.transaction())
             yield from lock_row(session, table, row, snapshot, "wait")
@@ -195,6 +194,14 @@ class Insert:
             if clause.where(c) is not True:
                 return None
             return (yield from clause.update.apply(session, c, row))
+
+    @staticmethod
+    def _check_visible(session: SessionInterface, row: Row) -> None:
+        """Raise PgError if a row that was met at REPEATABLE READ is not in the snapshot."""
+        trx, newest = session.transaction(), row.newest()
+        snapshot = session.server.transactions.snapshot(trx)
+        if trx.repeatable and newest.writer is not trx and newest.writer.committed_at > snapshot:
+            raise PgError(NOT_SERIALIZABLE, "could not serialize access due to concurrent update")
 
 
 # Compilation.
