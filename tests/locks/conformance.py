@@ -96,6 +96,7 @@ NO_EXPIRY = {
     "postgres-row",
     "postgres-unique",
     "sqlalchemy-dlock",
+    "postgres-sqlalchemy-dlock",
     "tooz-memcached",
     "hazelcast-fenced",
     "zookeeper-ephemeral",

@@ -1,11 +1,13 @@
 """Finds the holder of a lock in a simulated PostgreSQL, for observers, without changing or locking anything.
 
-A lock is recognised by its form: an advisory lock on ``hashtextextended(name, 0)``; a committed row whose unique key is
+A lock is recognised by its form: an advisory lock on ``hashtextextended(name, 0)``, or on the BLAKE2b hash of the name,
+as sqlalchemy-dlock has it; a committed row whose unique key is
 the lock's name, in a table that has the time of acquisition; or such a row without it that a transaction has locked.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 from .hashing import hash_text_extended
@@ -31,9 +33,9 @@ class LockObserver:
 
     def look(self, name: str) -> ObservedHold | None:
         """Return the holder of the lock ``name``, None if it is free."""
-        tag = advisory_tag((hash_text_extended(name, 0),))
-        for holder in self._server.locks.holders(tag):
-            return self._of_session(self._server.session_of(holder))
+        for number in (hash_text_extended(name, 0), _blake2b(name)):
+            for holder in self._server.locks.holders(advisory_tag((number,))):
+                return self._of_session(self._server.session_of(holder))
         for table in self._server.tables.values():
             for row in table.rows.values():
                 found = self._in_row(table, row, name)
@@ -59,6 +61,10 @@ class LockObserver:
     @staticmethod
     def _of_session(session: PgSession | None) -> ObservedHold | None:
         return None if session is None else ObservedHold(f"process {session.number}", session.conn.peer)
+
+
+def _blake2b(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def _has_key(table: Table, values: Values, name: str) -> bool:
