@@ -81,6 +81,7 @@ class HostEnded(BaseException):
 EXTRAS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("docker", "requests", "toxiproxy"), "docker"),
     **dict.fromkeys(("pymysql", "sqlglot"), "mysql"),
+    "pg8000": "postgres",
     **dict.fromkeys(("etcd3", "grpc", "google"), "etcd"),
     **dict.fromkeys(("starlette", "uvicorn", "zipstream"), "serve"),
     "distributed": "dask",

@@ -14,6 +14,7 @@ RUNTIME: Final = ("greenlet>=3.1", "lupa>=2.2", "msgspec>=0.18")
 OF_SERVICE: Final = {
     "etcd": ("protobuf>=3.20",),
     "mysql": ("sqlglot>=26",),
+    "postgres": ("sqlglot>=26",),
 }
 """Service → what its simulated servers need besides."""
 OF_SEARCH: Final = ("numpy>=1.26", "sortedcontainers>=2.4", "tomli-w>=1.0")

@@ -8,13 +8,14 @@ from .comparison import Server
 from .etcd import EtcdComparison
 from .memcached import MemcachedComparison
 from .mysql import MysqlComparison
+from .postgres import PostgresComparison
 from .redis import RedisComparison
 from .zookeeper import ZooKeeperComparison
 
 SERVERS: Final[dict[str, Server]] = {
     one.name: one
     for one in (
-        RedisComparison(), MemcachedComparison(), MysqlComparison(), ZooKeeperComparison(), ZooKeeperComparison(3),
-        EtcdComparison(), EtcdComparison(3),
+        RedisComparison(), MemcachedComparison(), MysqlComparison(), PostgresComparison(), ZooKeeperComparison(),
+        ZooKeeperComparison(3), EtcdComparison(), EtcdComparison(3),
     )
 }  # fmt: skip

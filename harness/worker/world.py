@@ -31,7 +31,9 @@ from harness.plugins import object_in, search_working_directory
 from . import client_program
 from .client_program import ClientJob
 
-CONNECTING: Final = frozenset({"redis", "kazoo", "pymysql", "pymemcache", "etcd3", "grpc", "google", "hazelcast"})
+CONNECTING: Final = frozenset(
+    {"redis", "kazoo", "pymysql", "pymemcache", "etcd3", "grpc", "google", "hazelcast", "pg8000"}
+)
 """Libraries with which the harness itself opens connections. A client's own copy of one would not catch the errors that
 these connections raise."""
 _import = builtins.__import__

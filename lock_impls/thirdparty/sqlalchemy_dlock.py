@@ -25,7 +25,7 @@ import logging
 import time
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import URL, create_engine
+from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy_dlock.exceptions import SqlAlchemyDLockDatabaseError
 from sqlalchemy_dlock.factory import create_sadlock
@@ -43,6 +43,9 @@ logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 
 class SqlalchemyDlock:
+    WAITING: ClassVar[dict[str, float]] = {}
+    """Further arguments of the library's ``acquire``."""
+
     info: ClassVar = LockInfo(
         name="sqlalchemy-dlock",
         title="sqlalchemy-dlock's own lock on MySQL, unmodified",
@@ -68,6 +71,13 @@ class SqlalchemyDlock:
     )  # fmt: skip
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
+        self._engine = self.engine(endpoints)
+        self._key = key
+        self._held: Any = None
+
+    @staticmethod
+    def engine(endpoints: Endpoints) -> Engine:
+        """Return SQLAlchemy's engine for the servers."""
         (host, port), *_ = endpoints.addresses
         account = endpoints.account
         where = URL.create("mysql+pymysql", account, account, host, port, account)
@@ -77,9 +87,7 @@ class SqlalchemyDlock:
             "write_timeout": TIMEOUT_S,
         }
         # The servers have no TLS, and otherwise all certificates of the system are loaded for each attempt.
-        self._engine = create_engine(where, connect_args={**timeouts, "ssl_disabled": True})
-        self._key = key
-        self._held: Any = None
+        return create_engine(where, connect_args={**timeouts, "ssl_disabled": True})
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float) -> SqlalchemyDlock:  # noqa: ARG003
@@ -97,7 +105,7 @@ class SqlalchemyDlock:
             raise Unreachable(f"cannot connect: {error}") from error
         lock: Any = create_sadlock(connection, self._key)
         try:
-            held = lock.acquire(timeout=min(LONGEST_WAIT_S, patience))
+            held = lock.acquire(timeout=min(LONGEST_WAIT_S, patience), **self.WAITING)
         except (SQLAlchemyError, SqlAlchemyDLockDatabaseError) as error:
             connection.close()
             raise _meaning(error) from error

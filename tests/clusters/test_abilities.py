@@ -33,6 +33,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "redis-sentinel": frozenset({MEMORY, FAILOVER, PEERS}),
     "mysql-single": frozenset(),
     "mysql-replicated": frozenset({FAILOVER, PEERS}),
+    "postgres": frozenset(),
     "memcached": frozenset({MEMORY}),
     "zookeeper": frozenset({ELECTIONS, PEERS}),
     "etcd": frozenset({ELECTIONS, PEERS}),

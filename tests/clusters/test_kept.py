@@ -27,6 +27,7 @@ LOCKS = {
     "mysql-single": "mysql-ttl",
     "mysql-replicated": "mysql-ttl",
     "memcached": "memcached-token",
+    "postgres": "postgres-advisory",
     "zookeeper": "zookeeper-sequential",
     "etcd": "etcd-mutex",
     "hazelcast": "hazelcast-fenced",

@@ -9,7 +9,8 @@ import pytest
 
 from harness.fidelity.mysql.simulated import simulate
 from harness.sim.servers.mysql import locks, rows, scan, transactions
-from harness.sim.servers.mysql.locks import RecordLock, WaitOutcome
+from harness.sim.servers.mysql.locks import RecordLock
+from harness.sim.servers.waits import WaitOutcome
 from tests.sim.mysql_bench import MysqlBench
 
 SETUP = [

@@ -33,7 +33,7 @@ ROOT: Final = Path(__file__).parents[4]
 """The checkout, or the site-packages folder in which this project is installed."""
 
 LIBRARIES: Final = (
-    "redis", "redlock-py", "msgspec", "PyMySQL", "pymemcache", "kazoo", "etcd3", "hazelcast-python-client",
+    "redis", "redlock-py", "msgspec", "PyMySQL", "pymemcache", "kazoo", "etcd3", "hazelcast-python-client", "pg8000",
 )  # fmt: skip
 """Distributions in every client container, whatever the lock, if they are installed here: so most locks share an image.
 

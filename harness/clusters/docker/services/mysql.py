@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, Final
@@ -23,9 +22,10 @@ from pymysql.connections import Connection
 
 from harness.clusters.base import ClusterEndpoints
 from harness.clusters.docker.images.images import Images
-from harness.clusters.docker.kinds import ANSWER_S, RealPeers, RealServers, reading
+from harness.clusters.docker.kinds import ANSWER_S, RealPeers, reading
 from harness.clusters.kinds import ACCOUNT
 
+from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 from .mysql_manager import ACCOUNT as MANAGER
 from .mysql_manager import follows
 
@@ -33,11 +33,7 @@ READINGS: Final = 5
 NAME: Final = "db"
 """Host name by which clients address the primary."""
 HOSTS: Final = "/etc/hosts"
-STARTED: Final = "lock-harness: started at"
-"""Prefix of a log line with the wall clock in ns and the path of libfaketime, empty without it."""
-FAKETIME: Final = "/faketime/now"
-_START: Final = """exec 2>&1
-FAKETIME_LIBRARY=/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1
+_START: Final = f"""exec 2>&1
 if ! [ -e /data/whole ]; then
   rm -rf /data/db
   if [ -d /prepared ]; then cp -a /prepared /data/db
@@ -46,9 +42,7 @@ if ! [ -e /data/whole ]; then
   : >/data/whole
 fi
 printf '%s' "$INIT" >/data/init.sql
-if [ -e "$FAKETIME_LIBRARY" ]; then export LD_PRELOAD=$FAKETIME_LIBRARY; fi
-printf '%s %s %s\\n' "$STARTED" "$(LD_PRELOAD= date +%s%N)" "$LD_PRELOAD"
-exec "$@" --server-id="$(LD_PRELOAD= od -An -N3 -tu4 /dev/urandom | tr -d ' ')1"
+{FIND}{ANNOUNCE}exec "$@" --server-id="$(LD_PRELOAD= od -An -N3 -tu4 /dev/urandom | tr -d ' ')1"
 """
 INIT: Final = f"""SET SESSION sql_log_bin = 0;
 CREATE DATABASE IF NOT EXISTS {ACCOUNT};
@@ -73,28 +67,19 @@ _REPLICATED: Final = (
     "--slave-net-timeout=4",
 )  # fmt: skip
 _SEMI_SYNC: Final = ("--rpl-semi-sync-slave-enabled=ON", "--rpl-semi-sync-master-wait-point=AFTER_SYNC")
-_ENVIRONMENT: Final = {
-    "INIT": INIT,
-    "STARTED": STARTED,
-    "FAKETIME_TIMESTAMP_FILE": FAKETIME,
-    "FAKETIME_NO_CACHE": "1",
-    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    "NO_FAKE_STAT": "1",
-}
+_ENVIRONMENT: Final = {"INIT": INIT, **ENVIRONMENT}
 
 
-class MysqlServers(RealServers):
+class MysqlServers(FaketimeServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
 
     # A login of an unknown user, 64 bytes: the server sends a greeting, and then refuses the login.
     KNOCK = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
     GREETS = True
-    RESTORE = f"[ ! -e {FAKETIME} ] || echo +0 >{FAKETIME}"
 
     def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
         super().__init__(kind, nodes, options)
         self._primary: str | None = None
-        self._started: dict[str, int] = {}
 
     def image(self, images: Images, host: str) -> str:
         return images.client() if self.roles[host] == "sentinel" else super().image(images, host)
@@ -125,9 +110,8 @@ class MysqlServers(RealServers):
         if self.roles[host] == "sentinel":
             if line.startswith("{"):
                 self._move_name(json.loads(line)["primary"])
-        elif line.startswith(STARTED):
-            at, *library = line.removeprefix(STARTED).split()
-            self._started[host] = int(at) if library else 0
+        else:
+            super().on_log_line(host, line)
 
     def _move_name(self, primary: str) -> None:
         assert self.helper is not None, "a cluster without clients ignores the manager"
@@ -199,19 +183,6 @@ class MysqlServers(RealServers):
 
     def _follows_first(self, connection: Connection[Any]) -> bool:
         return follows(connection, self.addresses["n1"])
-
-    # Clocks.
-
-    def set_clock(self, host: str, offset_ns: int, rate: float, since_ns: int) -> bool:
-        """Write libfaketime's settings; it applies the rate to the time since the start of the process."""
-        started = self._started.get(host)
-        if not started or self.helper is None:
-            return False
-        now = time.time_ns()
-        ahead = offset_ns + rate * (time.monotonic_ns() - since_ns)
-        offset = (ahead - rate * (now - started)) / 1e9
-        self.helper.write(FAKETIME, {self.boxes[host]: f"{offset:+.9f} x{1 + rate:.9f}\n"})
-        return True
 
 
 class ReplicatedMysqlServers(MysqlServers, RealPeers):

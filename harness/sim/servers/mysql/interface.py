@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
+from harness.sim.servers.waits import Wait
 from harness.sim.service import ServiceHost
 
-from .locks import Wait
 from .named_locks import NamedLocks
 from .storage import SqlTable
 from .transactions import Transaction, Transactions

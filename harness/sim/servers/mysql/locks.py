@@ -8,9 +8,10 @@ transaction and may detect some deadlocks later. InnoDB's choice of the victim i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import Any, Literal, Protocol
+
+from harness.sim.servers.waits import Wait, WaitOutcome
 
 from .storage import SUPREMUM, Key, TableIndex
 
@@ -27,38 +28,6 @@ class LockKind(Enum):
 
 
 REC, GAP, NEXT_KEY, INSERT_INTENTION = LockKind.REC, LockKind.GAP, LockKind.NEXT_KEY, LockKind.INSERT_INTENTION
-
-
-class WaitOutcome(Enum):
-    """End of a wait."""
-
-    GRANTED = "granted"
-    TIMEOUT = "timeout"
-    DEADLOCK = "deadlock"
-    KILLED = "killed"
-
-
-class Wait:
-    """One wait of a statement. ``limit_ns`` is None for no limit; ``ended`` is set once, by the first :meth:`end`."""
-
-    __slots__ = ("abandon", "checks_client", "ended", "limit_ns", "on_end")
-
-    def __init__(self, limit_ns: int | None, abandon: Callable[[], None] = lambda: None) -> None:
-        self.limit_ns = limit_ns
-        self.abandon = abandon
-        """Called when the wait ends without a grant."""
-        self.ended: WaitOutcome | None = None
-        self.checks_client = False
-        """True if the server notices during the wait, within a second, that the client has disconnected."""
-        self.on_end: Callable[[], None] = lambda: None
-
-    def end(self, outcome: WaitOutcome) -> None:
-        """End the wait, unless it has ended already."""
-        if self.ended is None:
-            self.ended = outcome
-            if outcome is not WaitOutcome.GRANTED:
-                self.abandon()
-            self.on_end()
 
 
 class LockOwner(Protocol):

@@ -12,8 +12,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final, Protocol
 
+from harness.sim.servers.waits import Wait, WaitOutcome
+
 from .errors import DEADLOCK, ILLEGAL_TYPE, NAME_TOO_LONG, SqlError
-from .locks import Wait, WaitOutcome
 from .values import Value
 
 NS_PER_S: Final = 1_000_000_000

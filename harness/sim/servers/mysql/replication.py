@@ -15,10 +15,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, ServiceHost, Timer
 
 from .interface import ServerInterface
-from .locks import Wait, WaitOutcome
 from .named_locks import NS_PER_S
 from .rows import RowWriter
 from .storage import Key, SqlTable

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from harness.sim.servers.waits import Wait
+
 from . import locks
 from .errors import DUPLICATE, SqlError
-from .locks import Mode, Wait
+from .locks import Mode
 from .storage import IndexEntry, Key, Row, RowRecord, SqlTable, TableIndex, Version
 from .transactions import Transaction, Transactions, add_version
 from .values import as_text

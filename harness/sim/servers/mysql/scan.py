@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
+from harness.sim.servers.waits import Wait
+
 from . import locks
-from .locks import LockKind, Mode, Wait
+from .locks import LockKind, Mode
 from .paths import AccessPath
 from .storage import SUPREMUM, Key, ReadView, Row, RowRecord, SqlTable, TableIndex
 from .transactions import LockSkipped, Transaction

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from sqlglot import expressions as exp
 
+from harness.sim.servers.waits import Wait
+
 from . import sql
 from .errors import SqlError
 from .expressions import Compiler, Context, Fn
 from .functions import FUNCTIONS
-from .locks import Mode, Wait
+from .locks import Mode
 from .paths import AccessPath, WhereClause, compile_where
 from .protocol import Field
 from .scan import LockingRead, consistent_read

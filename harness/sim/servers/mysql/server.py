@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
+from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, ServiceHost
 
 from . import definitions, statements
 from .errors import INTERRUPTED, LOCK_WAIT_TIMEOUT, SqlError
-from .locks import Wait, WaitOutcome
 from .named_locks import NS_PER_S, NamedLocks
 from .replication import MysqlReplication, rows_event
 from .session import SqlSession, Statement

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, Timer
 
 from . import protocol, variables
 from .errors import DEADLOCK, KILLED, SqlError
 from .interface import ServerInterface
-from .locks import Wait, WaitOutcome
 from .named_locks import NS_PER_S, lock_name
 from .select import ResultSet
 from .sql import first_word

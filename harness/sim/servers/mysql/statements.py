@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from sqlglot import expressions as exp
 
+from harness.sim.servers.waits import Wait, WaitOutcome
+
 from . import sql, variables
 from .definitions import create, drop, find_table, truncate
 from .errors import DEADLOCK, INTERRUPTED, KILLED, NAME_TOO_LONG, SqlError
 from .expressions import NAMED_LOCK_FUNCTIONS, Compiler, Context, Fn
 from .functions import FUNCTIONS
-from .locks import Wait, WaitOutcome
 from .named_locks import NS_PER_S, lock_name
 from .protocol import ACCOUNT, LONG, VARSTRING, Field
 from .rows import RowWriter

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, Literal
 
+from harness.sim.servers.waits import Wait, WaitOutcome
+
 from . import locks
 from .errors import DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, SqlError
-from .locks import LockKind, Mode, RecordLock, Wait, WaitOutcome
+from .locks import LockKind, Mode, RecordLock
 from .storage import Key, ReadView, Row, RowRecord, SqlTable, TableIndex, Version
 
 Waits = Generator[Wait, None, Any]

@@ -8,11 +8,12 @@ from typing import Any
 
 from sqlglot import expressions as exp
 
+from harness.sim.servers.waits import Wait
+
 from . import sql
 from .errors import SqlError
 from .expressions import Compiler, Context, Fn
 from .functions import FUNCTIONS
-from .locks import Wait
 from .paths import AccessPath, WhereClause, compile_where
 from .rows import Duplicate, RowWriter
 from .scan import LockingRead

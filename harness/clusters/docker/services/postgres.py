@@ -1,0 +1,96 @@
+"""PostgreSQL servers in containers, independent of each other: start command and probes.
+
+Clocks are set by libfaketime, because every connection has a server process of its own. The account needs no password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, Final
+
+from pg8000.exceptions import DatabaseError, InterfaceError
+from pg8000.native import Connection, identifier
+
+from harness.clusters.docker.kinds import ANSWER_S, reading
+from harness.clusters.kinds import ACCOUNT
+
+from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
+
+READINGS: Final = 5
+# A killed server leaves postmaster.pid, and another process may have its number now. libfaketime names a semaphore
+# after the process: loaded into a program before the change of user, it would leave one that PostgreSQL cannot open.
+_START: Final = f"""exec 2>&1
+if ! [ -e /data/whole ]; then
+  rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && >/data/whole || exit
+fi
+rm -f /data/db/postmaster.pid
+{FIND}{ANNOUNCE}library=$LD_PRELOAD
+export LD_PRELOAD=
+exec setpriv --reuid=postgres --regid=postgres --clear-groups env LD_PRELOAD="$library" "$@"
+"""
+SETTINGS: Final = {
+    "autovacuum": "off", "max_connections": "500", "shared_buffers": "16MB", "timezone": "UTC",
+    "unix_socket_directories": "",
+}  # fmt: skip
+"""Settings of every PostgreSQL that a simulated one stands for."""
+_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+
+
+def setting_options(settings: dict[str, str]) -> list[str]:
+    """Return the arguments of ``postgres`` for run-time parameters."""
+    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+
+class PostgresServers(FaketimeServers):
+    """See :class:`harness.clusters.docker.kinds.RealServers`."""
+
+    # A connection of an unknown user, 64 bytes, which the server refuses.
+    KNOCK = b"\0\0\0\x40\0\3\0\0user\0" + b"k" * 49 + b"\0\0"
+
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        chosen = {name: f"{round(seconds * 1000)}ms" for name, seconds in self.options.items()}
+        settings = setting_options({**SETTINGS, **chosen, "listen_addresses": "*", "port": str(self.port(host))})
+        return ["sh", "-c", _START, "start", "postgres", "-D", "/data/db", *settings], ENVIRONMENT
+
+    # Probes.
+
+    def _ask(self, host: str, question: Callable[[Any], Any]) -> Any:
+        """Send a request and return its answer, ``None`` if there was none."""
+        address = {"host": self.addresses[host], "port": self.port(host)}
+        try:
+            with (
+                self.gate.open(),
+                closing(Connection(ACCOUNT, database=ACCOUNT, timeout=ANSWER_S, ssl_context=False, **address)) as one,
+            ):
+                return question(one)
+        except (DatabaseError, InterfaceError, OSError):
+            return None
+
+    def answers(self, host: str) -> bool:
+        return bool(self._ask(host, lambda connection: connection.run("SELECT 1")))
+
+    def key_count(self, host: str) -> int | None:
+        """Number of rows in all tables."""
+        rows: int | None = self._ask(host, _rows)
+        return rows
+
+    def clock(self, host: str) -> int | None:
+        def read(connection: Any) -> int:
+            ((micros,),) = connection.run("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+            return int(micros) * 1000
+
+        def readings(connection: Any) -> int:
+            return min((reading(lambda: read(connection)) for _ in range(READINGS)), key=lambda found: found[0])[1]
+
+        offset: int | None = self._ask(host, readings)
+        return offset
+
+    def version(self) -> str:
+        response = self._ask("n1", lambda connection: connection.run("SHOW server_version"))
+        return f"postgresql {response[0][0].split()[0]}" if response else ""
+
+
+def _rows(connection: Any) -> int:
+    tables = [name for (name,) in connection.run(_TABLES)]
+    return sum(connection.run(f"SELECT count(*) FROM {identifier(name)}")[0][0] for name in tables)

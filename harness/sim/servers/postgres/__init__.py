@@ -1,0 +1,1 @@
+"""A simulated PostgreSQL 15 server."""

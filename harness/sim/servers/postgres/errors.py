@@ -1,0 +1,41 @@
+"""SQL errors of the simulated PostgreSQL: SQLSTATEs and texts of PostgreSQL 15.
+
+Source: https://www.postgresql.org/docs/15/errcodes-appendix.html, and the server itself for the texts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SYNTAX: Final = "42601"
+UNSUPPORTED: Final = "0A000"
+NO_TABLE: Final = "42P01"
+NO_COLUMN: Final = "42703"
+NO_FUNCTION: Final = "42883"
+DUPLICATE: Final = "23505"
+NOT_NULL: Final = "23502"
+DEADLOCK: Final = "40P01"
+NOT_SERIALIZABLE: Final = "40001"
+LOCK_NOT_AVAILABLE: Final = "55P03"
+CANCELED: Final = "57014"
+TERMINATED: Final = "57P01"
+IN_FAILED_TRANSACTION: Final = "25P02"
+IDLE_IN_TRANSACTION: Final = "25P03"
+IDLE_SESSION: Final = "57P05"
+BAD_TEXT: Final = "22P02"
+PROTOCOL: Final = "08P01"
+
+
+class PgError(Exception):
+    """The failure of a statement: SQLSTATE ``state`` and ``text``; ``fatal`` if it also ends the session."""
+
+    def __init__(self, state: str, text: str, *, fatal: bool = False) -> None:
+        self.state = state
+        self.text = text
+        self.fatal = fatal
+        super().__init__(f"{state}: {text}")
+
+
+def unsupported(what: str) -> PgError:
+    """Return the error for SQL that PostgreSQL has and this server does not."""
+    return PgError(UNSUPPORTED, f"this simulated server doesn't support: {what[:80]}")
