@@ -24,6 +24,7 @@ from harness.documents.nightly import ExpectedVerdicts, ScenarioOutcome
 from harness.documents.trace import ServerTrace
 from harness.errors import HarnessError, MissingLibrary, UsageError
 from harness.faults.catalogue import needs
+from harness.fidelity.trace.check import not_specified
 from harness.plan import Plan
 from harness.run.completion import complete
 from harness.run.expectation import ExpectationResult, judge
@@ -136,15 +137,16 @@ def _error(plan: Plan, backend: str) -> UsageError | None:
 
 def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutcome:
     """Run a case. An unexpected outcome is stored with its report; on containers every outcome is, and the traffic of
-    the servers is recorded and checked."""
+    the servers is recorded and checked, where there is a specification for it."""
     plan = case.plan
     if case.refused:
         return _outcome(case, ExpectationResult("not-run", case.refused), None, 0.0)
     began = time.monotonic()
     options = {} if open_cluster is None else {"open_cluster": open_cluster}
     real = plan.cluster == "docker"
+    record = real and not not_specified(plan.kind)
     try:
-        result = run(plan, store=store if real else None, command=_command(case), record_wire=real, **options)
+        result = run(plan, store=store if real else None, command=_command(case), record_wire=record, **options)
     except HarnessError as error:
         return _outcome(case, ExpectationResult("error", str(error)), None, time.monotonic() - began)
     except Exception as error:  # noqa: BLE001 - one broken run must not end the suite
@@ -207,6 +209,9 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
 
 def _traces(result: Result) -> tuple[ServerTrace, ...]:
     assert result.folder is not None, "a run on containers is stored"
+    if why := not_specified(result.plan.kind):
+        servers = result.history.nemesis("start")[0].value["servers"]
+        return tuple(ServerTrace(host=host, state="unknown", why=why) for host in servers)
     try:
         return check_run(result.folder).servers
     except Exception as error:  # noqa: BLE001 - the verdict of the run counts, though its servers could not be checked

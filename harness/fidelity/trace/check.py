@@ -39,6 +39,11 @@ SERVICES: Final = {
 """By the service of a kind of cluster."""
 
 
+def not_specified(kind: str) -> str:
+    """Return why the traffic of servers of a kind cannot be checked; "" if it can."""
+    return "" if KINDS.find(kind).service in SERVICES else f"not checked: there is no specification for {kind}"
+
+
 def check_recording(
     recording: WireRecording, options: Mapping[str, Any], *, most_seconds: float = MOST_SECONDS
 ) -> ServerTrace:
@@ -46,9 +51,9 @@ def check_recording(
 
     ``options`` are the plan's ``server_options``; ``most_seconds`` bounds the search.
     """
-    service = SERVICES.get(KINDS.find(recording.kind).service)
-    if service is None:
-        return _unknown(recording, f"not checked: there is no specification for {recording.kind}")
+    if why := not_specified(recording.kind):
+        return _unknown(recording, why)
+    service = SERVICES[KINDS.find(recording.kind).service]
     if recording.lost:
         return _unknown(recording, f"the recording lost {recording.lost} packets")
     try:
