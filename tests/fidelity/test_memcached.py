@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.fidelity.comparison import Step
 from harness.fidelity.memcached import MemcachedComparison
-from harness.fidelity.memcached.commands import LENGTH, LONG, VOCABULARY, lock_commands, steps
+from harness.fidelity.memcached.commands import DELAYED_FLUSHES, LENGTH, LONG, VOCABULARY, lock_commands, steps
 from harness.fidelity.memcached.pair import PADDING, MemcachedPair, Player, SimulatedSide, without_padding
 from harness.sim.servers.memcached.commands import CommandHandler
 from harness.sim.servers.memcached.server import MemcachedServer
@@ -164,6 +165,16 @@ def test_steps_are_the_same_in_each_call_and_of_all_kinds() -> None:
     many = [step for seed in range(64) for step in steps(seed)]
     assert {step[0] for step in many} == {"send", "interrupted", "tick", "fault"}
     assert {step[1] for step in many if step[0] == "fault"} == {"pause", "restart"}
+
+
+def test_no_delayed_flush_follows_another_flush() -> None:
+    found = 0
+    for seed in range(64):
+        sent = b"".join(part for step in steps(seed) for part in step if isinstance(part, bytes))
+        delayed = [flush in DELAYED_FLUSHES for flush in re.findall(rb"flush_all[^\r]*\r\n", sent)]
+        assert not any(delayed[1:])
+        found += sum(delayed)
+    assert found > 0
 
 
 def test_commands_may_arrive_in_pieces() -> None:

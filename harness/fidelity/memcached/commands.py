@@ -43,6 +43,7 @@ TIMED_LENGTH: Final = 120
 CONNECTIONS: Final = 3
 WAITS: Final = 5
 """Steps of a sequence with waits that wait for the clock."""
+DELAYED_FLUSHES: Final = (b"flush_all 1\r\n", b"flush_all 2\r\n", b"flush_all 1000\r\n")
 RARE: Final = (
     b"flush_all\r\n", b"flush_all 0\r\n", b"flush_all -1\r\n", b"flush_all x\r\n", b"flush_all noreply\r\n",
     b"flush_all 0 1\r\n", b"flush_all 1000\r\n", b"flush_all 0 0 0\r\n", b"version\r\n", b"version 1\r\n",
@@ -70,6 +71,7 @@ class CommandGenerator:
 
     def __init__(self, seed: int, *, timed: bool) -> None:
         self.rng = Random(seed)
+        self._flushed = False
         self.timed = timed
         self.expiries = NEAR_EXPIRIES if timed else FAR_EXPIRIES
         self.lock_forms = lock_commands()
@@ -194,6 +196,9 @@ class CommandGenerator:
     def make_rare(self) -> bytes:
         if self.rng.random() < 0.7:
             return self.make_get()
-        if self.timed and self.rng.random() < 0.3:
-            return self.rng.choice((b"flush_all 1\r\n", b"flush_all 2\r\n"))
-        return self.rng.choice(RARE)
+        timed = self.timed and self.rng.random() < 0.3
+        command = self.rng.choice(DELAYED_FLUSHES[:2] if timed else RARE)
+        if command in DELAYED_FLUSHES and self._flushed:  # it may restore items, unless memcached has deleted them
+            return self.make_get()
+        self._flushed |= command.startswith(b"flush_all")
+        return command
