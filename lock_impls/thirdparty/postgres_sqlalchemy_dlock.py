@@ -16,19 +16,21 @@ Known failures: pg-adv-lost, late-acquire.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy_dlock.lock.postgresql import PostgresqlSadLock
 
 from harness.lock_impls.base import Endpoints, Failure, LockInfo
 from harness.lock_impls.postgres_client import KINDS, TIMEOUT_S
 
 from .sqlalchemy_dlock import SqlalchemyDlock
 
+INTERVAL_S: Final = 0.1
+"""Time between two tries of the library's ``acquire``."""
+
 
 class SqlalchemyDlockPostgres(SqlalchemyDlock):
-    WAITING: ClassVar = {"interval": 0.1}
-
     info: ClassVar = LockInfo(
         name="postgres-sqlalchemy-dlock",
         title="sqlalchemy-dlock's own lock on PostgreSQL, unmodified",
@@ -55,3 +57,6 @@ class SqlalchemyDlockPostgres(SqlalchemyDlock):
         account = endpoints.account
         where = URL.create("postgresql+pg8000", account, account, host, port, account)
         return create_engine(where, connect_args={"timeout": TIMEOUT_S, "ssl_context": False, "tcp_keepalive": False})
+
+    def wait(self, lock: PostgresqlSadLock, seconds: float) -> bool:
+        return bool(lock.acquire(timeout=seconds, interval=INTERVAL_S))

@@ -43,9 +43,6 @@ logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 
 class SqlalchemyDlock:
-    WAITING: ClassVar[dict[str, float]] = {}
-    """Further arguments of the library's ``acquire``."""
-
     info: ClassVar = LockInfo(
         name="sqlalchemy-dlock",
         title="sqlalchemy-dlock's own lock on MySQL, unmodified",
@@ -105,7 +102,7 @@ class SqlalchemyDlock:
             raise Unreachable(f"cannot connect: {error}") from error
         lock: Any = create_sadlock(connection, self._key)
         try:
-            held = lock.acquire(timeout=min(LONGEST_WAIT_S, patience), **self.WAITING)
+            held = self.wait(lock, min(LONGEST_WAIT_S, patience))
         except (SQLAlchemyError, SqlAlchemyDLockDatabaseError) as error:
             connection.close()
             raise _meaning(error) from error
@@ -114,6 +111,10 @@ class SqlalchemyDlock:
             return Grant()
         connection.close()
         return None
+
+    def wait(self, lock: Any, seconds: float) -> bool:
+        """Acquire the library's lock within a time."""
+        return bool(lock.acquire(timeout=seconds))
 
     def release(self) -> None:
         lock, self._held = self._held, None

@@ -19,7 +19,7 @@ from .errors import LOCK_NOT_AVAILABLE, NO_TABLE, NOT_SERIALIZABLE, PgError, uns
 from .expressions import Compiler, Context, Expr, coerce, type_of
 from .interface import SessionInterface
 from .protocol import Field
-from .storage import Row, Table, Transaction
+from .storage import RUNNING, Row, Table, Transaction
 from .values import BOOL, FLOAT8, INT2, INT4, INT8, INTERVAL, TEXT, TIMESTAMP, TIMESTAMPTZ, UNKNOWN, VARCHAR
 
 Policy = Literal["wait", "nowait", "skip"]
@@ -118,7 +118,7 @@ def run_calls(
 
 
 def lock_row(
-    session: SessionInterface, table: Table, row: Row, snapshot: int, policy: Policy
+    session: SessionInterface, table: Table, row: Row, snapshot: int, policy: Policy, *, reads: bool = False
 ) -> Generator[Wait, None, bool | None]:
     """Lock a row for a change. Returns True if it took no wait, False after a wait, None if the row is skipped.
 
@@ -128,6 +128,7 @@ def lock_row(
     turn = ("row", table.name, row.number)
     waited = False
     while (blocker := row.blocker(trx)) is not None:
+        _refuse_if_changed(trx, row, snapshot, reads=reads)
         if policy == "skip":
             return None
         if policy == "nowait":
@@ -141,13 +142,18 @@ def lock_row(
         session.server.locks.release(session.holder, turn, "X", "transaction")
     if not row.versions:
         return False
-    later = [version for version in row.versions if version.writer.committed_at > snapshot]
-    if trx.repeatable and row.newest().writer is not trx and later:
-        kind = "delete" if later[-1].values is None else "update"
-        raise PgError(NOT_SERIALIZABLE, f"could not serialize access due to concurrent {kind}")
+    _refuse_if_changed(trx, row, snapshot, reads=reads)
     if row.newest().values is not None:
         row.locker = trx
     return not waited
+
+
+def _refuse_if_changed(trx: Transaction, row: Row, snapshot: int, *, reads: bool) -> None:
+    """Raise PgError at REPEATABLE READ if a transaction has changed a row since the snapshot and committed."""
+    later = [version for version in row.versions if snapshot < version.writer.committed_at < RUNNING]
+    if trx.repeatable and later:
+        kind = "delete" if later[-1].values is None and not reads else "update"
+        raise PgError(NOT_SERIALIZABLE, f"could not serialize access due to concurrent {kind}")
 
 
 def wait_for_end(session: SessionInterface, other: Transaction) -> Generator[Wait, None, None]:
@@ -162,6 +168,8 @@ class Search:
 
     table: Table
     condition: Callable[[Context], Any]
+    reads: bool
+    """True for a SELECT, whose errors call a delete an update."""
 
     def candidates(self, session: SessionInterface, c: Context) -> tuple[list[Row], int]:
         """Return (the rows that match in a new snapshot, the snapshot). ``c.row`` changes."""
@@ -182,11 +190,11 @@ class Search:
         self, session: SessionInterface, c: Context, row: Row, snapshot: int, policy: Policy
     ) -> Generator[Wait, None, bool]:
         """Lock a candidate and put its newest values into ``c.row``; False if it is skipped or no longer matches."""
-        locked = yield from lock_row(session, self.table, row, snapshot, policy)
+        locked = yield from lock_row(session, self.table, row, snapshot, policy, reads=self.reads)
         values = row.newest().values if row.versions else None
         return locked is not None and values is not None and self._matches(c, values)
 
 
-def compile_search(compiler: Compiler, table: Table, where: Any) -> Search:
+def compile_search(compiler: Compiler, table: Table, where: Any, *, reads: bool = False) -> Search:
     """Compile a WHERE clause, None for none."""
-    return Search(table, (lambda _: True) if where is None else compiler.condition(where.this))
+    return Search(table, (lambda _: True) if where is None else compiler.condition(where.this), reads)

@@ -133,7 +133,7 @@ def compile_select(tree: Any, tables: dict[str, Table], declared: tuple[int, ...
     table = find_table(tables, source.this)
     compiler = Compiler(table, declared)
     compiler.alias = source.this.alias
-    search = compile_search(compiler, table, tree.args.get("where"))
+    search = compile_search(compiler, table, tree.args.get("where"), reads=True)
     plan = _aggregates(compiler, tree, search) or _rows(compiler, tree, search)
     if compiler.calls:
         raise unsupported(tree.sql("postgres"))
