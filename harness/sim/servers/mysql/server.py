@@ -8,10 +8,10 @@ replication log and only waited for a replica's answer.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Generator
+from functools import partial
 
+from harness.sim.servers.sessions import SessionServer
 from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, ServiceHost
 
@@ -25,21 +25,13 @@ from .transactions import Transaction, Transactions
 from .values import to_number
 from .variables import DEFAULTS
 
-OnCommand = Callable[[str, str], None]
 
-
-class MysqlServer:
-    """The server's :class:`~harness.sim.service.Service`. Time-outs are in seconds.
-
-    ``on_command`` is called with (client host, first keyword) after each statement, before its answer is sent. It may
-    kill this server.
-    """
-
-    host: ServiceHost
+class MysqlServer(SessionServer[SqlSession]):
+    """The server's :class:`~harness.sim.service.Service`. Time-outs are in seconds."""
 
     def __init__(self, *, port: int = 3306, lock_wait_timeout: float = 50, wait_timeout: float = 28800) -> None:
+        super().__init__(first=1)
         self.port = port
-        self.on_command: OnCommand | None = None
         self.tables: dict[str, SqlTable] = {}
         self._initial_variables = {
             **DEFAULTS, "innodb_lock_wait_timeout": lock_wait_timeout, "wait_timeout": wait_timeout,
@@ -47,10 +39,6 @@ class MysqlServer:
         self.variables = dict(self._initial_variables)
         self.transactions = Transactions()
         self.named = NamedLocks()
-        self._sessions: dict[int, SqlSession] = {}
-        self._next_session = 1
-        self._runnable: deque[SqlSession] = deque()
-        self._running = False
         self._unused_waits: list[tuple[SqlTable, Wait]] = []
         self.replication: MysqlReplication | None = None
 
@@ -59,7 +47,6 @@ class MysqlServer:
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self.host = host
         self.variables = {**self._initial_variables, "hostname": host.name}
-        self._next_session = 1
         if wiped:
             self.tables.clear()
             self.transactions = Transactions()
@@ -67,10 +54,8 @@ class MysqlServer:
 
     def stop(self) -> None:
         """Drop all sessions, and roll back the transactions that are neither committed nor in the replication log."""
-        self._sessions.clear()
-        self._runnable.clear()
+        self.forget_sessions()
         self._unused_waits.clear()
-        self._running = False
         for trx in list(self.transactions.active.values()):
             trx.waiting = None
             for lock in trx.locks:
@@ -92,59 +77,16 @@ class MysqlServer:
     # Connections.
 
     def opened(self, conn: Conn) -> None:
-        session = conn.session = SqlSession(self, conn, self._next_session)
-        self._sessions[session.number] = session
-        self._next_session += 1
-        session.send_greeting()
-
-    def received(self, conn: Conn, data: bytes) -> None:
-        session: SqlSession = conn.session
-        if self.is_open(session):
-            self.run_event(session.received, data)
-
-    def closed(self, conn: Conn) -> None:
-        session: SqlSession = conn.session
-        if self.is_open(session):
-            self.run_event(session.closed)
-
-    def is_open(self, session: SqlSession) -> bool:
-        """Return whether a session is still one of the server's."""
-        return self._sessions.get(session.number) is session
-
-    def session(self, number: int) -> SqlSession | None:
-        """Return the session with a number, None if there is none."""
-        return self._sessions.get(number)
+        self.add_session(conn, partial(SqlSession, self, conn)).send_greeting()
 
     def session_of(self, trx: Transaction) -> int | None:
         """Return the number of the session that a transaction belongs to, None if no session has it."""
-        return next((number for number, session in self._sessions.items() if session.trx is trx), None)
-
-    def remove_session(self, session: SqlSession) -> None:
-        """End a session and release all that it holds; its connection is not closed."""
-        if self._sessions.pop(session.number, None) is not None:
-            session.drop()
+        return next((session.number for session in self.sessions if session.trx is trx), None)
 
     # Execution of statements.
 
-    def run_event(self, fn: Callable[..., None], *args: Any) -> None:
-        """Call ``fn``, then resume all statements whose waits it has ended. Nested calls only call ``fn``."""
-        if self._running:
-            fn(*args)
-            return
-        self._running = True
-        try:
-            fn(*args)
-            while self._runnable:
-                session = self._runnable.popleft()
-                if self.is_open(session):
-                    session.resume()
-        finally:
-            self._running = False
+    def event_over(self) -> None:
         self.transactions.purge()
-
-    def schedule(self, session: SqlSession) -> None:
-        """Have the statement of a session resumed at the end of the present event."""
-        self._runnable.append(session)
 
     def execute(self, session: SqlSession, text: str) -> Statement:
         """Start one statement."""
@@ -199,7 +141,7 @@ class MysqlServer:
 
     def drop_everything(self) -> None:
         """Close all connections and drop all tables."""
-        for session in list(self._sessions.values()):
+        for session in self.sessions:
             session.conn.close()
             self.remove_session(session)
         self.tables.clear()
