@@ -12,8 +12,8 @@ import pytest
 from harness.fidelity.comparison import Step
 from harness.fidelity.memcached import MemcachedComparison
 from harness.fidelity.memcached.commands import DELAYED_FLUSHES, LENGTH, LONG, VOCABULARY, lock_commands, steps
-from harness.fidelity.memcached.pair import PADDING, MemcachedPair, Player, SimulatedSide, without_padding
-from harness.sim.servers.memcached.commands import CommandHandler
+from harness.fidelity.memcached.pair import MINUS, PADDING, MemcachedPair, Player, SimulatedSide, without_padding
+from harness.sim.servers.memcached.commands import NOT_A_NUMBER, CommandHandler
 from harness.sim.servers.memcached.server import MemcachedServer
 from harness.sim.servers.memcached.store import ItemStore
 from tests.fidelity.real import assert_agreement, same, started
@@ -85,6 +85,20 @@ def test_spaces_after_a_number_are_a_known_difference() -> None:
     assert without_padding(padded) == without_padding(repr(b"TOUCHED\r\nVALUE b 0 1 #37\r\n0\r\nEND\r\n"))
     assert f"\n### {PADDING}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
     assert without_padding(padded) != without_padding(repr(b"TOUCHED\r\nVALUE b 0 1 #37\r\n1\r\nEND\r\n"))
+
+
+def test_a_large_number_before_a_minus_sign_is_a_known_difference(pair: MemcachedPair) -> None:
+    """The real server looks for the sign beyond the value, where an older item was."""
+    number = str((1 << 64) - 1).encode()
+    steps = [
+        ("send", 0, b"set c 0 0 30\r\n" + b"-" * 30 + b"\r\n"), ("send", 0, b"delete c\r\n"),
+        ("send", 0, b"set c 0 0 20\r\n" + number + b"\r\n"), ("send", 0, b"decr c 7\r\n"),
+    ]  # fmt: skip
+    *_, found = pair.run(steps)
+    assert (found.real, found.simulated) == (repr(NOT_A_NUMBER), repr(str((1 << 64) - 8).encode() + b"\r\n"))
+    assert pair.known(steps[-1], found) == MINUS
+    assert not pair.known(steps[-1], found._replace(simulated=repr(b"7\r\n")))
+    assert f"\n### {MINUS}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
 
 
 # Mutants of the simulated server.

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from harness.fidelity.comparison import AnswerPair, Step
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, missing_program, program_path
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
-from harness.sim.servers.memcached.commands import VERSION
+from harness.sim.servers.memcached.commands import NOT_A_NUMBER, VERSION
 from harness.sim.servers.memcached.server import MemcachedServer
 
 from . import commands
@@ -29,6 +29,8 @@ NS_PER_S: Final = 1_000_000_000
 WALL_NS: Final = 1_767_225_600 * NS_PER_S
 """Wall clock of the simulated server at its start."""
 PADDING: Final = "Spaces after a number"
+MINUS: Final = "Large numbers before a minus sign"
+_NUMBER: Final = re.compile(r"(?<=b'|\\n)(\d{19,20})(?=\\r)")
 _PADDED: Final = re.compile(r"(VALUE \S+ \d+) (\d+)((?: #\d+)?\\r\\n\d+) *(\\r\\n)")
 _ITEM: Final = re.compile(rb"VALUE (\S+) (\d+) (\d+) (\d+)\r\n")
 _CAS: Final = re.compile(rb"\{cas([+-]\d+)?\}")
@@ -271,9 +273,18 @@ class MemcachedPair:
             yield AnswerPair(real.run(step), simulated.run(step))
 
     def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002
-        return PADDING if without_padding(answers.real) == without_padding(answers.simulated) else ""
+        if without_padding(answers.real) == without_padding(answers.simulated):
+            return PADDING
+        return MINUS if without_large_numbers(answers.real) == without_large_numbers(answers.simulated) else ""
 
 
 def without_padding(answer: str) -> str:
     """Return an answer without the lengths of values and the spaces after numbers."""
     return _PADDED.sub(r"\1 \3\4", answer)
+
+
+def without_large_numbers(answer: str) -> str:
+    """Return an answer in which a result of ``incr`` or ``decr`` from 2^63 on is the error that a real server may give
+    instead."""
+    error = repr(NOT_A_NUMBER.removesuffix(b"\r\n"))[2:-1]
+    return _NUMBER.sub(lambda found: error if int(found[1]) >= 1 << 63 else found[1], answer)
