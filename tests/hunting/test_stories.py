@@ -31,9 +31,10 @@ def checked_story(plan: Plan, checker: str) -> TrialStory:
     """Return the story. Check by playing that each of its steps is needed."""
     told = story_of(run_trial(plan), checker)
     assert 2 <= len(told.story.steps) <= MOST_STEPS, told.story.lines()
-    assert still(run_trial(told.trial.plan), checker)
+    state = told.trial.decision.properties[checker].state
+    assert still(run_trial(told.trial.plan), checker, state)
     for step in told.story.steps:
-        assert not still(run_trial(step.drop.of(told.trial.plan)), checker), f"not needed: {step.text}"
+        assert not still(run_trial(step.drop.of(told.trial.plan)), checker, state), f"not needed: {step.text}"
     return told
 
 
@@ -103,7 +104,9 @@ def test_unneeded_faults_and_clients_are_left_out_of_the_story() -> None:
 def test_the_check_detects_an_unneeded_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The story contains unneeded steps if the check of each step is disabled."""
     trial = run_trial(with_(LATE_WRITE, clients=3))
-    monkeypatch.setattr("harness.search.stories.story.still", lambda played, checker: played.plan == trial.plan)
+    monkeypatch.setattr(
+        "harness.search.stories.story.still", lambda played, checker, state="": played.plan == trial.plan
+    )
     told = story_of(trial, "mutual-exclusion")
     steps = [step for step in told.story.steps if still(run_trial(step.drop.of(told.trial.plan)), "mutual-exclusion")]
     assert steps, "one of three clients is not needed, and nobody has noticed"
