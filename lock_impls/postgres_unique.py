@@ -37,8 +37,6 @@ class PostgresUniqueLock:
         failures=(
             Failure("uniq-crash", "the holder dies, and its row stays for ever",
                     "harness run postgres-unique --nemesis client-crash"),
-            Failure("lost-reply-acquire", "an INSERT is executed but its answer is lost, so nobody deletes the row",
-                    "harness run postgres-unique --nemesis lost-reply --clients 2"),
         ),
     )  # fmt: skip
 
