@@ -189,6 +189,27 @@ def test_unanswered_request_is_not_executed_after_a_restart() -> None:
     assert check(traffic).state == "impossible"
 
 
+LOADING = "-LOADING Redis is loading the dataset in memory"
+
+
+def test_started_server_refuses_commands_until_it_has_loaded_its_data() -> None:
+    def restarted() -> Traffic:
+        return Traffic().redis(1, 1, 2, "SET k v", OK).add("kill", 3, 4).add("start", 5, 6, how="kept")
+
+    refused = restarted().redis(2, 10, 11, "DEL k", LOADING).redis(3, 11, 12, "INCR k", LOADING)
+    assert check(refused.redis(2, 20, 21, "GET k", "$1\r\nv")).state == "possible"
+    later = restarted().redis(2, 10, 11, "SELECT 0", OK).redis(2, 12, 13, "GET k", "$1\r\nv")
+    assert check(later.redis(3, 20, 21, "GET k", LOADING)).state == "impossible"
+    beside = restarted().redis(2, 10, 13, "GET k", "$1\r\nv").redis(3, 10, 12, "GET k", LOADING)
+    assert check(beside).state == "possible"
+
+
+def test_transaction_with_a_command_refused_while_loading_is_not_executed() -> None:
+    traffic = Traffic().redis(1, 1, 2, "MULTI", OK).redis(1, 3, 4, "SET k v", LOADING)
+    traffic.redis(1, 5, 6, "EXEC", "-EXECABORT Transaction discarded because of previous errors.")
+    assert check(traffic.redis(1, 7, 8, "GET k", NULL)).state == "possible"
+
+
 def test_request_that_arrives_in_a_pause_is_executed_after_it() -> None:
     def remaining(left: int) -> str:
         traffic = Traffic().add("pause", 10, 11).redis(1, 20, 1_003, "SET k v PX 2000", OK).add("resume", 1_000, 1_001)

@@ -17,9 +17,10 @@ from harness.clusters.kinds.redis import SENTINEL
 from harness.clusters.wire import WireRecording
 from harness.fidelity.redis.replies import UNORDERED, replies
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.sim.servers.redis.engine import runs_while_loading
 from harness.sim.servers.redis.expiry import end_timed_out_waits
 from harness.sim.servers.redis.keys import snapshot_of
-from harness.sim.servers.redis.protocol import encode_command
+from harness.sim.servers.redis.protocol import LOADING, encode_command
 from harness.sim.servers.redis.server import RedisServer
 from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
 
@@ -50,6 +51,8 @@ _ID: Final = re.compile(rb"\$2\r\nid\r\n:(\d+)")
 FIRST_ID: Final = 3
 """Id of the first client of a Redis 7.0."""
 EVICTS: Final = "a server with maxmemory evicts keys at random"
+WHILE_LOADING: Final = -1
+"""Choice of a request that the server refuses since it still loads its data."""
 MOST_KEYS: Final = 20
 """Number of keys with an expiry up to which each is considered for a command that does not name it."""
 Key = tuple[int, bytes]
@@ -67,6 +70,8 @@ class RedisSpecification:
         self._ids: dict[int, int] = {}
         self._inexact: dict[Key, tuple[int, int, int]] = {}
         """Expiry of a key, and by how many ms it may be earlier or later."""
+        self._loaded = True
+        """False if the server may still be loading its data."""
 
     # Driving the server.
 
@@ -75,6 +80,7 @@ class RedisSpecification:
 
     def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
         self._talks.clear()
+        self._loaded = not any(_is_loading(reply) for talk in life.conversations for reply in talk.replies)
         self._ids = client_ids(life)
         if self._host is None:
             self._host = SteppedHost(self.server, 0)
@@ -84,7 +90,10 @@ class RedisSpecification:
     def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None:
         host = self._running()
         before = self._expiries()
-        host.wall = chosen
+        self.server.loading = chosen == WHILE_LOADING
+        if not self.server.loading:
+            self._loaded |= not self._runs_while_loading(request)
+            host.wall = chosen
         if talk.number not in self._talks:
             self.server.next_client = self._ids[talk.number]
             self._talks[talk.number] = SteppedConnection(host, talk.peer)
@@ -92,10 +101,14 @@ class RedisSpecification:
         self._talks[talk.number].ask(_ECHO if waits_for_replicas else request.data)
         host.run_timers(0)
         first, last = self._readings(moment)
-        now = chosen // NS_PER_MS
+        now = host.wall // NS_PER_MS
         for key, when in self._expiries().items():
             if before.get(key) != when:
                 self._inexact[key] = when, max(0, now - first), max(0, last - now)
+
+    def _runs_while_loading(self, request: Request) -> bool:
+        command = self.server.commands.get(request.words[0].lower())
+        return command is not None and runs_while_loading(command)
 
     def due(self, before_ns: int) -> bool:
         _, now = self._clock.interval(before_ns, before_ns)
@@ -135,6 +148,8 @@ class RedisSpecification:
     # Clock.
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
+        if reply is not None and _is_loading(reply) and not self._loaded:
+            return [WHILE_LOADING]
         first, last = self._clock.interval(*moment)
         base = first if self.prompt(request) else last
         found = dict.fromkeys([*self._told(request, reply, moment), base // NS_PER_MS, *self._edges(request, moment)])
@@ -207,6 +222,7 @@ class RedisSpecification:
             tuple((name, len(them)) for table in (server.channels, server.patterns) for name, them in table.items()),
             len(server.scripts),
             sum(one.closed for one in self._talks.values()),
+            self._loaded,
         )
 
     def _number(self, client: ClientState) -> int:
@@ -222,7 +238,7 @@ class RedisSpecification:
         scripts, lua, commands = server.scripts, server.lua, server.commands
         server.scripts, server.lua, server.commands = {}, None, {}  # functions of an interpreter cannot be copied
         try:
-            state = pickle.dumps((server, self._host, self._talks, self._ids, self._inexact))
+            state = pickle.dumps((server, self._host, self._talks, self._ids, self._inexact, self._loaded))
         finally:
             server.scripts, server.lua, server.commands = scripts, lua, commands
         return state, [script.code for script in scripts.values()]
@@ -230,10 +246,14 @@ class RedisSpecification:
     def restore(self, state: Any) -> None:
         pickled, scripts = state
         commands = self.server.commands
-        self.server, self._host, self._talks, self._ids, self._inexact = pickle.loads(pickled)
+        self.server, self._host, self._talks, self._ids, self._inexact, self._loaded = pickle.loads(pickled)
         self.server.commands = commands
         for code in scripts:
             self.server.execute(ClientState(self.server, None, 0), [b"script", b"load", code])
+
+
+def _is_loading(reply: Reply) -> bool:
+    return reply.data.startswith(b"-" + LOADING)
 
 
 def client_ids(life: Life) -> dict[int, int]:

@@ -142,7 +142,7 @@ def _memory(client: ClientState) -> Fields:
 
 def _persistence(client: ClientState) -> Fields:
     return {
-        "loading": 0,
+        "loading": int(client.engine.loading),
         "async_loading": 0,
         "rdb_changes_since_last_save": client.engine.dirty,
         "rdb_bgsave_in_progress": 0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .memory import Memory
 from .protocol import (
+    LOADING,
     NOREPLICAS,
     OOM,
     QUEUED,
@@ -19,6 +20,17 @@ from .protocol import (
     wrong_arity,
 )
 from .state import DENY_OOM, IN_PUBSUB, UNQUEUED, WRITE, ClientState, RedisCommand, ServerState
+
+RUN_WHILE_LOADING = frozenset(
+    b"auth client command config discard echo exec hello info lastsave multi psubscribe publish punsubscribe quit"
+    b" replconf reset role select slowlog subscribe time unsubscribe unwatch watch".split()
+)
+"""Commands that Redis 7.0 runs while it loads its data (flag ``loading`` of COMMAND INFO)."""
+
+
+def runs_while_loading(command: RedisCommand) -> bool:
+    """Return True if a command, or one that a subcommand belongs to, runs while the server loads its data."""
+    return command.full_name.split(b"|")[0] in RUN_WHILE_LOADING
 
 
 def _not_while_subscribed(command: RedisCommand) -> ErrorReply:
@@ -54,6 +66,8 @@ class Engine(ServerState):
             command = self.commands.get(args[0])
             if command is None or command.subcommands is not None or not command.accepts(args):
                 command = self.lookup(args)
+            if self.loading and not runs_while_loading(command):
+                raise ErrorReply(LOADING)
             if self.guarded:
                 self.guard(client, command)
             if (client.channels or client.patterns) and not client.resp3 and not command.flags & IN_PUBSUB:

@@ -77,6 +77,7 @@ NOT_FLOAT = b"ERR value is not a valid float"
 NO_KEY = b"ERR no such key"
 OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 READONLY = b"READONLY You can't write against a read only replica."
+LOADING = b"LOADING Redis is loading the dataset in memory"
 NOREPLICAS = b"NOREPLICAS Not enough good replicas to write."
 NOSCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
 

@@ -196,6 +196,8 @@ class ServerState:
         self.scripts: dict[bytes, Any] = {}
         self.lua: Any = None
         self.guarded = 0
+        self.loading = False
+        """Refuses most commands, as a server does that still loads its data after a start."""
         self.start_ns = 0
         self.last_logged: dict[str, int] = {}
 
