@@ -89,11 +89,20 @@ def test_recording_is_read_back_as_it_was_packed() -> None:
     assert unpack(pack(recording), "n1.jsonl.gz") == recording
 
 
+WHOLE = pack(WireRecording(schema=SCHEMA, host="n1", kind="redis-single", wall_ns=5))
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no gzip", gzip.compress(b""), gzip.compress(b"[]\n"), gzip.compress(b'{"schema":1}\n'), b"half"],
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"no gzip", id="no gzip"),
+        pytest.param(gzip.compress(b""), id="no lines"),
+        pytest.param(gzip.compress(b"[]\n"), id="no object"),
+        pytest.param(gzip.compress(b'{"schema":1}\n'), id="no host"),
+        pytest.param(WHOLE[: len(WHOLE) // 2], id="half"),
+    ],
 )
 def test_file_that_is_no_recording_is_refused_with_its_name(content: bytes) -> None:
-    whole = pack(WireRecording(schema=SCHEMA, host="n1", kind="redis-single", wall_ns=5))
     with pytest.raises(UsageError, match=r"^n1\.jsonl\.gz: "):
-        unpack(whole[: len(whole) // 2] if content == b"half" else content, "n1.jsonl.gz")
+        unpack(content, "n1.jsonl.gz")
