@@ -92,6 +92,7 @@ FIXTURE = (
 MARKED = "\n@pytest.mark.hunt(Naive, faults=('client-pause',), budget_s=20)\ndef test_it(): ...\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tests", [FIXTURE, MARKED])
 def test_a_failure_fails_the_test_and_prints_only_its_story(suite: Suite, hunting: Hunting, tests: str) -> None:
     hunting.found = True
@@ -204,6 +205,7 @@ def test_an_impossible_request_is_reported_in_one_line(suite: Suite, call: str, 
     result.stdout.fnmatch_lines(["*_ test_it _*", said, "*short test summary*"], consecutive=True)
 
 
+@pytest.mark.slow
 def test_an_expected_failure_differs_from_an_impossible_request(suite: Suite, hunting: Hunting) -> None:
     expected = "\nfrom harness.pytest.plugin import LockBroken\n@pytest.mark.xfail(raises=LockBroken)"
     hunting.found = True

@@ -148,7 +148,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], tuple[Step, ...]]] = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.real
 @pytest.mark.parametrize(("mutant", "steps_of_it"), MUTANTS, ids=lambda part: getattr(part, "__name__", ""))
 def test_mutant_is_noticed(

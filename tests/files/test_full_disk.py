@@ -69,6 +69,7 @@ def run_on_small_disk(command: tuple[str, ...], place: Path, size: int, capsys: 
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "size",
     [pytest.param(size, marks=() if not number % 10 else pytest.mark.slow) for number, size in enumerate(sizes())],
@@ -132,7 +133,7 @@ def pipe_without_reader() -> Iterator[int]:
         os.close(write)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "arguments", [("run", "redis-token", "--time-limit", "2s", "--json"), ("list", "locks"), ("show", "redlock")]
 )

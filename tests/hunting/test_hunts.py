@@ -100,18 +100,18 @@ def test_known_failures_are_selected_by_the_hunts_options(tmp_path: Path) -> Non
 
 def test_a_hunt_without_findings_reports_its_coverage() -> None:
     request = HuntRequest(
-        lock="redis-fenced", faults=("client-pause", "kill"), fencing="on", look_for=("resource",), schedules=8
+        lock="redis-fenced", faults=("client-pause", "kill"), fencing="on", look_for=("resource",), schedules=4
     )
     hunted = hunt(request, rounds=2)
     assert hunted.exit_status == 0
     assert hunted.folder is None
     document = hunted.document
-    assert (document["rounds"], document["schedules"], document["found"]) == (2, 16, False)
+    assert (document["rounds"], document["schedules"], document["found"]) == (2, 8, False)
     assert document["coverage"]["states"] > 5
     assert document["never"]
     text = str(hunted)
     assert text.startswith("NO FAILURE FOUND: redis-fenced")
-    assert "16 schedules in 2 rounds" in text
+    assert "8 schedules in 2 rounds" in text
     assert "never reached:" in text
     assert hunted.check() is hunted
 

@@ -183,6 +183,7 @@ PADDED = Plan(
 )
 
 
+@pytest.mark.slow
 def test_shrinking_removes_unneeded_parts() -> None:
     assert run_trial(PADDED).broken()[0] == "mutual-exclusion"
     small = shrink(PADDED, LATE, HuntRequest(lock="redis-token").completed())

@@ -103,6 +103,7 @@ def test_invalid_hunt_requests_are_refused(hunt_request: HuntRequest, told: str)
         hunt_request.completed()
 
 
+@pytest.mark.slow
 def test_events_and_commands_of_a_lock_are_learnt() -> None:
     words = learn_vocabulary(HuntRequest(lock="redis-token").completed())
     assert {"acquire", "acquire:invoke", "acquire:fail", "read", "check", "release"} <= set(words.events)

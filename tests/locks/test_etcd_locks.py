@@ -43,6 +43,7 @@ def test_lock_on_real_members(lock: LockClass, prop: conformance.Property, real_
     prop(lock, real_etcd)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "lock",
     ["chubby-etcd", "sherlock-etcd"]

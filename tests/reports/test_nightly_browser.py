@@ -48,6 +48,7 @@ def visible_names(page: Page) -> list[str]:
     return page.locator("#row-table tr:visible .name").all_inner_texts()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 400])
 def test_both_pages_open_and_fit_every_width(opened: Open, kind: str, width: int) -> None:

@@ -178,6 +178,7 @@ def test_the_page_says_what_the_lock_is(folder: Path) -> None:
     assert "A model of Dispose of RedLock.net 2.2 (RedLock.cs), not RedLock.net itself." in words
 
 
+@pytest.mark.slow
 def test_more_evidence_than_fits_is_counted(folder: Path) -> None:
     results = json.loads((folder / "results.json").read_text())
     checker = results["checkers"]["mutual-exclusion"]

@@ -25,6 +25,7 @@ def first_violation(lock: str) -> Violation:
     return run(plan).verdicts["mutual-exclusion"].evidence[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", [f"{LOCKS}:TokenLock", LIBRARY])
 def test_a_sound_lock_is_valid_and_the_same_seed_gives_the_same_bytes(lock: str, tmp_path: Path) -> None:
     results = [run(Plan(lock=lock, clients=3, time_limit=10.0), store=tmp_path) for _ in range(2)]
@@ -58,6 +59,7 @@ def test_tasks_of_a_lock_go_on_while_its_client_is_in_its_critical_section() -> 
     assert held_beyond_its_ttl("NeverRenewed").verdicts["mutual-exclusion"].valid is False
 
 
+@pytest.mark.slow
 def test_a_call_that_was_not_answered_is_unknown() -> None:
     faults = tuple(default_specs("lost-reply", 2.0))
     result = run(Plan(lock=f"{LOCKS}:Impatient", clients=3, time_limit=60.0, faults=faults))

@@ -74,6 +74,7 @@ def test_a_lock_with_plain_methods_is_refused() -> None:
         cancelled("redis-token", "acquire:invoke")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("schedule", "call"),
     [

@@ -119,6 +119,7 @@ def test_a_valid_run_exits_with_0_and_json_is_alone_on_stdout(capsys: pytest.Cap
     assert document["versions"]["redis"]
 
 
+@pytest.mark.slow
 def test_the_report_describes_the_setting_in_the_terms_of_the_service(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "mysql-unique", "--topology", "replicated", "--time-limit", "2s", "--clients", "2") in (0, 3)
     capsys.readouterr()

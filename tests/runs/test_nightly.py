@@ -81,6 +81,7 @@ def test_a_fault_without_effect_makes_outcomes_unknown(tmp_path: Path, monkeypat
     assert "client-pause" in why
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_fault_that_falsely_claims_an_effect_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause that pauses nothing reports an effect, so the suite misses the expected failure."""

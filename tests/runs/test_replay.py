@@ -74,6 +74,7 @@ def harness(*arguments: str) -> int:
 # On the simulator.
 
 
+@pytest.mark.slow
 def test_a_replayed_run_is_reported_to_be_the_same_byte_for_byte(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("replay", "counterexample.toml") == 1
     assert "replay:" not in capsys.readouterr().out, "there is nothing to hold it against"
@@ -208,6 +209,7 @@ def test_a_stored_violation_is_repeated_by_triggers(containers: Containers, caps
     assert "replay: reproduced at try 1: mutual-exclusion, resource violated" in capsys.readouterr().out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("change", ["no expect", "safe", "on docker", "docker only"])
 def test_a_plan_without_an_expected_failure_is_run_unchanged(
     change: str, containers: Containers, capsys: pytest.CaptureFixture[str]

@@ -85,6 +85,7 @@ def test_events_are_counted_like_in_the_nemesis() -> None:
     assert pauses(simulate(real).history) == pytest.approx([3100], abs=1.0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("nth", "client", "own", "words"), [(2, 1, 1, "c1's acquire:invoke"), (3, 0, 2, "c0's 2nd acquire:invoke")]
 )
@@ -98,6 +99,7 @@ def test_an_event_of_any_client_becomes_one_of_the_client_that_caused_it(
     assert pauses(simulate(real).history) == pauses(simulate(given).history)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -112,6 +114,7 @@ def test_a_fault_with_a_usable_trigger_is_unchanged(fault: FaultSpec) -> None:
     assert (real.faults, notes) == ((fault,), ())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moment", [{"at": 0.0}, {"on": "acquire", "client": 0}])
 def test_randomly_chosen_targets_are_named(moment: dict[str, Any]) -> None:
     given = plan(lock="redlock", faults=(FaultSpec("kill", for_=0.5, params={"target": "majority"}, **moment),))
@@ -221,6 +224,7 @@ def test_simultaneous_clients_are_staggered_if_the_failure_remains() -> None:
     assert ready.plan.faults[0].client == 0, "whoever was the first when they started together"
 
 
+@pytest.mark.slow
 def test_the_first_client_stays_first_because_others_are_delayed() -> None:
     """On the simulator all messages of c0 are a little late, so c1 acquires first. c1 is paused during its hold."""
     late = tuple(Delay("c0", "n1", nth, 0.045) for nth in range(1, 5))
@@ -255,6 +259,7 @@ def test_a_long_delay_after_a_command_counts_from_the_nearest_event() -> None:
     assert note == "clock-jump strikes 0.499 s after c0's read, not 0.5 s after request:SET"
 
 
+@pytest.mark.slow
 def test_a_plan_whose_triggers_lose_the_failure_gets_a_note() -> None:
     """Its client gives up waiting for an answer after a second, just when it resumes."""
     given = catalogue.find("getset-unlock-late").plan
@@ -284,6 +289,7 @@ def plan_with_restart() -> Plan:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_releasing_client_is_paused_until_the_next_holder_acquires() -> None:
     ready = prepare(simulate(plan_with_restart()))
     turns = without_races(ready)
@@ -312,6 +318,7 @@ def test_competing_waiters_are_paused_until_the_right_one_acquires() -> None:
     assert paused.time < granted.time < resumed.time
 
 
+@pytest.mark.slow
 def test_no_client_is_paused_without_a_race() -> None:
     simulated = simulate(plan(clients=1, time_limit=3.0))
     assert pause_rivals(simulated.plan, simulated.history, None) == (simulated.plan, ())
@@ -322,6 +329,7 @@ def test_no_client_is_paused_without_a_race() -> None:
 # Expected checkers, and the judgement of a try.
 
 
+@pytest.mark.slow
 def test_expected_checkers_come_from_the_plan_or_the_simulation() -> None:
     pause = (FaultSpec("client-pause", on="acquire", client=0, for_=3.0),)
     assert expected_of(simulate(plan(faults=pause))) == ("mutual-exclusion", "resource")
@@ -330,6 +338,7 @@ def test_expected_checkers_come_from_the_plan_or_the_simulation() -> None:
     assert expected_of(simulate(plan(expect=Expect(safe=True)))) == ()
 
 
+@pytest.mark.slow
 def test_a_try_is_judged_by_the_expected_checkers() -> None:
     given = plan(faults=(FaultSpec("client-pause", on="acquire", client=0, for_=3.0),), expect=UNSAFE)
     ready = prepare(simulate(given))

@@ -40,6 +40,7 @@ def test_a_broken_run_reports_its_damage(broken: tuple[Guard, dict[str, Path], d
         assert html.escape(said, quote=False) in html.unescape(page.text) or not said
 
 
+@pytest.mark.slow
 def test_broken_and_whole_runs_are_all_listed(
     broken: tuple[Guard, dict[str, Path], dict[Path, Run]],
 ) -> None:

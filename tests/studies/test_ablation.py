@@ -64,6 +64,7 @@ def rows(found: AblationDocument) -> dict[str, str]:
     return {outcome.change: outcome.state for outcome in found.outcomes}
 
 
+@pytest.mark.slow
 def test_a_fault_and_a_change_that_are_not_needed_survive(tmp_path: Path) -> None:
     found = study(write(tmp_path))
     assert rows(found) == {
@@ -74,6 +75,7 @@ def test_a_fault_and_a_change_that_are_not_needed_survive(tmp_path: Path) -> Non
     assert found.status == 1
 
 
+@pytest.mark.slow
 def test_what_the_scenario_explains_is_no_finding(tmp_path: Path) -> None:
     found = study(write(tmp_path, decoration="as in the article", twin="a fence, as in the article"))
     assert [outcome.state for outcome in found.outcomes if outcome.explained] == ["survives", "vanishes", "survives"]

@@ -194,7 +194,7 @@ def test_the_bound_follows_the_rule_of_three() -> None:
     assert with_(pair, judged=0).bound is None
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", ["del-foreign", "ttl-pause-write", "rl-clock-jump", "etcd-11456", "redis-async-failover"]
 )

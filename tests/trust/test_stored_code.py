@@ -45,6 +45,7 @@ def test_a_killed_run_of_our_own_lock_is_judged_without_loading_it(
     assert "cut short" in result.results.summary
 
 
+@pytest.mark.slow
 def test_a_killed_run_of_a_strangers_lock_is_judged_without_importing_it(stranger: Stranger) -> None:
     stranger.store(lock=LOCK)
     stranger.kill()
@@ -55,6 +56,7 @@ def test_a_killed_run_of_a_strangers_lock_is_judged_without_importing_it(strange
     assert not stranger.code_was_run
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", [["report"], ["check", "--model", "mutex"], ["export", "history.edn"]])
 def test_commands_on_a_stored_run_run_no_code_that_it_names(stranger: Stranger, command: list[str]) -> None:
     stranger.store(lock=LOCK, checkers=(CHECKER,), workload=f"{MODULE}:Workload")

@@ -50,7 +50,7 @@ def test_code_that_only_the_file_names_is_refused_in_one_line(
     assert not Path("store").exists()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("consent", [("--trust",), ("--allow", LOCK)], ids=" ".join)
 def test_code_that_the_user_allowed_is_run(

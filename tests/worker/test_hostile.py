@@ -72,6 +72,7 @@ def test_a_hostile_lock_is_unknown_and_the_result_says_why(
     assert json.loads((tmp_path / LATEST / "results.json").read_bytes())["valid"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("lock", [HANGING[0], *(pytest.param(lock, marks=pytest.mark.slow) for lock in HANGING[1:])])
 def test_the_code_that_did_not_yield_is_named(lock: str) -> None:
@@ -81,6 +82,7 @@ def test_the_code_that_did_not_yield_is_named(lock: str) -> None:
     assert any("in acquire" in line for line in stop.value["stack"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", ["GuardedByDict", "ClassLock"])
 def test_state_in_a_module_or_a_class_is_not_shared_between_clients(lock: str) -> None:
     """On real machines each client has its own, so two hold the lock."""

@@ -33,7 +33,7 @@ def check_broken(lock: str, result: Result) -> None:
     assert result.valid is False
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", list(BROKEN))
 def test_a_useless_lock_is_broken_and_the_checker_says_how(lock: str) -> None:
     check_broken(lock, run_useless(lock))
@@ -58,12 +58,14 @@ def test_a_release_that_never_returns_is_not_answered() -> None:
     assert all("'s release of k0 was not answered for" in violation.sentence for violation in verdict.evidence)
 
 
+@pytest.mark.slow
 def test_a_lock_that_belongs_to_the_first_for_a_short_time_is_not_tested() -> None:
     result = run_useless("BelongsToTheFirst", time_limit=8.0)
     assert result.valid is None
     assert "5 clients requested k0 and only c" in result.verdicts["handover"].explanation
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("lock", "valid"), [(f"{MODULE}:NeedsAllServers", False), ("redlock", True)])
 def test_a_lock_that_says_it_survives_the_loss_of_a_server_is_held_to_it(lock: str, valid: bool) -> None:
@@ -73,6 +75,7 @@ def test_a_lock_that_says_it_survives_the_loss_of_a_server_is_held_to_it(lock: s
     assert valid or "No client got k0" in verdict.explanation
 
 
+@pytest.mark.slow
 def test_a_key_that_stays_after_a_refusal_is_reported(tmp_path: Path) -> None:
     result = run(Plan(lock=f"{MODULE}:KeepsTheKey", time_limit=8.0), store=tmp_path)
     found = result.verdicts["keys"]

@@ -34,7 +34,7 @@ def run_context(lock: str, cluster: str = "sim") -> Result:
     return run(Plan(lock=lock, workload="context", time_limit=12.0, cluster=cluster))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("asynchronous", ["Async", pytest.param("", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_wrong_context_manager_is_found(lock: str, checker: str, words: str, asynchronous: str) -> None:
@@ -50,7 +50,7 @@ def test_the_harm_and_the_cause_are_in_the_summary() -> None:
     assert "__enter__ returned although the acquire in it had failed" in summary
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [

@@ -37,7 +37,7 @@ def run_exit(lock: str, cluster: str = "sim", faults: tuple[FaultSpec, ...] = ()
     return run(Plan(lock=lock, workload="exit", time_limit=20.0, cluster=cluster, faults=faults, seed=seed))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_lock_that_keeps_its_process_or_its_key_is_found(lock: str, checker: str, words: str) -> None:
     result = run_exit(f"{LOCKS}:{lock}")
@@ -53,7 +53,7 @@ def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     assert result.valid is True, result.document["summary"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", [*(f"{LOCKS}:{name}" for name in RIGHT), *SOUND])
 def test_a_right_lock_is_valid(lock: str) -> None:
     result = run_exit(lock)

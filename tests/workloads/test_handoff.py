@@ -25,7 +25,7 @@ def run_handoff(lock: str, cluster: str = "sim") -> Result:
     return run(Plan(lock=lock, workload="handoff", time_limit=12.0, clients=3, cluster=cluster))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_wrong_release_in_another_thread_is_found(lock: str, checker: str, words: str) -> None:
     result = run_handoff(f"{LOCKS}:{lock}")
@@ -41,7 +41,7 @@ def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     assert result.valid is True, result.document["summary"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [

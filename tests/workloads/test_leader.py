@@ -21,7 +21,7 @@ def run_leader(lock: str, cluster: str = "sim", faults: tuple[FaultSpec, ...] = 
     return run(msgspec.structs.replace(plan, fencing=fencing))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lock", FOUND)
 def test_a_lock_with_two_leaders_is_found(lock: str) -> None:
     result = run_leader(f"{LOCKS}:{lock}")
@@ -40,7 +40,7 @@ def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     assert result.valid is True, result.document["summary"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [

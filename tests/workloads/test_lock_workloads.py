@@ -57,7 +57,7 @@ def explanations(result: Result) -> str:
     return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cluster", ["sim", DOCKER])
 @pytest.mark.parametrize(("workload", "lock", "checker", "words", "valid"), FOUND)
 def test_a_broken_promise_is_found(
@@ -70,7 +70,7 @@ def test_a_broken_promise_is_found(
         assert result.verdicts[other].valid is True, explanations(result)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cluster", ["sim", DOCKER])
 @pytest.mark.parametrize(("workload", "lock"), KEPT)
 def test_a_lock_that_keeps_its_promise_is_valid(workload: str, lock: str, cluster: str) -> None:

@@ -35,7 +35,7 @@ def accepted_calls(history: History, f: str) -> list[Any]:
     return [call for call in history.calls(f) if call.outcome == "ok"]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clients", [2, 5])
 @pytest.mark.parametrize("workload", NAMES)
 def test_a_correct_lock_gives_a_valid_run(workload: str, clients: int) -> None:
@@ -45,7 +45,7 @@ def test_a_correct_lock_gives_a_valid_run(workload: str, clients: int) -> None:
         assert result.verdicts["resource"].stats["accepted"] > 50
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("workload", "kinds", "words"),
     [

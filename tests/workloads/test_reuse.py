@@ -27,7 +27,7 @@ def run_reuse(lock: str, faults: tuple[FaultSpec, ...] = (), store: Path | None 
     return run(plan, store=store)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_a_wrong_use_of_the_object_is_found(lock: str, checker: str, words: str) -> None:
     result = run_reuse(f"{LOCKS}:{lock}")

@@ -188,6 +188,7 @@ def test_empty_and_truncated_histories_are_unknown(tmp_path: Path, capsys: pytes
     assert "the file is truncated in its last line" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_a_stored_run_and_its_export_get_the_same_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two clients hold the lock after a pause. This violates a mutex, but not a lease."""
     pause = FaultSpec("client-pause", on="acquire", client=0, for_=3.0)
