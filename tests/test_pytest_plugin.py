@@ -128,6 +128,7 @@ def test_options_override_arguments_of_tests(suite: Suite, hunting: Hunting, pyt
     assert (pytester.path / "kept" / ".gitignore").read_text() == "*\n"
 
 
+@pytest.mark.slow
 def test_the_store_of_the_ini_file_is_below_the_root(suite: Suite, hunting: Hunting, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nharness_store = build/locks\n")
     suite(MARKED)
@@ -166,6 +167,7 @@ class TestAll:
     assert len(hunting.calls) == 4
 
 
+@pytest.mark.slow
 def test_a_hunt_that_proves_nothing_does_not_pass(suite: Suite, hunting: Hunting) -> None:
     hunting.judged = 0
     result = suite(MARKED)

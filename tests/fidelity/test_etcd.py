@@ -74,6 +74,7 @@ def test_other_members_apply_a_transaction_that_one_member_refuses() -> None:
     assert "count" not in answers(REFUSED_BY_ONE_MEMBER)[2]
 
 
+@pytest.mark.slow
 def test_steps_for_several_members_have_no_transaction_that_one_member_refuses() -> None:
     for members, refused in ((1, True), (3, False)):
         steps = [step for seed in range(5) for step in StepGenerator(seed, members).steps()]
@@ -111,6 +112,7 @@ def test_all_steps_occur() -> None:
     assert kinds == {"call", "v2", "events", "expire", "v2 expire", "pause", "restart"}
 
 
+@pytest.mark.slow
 def test_random_steps_cover_most_answers() -> None:
     """Requests that are always or never refused would make the comparison worthless."""
     steps = [without_restarts(seed) for seed in range(2)]

@@ -47,6 +47,7 @@ def test_many_random_steps_get_the_answers_of_a_real_server(pair: MemcachedPair)
     assert_agreement(pair, MANY_SEEDS)
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_item_expires_at_the_tick_of_its_second(pair: MemcachedPair) -> None:
     assert same(
@@ -173,6 +174,7 @@ def test_steps_give_the_same_answers_twice(seed: int) -> None:
     assert answers() == answers()
 
 
+@pytest.mark.slow
 def test_steps_are_the_same_in_each_call_and_of_all_kinds() -> None:
     assert steps(3) == steps(3)
     assert len(steps(0)) == LENGTH
@@ -204,6 +206,7 @@ def test_commands_may_arrive_in_pieces() -> None:
     assert b"".join([pieces.raw(data[at : at + 7]) for at in range(0, len(data), 7)]) == connection().raw(data)
 
 
+@pytest.mark.slow
 def test_every_command_of_every_lock_is_recorded() -> None:
     now = record()
     assert now == json.loads(VOCABULARY.read_text(encoding="utf-8")), "run: python -m tests.fidelity.record_memcached"

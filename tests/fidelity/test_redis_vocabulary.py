@@ -10,6 +10,7 @@ from harness.fidelity.redis.vocabulary import LOCK_KEYS, Vocabulary, recorded, t
 from tests.fidelity.record_redis import KEY, record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_command_of_every_lock_is_recorded(every: int) -> None:
     known, now = recorded(), record(every)

@@ -254,6 +254,7 @@ class AsksWithoutAPause:
     def release(self) -> None: ...
 
 
+@pytest.mark.slow
 def test_an_endless_schedule_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "MOST_EVENTS", 500)
     lock = f"{__name__}:{AsksWithoutAPause.__name__}"

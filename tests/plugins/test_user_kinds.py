@@ -205,6 +205,7 @@ def test_a_lock_runs_on_a_users_kind_and_is_found_wanting_under_a_fault() -> Non
     assert results()["checkers"]["mutual-exclusion"]["valid"] is False
 
 
+@pytest.mark.slow
 def test_a_users_kind_is_named_in_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.toml").write_text(
         'lock = "tiny_kind:TinyLock"\nkind = "tiny_kind:TINY"\nnodes = 2\ntime_limit = "6s"\n'
@@ -220,6 +221,7 @@ def test_a_users_kind_is_named_in_a_plan(capsys: pytest.CaptureFixture[str]) -> 
     assert "server_options: extra_ms must be a whole number from 1, got 0" in error_of(capsys)
 
 
+@pytest.mark.slow
 def test_a_stored_run_on_a_users_kind_is_checked_without_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "tiny_kind:TinyLock", *SHORT) == 0
     Path("tiny_kind.py").write_text("raise AssertionError('imported')")

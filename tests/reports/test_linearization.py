@@ -355,6 +355,7 @@ def test_every_text_has_contrast_and_every_part_has_a_name(opened: Open, scheme:
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_calls_can_be_inspected_by_pointer_keys_and_links(opened: Open) -> None:
     page = opened("stale", 400)

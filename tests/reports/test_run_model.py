@@ -36,6 +36,7 @@ def test_violations_are_ordered_by_time(folder: Path) -> None:
     assert run.interrupted == ""
 
 
+@pytest.mark.slow
 def test_the_page_gives_the_number_of_shown_and_of_all_overlaps(folder: Path) -> None:
     checkers = json.loads((folder / "results.json").read_text())["checkers"]
     checkers["mutual-exclusion"]["stats"]["violations"] = 37
@@ -276,7 +277,7 @@ def shorten_keys(folder: Path, lines: int, then: bytes) -> float:
     return (json.loads(kept[-1])["time"] - sample.START_NS) / 1e9 if kept else 0.0
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("then", "why"),
     [

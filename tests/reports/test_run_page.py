@@ -187,6 +187,7 @@ def test_more_evidence_than_fits_is_counted(folder: Path) -> None:
     assert "40 more are listed in results.json" in run_report.write(folder).read_text()
 
 
+@pytest.mark.slow
 def test_a_long_log_is_shown_from_its_end(folder: Path) -> None:
     (folder / "logs" / "n1.log").write_text("begin\n" + "x" * 40_000 + "\nthe end\n")
     text = run_report.write(folder).read_text()

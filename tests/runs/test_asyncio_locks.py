@@ -44,6 +44,7 @@ def test_redis_py_s_asyncio_lock_is_valid_without_faults(first_seed: int) -> Non
         assert result.valid is True, (seed, result.reason)
 
 
+@pytest.mark.slow
 def test_a_pause_violates_redis_py_s_asyncio_lock_as_it_violates_the_plain_one() -> None:
     asynchronous, plain = first_violation(LIBRARY), first_violation("redis-py-lock")
     causes = [re.sub(r"[\d.]+ s", "... s", violation.cause) for violation in (asynchronous, plain)]
@@ -54,6 +55,7 @@ def held_beyond_its_ttl(lock: str) -> Result:
     return run(Plan(lock=f"{LOCKS}:{lock}", ttl=1.0, hold=3.0, clients=3, time_limit=20.0))
 
 
+@pytest.mark.slow
 def test_tasks_of_a_lock_go_on_while_its_client_is_in_its_critical_section() -> None:
     assert held_beyond_its_ttl("RenewedLock").verdicts["mutual-exclusion"].valid is True
     assert held_beyond_its_ttl("NeverRenewed").verdicts["mutual-exclusion"].valid is False

@@ -159,6 +159,7 @@ def test_the_simulator_is_the_default_even_if_an_engine_answers(
     assert "cluster: sim, redis-single, 1 node\n" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_auto_reports_the_chosen_cluster_and_the_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_user_lock_can_be_tested(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.endswith("VIOLATION\n")
 
 
+@pytest.mark.slow
 def test_a_lock_that_only_raises_gives_unknown_mutual_exclusion(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "mylock_cli:Raises", "--time-limit", "5s", "--json") in (1, 3)
     document = results_in(capsys.readouterr().out)
@@ -204,7 +206,7 @@ def test_output_of_a_lock_goes_to_stderr_with_json(capsys: pytest.CaptureFixture
     assert "hello" in said.err
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("durations", [("2.2", "10.1s"), ("0.7", "10.1s"), ("2", "3.3333333333s")])
 def test_fractional_durations_are_accepted(durations: tuple[str, str]) -> None:
     assert harness("run", "redis-token", "--ttl", durations[0], "--time-limit", durations[1], "--quiet") == 0

@@ -32,12 +32,14 @@ def test_exposure_is_required_whatever_the_user_requires() -> None:
     assert attempt(stagger=3.0, require=("mutual-exclusion",)).valid is None
 
 
+@pytest.mark.slow
 def test_a_fault_while_two_clients_compete_makes_no_doubt() -> None:
     result = attempt()
     assert result.decision.properties["exposure"].state == "kept"
     assert result.valid is True, result.reason
 
 
+@pytest.mark.slow
 def test_a_scenario_chooses_the_moment_of_its_faults() -> None:
     result = attempt(stagger=3.0, expect=Expect(safe=True))
     assert result.decision.properties["exposure"].required is False

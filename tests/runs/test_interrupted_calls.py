@@ -93,6 +93,7 @@ def test_an_interrupted_call_has_an_unknown_outcome_and_the_same_seed_gives_the_
     assert {op.f for op in unknown} == {"acquire"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_section_releases_the_lock_at_once() -> None:
     result = interrupted(SOUND, **IN_SECTION)
     struck = [op for op in result.history.nemesis("inject") if op.type == "ok"]

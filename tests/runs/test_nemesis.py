@@ -123,6 +123,7 @@ def test_everything_is_healed_before_the_end() -> None:
     assert [op for op in past if op.f == "acquire" and op.type == "ok" and op.time > last]
 
 
+@pytest.mark.slow
 def test_a_fault_without_an_end_is_superseded_by_its_next_strike() -> None:
     past = history(FaultSpec("clock-skew", every=1.0))
     heals = past.nemesis("heal")

@@ -78,6 +78,7 @@ def test_every_fault_is_healed_when_the_run_begins_to_settle(undo_calls: list[tu
     assert max(op.time for op in result.history.nemesis("inject", "heal")) - result.history.origin < 8_500_000_000
 
 
+@pytest.mark.slow
 def test_a_failover_too_late_to_be_observed_does_not_start() -> None:
     spec = FaultSpec("failover", at=7.0, for_=6.0)
     result = run_with(spec, lock="redis-token", kind="redis-sentinel")
@@ -264,6 +265,7 @@ def test_the_story_mentions_a_restart_only_after_it_happened() -> None:
     assert "restarted" not in told
 
 
+@pytest.mark.slow
 def test_a_later_fault_can_restart_a_crashed_client() -> None:
     result = run_with(
         FaultSpec("client-crash", at=1.0, for_=0.5, params={"target": "c0"}),

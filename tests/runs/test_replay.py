@@ -109,6 +109,7 @@ def test_a_different_history_is_reported_with_the_first_difference(capsys: pytes
     assert "replay: the stored history cannot be compared: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_finding_folder_is_replayed_from_its_counterexample(capsys: pytest.CaptureFixture[str]) -> None:
     harness("replay", "counterexample.toml", "--quiet")
     finding = Path("finding")

@@ -85,7 +85,7 @@ def test_events_are_counted_like_in_the_nemesis() -> None:
     assert pauses(simulate(real).history) == pytest.approx([3100], abs=1.0)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nth", "client", "own", "words"), [(2, 1, 1, "c1's acquire:invoke"), (3, 0, 2, "c0's 2nd acquire:invoke")]
 )
@@ -131,6 +131,7 @@ def test_periodic_faults_stay_periodic_with_a_note() -> None:
     assert "strikes every 3 s" in note
 
 
+@pytest.mark.slow
 def test_a_pause_between_two_commands_delays_the_second_one() -> None:
     """Its GET of the key has returned, and its DEL has not arrived yet."""
     fault = FaultSpec("client-pause", on="reply:GET", client=0, for_=3.0)
@@ -150,6 +151,7 @@ def test_a_pause_between_two_commands_delays_the_second_one() -> None:
     assert "ownership" in ready.simulated.violated()
 
 
+@pytest.mark.slow
 def test_a_server_fault_on_the_last_reply_strikes_at_the_end_of_the_call() -> None:
     jump = FaultSpec("clock-jump", on="reply:SET", client=0, nth=5, params={"target": "n1,n2,n3"})
     given = plan(lock="redlock", faults=(jump,), expect=UNSAFE)
@@ -161,6 +163,7 @@ def test_a_server_fault_on_the_last_reply_strikes_at_the_end_of_the_call() -> No
     assert "mutual-exclusion" in simulate(real).violated()
 
 
+@pytest.mark.slow
 def test_a_server_fault_during_a_call_strikes_while_a_command_is_delayed() -> None:
     jump = FaultSpec("clock-jump", on="reply:SET", client=0, nth=7, params={"target": "n1,n5"})
     simulated = simulate(plan(lock="redlock", faults=(jump,)))
@@ -171,6 +174,7 @@ def test_a_server_fault_during_a_call_strikes_while_a_command_is_delayed() -> No
     assert "while the SET of c0 to n5" in note
 
 
+@pytest.mark.slow
 def test_without_recorded_commands_a_fault_strikes_at_the_nearest_event() -> None:
     simulated = simulate(plan(lock="redis-token-getdel", faults=(FaultSpec("client-pause", on="reply:GET", for_=3.0),)))
     real, [note] = by_triggers(simulated.plan, simulated.history)
@@ -216,6 +220,7 @@ def test_a_late_request_becomes_a_delay_and_a_late_reply_becomes_a_pause() -> No
     assert (fault.fault, fault.on, fault.client, fault.for_) == ("client-pause", "acquire", 0, 0.4)
 
 
+@pytest.mark.slow
 def test_simultaneous_clients_are_staggered_if_the_failure_remains() -> None:
     given = plan(stagger=0.0, faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), expect=UNSAFE)
     ready = prepare(simulate(given))
@@ -237,6 +242,7 @@ def test_the_first_client_stays_first_because_others_are_delayed() -> None:
     assert "mutual-exclusion" in ready.simulated.violated()
 
 
+@pytest.mark.slow
 def test_a_time_during_a_call_is_placed_between_its_commands() -> None:
     simulated = simulate(plan(lock="redis-token-getdel"))
     [looked] = [said.time for said in simulated.commands if said.phase == "reply" and said.name == "GET"][:1]
@@ -250,6 +256,7 @@ def test_a_time_during_a_call_is_placed_between_its_commands() -> None:
     assert note.startswith("client-pause strikes while the DEL of c0 to n1 after c0's release:invoke is held back")
 
 
+@pytest.mark.slow
 def test_a_long_delay_after_a_command_counts_from_the_nearest_event() -> None:
     jump = FaultSpec("clock-jump", on="request:SET", client=0, delay=0.5, params={"target": "n1"})
     given = plan(faults=(jump,))

@@ -127,6 +127,7 @@ def run_with_faults(seed: int) -> tuple[int, int, int]:
     return done, unknown, chaos.wiped
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_counter_under_random_faults(seed: int) -> None:
     done, _, _ = run_with_faults(seed)

@@ -118,6 +118,7 @@ def test_the_same_faults_at_commands_of_another_lock_belong_to_it() -> None:
     assert differences(plan, with_(plan, lock="memcached-token", faults=(pause, moved))) == [("lock",), ("faults",)]
 
 
+@pytest.mark.slow
 def test_a_cure_under_which_the_fault_cannot_strike_proves_nothing(tmp_path: Path) -> None:
     failure = write(tmp_path, fence=False)
     for path in (failure, failure.with_name("overrun.safe.toml")):
@@ -149,6 +150,7 @@ def command(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
+@pytest.mark.slow
 def test_the_command_prints_each_change_below_the_mechanism(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(write(tmp_path, fence=False))
     assert command(path, "--workers", "1") == 1

@@ -55,7 +55,7 @@ def run_hostile(lock: str, store: Path | None = None) -> Result:
     return run(Plan(lock=f"{MODULE}:{lock}", time_limit=3.0), store=store)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "lock", [pytest.param(lock, marks=pytest.mark.slow) if lock in HANGING[1:] else lock for lock in DOUBTS]
 )

@@ -45,6 +45,7 @@ def test_a_useless_lock_is_broken_on_containers(lock: str) -> None:
     check_broken(lock, run_useless(lock, cluster="docker"))
 
 
+@pytest.mark.slow
 def test_a_lock_without_tokens_is_not_tested_where_the_resource_checks_them() -> None:
     result = run_useless("Token", fencing="on", time_limit=8.0)
     assert result.valid is None
@@ -124,6 +125,7 @@ def test_a_sound_lock_beside_them_is_valid() -> None:
     assert result.valid is True, result.results.reason
 
 
+@pytest.mark.slow
 def test_a_lock_that_does_not_wait_is_not_tested() -> None:
     result = run_useless("Token", time_limit=10.0)
     assert result.valid is None
@@ -148,6 +150,7 @@ def test_properties_of_two_clients_are_not_tested_if_only_one_sent_commands() ->
     assert result.valid is None
 
 
+@pytest.mark.slow
 def test_one_optimistic_client_tests_nothing() -> None:
     result = run(Plan(lock="mysql-optimistic", workload="optimistic", clients=1, time_limit=5.0))
     assert result.valid is None

@@ -44,6 +44,7 @@ def test_a_wrong_context_manager_is_found(lock: str, checker: str, words: str, a
     assert words in result.verdicts[checker].explanation
 
 
+@pytest.mark.slow
 def test_the_harm_and_the_cause_are_in_the_summary() -> None:
     summary = run_context(f"{LOCKS}:EntersAnyway").document["summary"]
     assert summary.startswith(BODY_RAN)

@@ -126,6 +126,7 @@ def test_a_correct_lock_around_a_wrong_transaction_loses_updates(broken: str, cu
         assert len(written) > 20
 
 
+@pytest.mark.slow
 def test_a_transaction_with_an_unknown_outcome_is_no_violation() -> None:
     """Connections break during open transactions. The additions are rolled back, and no client was told otherwise."""
     cut = FaultSpec("connection-reset", on="add", nth=5, times=5, every=1.0)

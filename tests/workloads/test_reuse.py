@@ -60,6 +60,7 @@ def test_a_right_lock_is_valid(lock: str) -> None:
     assert {call.outcome for call in result.history.calls("release")} == {"ok", "fail"}, "some release nothing"
 
 
+@pytest.mark.slow
 def test_a_second_release_may_return_if_it_changes_nothing() -> None:
     result = run_reuse(f"{LOCKS}:ReleasesNothing")
     assert result.valid is True, result.document["summary"]

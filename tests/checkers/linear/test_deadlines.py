@@ -142,7 +142,7 @@ def compare(histories: list[Small], model: Mutex | Semaphore) -> int:
     return len(failures)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "unknown", "number"), [(LOCKS[0], 1, 4232), (LOCKS[1], 0, 2036), (LOCKS[2], 0, 2036)]
 )
@@ -216,7 +216,7 @@ def histories_for_mutants() -> list[Small]:
     return small + [history for number, history in enumerate(six) if number not in wrong]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "change", [LATEST, UNKNOWN_FIRST, EAGER, NO_HELP_FROM_UNKNOWN, NEVER_SPENT, ONE_MORE, NOT_TO_THE_END]
 )
@@ -293,6 +293,7 @@ def plain(history: Small, permits: int) -> int:
     return NEVER
 
 
+@pytest.mark.slow
 def test_hundreds_of_pending_calls_give_the_answer_of_the_plain_rule() -> None:
     """The heaps give the same answers as a linear search through a list."""
     dice = random.Random(5)
