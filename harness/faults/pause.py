@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any, ClassVar, Final, Literal
 
@@ -20,13 +21,19 @@ def _pause(scene: InjectionContext, hosts: list[str]) -> Damage:
     processes = scene.part(PROCESSES)
     for host in hosts:
         processes.pause(host)
+    resumed = threading.Event()
 
     def observe() -> Observation:
-        states = {host: processes.state(host) for host in hosts}
+        states: dict[str, str] = {}
+        for host in hosts:
+            if not resumed.is_set():  # afterwards an answer says nothing about the pause
+                state = processes.state(host)
+                states[host] = "paused" if state == "running" and resumed.is_set() else state
         paused = {host: state == "paused" for host, state in states.items()}
         return Observation(paused, {"state": states}, "all of them paused")
 
     def heal() -> None:
+        resumed.set()
         for host in hosts:
             processes.resume(host)
 

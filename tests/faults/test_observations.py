@@ -226,6 +226,26 @@ def test_a_partial_effect_makes_the_faults_verdict_unknown_and_says_how_many() -
     assert told in verdict.explanation
 
 
+@pytest.mark.parametrize(
+    ("deaf", "states"),
+    [("none", {"c0": "paused"}), ("all", {"c0": "running", "c1": "running", "c2": "running"})],
+)
+def test_a_host_that_answers_only_after_its_pause_was_paused(
+    monkeypatch: pytest.MonkeyPatch, deaf: Deaf, states: dict[str, str]
+) -> None:
+    """A pause can be so short that the question after it is answered at its end, and others are not asked any more."""
+    cluster = FakeCluster(deaf=deaf)
+    damage = inject("client-pause", cluster)
+
+    def answer(_cluster: FakeCluster, host: str) -> str:
+        if host in cluster.damage["pause"]:
+            damage.heal()
+        return "running"
+
+    monkeypatch.setattr(FakeCluster, "state", answer)
+    assert damage.observe().facts == {"state": states}
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_uses_no_ability_that_it_does_not_declare(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     used: set[Ability[Any]] = set()
