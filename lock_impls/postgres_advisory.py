@@ -71,11 +71,15 @@ class AdvisoryLock:
             self.depth = 0  # the locks of a session end with it
         self.session.limit_waits(patience)
         try:
-            self.session.execute(f"SELECT pg_advisory_lock({KEY})", key=self.key)
+            self.call("pg_advisory_lock")
         except Busy:
             return None
         self.depth += 1
         return Grant()
+
+    def call(self, function: str) -> Any:
+        """Return the result of an SQL function of the lock's number."""
+        return self.session.execute(f"SELECT {function}({KEY})", key=self.key).rows[0][0]
 
     def still_valid(self) -> bool:
         """Ask the server over the session that the lock belongs to."""
@@ -88,6 +92,5 @@ class AdvisoryLock:
         if not self.session.connected:
             self.depth = 0
             raise LockError(f"{self.key} was lost with its connection")
-        ((mine,),) = self.session.execute(f"SELECT pg_advisory_unlock({KEY})", key=self.key).rows
-        if not mine:
+        if not self.call("pg_advisory_unlock"):
             raise LockError(f"{self.key} is not held by this session")

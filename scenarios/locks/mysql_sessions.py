@@ -1,12 +1,10 @@
-"""MySQL locks that belong to a session, used in wrong ways; and an advisory lock with hashed names.
+"""MySQL locks that belong to a session, used in wrong ways.
 
-The client shares the session with others, uses a second lock in it, or locks on different servers. The hashed names
-have two bytes.
+The client shares the session with others, uses a second lock in it, or locks on different servers.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import uuid
 from typing import Any, ClassVar, Final
@@ -143,39 +141,3 @@ class AnyPrimary(GetLock):
     def acquire(self, timeout: float) -> Grant | None:
         self.session = next(self._next)
         return super().acquire(timeout)
-
-
-# Hashed names
-
-
-TOOZ: Final = model_of(
-    "the name of an advisory lock of PostgresLock", "tooz", "9.1.0", "tooz/drivers/pgsql.py, line 110"
-)
-
-
-class WholeHash(GetLock):
-    """Not a mistake: an advisory lock under the whole MD5 of its name. With this GROUP the hashes of k0 and k1 begin
-    alike."""
-
-    origin: ClassVar = TOOZ.fixed("the name is the whole hash")
-    kinds = KINDS
-    GROUP = "group-152465"
-
-    def __init__(self, endpoints: Endpoints, key: str) -> None:
-        super().__init__(endpoints, self.hashed(f"{self.GROUP}/{key}".encode()).hex())
-
-    def hashed(self, name: bytes) -> bytes:
-        return hashlib.md5(name, usedforsecurity=False).digest()
-
-
-class TwoBytes(WholeHash):
-    """pg-adv-collision: tooz's PostgresLock calls pg_advisory_lock(a, b), where a and b are the first two bytes of the
-    name's MD5.
-
-    There is no PostgreSQL here; GET_LOCK gets the same names.
-    """
-
-    origin: ClassVar = TOOZ
-
-    def hashed(self, name: bytes) -> bytes:
-        return super().hashed(name)[:2]

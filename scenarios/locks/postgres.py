@@ -1,0 +1,45 @@
+"""Advisory locks of PostgreSQL under short and long hashes of their names."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, ClassVar, Final
+
+from harness.lock_impls.base import Endpoints
+from harness.lock_impls.origins import model_of
+from harness.lock_impls.postgres_advisory import AdvisoryLock
+from harness.lock_impls.postgres_client import KINDS
+
+TOOZ: Final = model_of(
+    "the numbers of an advisory lock of PostgresLock", "tooz", "9.1.0", "tooz/drivers/pgsql.py, line 110"
+)
+GROUP: Final = "group-152465"
+"""Prefix of the names; the hashes of k0 and k1 in it begin alike."""
+
+
+class WholeHash(AdvisoryLock):
+    """Not a mistake: an advisory lock whose number is eight bytes of the MD5 of its name."""
+
+    origin: ClassVar = TOOZ.fixed("the number has eight bytes of the hash")
+    kinds = KINDS
+
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, key)
+        self.hash = hashlib.md5(f"{GROUP}/{key}".encode(), usedforsecurity=False).digest()
+
+    def numbers(self) -> tuple[int, ...]:
+        return (int.from_bytes(self.hash[:8], signed=True),)
+
+    def call(self, function: str) -> Any:
+        numbers = ", ".join(map(str, self.numbers()))
+        return self.session.execute(f"SELECT {function}({numbers})").rows[0][0]
+
+
+class TwoBytes(WholeHash):
+    """pg-adv-collision: tooz's PostgresLock calls pg_advisory_lock(a, b), where a and b are the first two bytes of the
+    name's MD5."""
+
+    origin: ClassVar = TOOZ
+
+    def numbers(self) -> tuple[int, ...]:
+        return self.hash[0], self.hash[1]
