@@ -21,8 +21,8 @@ from .base import Endpoints, Failure, Grant, LockError, LockInfo
 from .polling import poll
 from .postgres_client import (
     KEY,
-    KINDS,
     LONGEST_WAIT_S,
+    POOLED_KINDS,
     REQUIRES,
     TIMEOUT_S,
     Busy,
@@ -38,7 +38,7 @@ class AdvisoryLock:
         algorithm="SELECT pg_advisory_lock(hash of key); SELECT pg_advisory_unlock(hash of key) = true.",
         source="PostgreSQL manual, Advisory Locks",
         safety="F?",
-        kinds=KINDS,
+        kinds=POOLED_KINDS,
         requires=REQUIRES,
         reentrant=True,
         on_death=(

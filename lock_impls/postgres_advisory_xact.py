@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from .base import Failure, LockInfo
-from .postgres_client import KEY, KINDS, REQUIRES, TransactionLock
+from .postgres_client import KEY, POOLED_KINDS, REQUIRES, TransactionLock
 
 
 class AdvisoryXactLock(TransactionLock):
@@ -27,7 +27,7 @@ class AdvisoryXactLock(TransactionLock):
         algorithm="BEGIN; SELECT pg_advisory_xact_lock(hash of key); COMMIT.",
         source="PostgreSQL manual, Advisory Locks",
         safety="F?",
-        kinds=KINDS,
+        kinds=POOLED_KINDS,
         requires=REQUIRES,
         on_death=(
             "the server, when it notices that the connection is gone: at once, or after hours if the network does not "

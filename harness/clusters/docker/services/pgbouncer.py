@@ -1,0 +1,67 @@
+"""PostgreSQL servers in containers, each behind a PgBouncer in its own container, as on many database hosts.
+
+Clients connect to PgBouncer, and a fault on the host strikes both programs. PgBouncer has its own defaults, except for
+the options of the plan, the number of clients, and ``server_login_retry``: with 15 seconds, clients would find no
+server for long after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from harness.clusters.kinds import ACCOUNT
+
+from .faketime import ENVIRONMENT
+from .postgres import AS_POSTGRES, PREPARE, PostgresServers
+
+DATABASE_PORT: Final = 5432
+POOL_MODE: Final = "transaction"
+"""``pool_mode`` without a server option. PgBouncer's own default is ``session``."""
+_CONSOLE: Final = "pgbouncer"
+"""Database by whose name PgBouncer's administration is reached; a query there needs no server session."""
+_POOLER_OPTIONS: Final = ("pool_mode", "default_pool_size")
+_START: Final = f"""{PREPARE}printf '%s' "$POOLER" >/data/pgbouncer.ini
+{AS_POSTGRES} pgbouncer -q /data/pgbouncer.ini &
+exec {AS_POSTGRES} "$@"
+"""
+
+
+def configuration(port: int, options: Mapping[str, Any]) -> str:
+    """Return pgbouncer.ini; ``options`` are the server options of a plan."""
+    settings = {
+        "listen_addr": "*",
+        "listen_port": port,
+        "unix_socket_dir": "",
+        "auth_type": "any",
+        "max_client_conn": 500,
+        "server_login_retry": 0.1,
+        "pool_mode": POOL_MODE,
+        **{name: options[name] for name in _POOLER_OPTIONS if name in options},
+    }
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    server = f"{ACCOUNT} = host=127.0.0.1 port={DATABASE_PORT} dbname={ACCOUNT} user={ACCOUNT}"
+    return "\n".join(["[databases]", server, "[pgbouncer]", *lines, ""])
+
+
+class PgBouncerServers(PostgresServers):
+    """See :class:`harness.clusters.docker.kinds.RealServers`."""
+
+    def database_port(self, host: str) -> int:  # noqa: ARG002
+        return DATABASE_PORT
+
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        environment = {**ENVIRONMENT, "POOLER": configuration(self.port(host), self.options)}
+        return ["sh", "-c", _START, "start", *self.server_command(host)], environment
+
+    def answers(self, host: str) -> bool:
+        """Return whether both programs answer. A query through the pool could wait for a server session, so PgBouncer
+        is asked for its version."""
+        return bool(self._pooler_version(host)) and super().answers(host)
+
+    def _pooler_version(self, host: str) -> str:
+        answer = self.ask(host, lambda one: one.run("SHOW VERSION"), port=self.port(host), database=_CONSOLE)
+        return str(answer[0][0]).lower() if answer else ""
+
+    def version(self) -> str:
+        return ", ".join(filter(None, (super().version(), self._pooler_version("n1"))))
