@@ -1,6 +1,6 @@
 """PostgreSQL lock with pg_advisory_xact_lock: a numbered lock that belongs to the transaction.
 
-Commands: ``SELECT set_config('lock_timeout', ms, false)`` · ``BEGIN`` · ``SELECT
+Commands: ``BEGIN`` · ``SELECT set_config('lock_timeout', ms, true)`` · ``SELECT
 pg_advisory_xact_lock(hashtextextended(key, 0))``, where error 55P03 means busy · ``COMMIT`` = unlock. It cannot be
 unlocked before the transaction ends, so a pooler in transaction mode does not separate lock and unlock.
 Source: PostgreSQL manual, "Advisory Locks".

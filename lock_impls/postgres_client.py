@@ -148,10 +148,11 @@ class PostgresSession:
             return Busy(text)
         return NoTable(text) if state == _NO_TABLE else LockError(text)
 
-    def limit_waits(self, seconds: float) -> None:
-        """Set ``lock_timeout`` of the session; 0 would mean no limit."""
+    def limit_waits(self, seconds: float, *, transaction: bool = False) -> None:
+        """Set ``lock_timeout`` of the session, or only of its open transaction; 0 would mean no limit."""
         milliseconds = max(1, round(min(LONGEST_WAIT_S, seconds) * 1000))
-        self.execute("SELECT set_config('lock_timeout', :value, false)", value=f"{milliseconds}ms")
+        local = "true" if transaction else "false"
+        self.execute(f"SELECT set_config('lock_timeout', :value, {local})", value=f"{milliseconds}ms")
 
     def answers(self) -> bool:
         """Return whether the server answers on this connection."""
@@ -180,8 +181,8 @@ class TransactionLock(ABC):
         """Ignore ``ttl``: the lock lasts as long as the connection."""
         return cls(endpoints, key, **options)
 
-    def prepare(self) -> None:  # noqa: B027 - optional hook
-        """Prepare what ``take`` needs, outside the transaction."""
+    def before_transaction(self) -> None:  # noqa: B027 - optional hook
+        """Create what ``take`` needs, outside the transaction."""
 
     @abstractmethod
     def take(self) -> None:
@@ -194,9 +195,9 @@ class TransactionLock(ABC):
     def _try(self, patience: float) -> Grant | None:
         if self.held:
             return None
-        self.prepare()
-        self.session.limit_waits(patience)
+        self.before_transaction()
         self.session.execute("BEGIN")
+        self.session.limit_waits(patience, transaction=True)
         try:
             self.take()
         except Busy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from harness.clusters.server_options import SECONDS, WHOLE, ServerOption, one_of
+from harness.clusters.server_options import SECONDS, SWITCH, WHOLE, ServerOption, one_of
 
 from .kind import Kind
 
@@ -12,6 +12,7 @@ _OPTIONS: Final[dict[str, ServerOption]] = {
     "deadlock_timeout": SECONDS,
     "idle_in_transaction_session_timeout": SECONDS,
     "idle_session_timeout": SECONDS,
+    "lock_timeout": SECONDS,
     "statement_timeout": SECONDS,
 }
 _FAMILY: Final[dict[str, Any]] = {"family": "postgres", "rank": 3, "packages": ("pg8000",)}
@@ -29,6 +30,12 @@ POOLED: Final = Kind(
     about="a PostgreSQL behind PgBouncer",
     port=6432,
     docker="harness.clusters.docker.services.pgbouncer:PgBouncerServers",
-    options={**_OPTIONS, "pool_mode": one_of("transaction", "session"), "default_pool_size": WHOLE},
+    options={
+        **_OPTIONS,
+        "pool_mode": one_of("transaction", "session"),
+        "default_pool_size": WHOLE,
+        "min_pool_size": WHOLE,
+        "server_round_robin": SWITCH,
+    },
     **_FAMILY,
 )

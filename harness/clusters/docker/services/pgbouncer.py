@@ -8,6 +8,7 @@ server for long after a restart.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from typing import Any, Final
 
 from harness.clusters.kinds import ACCOUNT
@@ -20,7 +21,7 @@ POOL_MODE: Final = "transaction"
 """``pool_mode`` without a server option. PgBouncer's own default is ``session``."""
 _CONSOLE: Final = "pgbouncer"
 """Database by whose name PgBouncer's administration is reached; a query there needs no server session."""
-_POOLER_OPTIONS: Final = ("pool_mode", "default_pool_size")
+_POOLER_OPTIONS: Final = ("pool_mode", "default_pool_size", "min_pool_size", "server_round_robin")
 _START: Final = f"""{PREPARE}printf '%s' "$POOLER" >/data/pgbouncer.ini
 {AS_POSTGRES} pgbouncer -q /data/pgbouncer.ini &
 exec {AS_POSTGRES} "$@"
@@ -29,6 +30,7 @@ exec {AS_POSTGRES} "$@"
 
 def configuration(port: int, options: Mapping[str, Any]) -> str:
     """Return pgbouncer.ini; ``options`` are the server options of a plan."""
+    chosen = {name: options[name] for name in _POOLER_OPTIONS if name in options}
     settings = {
         "listen_addr": "*",
         "listen_port": port,
@@ -37,7 +39,7 @@ def configuration(port: int, options: Mapping[str, Any]) -> str:
         "max_client_conn": 500,
         "server_login_retry": 0.1,
         "pool_mode": POOL_MODE,
-        **{name: options[name] for name in _POOLER_OPTIONS if name in options},
+        **{name: int(value) if isinstance(value, bool) else value for name, value in chosen.items()},
     }
     lines = [f"{name} = {value}" for name, value in settings.items()]
     server = f"{ACCOUNT} = host=127.0.0.1 port={DATABASE_PORT} dbname={ACCOUNT} user={ACCOUNT}"
@@ -53,6 +55,20 @@ class PgBouncerServers(PostgresServers):
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         environment = {**ENVIRONMENT, "POOLER": configuration(self.port(host), self.options)}
         return ["sh", "-c", _START, "start", *self.server_command(host)], environment
+
+    def await_stage(self, hosts: list[str]) -> None:
+        super().await_stage(hosts)
+        for host in hosts:
+            self._fill_pool(host, self.options.get("min_pool_size", 0))
+
+    def _fill_pool(self, host: str, sessions: int) -> None:
+        """Open as many server sessions, by transactions at the same time. PgBouncer itself opens those of
+        ``min_pool_size`` only after the first client has come, and three a second."""
+        with self.gate.open(), ExitStack() as connections:
+            for _ in range(sessions):
+                connection = connections.enter_context(closing(self.connection(host, self.port(host))))
+                connection.run("BEGIN")
+                connections.callback(connection.run, "ROLLBACK")
 
     def answers(self, host: str) -> bool:
         """Return whether both programs answer. A query through the pool could wait for a server session, so PgBouncer

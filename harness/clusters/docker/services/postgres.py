@@ -59,7 +59,8 @@ class PostgresServers(FaketimeServers):
 
     def parameters(self) -> dict[str, str]:
         """Run-time parameters of PostgreSQL that the plan's server options set."""
-        return {name: f"{round(seconds * 1000)}ms" for name, seconds in self.options.items() if name in POSTGRES.options}
+        seconds = {name: value for name, value in self.options.items() if name in POSTGRES.options}
+        return {name: f"{round(value * 1000)}ms" for name, value in seconds.items()}
 
     def server_command(self, host: str) -> list[str]:
         """Return the command of PostgreSQL itself."""
@@ -71,17 +72,18 @@ class PostgresServers(FaketimeServers):
 
     # Probes.
 
+    def connection(self, host: str, port: int, database: str = ACCOUNT) -> Any:
+        """Connect to a program of the host. Raises an error of pg8000, or OSError."""
+        address = {"host": self.addresses[host], "port": port, "database": database}
+        return Connection(ACCOUNT, timeout=ANSWER_S, ssl_context=False, **address)
+
     def ask(self, host: str, question: Callable[[Any], Any], *, port: int = 0, database: str = ACCOUNT) -> Any:
         """Send a request and return its answer, ``None`` if there was none. Without a ``port`` PostgreSQL itself is
         asked."""
         port = port or self.database_port(host)
-        address = {"host": self.addresses[host], "port": port, "database": database}
         try:
-            with (
-                self.gate.open(),
-                closing(Connection(ACCOUNT, timeout=ANSWER_S, ssl_context=False, **address)) as one,
-            ):
-                return question(one)
+            with self.gate.open(), closing(self.connection(host, port, database)) as connection:
+                return question(connection)
         except (DatabaseError, InterfaceError, OSError):
             return None
 

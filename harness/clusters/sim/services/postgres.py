@@ -1,6 +1,7 @@
 """Simulated PostgreSQL servers, independent of each other.
 
-Options of servers, all in seconds: ``deadlock_timeout`` (how long a session waits for a lock before it looks for a
+Options of servers, all in seconds: ``lock_timeout`` (how long a statement waits for a lock, unless its session sets
+another limit; usually for ever), ``deadlock_timeout`` (how long a session waits for a lock before it looks for a
 deadlock, usually 1), ``idle_session_timeout`` and ``idle_in_transaction_session_timeout`` (after how long an idle
 connection is closed, usually never), and ``statement_timeout``.
 """
