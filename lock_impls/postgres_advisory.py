@@ -8,8 +8,8 @@ Source: PostgreSQL manual, "Advisory Locks" and "Advisory Lock Functions".
 Safe for: cutting duplicate work, with connections of one's own. The lock ends with the session, which the holder learns
 only when it asks. A pooler that lends the session to others keeps the lock, or gives it to somebody else.
 
-Known failures: pg-adv-lost, late-acquire (until the server notices that the client is gone); with a shorter hash also
-pg-adv-collision.
+Known failures: pg-adv-lost, late-acquire (until the server notices that the client is gone); behind PgBouncer in
+transaction mode pg-pgbouncer-shared and pg-pgbouncer-stranded; with a shorter hash also pg-adv-collision.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class AdvisoryLock:
         failures=(
             Failure("pg-adv-lost", "the connection is lost, and the holder goes on",
                     "harness run postgres-advisory --nemesis connection-reset --hold 1s"),
+            Failure("pg-pgbouncer-shared", "PgBouncer in transaction mode gives the lock's session to the next client",
+                    "harness run postgres-advisory --kind postgres-pgbouncer"),
         ),
     )  # fmt: skip
 

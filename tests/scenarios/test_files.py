@@ -18,9 +18,9 @@ NAMES = catalogue.names()
 
 REFUSED = {
     "sim": {
-        # Locks in other languages, Hazelcast, PgBouncer, and features that the simulator does not have.
+        # Locks in other languages, Hazelcast, and features that the simulator does not have.
         "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
-        "pg-pgbouncer-shared", "pg-pgbouncer-stranded", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
+        "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
     },
     "docker": {
         # Chubby exists only as a simulated server.

@@ -29,6 +29,7 @@ POOLED: Final = Kind(
     name="postgres-pgbouncer",
     about="a PostgreSQL behind PgBouncer",
     port=6432,
+    sim="harness.clusters.sim.services.postgres:PgBouncerServers",
     docker="harness.clusters.docker.services.pgbouncer:PgBouncerServers",
     options={
         **_OPTIONS,
