@@ -28,11 +28,13 @@ exec {AS_POSTGRES} "$@"
 """
 
 
-def configuration(port: int, options: Mapping[str, Any]) -> str:
-    """Return pgbouncer.ini; ``options`` are the server options of a plan."""
+def configuration(
+    port: int, options: Mapping[str, Any], *, address: str = "*", database_port: int = DATABASE_PORT
+) -> str:
+    """Return pgbouncer.ini; ``options`` are the server options of a plan, ``address`` is where PgBouncer listens."""
     chosen = {name: options[name] for name in _POOLER_OPTIONS if name in options}
     settings = {
-        "listen_addr": "*",
+        "listen_addr": address,
         "listen_port": port,
         "unix_socket_dir": "",
         "auth_type": "any",
@@ -42,7 +44,7 @@ def configuration(port: int, options: Mapping[str, Any]) -> str:
         **{name: int(value) if isinstance(value, bool) else value for name, value in chosen.items()},
     }
     lines = [f"{name} = {value}" for name, value in settings.items()]
-    server = f"{ACCOUNT} = host=127.0.0.1 port={DATABASE_PORT} dbname={ACCOUNT} user={ACCOUNT}"
+    server = f"{ACCOUNT} = host=127.0.0.1 port={database_port} dbname={ACCOUNT} user={ACCOUNT}"
     return "\n".join(["[databases]", server, "[pgbouncer]", *lines, ""])
 
 
