@@ -19,11 +19,13 @@ from harness.clusters.kinds.postgres import POSTGRES
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 
 READINGS: Final = 5
+# PostgreSQL syncs only what it changes itself, so a loss of power would empty copied files that are not synced.
 # A killed server leaves postmaster.pid, and another process may have its number now. libfaketime names a semaphore
 # after the process: loaded into a program before the change of user, it would leave one that PostgreSQL cannot open.
 PREPARE: Final = f"""exec 2>&1
 if ! [ -e /data/whole ]; then
-  rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && >/data/whole || exit
+  rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && sync -f /data || exit
+  >/data/whole && sync -f /data || exit
 fi
 rm -f /data/db/postmaster.pid
 {FIND}{ANNOUNCE}library=$LD_PRELOAD
